@@ -1,0 +1,1 @@
+"""Kafka's door: connections, requests, answers."""

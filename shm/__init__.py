@@ -1,0 +1,1 @@
+"""Bytes in shared memory: layout, atomics, kernels, ring and index."""

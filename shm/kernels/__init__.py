@@ -1,0 +1,1 @@
+"""Compiled loops over bytes; each has a plain twin in reference.py."""

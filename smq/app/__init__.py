@@ -1,0 +1,1 @@
+"""The composition root: command line, supervisor, process mains, the only clock."""

@@ -1,0 +1,1 @@
+"""A small Kafka client of our own, for the command line."""

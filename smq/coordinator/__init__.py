@@ -1,0 +1,1 @@
+"""What the coordinator decides: topics, groups, offsets, producer ids."""

@@ -1,0 +1,1 @@
+"""Where files live: sealed segments and payloads."""

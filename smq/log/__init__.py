@@ -1,0 +1,1 @@
+"""The write-ahead log under a frame ring: segments, recovery, checkpoints, partitions."""

@@ -1,0 +1,1 @@
+"""Names, limits, errors, the catalog and the configuration: what every room talks about."""

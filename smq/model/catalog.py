@@ -1,0 +1,90 @@
+"""The catalog: which topics there are. An immutable snapshot, published by the coordinator.
+
+Every process holds a snapshot and never changes it. The coordinator encodes a new one after each
+change and publishes it in shared memory (`shm.catalog`); the others decode it when the version
+word has moved. Topics that did not change keep their line, and a decoder keeps their objects.
+
+A partition has a number that is never used again (`Topic.partition_numbers`): frames and files
+name it by that, so that a topic created under an old name meets none of the old one's bytes. It
+belongs to one log from its creation (`Topic.logs`); log k is served by the node 1 + k mod N.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from uuid import UUID
+
+NAMESPACE_DEFAULT = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One incarnation of a topic. A topic deleted and created again has another id and numbers.
+
+    `configs` holds what was set for this topic only; defaults are in `smq.model.topic_configs`.
+    """
+
+    name: str
+    id: UUID
+    partition_numbers: tuple[int, ...]
+    logs: tuple[int, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+    namespace: str = NAMESPACE_DEFAULT
+
+    def __post_init__(self) -> None:
+        assert len(self.partition_numbers) == len(self.logs) > 0
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.logs)
+
+    def line(self) -> str:
+        """This topic as one line of JSON, for the published catalog."""
+        return json.dumps(
+            [
+                self.namespace,
+                self.name,
+                self.id.hex,
+                self.partition_numbers,
+                self.logs,
+                dict(self.configs),
+            ],
+            separators=(",", ":"),
+        )
+
+
+@lru_cache(maxsize=65536)
+def _topic_of_line(line: str) -> Topic:
+    namespace, name, topic_id, numbers, logs, configs = json.loads(line)
+    return Topic(name, UUID(hex=topic_id), tuple(numbers), tuple(logs), configs, namespace)
+
+
+class Catalog:
+    """All topics at one version. Immutable."""
+
+    __slots__ = ("by_id", "by_name", "cluster_id", "version")
+
+    def __init__(self, cluster_id: str, version: int, topics: Mapping[str, Topic]) -> None:
+        self.cluster_id = cluster_id
+        self.version = version
+        self.by_name = topics
+        self.by_id = {topic.id: topic for topic in topics.values()}
+
+    def encode(self) -> bytes:
+        """The bytes to publish: a line for the cluster, then a line for each topic."""
+        head = json.dumps([self.cluster_id, self.version])
+        return "\n".join([head, *(topic.line() for topic in self.by_name.values())]).encode()
+
+    @staticmethod
+    def decode(published: bytes) -> "Catalog":
+        """The snapshot that `encode` wrote; topics that did not change are the same objects."""
+        head, *lines = published.decode().split("\n")
+        cluster_id, version = json.loads(head)
+        topics = (_topic_of_line(line) for line in lines)
+        return Catalog(cluster_id, version, {topic.name: topic for topic in topics})
+
+    @staticmethod
+    def leader(log: int, node_count: int) -> int:
+        """The id of the node that serves a log."""
+        return 1 + log % node_count

@@ -1,0 +1,1 @@
+"""Frames become sealed segments, sealed segments become batches again; retention."""

@@ -1,0 +1,1 @@
+"""The SQL store: topics, groups, offsets, the manifest of sealed segments."""

@@ -1,0 +1,1 @@
+"""The test kit: fakes, brokers for a test, the real Apache Kafka as an oracle."""

@@ -1,0 +1,1 @@
+"""Kafka's messages: codecs, headers, record batches. No IO."""

@@ -1,0 +1,86 @@
+"""Frames between our own processes, over unix sockets. Performs no IO.
+
+    0        4            12      13
+    +--------+------------+-------+-----------------+
+    | length | id         | kind  | body            |    little endian
+    +--------+------------+-------+-----------------+
+    length counts everything after itself. An answer carries the id and kind of its question.
+
+KIND_KAFKA, asked of the coordinator: the body is `encode_relay(...)`, a Kafka request as a client
+sent it with what the coordinator must know of the connection; the answer's body is the response
+(correlation id first, no size), and an empty one means: close the client's connection.
+KIND_COMMAND: the body is JSON both ways, `{"do": name, …}` and `{"ok": …}` or `{"error": sentence}`.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from smq.model.errors import PeerError
+
+KIND_KAFKA = 1
+KIND_COMMAND = 2
+FRAME_BYTES_MAX = 128 * 1024 * 1024  # A Kafka request is at most 100 MiB.
+
+_HEAD = struct.Struct("<IQB")
+_RELAY = struct.Struct("<iB")
+
+
+class InternalFrame(NamedTuple):
+    """One question or answer."""
+
+    id: int
+    kind: int
+    body: bytes
+
+
+class Relayed(NamedTuple):
+    """A client's request on its way to the coordinator."""
+
+    node_id: int
+    client_host: str
+    request: memoryview
+
+
+def encode_frame(frame_id: int, kind: int, body: bytes) -> bytes:
+    """The bytes of one frame."""
+    return _HEAD.pack(9 + len(body), frame_id, kind) + body
+
+
+def encode_command(frame_id: int, command: dict[str, Any]) -> bytes:
+    """A JSON question or answer as a frame."""
+    return encode_frame(frame_id, KIND_COMMAND, json.dumps(command).encode())
+
+
+def encode_relay(node_id: int, client_host: str, request: bytes | memoryview) -> bytes:
+    """The body of a KIND_KAFKA question: who asks, then the request without its size."""
+    host = client_host.encode()
+    return _RELAY.pack(node_id, len(host)) + host + bytes(request)
+
+
+def decode_relay(body: bytes) -> Relayed:
+    """The parts of a KIND_KAFKA question."""
+    node_id, host_bytes = _RELAY.unpack_from(body)
+    start = _RELAY.size + host_bytes
+    return Relayed(node_id, body[_RELAY.size : start].decode(), memoryview(body)[start:])
+
+
+class InternalReader:
+    """Cuts a byte stream into frames."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def receive(self, data: bytes | memoryview) -> Iterator[InternalFrame]:
+        """Add what the socket gave us; yield each frame that is now whole. Raises PeerError."""
+        self._received += data
+        while len(self._received) >= _HEAD.size:
+            length, frame_id, kind = _HEAD.unpack_from(self._received)
+            if not 9 <= length <= FRAME_BYTES_MAX:
+                raise PeerError(f"an internal frame of {length} bytes")
+            if len(self._received) < 4 + length:
+                return
+            body = bytes(self._received[_HEAD.size : 4 + length])
+            del self._received[: 4 + length]
+            yield InternalFrame(frame_id, kind, body)

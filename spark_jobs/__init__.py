@@ -1,0 +1,1 @@
+"""PySpark over sealed segments: read_topic and jobs made of it."""
