@@ -1,0 +1,130 @@
+"""Memory order has one home: every acquire, release and futex of the repository is here.
+
+All of these are intrinsics, callable only inside kernels, on int64 arrays (`words`) over shared
+memory; an index counts words. A plain access of a shared word in a loop is hoisted by the
+compiler; these are not.
+
+    store_release(words, i, value)    what was written before is seen by whoever acquires value
+    load_acquire(words, i)            … this is the partner
+    fetch_add(words, i, value)        sequentially consistent; returns the old value
+    compare_exchange(words, i, expected, value)   returns the old value
+    fence()                           full barrier: the two halves of Dekker's handshake need it
+    futex_wait(words, i, expected, timeout_ns)    sleep while the low 32 bits are as expected
+    futex_wake(words, i, count)       wake that many sleepers
+"""
+
+import platform
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from shm.kernels.jit import kernel
+
+_SYS_FUTEX = {"x86_64": 202, "aarch64": 98}[platform.machine()]
+_FUTEX_WAIT = 0
+_FUTEX_WAKE = 1
+_I64 = ir.IntType(64)
+
+
+def _pointer(context, builder, signature, args):
+    data = context.make_array(signature.args[0])(context, builder, args[0]).data
+    return builder.bitcast(builder.gep(data, [args[1]]), ir.PointerType(_I64))
+
+
+@intrinsic
+def load_acquire(_typing, words, index):
+    """The word, and everything its writer wrote before it."""
+
+    def generate(context, builder, signature, args):
+        return builder.load_atomic(_pointer(context, builder, signature, args), "acquire", 8)
+
+    return types.int64(words, index), generate
+
+
+@intrinsic
+def store_release(_typing, words, index, value):
+    """Write the word after everything that was written before it."""
+
+    def generate(context, builder, signature, args):
+        pointer = _pointer(context, builder, signature, args)
+        wide = context.cast(builder, args[2], signature.args[2], types.int64)
+        builder.store_atomic(wide, pointer, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(words, index, value), generate
+
+
+@intrinsic
+def fetch_add(_typing, words, index, value):
+    """Add; returns the word as it was."""
+
+    def generate(context, builder, signature, args):
+        pointer = _pointer(context, builder, signature, args)
+        wide = context.cast(builder, args[2], signature.args[2], types.int64)
+        return builder.atomic_rmw("add", pointer, wide, "seq_cst")
+
+    return types.int64(words, index, value), generate
+
+
+@intrinsic
+def compare_exchange(_typing, words, index, expected, value):
+    """Write `value` if the word is as expected; returns the word as it was."""
+
+    def generate(context, builder, signature, args):
+        pointer = _pointer(context, builder, signature, args)
+        old = context.cast(builder, args[2], signature.args[2], types.int64)
+        new = context.cast(builder, args[3], signature.args[3], types.int64)
+        pair = builder.cmpxchg(pointer, old, new, "seq_cst", "seq_cst")
+        return builder.extract_value(pair, 0)
+
+    return types.int64(words, index, expected, value), generate
+
+
+@intrinsic
+def fence(_typing):
+    """Nothing moves across, in either direction."""
+
+    def generate(context, builder, _signature, _args):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
+def _address(_typing, words, index):
+    def generate(context, builder, signature, args):
+        return builder.ptrtoint(_pointer(context, builder, signature, args), _I64)
+
+    return types.int64(words, index), generate
+
+
+_syscall = types.ExternalFunction(
+    "syscall",
+    types.int64(
+        types.int64, types.int64, types.int64, types.int64, types.int64, types.int64, types.int64
+    ),
+)
+
+
+@kernel
+def futex_wait(words, index, expected, timeout_ns):
+    """Sleep until woken while the word's low half equals `expected`; at most timeout_ns.
+
+    Returns 0, or -1 when it was not as expected, the time was over or a signal came: look again.
+    """
+    timeout = np.empty(2, np.int64)
+    timeout[0] = timeout_ns // 1_000_000_000
+    timeout[1] = timeout_ns % 1_000_000_000
+    return _syscall(
+        _SYS_FUTEX, _address(words, index), _FUTEX_WAIT, expected & 0xFFFFFFFF,
+        _address(timeout, 0), 0, 0,
+    )  # fmt: skip
+
+
+@kernel
+def futex_wake(words, index, count):
+    """Wake up to `count` sleepers; returns how many."""
+    return _syscall(_SYS_FUTEX, _address(words, index), _FUTEX_WAKE, count, 0, 0, 0)

@@ -1,0 +1,50 @@
+"""How we compile: the only call of numba.njit in the repository.
+
+Numba's own cache looks only at the file of the function it compiles and would serve a stale kernel
+after a helper in another file has changed. So the cache directory is named by a hash of all kernel
+sources and of numba's version; it lies in the user's cache directory, which also works when the
+installation is read-only. NUMBA_CACHE_DIR, when set, is respected.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SOURCES = Path(__file__).resolve().parent
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels are kept; the directory exists and can be written."""
+    digest = hashlib.sha256()
+    for source in sorted([*_SOURCES.glob("*.py"), *_SOURCES.parent.glob("*.py")]):
+        digest.update(source.read_bytes())
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{os.getuid()}"):
+        directory = root / "smq" / "kernels" / digest.hexdigest()[:16]
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError:
+            continue
+        if os.access(directory, os.W_OK):
+            return directory
+    raise OSError("no directory for compiled kernels can be written: set XDG_CACHE_HOME")
+
+
+os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
+
+import numba  # noqa: E402  (It reads NUMBA_CACHE_DIR when it is imported.)
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile with the options every kernel shares: cached, without the GIL.
+
+    The interpreted function stays at hand as the attribute `py_func`.
+    """
+    compiled: Callable[P, R] = numba.njit(cache=True, nogil=True)(function)
+    return compiled
