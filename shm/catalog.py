@@ -1,0 +1,59 @@
+"""The catalog's place in shared memory: two slots and a version word.
+
+    0        64                        4096         4096 + half          4096 + 2 * half
+    +--------+-------------------------+------------+--------------------+
+    |version | bytes of slot 0, slot 1 | slot 0     | slot 1             |
+    +--------+-------------------------+------------+--------------------+
+
+The coordinator, its only writer, fills the slot that is not current and then releases the version;
+slot = version % 2. A reader copies the slot and looks at the version again: if the writer has gone
+on twice meanwhile, the copy may be torn and the reader starts over.
+"""
+
+import mmap
+
+import numpy as np
+
+from shm.kernels.publish import read_version, write_version
+
+HEADER_BYTES = 4096
+CATALOG_BYTES_MAX = 64 * 1024 * 1024  # A line of JSON a topic: some 100,000 topics. Untouched pages cost nothing.
+
+
+class CatalogBlock:
+    """A published value of bytes with a version. Survives fork; one process writes."""
+
+    def __init__(self, mapping: mmap.mmap) -> None:
+        self._half = (len(mapping) - HEADER_BYTES) // 2
+        self._view = memoryview(mapping)
+        self._words = np.frombuffer(mapping, np.int64, HEADER_BYTES // 8)
+
+    @classmethod
+    def create(cls, bytes_max: int = CATALOG_BYTES_MAX) -> "CatalogBlock":
+        """An empty block at version 0, shared with the children forked from now on."""
+        return cls(mmap.mmap(-1, HEADER_BYTES + 2 * bytes_max))
+
+    def version(self) -> int:
+        """The version published last; 0: nothing yet."""
+        return int(read_version(self._words))
+
+    def publish(self, value: bytes) -> int:
+        """Make `value` the current one; returns its version."""
+        assert len(value) <= self._half, "the catalog has outgrown its memory"
+        version = self.version() + 1
+        slot = version % 2
+        start = HEADER_BYTES + slot * self._half
+        self._view[start : start + len(value)] = value
+        self._words[8 + slot] = len(value)
+        write_version(self._words, version)
+        return version
+
+    def read(self) -> tuple[int, bytes]:
+        """The current version and its value."""
+        while True:
+            version = self.version()
+            slot = version % 2
+            start = HEADER_BYTES + slot * self._half
+            value = bytes(self._view[start : start + int(self._words[8 + slot])])
+            if self.version() - version < 2:
+                return version, value

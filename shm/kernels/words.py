@@ -1,0 +1,100 @@
+"""The names of words, columns and flags that kernels and Python share. Facts only, no code.
+
+`shm.layout` draws the map; this file stands below it so that kernels can use the numbers.
+"""
+
+# --- Header: indices of int64 words ---------------------------------------------------------------
+HEADER_BYTES = 4096
+WORD_MAGIC = 0
+WORD_RING_BYTES = 1
+WORD_INDEX_CAPACITY = 2
+WORD_PARTITION_CAPACITY = 3
+WORD_LOG = 4
+WORD_GENERATION = 5
+WORD_SEGMENT_BYTES = 6  # The size of WAL segments begun from now on.
+WORD_SEGMENT_END = 7  # Where the WAL segment at the tail ends: frames do not cross it.
+WORD_TAIL = 8  # Position after the last appended frame. Published after the frame.
+WORD_INDEX_TAIL = 16  # Entries ever appended to the index. Published after the entry.
+WORD_WRITTEN = 24  # Position up to which the WAL file has the frames (page cache).
+WORD_SYNCED = 32  # Position up to which the disk has them. Written by the sync thread.
+WORD_RING_START = 40  # The ring holds no frame below this position.
+WORD_INDEX_KEEP = 41  # Index entries from this one on must not be overwritten yet.
+WORD_PARTITION_COUNT = 48
+WORD_COUNTERS = 64  # From here on: counters, below.
+COUNTER_PRODUCE_REQUESTS = 64
+COUNTER_BATCHES_IN = 65
+COUNTER_RECORDS_IN = 66
+COUNTER_BYTES_IN = 67
+COUNTER_FETCH_REQUESTS = 68
+COUNTER_BYTES_OUT = 69
+COUNTER_FETCHES_FROM_WAL = 70
+COUNTER_FETCHES_FROM_SEALED = 71
+
+# --- Partition rows: indices of int64 columns -----------------------------------------------------
+PARTITION_COLUMNS = 16
+PARTITION_ROW_BYTES = 8 * PARTITION_COLUMNS
+P_NUMBER = 0  # The partition's number in frames and files.
+P_FLAGS = 1
+P_LOG_START = 2
+P_LOG_END = 3
+P_HIGH_WATERMARK = 4  # Visible means below this word; published with release.
+P_LAST_STABLE = 5
+P_SEALED_END = 6  # Sealed segments hold everything below this offset.
+P_EPOCH = 7  # The leader epoch: the generation of the shard's start.
+P_BATCH_BYTES_MAX = 8
+P_TIMESTAMP_BEFORE_MAX = 9  # How far a CreateTime may lie in the past, ms.
+P_TIMESTAMP_AFTER_MAX = 10  # … and in the future.
+P_LAST_ENTRY = 11  # The newest index entry of this partition, -1: none.
+P_UNSEALED_BYTES = 12
+P_MAX_TIMESTAMP = 13
+P_DIRTY = 14  # Touched since the caller last looked (scratch of `publish`).
+P_UNSEALED_SINCE_MS = 15  # When the oldest unsealed batch came (wall clock), 0: none.
+
+FLAG_IN_USE = 1
+FLAG_LOG_APPEND_TIME = 2
+FLAG_READ_ONLY = 4  # The WAL cannot be written: error 56 until it can.
+FLAG_SPACE = 8  # No WAL space left: producers are refused until there is.
+DURABILITY_SHIFT = 8  # Bits 8-9 of the flags.
+DURABILITY_MEMORY = 0
+DURABILITY_OS = 1
+DURABILITY_DISK = 2
+
+# --- Index ----------------------------------------------------------------------------------------
+INDEX_COLUMN_WIDTHS = (8, 8, 8, 4, 4, 4, 2)
+
+# --- Frames ---------------------------------------------------------------------------------------
+FRAME_MAGIC = 0x46514D53  # "SMQF", little endian.
+FRAME_HEADER_BYTES = 48
+FRAME_ALIGNMENT_BYTES = 64
+BATCH_HEADER_BYTES = 61  # Kafka's record batch v2, up to the first record.
+FRAME_BYTES_MIN = 128  # Header and an empty batch, aligned.
+FRAME_KIND_BATCH = 1
+FRAME_KIND_PADDING = 2
+FRAME_MAGIC_AT = 0
+FRAME_CHECK_AT = 4
+FRAME_POSITION_AT = 8
+FRAME_SYNCED_AT = 16
+FRAME_GENERATION_AT = 24
+FRAME_BYTES_AT = 28
+FRAME_PARTITION_AT = 32
+FRAME_KIND_AT = 36
+
+# --- Record batch v2: offsets from its first byte (KIP-98) ----------------------------------------
+BATCH_BASE_OFFSET_AT = 0
+BATCH_LENGTH_AT = 8
+BATCH_LEADER_EPOCH_AT = 12
+BATCH_MAGIC_AT = 16
+BATCH_CRC_AT = 17
+BATCH_ATTRIBUTES_AT = 21
+BATCH_LAST_OFFSET_DELTA_AT = 23
+BATCH_BASE_TIMESTAMP_AT = 27
+BATCH_MAX_TIMESTAMP_AT = 35
+BATCH_PRODUCER_ID_AT = 43
+BATCH_PRODUCER_EPOCH_AT = 51
+BATCH_BASE_SEQUENCE_AT = 53
+BATCH_RECORD_COUNT_AT = 57
+BATCH_OVERHEAD_BYTES = 12  # baseOffset and length: not counted by the length field.
+ATTRIBUTE_CODEC_MASK = 7
+ATTRIBUTE_LOG_APPEND_TIME = 8
+ATTRIBUTE_TRANSACTIONAL = 16
+ATTRIBUTE_CONTROL = 32

@@ -1,0 +1,95 @@
+"""Where every byte of a log's shared memory lies.
+
+    0         HEADER    PARTITIONS             INDEX                     RING
+    +---------+---------+----------------------+-------------------------+------------------+
+    | words   | (page)  | one row a partition  | columns in Arrow layout | frames           |
+    +---------+---------+----------------------+-------------------------+------------------+
+
+Everything is written by the shard that serves the log, and by nobody else, but for WORD_SYNCED,
+which the shard's sync thread writes. Words are int64, in the machine's byte order; a word that is
+published on its own has a cache line (eight words) to itself.
+
+A frame, in the ring and in the write-ahead log alike (little endian):
+
+    0      4      8         16       24          28      32         36    40      48
+    +------+------+---------+--------+-----------+-------+----------+-----+-------+-------------+
+    |magic |check |position |synced  |generation |bytes  |partition |kind |0      |record batch |
+    +------+------+---------+--------+-----------+-------+----------+-----+-------+-------------+
+
+    check       CRC-32C of frame[8:48] and of the first 61 bytes of the batch: Kafka's own CRC
+                leaves out baseOffset, partitionLeaderEpoch and the length
+    position    of this frame in its log
+    synced      the position known to be on the disk when this frame was written: a bad frame below
+                any frame's `synced` is damage, above all of them it is the torn end
+    generation  never falls along a log, so that the stale tail of an earlier life is refused
+    bytes       of the batch; a padding frame's `bytes` fill up to the end of ring or segment
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.words import (
+    FRAME_ALIGNMENT_BYTES,
+    FRAME_BYTES_MIN,
+    HEADER_BYTES,
+    INDEX_COLUMN_WIDTHS,
+    PARTITION_ROW_BYTES,
+)
+
+LAYOUT_MAGIC = 0x0001_51_4D_53  # "SMQ" and the version of this map, little endian.
+PAGE_BYTES = 4096
+
+INDEX_DTYPES = {
+    "position": np.dtype("<i8"),
+    "base_offset": np.dtype("<i8"),
+    "max_timestamp": np.dtype("<i8"),
+    "partition": np.dtype("<u4"),
+    "record_count": np.dtype("<i4"),
+    "bytes": np.dtype("<i4"),
+    "attributes": np.dtype("<i2"),
+}
+"""The index's columns: position of the frame, number of the partition, baseOffset, records, largest
+timestamp, bytes of the batch, the batch's attributes."""
+
+assert tuple(dtype.itemsize for dtype in INDEX_DTYPES.values()) == INDEX_COLUMN_WIDTHS
+assert FRAME_BYTES_MIN % FRAME_ALIGNMENT_BYTES == 0
+
+
+class Layout(NamedTuple):
+    """The sizes a log's memory is cut by, in bytes and counts."""
+
+    ring_bytes: int
+    index_capacity: int
+    partition_capacity: int
+
+    @property
+    def index_at(self) -> int:
+        return HEADER_BYTES + self.partition_capacity * PARTITION_ROW_BYTES
+
+    @property
+    def ring_at(self) -> int:
+        end = self.index_at + self.index_capacity * sum(INDEX_COLUMN_WIDTHS)
+        return -(-end // PAGE_BYTES) * PAGE_BYTES
+
+    @property
+    def total_bytes(self) -> int:
+        return self.ring_at + self.ring_bytes
+
+    def index_columns(self) -> dict[str, tuple[int, np.dtype]]:
+        """Where each column of the index begins."""
+        at, columns = self.index_at, {}
+        for name, dtype in INDEX_DTYPES.items():
+            columns[name] = (at, dtype)
+            at += self.index_capacity * dtype.itemsize
+        return columns
+
+
+def layout_for(ring_bytes: int, segment_bytes: int, partition_capacity: int) -> Layout:
+    """The layout of a log with this ring and this size of WAL segments.
+
+    The index must hold two whole segments of the smallest frames: one that is being written, and
+    one whose look-up tables are being filed.
+    """
+    capacity = max(ring_bytes // 256, 2 * segment_bytes // FRAME_BYTES_MIN)
+    return Layout(ring_bytes, -(-capacity // 64) * 64, partition_capacity)

@@ -1,0 +1,118 @@
+"""Memory of a log: the only file of `shm` that knows the operating system.
+
+A log's memory is one memfd. The supervisor creates it and keeps it mapped, so that it outlives any
+shard; shards are forks of the supervisor and inherit the writable mapping. Then the memfd is sealed
+(SHRINK, GROW, FUTURE_WRITE): whoever is handed the descriptor can map it read-only and nothing
+else, and a peer cannot truncate it under us.
+"""
+
+import fcntl
+import mmap
+import os
+
+import numpy as np
+
+from shm.kernels.words import (
+    HEADER_BYTES,
+    PARTITION_COLUMNS,
+    PARTITION_ROW_BYTES,
+    WORD_INDEX_CAPACITY,
+    WORD_LOG,
+    WORD_MAGIC,
+    WORD_PARTITION_CAPACITY,
+    WORD_RING_BYTES,
+    WORD_SEGMENT_BYTES,
+)
+from shm.layout import LAYOUT_MAGIC, Layout, layout_for
+
+_F_SEAL_FUTURE_WRITE = 0x10
+_MADV_POPULATE_WRITE = 23  # Linux 5.14: make the pages present without changing them.
+
+
+class LogMemory:
+    """Header, partition table, index and ring of one log, as NumPy arrays over one mapping.
+
+    memory      uint8, everything; what kernels take
+    words       int64 view of the header
+    partitions  int64 [partition_capacity, 16] view of the partition table
+    ring        uint8 view of the ring
+    """
+
+    def __init__(self, buffer: memoryview, layout: Layout) -> None:
+        assert len(buffer) >= layout.total_bytes
+        self.layout = layout
+        self.memory = np.frombuffer(buffer, np.uint8, layout.total_bytes)
+        self.words = self.memory[:HEADER_BYTES].view(np.int64)
+        table = self.memory[HEADER_BYTES : layout.index_at]
+        assert len(table) == layout.partition_capacity * PARTITION_ROW_BYTES
+        self.partitions = table.view(np.int64).reshape(-1, PARTITION_COLUMNS)
+        self.ring = self.memory[layout.ring_at :]
+        self.ring_view = buffer[layout.ring_at : layout.total_bytes]
+        self.fd = -1
+        self._mapping: mmap.mmap | None = None
+
+    @classmethod
+    def create(
+        cls, log: int, ring_bytes: int, segment_bytes: int, partition_capacity: int
+    ) -> "LogMemory":
+        """New zeroed memory in a sealed memfd."""
+        layout = layout_for(ring_bytes, segment_bytes, partition_capacity)
+        fd = os.memfd_create(f"smq-log-{log}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, layout.total_bytes)
+        mapping = mmap.mmap(fd, layout.total_bytes)
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | _F_SEAL_FUTURE_WRITE
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+        self = cls(memoryview(mapping), layout)
+        self.fd, self._mapping = fd, mapping
+        self.initialize(log, segment_bytes)
+        return self
+
+    @classmethod
+    def in_process(
+        cls, log: int, ring_bytes: int, segment_bytes: int, partition_capacity: int
+    ) -> "LogMemory":
+        """New memory that no other process can see, for tests and the simulator."""
+        layout = layout_for(ring_bytes, segment_bytes, partition_capacity)
+        self = cls(memoryview(mmap.mmap(-1, layout.total_bytes)), layout)
+        self.initialize(log, segment_bytes)
+        return self
+
+    def initialize(self, log: int, segment_bytes: int) -> None:
+        """Write the facts that never change."""
+        self.words[WORD_RING_BYTES] = self.layout.ring_bytes
+        self.words[WORD_INDEX_CAPACITY] = self.layout.index_capacity
+        self.words[WORD_PARTITION_CAPACITY] = self.layout.partition_capacity
+        self.words[WORD_LOG] = log
+        self.words[WORD_SEGMENT_BYTES] = segment_bytes
+        self.words[WORD_MAGIC] = LAYOUT_MAGIC
+
+    @classmethod
+    def attach(cls, fd: int) -> "LogMemory":
+        """Map somebody else's log read-only. Raises ValueError if it is not one of ours."""
+        total_bytes = os.fstat(fd).st_size
+        if total_bytes < HEADER_BYTES:
+            raise ValueError("this descriptor is not the memory of a log")
+        mapping = mmap.mmap(fd, total_bytes, prot=mmap.PROT_READ)
+        words = np.frombuffer(mapping, np.int64, HEADER_BYTES // 8)
+        layout = Layout(
+            int(words[WORD_RING_BYTES]),
+            int(words[WORD_INDEX_CAPACITY]),
+            int(words[WORD_PARTITION_CAPACITY]),
+        )
+        if int(words[WORD_MAGIC]) != LAYOUT_MAGIC or layout.total_bytes != total_bytes:
+            raise ValueError("this descriptor is not the memory of a log of this version")
+        self = cls(memoryview(mapping), layout)
+        self.fd, self._mapping = fd, mapping
+        return self
+
+    def touch(self, start: int, length: int) -> None:
+        """Make pages of the ring present ahead of use: a first touch costs microseconds each."""
+        if self._mapping is not None:
+            at = self.layout.ring_at + start // mmap.PAGESIZE * mmap.PAGESIZE
+            length = min(length, self.layout.total_bytes - at)
+            self._mapping.madvise(_MADV_POPULATE_WRITE, at, length)
+
+    def column(self, name: str) -> np.ndarray:
+        """One column of the index, all of its slots."""
+        at, dtype = self.layout.index_columns()[name]
+        return self.memory[at : at + self.layout.index_capacity * dtype.itemsize].view(dtype)
