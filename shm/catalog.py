@@ -6,8 +6,8 @@
     +--------+-------------------------+------------+--------------------+
 
 The coordinator, its only writer, fills the slot that is not current and then releases the version;
-slot = version % 2. A reader copies the slot and looks at the version again: if the writer has gone
-on twice meanwhile, the copy may be torn and the reader starts over.
+slot = version % 2. A reader copies the slot and looks at the version again: if it has moved, the
+writer may already be filling the slot that was copied, and the reader starts over.
 """
 
 import mmap
@@ -17,7 +17,7 @@ import numpy as np
 from shm.kernels.publish import read_version, write_version
 
 HEADER_BYTES = 4096
-CATALOG_BYTES_MAX = 64 * 1024 * 1024  # A line of JSON a topic: some 100,000 topics. Untouched pages cost nothing.
+CATALOG_BYTES_MAX = 64 * 1024 * 1024  # Some 100,000 topics. Pages never touched cost nothing.
 
 
 class CatalogBlock:
@@ -55,5 +55,5 @@ class CatalogBlock:
             slot = version % 2
             start = HEADER_BYTES + slot * self._half
             value = bytes(self._view[start : start + int(self._words[8 + slot])])
-            if self.version() - version < 2:
+            if self.version() == version:
                 return version, value

@@ -1,0 +1,114 @@
+"""The event loop of a process: one epoll, callbacks, timers. Written for brokers, so it is small.
+
+Level-triggered. A callback does a bounded amount and returns; whoever has more to do is called
+again. `turn_hooks` run once a turn, after the callbacks: there the shard writes what the turn
+appended, with one system call for all connections.
+"""
+
+import heapq
+import select
+from collections.abc import Callable
+from itertools import count
+
+from smq.app.clock import monotonic_ns
+
+EVENTS_MAX = 128  # Of one turn: bounds how long the acks of the first one wait.
+IDLE_TIMEOUT_S = 0.5  # An idle process looks at the shared words twice a second.
+
+Callback = Callable[[int], None]
+
+
+class Timer:
+    """A call that is due at `due_ns` (monotonic), unless cancelled."""
+
+    __slots__ = ("action", "due_ns")
+
+    def __init__(self, due_ns: int, action: Callable[[], None]) -> None:
+        self.due_ns = due_ns
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Do not call it. Cheap; the loop forgets the timer when it is due."""
+        self.action = None
+
+
+class Loop:
+    """Waits for descriptors and timers and calls back."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callback] = {}
+        self._timers: list[tuple[int, int, Timer]] = []
+        self._tie_breaker = count()
+        self.turn_starts: list[Callable[[], None]] = []
+        self.turn_ends: list[Callable[[], None]] = []
+        self.idle: Callable[[], bool] | None = None
+        self.stopped = False
+
+    def register(self, fd: int, events: int, callback: Callback) -> None:
+        """Call `callback(events)` whenever one of `events` (select.EPOLL…) is pending on fd."""
+        self._callbacks[fd] = callback
+        self._epoll.register(fd, events)
+
+    def modify(self, fd: int, events: int) -> None:
+        """Wait for other events on a registered descriptor."""
+        self._epoll.modify(fd, events)
+
+    def unregister(self, fd: int) -> None:
+        """Forget a descriptor; call it before the descriptor is closed."""
+        if self._callbacks.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def call_at(self, due_ns: int, action: Callable[[], None]) -> Timer:
+        """Call `action` once, at a monotonic time."""
+        timer = Timer(due_ns, action)
+        heapq.heappush(self._timers, (due_ns, next(self._tie_breaker), timer))
+        return timer
+
+    def call_later(self, delay_ms: float, action: Callable[[], None]) -> Timer:
+        """Call `action` once, after a delay."""
+        return self.call_at(monotonic_ns() + int(delay_ms * 1_000_000), action)
+
+    def run(self) -> None:
+        """Turn until somebody calls stop()."""
+        while not self.stopped:
+            self.run_once(IDLE_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Leave run() after this turn."""
+        self.stopped = True
+
+    def run_once(self, timeout_s: float) -> int:
+        """One turn: wait at most `timeout_s`; returns how many callbacks were called."""
+        called = 0
+        events = self._wait(timeout_s)
+        for hook in self.turn_starts:
+            hook()
+        for fd, mask in events:
+            callback = self._callbacks.get(fd)
+            if callback is not None:  # An earlier callback of this turn may have removed it.
+                callback(mask)
+                called += 1
+        called += self._run_timers()
+        for hook in self.turn_ends:
+            hook()
+        return called
+
+    def _wait(self, timeout_s: float) -> list[tuple[int, int]]:
+        if self._timers:
+            timeout_s = min(timeout_s, max(0.0, (self._timers[0][0] - monotonic_ns()) / 1e9))
+        if self.idle is None:
+            return self._epoll.poll(timeout_s, EVENTS_MAX)
+        events = self._epoll.poll(0, EVENTS_MAX)
+        while not events and timeout_s > 0 and self.idle():
+            events = self._epoll.poll(0, EVENTS_MAX)
+        return events or self._epoll.poll(timeout_s, EVENTS_MAX)
+
+    def _run_timers(self) -> int:
+        now_ns, called = monotonic_ns(), 0
+        while self._timers and self._timers[0][0] <= now_ns:
+            _, _, timer = heapq.heappop(self._timers)
+            if timer.action is not None:
+                timer.action()
+                called += 1
+        return called
