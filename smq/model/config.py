@@ -1,0 +1,454 @@
+"""The broker's settings: one frozen record, checked as a whole.
+
+The fields of `Config` are the table of settings: `wal_bytes_max` is the setting `wal.bytes.max`,
+`--wal-bytes-max` or SMQ_WAL_BYTES_MAX, with its default, its bounds and its line of documentation.
+From it come the parser, `smq serve --print-config`, docs/configuration.md and DescribeConfigs.
+
+    defaults  <  configuration file (TOML)  <  environment (SMQ_…)  <  command line
+
+`parse` returns a Config, or every problem at once, each a sentence. What the machine decides
+(cores, memory, directories of the user) is an argument. Names are Kafka's where Kafka has them.
+"""
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+KiB, MiB, GiB = 1024, 1024**2, 1024**3
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+
+ENVIRONMENT_PREFIX = "SMQ_"
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+# A frame is its header, one batch of at most message.max.bytes, and padding: generous, and round.
+FRAME_OVERHEAD_BYTES = 4 * KiB
+RING_BYTES_PER_SHARD = 256 * MiB  # A quarter of a second at the speed of the data path.
+RING_MEMORY_SHARE = 16  # All rings together take at most this part of the memory.
+RING_BYTES_MIN = 4 * MiB
+SEGMENT_BYTES_MIN = 1 * MiB
+# While one is written, one waits for its sync, one is being sealed and one is recycled.
+WAL_SEGMENTS_MIN = 4
+
+DURABILITIES = ("memory", "os", "disk")
+
+_UNSET = Path()  # Paths that are given are made absolute, so that none equals it.
+
+
+class Machine(NamedTuple):
+    """What the defaults depend on."""
+
+    cores: int
+    memory_bytes: int
+    data_home: Path
+    runtime_home: Path
+
+
+class Setting(NamedTuple):
+    """One setting as the outside sees it."""
+
+    name: str
+    type: type
+    default: str | int | bool | Path
+    doc: str
+    at_least: int | None = None
+    at_most: int | None = None
+    one_of: tuple[str, ...] = ()
+    default_words: str = ""
+    """What stands in the documentation where the default is found at start."""
+
+    @property
+    def key(self) -> str:
+        return self.name.replace(".", "_")
+
+    @property
+    def option(self) -> str:
+        return "--" + self.name.replace(".", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.key.upper()
+
+
+def _setting(default: Any, doc: str, **rules: Any) -> Any:  # noqa: ANN401  (as dataclasses.field)
+    return field(default=default, metadata={"doc": doc, **rules})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Every setting, valid. 0 or "" where the default is found at start (see `sized`)."""
+
+    data_dir: Path = _setting(  # noqa: RUF009
+        _UNSET,
+        "Where everything is kept. One broker at a time may serve it.",
+        default_words="`$XDG_DATA_HOME/smq`, else `~/.local/share/smq`",
+    )
+    host: str = _setting("127.0.0.1", "The address to listen on; `0.0.0.0` is every network.")
+    port: int = _setting(
+        9092,
+        "Port of the first shard; shard *i* takes the (i-1)th after it. 0 takes free ones.",
+        at_least=0,
+        at_most=65535,
+    )
+    advertise: str = _setting(
+        "",
+        "`host` or `host:port` that clients are told to connect to; the port is the first shard's.",
+        default_words="where it listens",
+    )
+    shards: int = _setting(
+        0,
+        "Worker processes, each a Kafka broker with a port. May change between starts.",
+        at_least=1,
+        at_most=256,
+        default_words="cores less one, at least 1",
+    )
+    runtime_dir: Path = _setting(  # noqa: RUF009
+        _UNSET,
+        "Directory for sockets between the processes; kept short, mode 0700.",
+        default_words="`$XDG_RUNTIME_DIR/smq`, else `/tmp/smq-<uid>`",
+    )
+    filer_root: Path = _setting(  # noqa: RUF009
+        _UNSET,
+        "Where sealed segments lie.",
+        default_words="`<data.dir>/filer`",
+    )
+
+    ring_bytes: int = _setting(
+        0,
+        "Shared memory of each log; a whole number of WAL segments.",
+        at_least=RING_BYTES_MIN,
+        default_words="256 MiB a shard, all rings at most 1/16 of the memory",
+    )
+    wal_segment_bytes: int = _setting(
+        0,
+        "Size of a file of the write-ahead log.",
+        at_least=SEGMENT_BYTES_MIN,
+        at_most=1 * GiB,
+        default_words="64 MiB, or half of a smaller ring",
+    )
+    wal_bytes_max: int = _setting(
+        4 * GiB,
+        "A log seals its oldest data early at this size, then slows producers, then refuses them.",
+        at_least=WAL_SEGMENTS_MIN * SEGMENT_BYTES_MIN,
+    )
+
+    max_connections: int = _setting(10_000, "Client connections of one shard.", at_least=1)
+    connections_max_idle_ms: int = _setting(
+        10 * MINUTE_MS, "A connection without a request for so long is closed.", at_least=1000
+    )
+    socket_request_max_bytes: int = _setting(
+        100 * MiB,
+        "The largest request; a larger one closes its connection.",
+        at_least=64 * KiB,
+        at_most=1 * GiB,
+    )
+    message_max_bytes: int = _setting(
+        1048588,
+        "The largest record batch, where a topic's `max.message.bytes` says nothing else.",
+        at_least=1 * KiB,
+    )
+
+    num_partitions: int = _setting(
+        1, "Partitions of a topic created without a number.", at_least=1, at_most=100_000
+    )
+    auto_create_topics_enable: bool = _setting(
+        default=True, doc="Create a topic when a client first asks for it."
+    )
+    durability: str = _setting(
+        "os",
+        "When a record is acknowledged, where a topic's `smq.durability` says nothing else.",
+        one_of=DURABILITIES,
+    )
+    log_retention_ms: int = _setting(
+        7 * DAY_MS,
+        "Age at which records are deleted; -1 keeps them. A topic's `retention.ms` wins.",
+        at_least=-1,
+    )
+    log_retention_bytes: int = _setting(
+        -1,
+        "Size of a partition beyond which its oldest records are deleted; -1 sets none. "
+        "A topic's `retention.bytes` wins.",
+        at_least=-1,
+    )
+    log_retention_check_interval_ms: int = _setting(
+        5 * MINUTE_MS, "How often retention is looked at.", at_least=1
+    )
+    seal_bytes: int = _setting(
+        64 * MiB,
+        "A partition is sealed to a file at so many bytes. A topic's `smq.seal.bytes` wins.",
+        at_least=1,
+    )
+    seal_ms: int = _setting(
+        10 * MINUTE_MS,
+        "A partition is sealed when its oldest record waits so long. A topic's `smq.seal.ms` wins.",
+        at_least=1,
+    )
+    filer_sweep_ms: int = _setting(
+        60 * MINUTE_MS, "Files in the filer that nothing names are deleted at this age.", at_least=1
+    )
+
+    group_initial_rebalance_delay_ms: int = _setting(
+        3000, "How long the first rebalance of an empty group waits for more members.", at_least=0
+    )
+    group_min_session_timeout_ms: int = _setting(
+        6000, "The shortest session timeout a member may ask for.", at_least=1
+    )
+    group_max_session_timeout_ms: int = _setting(
+        30 * MINUTE_MS, "The longest session timeout a member may ask for.", at_least=1
+    )
+    group_max_size: int = _setting(INT32_MAX, "Members of a group.", at_least=1)
+    offset_metadata_max_bytes: int = _setting(
+        4096, "Bytes of metadata that may be committed with an offset.", at_least=0
+    )
+    offsets_retention_minutes: int = _setting(
+        86_400, "An empty group keeps its offsets for so long: 60 days (Kafka: 7).", at_least=1
+    )
+    producer_id_expiration_ms: int = _setting(
+        1 * DAY_MS, "A partition forgets an idempotent producer after so long.", at_least=1
+    )
+
+    def text(self) -> str:
+        """As a configuration file that would give this very config."""
+        lines = (f"{name} = {_toml(value)}" for name, value in self.values().items())
+        return "\n".join(lines) + "\n"
+
+    def values(self) -> dict[str, str | int | bool | Path]:
+        """Every setting's value under its outside name."""
+        return {setting.name: getattr(self, setting.key) for setting in SETTINGS.values()}
+
+    def listen_port(self, node_id: int) -> int:
+        """The port node `node_id` asks for; 0 takes any."""
+        return self.port + node_id - 1 if self.port else 0
+
+    def advertised(self, node_id: int, listen_port: int) -> tuple[str, int]:
+        """Host and port that clients are told for a node that listens on `listen_port`."""
+        host, port = _host_and_port(self.advertise or bracketed(self.host))
+        return host, port + node_id - 1 if port else listen_port
+
+    def sized(self, log_count: int, memory_bytes: int) -> "Config | list[str]":
+        """With ring and segment sizes that fit this many logs; or what does not fit."""
+        assert log_count >= self.shards
+        budget = min(RING_BYTES_PER_SHARD * self.shards, memory_bytes // RING_MEMORY_SHARE)
+        ring = self.ring_bytes or max(budget // log_count, RING_BYTES_MIN)
+        segment = self.wal_segment_bytes or _power_of_two_below(min(64 * MiB, ring // 2))
+        if not self.ring_bytes:
+            ring = max(ring - ring % segment, segment)
+        sized = replace(self, ring_bytes=ring, wal_segment_bytes=segment)
+        return list(_misfits(sized)) or sized
+
+
+def _table() -> Iterator[Setting]:
+    kinds = Config.__annotations__
+    for each in fields(Config):
+        assert each.default is not MISSING
+        rules = dict(each.metadata)
+        yield Setting(each.name.replace("_", "."), kinds[each.name], each.default, **rules)
+
+
+SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in _table()}
+
+
+def parse(
+    machine: Machine,
+    *,
+    file: str = "",
+    environment: Mapping[str, str] | None = None,
+    command_line: Mapping[str, Any] | None = None,
+) -> Config | list[str]:
+    """The config these sources give together, or every problem in them.
+
+    `file` is the text of a configuration file, `environment` all variables (ours are picked out),
+    `command_line` holds what was given there, under the settings' names.
+    """
+    problems: list[str] = []
+    chosen: dict[str, Any] = {}
+    for source, given in (
+        ("configuration file", _of_file(file, problems)),
+        ("environment", _of_environment(environment or {})),
+        ("command line", command_line or {}),
+    ):
+        for name, raw in given.items():
+            _choose(chosen, name, raw, source, problems)
+    config = _with_machine_defaults(Config(**chosen), machine)
+    # A value out of its bounds would only repeat itself in the relations.
+    problems = problems or list(_relations_broken(config))
+    return problems or config
+
+
+def _choose(
+    chosen: dict[str, Any], name: str, raw: object, source: str, problems: list[str]
+) -> None:
+    setting = SETTINGS.get(name)
+    if setting is None:
+        near = difflib.get_close_matches(name, SETTINGS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        problems.append(f"{name} ({source}): there is no such setting{hint}")
+        return
+    try:
+        chosen[setting.key] = _value(setting, raw)
+    except ValueError as reason:
+        problems.append(f"{name} ({source}): {reason}")
+
+
+def _of_file(text: str, problems: list[str]) -> dict[str, Any]:
+    try:
+        return dict(_flat("", tomllib.loads(text)))
+    except tomllib.TOMLDecodeError as reason:
+        problems.append(f"configuration file: it is not TOML: {reason}")
+        return {}
+
+
+def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(f"{prefix}{key}.", value)
+        else:
+            yield prefix + key, value
+
+
+def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        variable.removeprefix(ENVIRONMENT_PREFIX).replace("_", ".").lower(): value
+        for variable, value in environment.items()
+        if variable.startswith(ENVIRONMENT_PREFIX)
+    }
+
+
+_SIZE = re.compile(r"(-?\d[\d_]*)\s*([kmgt]i?b|b)?", re.IGNORECASE)
+_UNITS = {"b": 1, "kib": KiB, "mib": MiB, "gib": GiB, "tib": 1024 * GiB}
+_UNITS |= {"kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4}
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def _value(setting: Setting, raw: object) -> object:
+    """The value in its type and bounds. Raises ValueError with a sentence."""
+    read: dict[type, Callable[[Setting, object], object]] = {
+        int: _int_value,
+        bool: _bool_value,
+        str: _str_value,
+        Path: _path_value,
+    }
+    return read[setting.type](setting, raw)
+
+
+def _int_value(setting: Setting, raw: object) -> int:
+    matched = None if isinstance(raw, bool) else _SIZE.fullmatch(str(raw).strip())
+    if matched is None:
+        size = ", also written 64MiB" if "bytes" in setting.name else ""
+        raise ValueError(f"{raw!r} is not a whole number{size}")
+    value = int(matched[1]) * _UNITS[(matched[2] or "b").lower()]
+    if setting.at_least is not None and value < setting.at_least:
+        raise ValueError(f"{value} is too small; it must be at least {setting.at_least}")
+    at_most = INT64_MAX if setting.at_most is None else setting.at_most
+    if value > at_most:
+        raise ValueError(f"{value} is too large; it must be at most {at_most}")
+    return value
+
+
+def _bool_value(_setting: Setting, raw: object) -> bool:
+    if str(raw).lower() not in _TRUTH:
+        raise ValueError(f"{raw!r} is neither true nor false")
+    return _TRUTH[str(raw).lower()]
+
+
+def _str_value(setting: Setting, raw: object) -> str:
+    if not isinstance(raw, str):
+        raise ValueError(f"{raw!r} is not a text")  # noqa: TRY004  (one error, shown to the user)
+    if setting.one_of and raw not in setting.one_of:
+        raise ValueError(f"{raw!r} is none of {', '.join(setting.one_of)}")
+    return raw
+
+
+def _path_value(_setting: Setting, raw: object) -> Path:
+    if not isinstance(raw, str | Path) or not str(raw):
+        raise ValueError(f"{raw!r} is not a path")
+    return Path(raw).expanduser().absolute()
+
+
+def _with_machine_defaults(config: Config, machine: Machine) -> Config:
+    data_dir = machine.data_home if config.data_dir == _UNSET else config.data_dir
+    return replace(
+        config,
+        data_dir=data_dir,
+        shards=config.shards or max(1, machine.cores - 1),
+        filer_root=data_dir / "filer" if config.filer_root == _UNSET else config.filer_root,
+        runtime_dir=machine.runtime_home if config.runtime_dir == _UNSET else config.runtime_dir,
+    )
+
+
+def _relations_broken(config: Config) -> Iterator[str]:
+    """What is wrong between settings that are right one by one."""
+    if config.port and config.port + config.shards - 1 > 65535:
+        yield (
+            f"port: {config.shards} shards take ports {config.port} to "
+            f"{config.port + config.shards - 1}, but the last port is 65535"
+        )
+    try:
+        _host_and_port(config.advertise or bracketed(config.host))
+    except ValueError as reason:
+        yield f"advertise: {reason}"
+    if not config.advertise and config.host in {"0.0.0.0", "::"}:  # noqa: S104
+        yield (
+            f"advertise: a broker that listens on {config.host} must be told which address "
+            "clients can reach it at, for example --advertise myhost"
+        )
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        yield "group.min.session.timeout.ms: it is above group.max.session.timeout.ms"
+    if config.message_max_bytes + FRAME_OVERHEAD_BYTES > config.socket_request_max_bytes:
+        yield "message.max.bytes: such a batch does not fit in socket.request.max.bytes"
+
+
+def _misfits(config: Config) -> Iterator[str]:
+    """What is wrong between the sizes of ring, segments and batches."""
+    ring, segment = config.ring_bytes, config.wal_segment_bytes
+    if ring % segment:
+        yield f"ring.bytes: {ring} is not a multiple of wal.segment.bytes, {segment}"
+    if config.wal_bytes_max < WAL_SEGMENTS_MIN * segment:
+        yield (
+            f"wal.bytes.max: a log needs {WAL_SEGMENTS_MIN} segments at least, "
+            f"{WAL_SEGMENTS_MIN * segment} bytes"
+        )
+    frame_bytes_max = min(segment, ring // 2)
+    if config.message_max_bytes + FRAME_OVERHEAD_BYTES > frame_bytes_max:
+        yield (
+            f"message.max.bytes: a batch of {config.message_max_bytes} bytes must fit in half a "
+            f"ring and in a WAL segment, {frame_bytes_max} bytes; raise ring.bytes"
+        )
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands before a colon and a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Host, and port or 0. Raises ValueError with a sentence."""
+    matched = re.fullmatch(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:/\[\]]+))(?::(\d{1,5}))?", address)
+    if matched is None or not int(matched[3] or 0) <= 65535:
+        raise ValueError(f"{address!r} is neither a host nor host:port")
+    return matched[1] or matched[2], int(matched[3] or 0)
+
+
+def _power_of_two_below(number: int) -> int:
+    return 1 << (number.bit_length() - 1)
+
+
+def _toml(value: object) -> str:
+    # A JSON string is a TOML string, and both write true and false alike.
+    return json.dumps(str(value) if isinstance(value, Path) else value)
+
+
+def documentation() -> str:
+    """The table of settings in docs/configuration.md."""
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for setting in SETTINGS.values():
+        default = setting.default_words or f"`{_toml(setting.default)}`"
+        choices = f" One of {', '.join(setting.one_of)}." if setting.one_of else ""
+        rows.append(f"| `{setting.name}` | {default} | {setting.doc}{choices} |")
+    return "\n".join(rows) + "\n"
