@@ -1,0 +1,137 @@
+"""Who serves what right now: a page or two that the supervisor writes and everybody reads.
+
+    0                     64                              64 + 512 * i
+    +---------------------+-------------------------------+-----
+    | magic, node count,  | of node 1:                    | of node 2 …
+    | supervisor's pid,   |   0  pid, port, generation,   |
+    | cluster started ms  |      started ms           (S) |
+    |                 (S) |  64  counters             (N) |
+    +---------------------+-------------------------------+-----
+    S written by the supervisor, N by the process of that node. Words are int64, little endian.
+
+Each word stands for itself: no reader needs two of them to agree, so that plain aligned loads and
+stores will do, and there is nothing to publish. A node's generation is written before the process
+that serves under it is forked.
+
+Counters only grow while the broker runs, but `connections`, which is a level. A restarted shard
+goes on with those of the one before. `smq status` reads them twice to show rates.
+"""
+
+import mmap
+import os
+from typing import NamedTuple
+
+MAGIC = 0x0001_43_51_4D_53  # "SMQC" and the version of this map, little endian.
+HEADER_BYTES = 64
+NODE_BYTES = 512
+COUNTERS_OFFSET = 64
+WORD_BYTES = 8
+
+_MAGIC, _NODE_COUNT, _SUPERVISOR_PID, _STARTED_MS = range(4)
+_PID, _PORT, _GENERATION, _NODE_STARTED_MS = range(4)
+
+COUNTERS = (
+    "connections",
+    "requests",
+    "bytes_received",
+    "bytes_sent",
+    "batches_appended",
+    "records_appended",
+    "bytes_appended",
+    "batches_fetched",
+    "bytes_fetched",
+)
+
+assert COUNTERS_OFFSET % 64 == 0  # Else a shard's counting slows the readers of the words above.
+assert COUNTERS_OFFSET + len(COUNTERS) * WORD_BYTES <= NODE_BYTES
+
+
+class Node(NamedTuple):
+    """A node as the supervisor started it. `pid` is 0 while nothing serves."""
+
+    id: int
+    pid: int
+    port: int
+    generation: int
+    started_ms: int
+
+
+class ClusterBlock:
+    """The nodes of this broker, in shared memory that survives forks."""
+
+    def __init__(self, fd: int, *, writable: bool) -> None:
+        self.fd = fd
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        mapping = mmap.mmap(fd, os.fstat(fd).st_size, prot=protection)
+        self._words = memoryview(mapping).cast("q")
+
+    @classmethod
+    def create(cls, node_count: int, supervisor_pid: int, started_ms: int) -> "ClusterBlock":
+        """New memory for nodes 1 to `node_count`, none of which serves yet."""
+        fd = os.memfd_create("smq-cluster", os.MFD_CLOEXEC)
+        os.ftruncate(fd, HEADER_BYTES + node_count * NODE_BYTES)
+        self = cls(fd, writable=True)
+        self._words[_NODE_COUNT] = node_count
+        self._words[_SUPERVISOR_PID] = supervisor_pid
+        self._words[_STARTED_MS] = started_ms
+        self._words[_MAGIC] = MAGIC
+        return self
+
+    @classmethod
+    def attach(cls, fd: int) -> "ClusterBlock":
+        """Somebody else's, read-only. Raises ValueError when it is not one of this version."""
+        if os.fstat(fd).st_size < HEADER_BYTES:
+            raise ValueError("this descriptor is not a cluster block")
+        self = cls(fd, writable=False)
+        if self._words[_MAGIC] != MAGIC:
+            raise ValueError("this descriptor is not a cluster block of this version")
+        return self
+
+    @property
+    def node_count(self) -> int:
+        return self._words[_NODE_COUNT]
+
+    @property
+    def supervisor_pid(self) -> int:
+        return self._words[_SUPERVISOR_PID]
+
+    @property
+    def started_ms(self) -> int:
+        return self._words[_STARTED_MS]
+
+    def node(self, node_id: int) -> Node:
+        """What the supervisor wrote of a node."""
+        at = self._at(node_id)
+        return Node(
+            node_id,
+            self._words[at + _PID],
+            self._words[at + _PORT],
+            self._words[at + _GENERATION],
+            self._words[at + _NODE_STARTED_MS],
+        )
+
+    def nodes(self) -> list[Node]:
+        """All nodes, by id."""
+        return [self.node(node_id) for node_id in range(1, self.node_count + 1)]
+
+    def generation(self, node_id: int) -> int:
+        """The leader epoch of every partition that the node leads."""
+        return self._words[self._at(node_id) + _GENERATION]
+
+    def set_node(self, node: Node) -> None:
+        """Supervisor only: a node has been started or has ended."""
+        at = self._at(node.id)
+        assert node.generation >= self._words[at + _GENERATION]
+        self._words[at + _PORT] = node.port
+        self._words[at + _GENERATION] = node.generation
+        self._words[at + _NODE_STARTED_MS] = node.started_ms
+        self._words[at + _PID] = node.pid
+
+    def counters(self, node_id: int) -> memoryview:
+        """A node's counters, in the order of COUNTERS; written by that node only."""
+        at = self._at(node_id) + COUNTERS_OFFSET // WORD_BYTES
+        return self._words[at : at + len(COUNTERS)]
+
+    def _at(self, node_id: int) -> int:
+        assert 1 <= node_id <= self.node_count, node_id
+        return (HEADER_BYTES + (node_id - 1) * NODE_BYTES) // WORD_BYTES

@@ -1,0 +1,96 @@
+"""What a process of the broker gets from the supervisor that forked it.
+
+Memory and listening sockets belong to the supervisor, so that a process that dies loses none of
+them: the next one goes on with the same. Each process gets only what is its own.
+
+    shard i       the logs it serves, TCP listener i, unix listener "shard-i"
+    coordinator   unix listener "coordinator"
+    sealer        unix listener "sealer"
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shm.catalog import CatalogBlock
+from shm.cluster import ClusterBlock
+from shm.segment import LogMemory
+from smq.model.config import Config
+
+COORDINATOR = "coordinator"
+SEALER = "sealer"
+
+
+def shard_name(node_id: int) -> str:
+    """The name of the process, and of the unix listener, of a node."""
+    return f"shard-{node_id}"
+
+
+class Stop:
+    """Whether the supervisor wants this process to end.
+
+    `fd` becomes readable at that moment, so that an event loop can wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._requested = False
+
+    @property
+    def fd(self) -> int:
+        return self._read
+
+    def request(self) -> None:
+        """Ask the process to end. Safe in a signal handler; more than once is as good as once."""
+        if not self._requested:
+            self._requested = True
+            os.write(self._write, b"\0")
+
+    def requested(self) -> bool:
+        """Whether somebody has asked."""
+        return self._requested
+
+    def close(self) -> None:
+        """Free the descriptors."""
+        os.close(self._read)
+        os.close(self._write)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inheritance:
+    """One process's share. `generation` is the leader epoch a shard serves under."""
+
+    config: Config
+    data_dir: Path
+    cluster_id: str
+    runtime_dir: Path
+    generation: int
+    log_count: int
+    nodes: ClusterBlock
+    catalog: CatalogBlock
+    logs: Mapping[int, LogMemory]
+    tcp_listeners: Mapping[int, socket.socket]
+    unix_listeners: Mapping[str, socket.socket]
+    stop: Stop
+    ready_fd: int = -1
+
+    def socket_path(self, name: str) -> Path:
+        """Where the process called `name` listens for others of ours."""
+        return socket_path(self.runtime_dir, name)
+
+    def stop_requested(self) -> bool:
+        """Whether to drain and return from main."""
+        return self.stop.requested()
+
+    def report_ready(self) -> None:
+        """Tell the supervisor, once, that this process serves."""
+        if self.ready_fd >= 0:
+            os.write(self.ready_fd, b"\1")
+            os.close(self.ready_fd)
+
+
+def socket_path(runtime_dir: Path, name: str) -> Path:
+    """Where the process called `name` listens."""
+    return runtime_dir / f"{name}.sock"
