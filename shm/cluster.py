@@ -4,7 +4,7 @@
     +---------------------+-------------------------------+-----
     | magic, node count,  | of node 1:                    | of node 2 …
     | supervisor's pid,   |   0  pid, port, generation,   |
-    | cluster started ms  |      started ms           (S) |
+    | cluster started ms  |      changed ms           (S) |
     |                 (S) |  64  counters             (N) |
     +---------------------+-------------------------------+-----
     S written by the supervisor, N by the process of that node. Words are int64, little endian.
@@ -13,8 +13,8 @@ Each word stands for itself: no reader needs two of them to agree, so that plain
 stores will do, and there is nothing to publish. A node's generation is written before the process
 that serves under it is forked.
 
-Counters only grow while the broker runs, but `connections`, which is a level. A restarted shard
-goes on with those of the one before. `smq status` reads them twice to show rates.
+Counters only grow while the broker runs, and a restarted shard goes on with them; `connections` is
+a level, and starts at 0. `smq status` reads them twice to show rates.
 """
 
 import mmap
@@ -28,7 +28,7 @@ COUNTERS_OFFSET = 64
 WORD_BYTES = 8
 
 _MAGIC, _NODE_COUNT, _SUPERVISOR_PID, _STARTED_MS = range(4)
-_PID, _PORT, _GENERATION, _NODE_STARTED_MS = range(4)
+_PID, _PORT, _GENERATION, _CHANGED_MS = range(4)
 
 COUNTERS = (
     "connections",
@@ -47,13 +47,13 @@ assert COUNTERS_OFFSET + len(COUNTERS) * WORD_BYTES <= NODE_BYTES
 
 
 class Node(NamedTuple):
-    """A node as the supervisor started it. `pid` is 0 while nothing serves."""
+    """A node as the supervisor saw it last, at `changed_ms`. `pid` is 0 while nothing serves."""
 
     id: int
     pid: int
     port: int
     generation: int
-    started_ms: int
+    changed_ms: int
 
 
 class ClusterBlock:
@@ -107,7 +107,7 @@ class ClusterBlock:
             self._words[at + _PID],
             self._words[at + _PORT],
             self._words[at + _GENERATION],
-            self._words[at + _NODE_STARTED_MS],
+            self._words[at + _CHANGED_MS],
         )
 
     def nodes(self) -> list[Node]:
@@ -124,7 +124,7 @@ class ClusterBlock:
         assert node.generation >= self._words[at + _GENERATION]
         self._words[at + _PORT] = node.port
         self._words[at + _GENERATION] = node.generation
-        self._words[at + _NODE_STARTED_MS] = node.started_ms
+        self._words[at + _CHANGED_MS] = node.changed_ms
         self._words[at + _PID] = node.pid
 
     def counters(self, node_id: int) -> memoryview:

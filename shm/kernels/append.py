@@ -1,0 +1,266 @@
+"""Appending batches to a log: check, place, copy once, publish.
+
+A row of the plan (shm.kernels.plan) says which bytes of the receive buffer go to which partition.
+Rows of other logs are passed over, so that a shard which serves several logs calls this for each.
+"""
+
+import numpy as np
+
+from shm.kernels.batches import check_content, check_for_partition, check_shape
+from shm.kernels.bytes import copy_bytes, get16, get32, get64, put16, put32, put64
+from shm.kernels.crc32c import crc32c
+from shm.kernels.frames import frame_bytes, write_frame_header
+from shm.kernels.index import append_entry
+from shm.kernels.jit import kernel
+from shm.kernels.memory import (
+    get_partition,
+    get_word,
+    release_word,
+    ring_at,
+    set_partition,
+    set_word,
+)
+from shm.kernels.plan import (
+    DONE,
+    HEAD_LEVEL,
+    HEAD_NOW_MS,
+    HEAD_ROW_COUNT,
+    HEAD_STOP,
+    ROW_APPEND_TIME,
+    ROW_AT,
+    ROW_BASE_OFFSET,
+    ROW_BYTES,
+    ROW_CODE,
+    ROW_ERROR,
+    ROW_LOG_START,
+    ROW_STATE,
+    ROW_VERSION,
+    STOP_LOG_FULL,
+    STOP_PRODUCERS_FULL,
+    row_at,
+)
+from shm.kernels.producers import (
+    ACCEPT,
+    DUPLICATE,
+    R_SLOT,
+    check_sequence,
+    producer_row,
+    producers_are_full,
+    remember_batch,
+)
+from shm.kernels.words import (
+    ATTRIBUTE_LOG_APPEND_TIME,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_OFFSET_AT,
+    BATCH_BASE_SEQUENCE_AT,
+    BATCH_CRC_AT,
+    BATCH_LAST_OFFSET_DELTA_AT,
+    BATCH_LEADER_EPOCH_AT,
+    BATCH_MAX_TIMESTAMP_AT,
+    BATCH_PRODUCER_EPOCH_AT,
+    BATCH_PRODUCER_ID_AT,
+    COUNTER_BATCHES_IN,
+    COUNTER_BYTES_IN,
+    COUNTER_RECORDS_IN,
+    DURABILITY_SHIFT,
+    FLAG_LOG_APPEND_TIME,
+    FLAG_READ_ONLY,
+    FLAG_SPACE,
+    FRAME_HEADER_BYTES,
+    FRAME_KIND_BATCH,
+    FRAME_KIND_PADDING,
+    P_EPOCH,
+    P_FLAGS,
+    P_LOG_END,
+    P_LOG_START,
+    P_MAX_TIMESTAMP,
+    P_NUMBER,
+    P_UNSEALED_BYTES,
+    P_UNSEALED_SINCE_MS,
+    WORD_GENERATION,
+    WORD_INDEX_CAPACITY,
+    WORD_INDEX_KEEP,
+    WORD_INDEX_TAIL,
+    WORD_LOG,
+    WORD_RING_BYTES,
+    WORD_SEGMENT_BYTES,
+    WORD_SEGMENT_END,
+    WORD_SYNCED,
+    WORD_TAIL,
+    WORD_WRITTEN,
+)
+
+KAFKA_STORAGE_ERROR = 56
+
+
+@kernel
+def place_of(memory, position):
+    """Where a position lies in the memory, if the ring has it."""
+    return ring_at(memory) + position % get_word(memory, WORD_RING_BYTES)
+
+
+@kernel
+def pad_to(memory, end):
+    """Fill the log from its tail up to `end` with one padding frame."""
+    tail = get_word(memory, WORD_TAIL)
+    write_frame_header(
+        memory, place_of(memory, tail), tail, get_word(memory, WORD_SYNCED),
+        get_word(memory, WORD_GENERATION), end - tail - FRAME_HEADER_BYTES, 0, FRAME_KIND_PADDING,
+    )  # fmt: skip
+    release_word(memory, WORD_TAIL, end)
+
+
+@kernel
+def make_room(memory, size):
+    """Make the next `size` bytes after the tail free and whole; False: the log must drain first.
+
+    Frames cross neither the ring's end nor a WAL segment's. Frames that the WAL file does not have
+    yet are not overwritten, nor are index entries that are still needed.
+    """
+    entries = get_word(memory, WORD_INDEX_TAIL) + 1 - get_word(memory, WORD_INDEX_KEEP)
+    if entries > get_word(memory, WORD_INDEX_CAPACITY):
+        return False
+    ring_bytes = get_word(memory, WORD_RING_BYTES)
+    written = get_word(memory, WORD_WRITTEN)
+    while True:
+        tail = get_word(memory, WORD_TAIL)
+        if tail == get_word(memory, WORD_SEGMENT_END):
+            set_word(memory, WORD_SEGMENT_END, tail + get_word(memory, WORD_SEGMENT_BYTES))
+        limit = min(get_word(memory, WORD_SEGMENT_END), tail - tail % ring_bytes + ring_bytes)
+        fits = tail + size <= limit
+        end = tail + size if fits else limit
+        if end - written > ring_bytes:
+            return False
+        if fits:
+            return True
+        pad_to(memory, limit)
+
+
+@kernel
+def _stamp_append_time(memory, start, batch_bytes, now_ms):
+    """Make it a LogAppendTime batch: the attribute, the largest timestamp, and so a new CRC."""
+    attributes = get16(memory, start + BATCH_ATTRIBUTES_AT) | ATTRIBUTE_LOG_APPEND_TIME
+    put16(memory, start + BATCH_ATTRIBUTES_AT, attributes)
+    put64(memory, start + BATCH_MAX_TIMESTAMP_AT, now_ms)
+    crc = np.int64(crc32c(memory, start + BATCH_ATTRIBUTES_AT, start + batch_bytes))
+    put32(memory, start + BATCH_CRC_AT, crc)
+
+
+@kernel
+def account(memory, slot, count, batch_bytes, timestamp, now_ms):
+    """Move a partition's end and sums after a batch of `count` offsets was appended."""
+    set_partition(memory, slot, P_LOG_END, get_partition(memory, slot, P_LOG_END) + count)
+    if timestamp > get_partition(memory, slot, P_MAX_TIMESTAMP):
+        set_partition(memory, slot, P_MAX_TIMESTAMP, timestamp)
+    unsealed = get_partition(memory, slot, P_UNSEALED_BYTES)
+    if unsealed == 0:
+        set_partition(memory, slot, P_UNSEALED_SINCE_MS, now_ms)
+    set_partition(memory, slot, P_UNSEALED_BYTES, unsealed + batch_bytes)
+
+
+@kernel
+def append_batch(memory, links, slot, data, at, batch_bytes, now_ms):
+    """Copy one checked batch to the tail and publish its frame; returns its base offset.
+
+    There must be room (make_room).
+    """
+    position = get_word(memory, WORD_TAIL)
+    frame = place_of(memory, position)
+    start = frame + FRAME_HEADER_BYTES
+    copy_bytes(memory, start, data, at, batch_bytes)
+    base_offset = get_partition(memory, slot, P_LOG_END)
+    put64(memory, start + BATCH_BASE_OFFSET_AT, base_offset)
+    put32(memory, start + BATCH_LEADER_EPOCH_AT, get_partition(memory, slot, P_EPOCH))
+    if get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME:
+        _stamp_append_time(memory, start, batch_bytes, now_ms)
+    write_frame_header(
+        memory, frame, position, get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION),
+        batch_bytes, get_partition(memory, slot, P_NUMBER), FRAME_KIND_BATCH,
+    )  # fmt: skip
+    count = get32(memory, start + BATCH_LAST_OFFSET_DELTA_AT) + 1
+    timestamp = get64(memory, start + BATCH_MAX_TIMESTAMP_AT)
+    shape = (count, batch_bytes, get16(memory, start + BATCH_ATTRIBUTES_AT))
+    append_entry(memory, links, slot, position, base_offset, timestamp, shape)
+    account(memory, slot, count, batch_bytes, timestamp, now_ms)
+    set_word(memory, COUNTER_BATCHES_IN, get_word(memory, COUNTER_BATCHES_IN) + 1)
+    set_word(memory, COUNTER_RECORDS_IN, get_word(memory, COUNTER_RECORDS_IN) + count)
+    set_word(memory, COUNTER_BYTES_IN, get_word(memory, COUNTER_BYTES_IN) + batch_bytes)
+    release_word(memory, WORD_TAIL, position + frame_bytes(batch_bytes))
+    return base_offset
+
+
+@kernel
+def _check(plan, row, data, memory, slot):
+    if get_partition(memory, slot, P_FLAGS) & (FLAG_READ_ONLY | FLAG_SPACE):
+        return KAFKA_STORAGE_ERROR
+    at, size = plan[row + ROW_AT], plan[row + ROW_BYTES]
+    error = check_shape(data, at, size, plan[row + ROW_VERSION])
+    if error == 0:
+        error = check_content(data, at)
+    if error == 0:
+        error = check_for_partition(data, at, size, memory, slot, plan[HEAD_NOW_MS])
+    return error
+
+
+@kernel
+def _append_row(memory, links, producers, data, plan, row):
+    """Append one row's batch; returns 0, or the reason why the log must be helped first."""
+    slot = plan[row + ROW_CODE] & 0xFFFFFFFF
+    error = _check(plan, row, data, memory, slot)
+    plan[row + ROW_ERROR] = error
+    if error != 0:
+        return 0
+    now_ms, at, size = plan[HEAD_NOW_MS], plan[row + ROW_AT], plan[row + ROW_BYTES]
+    producer_id = get64(data, at + BATCH_PRODUCER_ID_AT)
+    epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
+    first = get32(data, at + BATCH_BASE_SEQUENCE_AT)
+    last = (first + get32(data, at + BATCH_LAST_OFFSET_DELTA_AT)) & 0x7FFFFFFF
+    place = np.int64(0)
+    if producer_id >= 0:
+        place = producer_row(producers, slot, producer_id)
+        verdict, known = check_sequence(producers, place, epoch, first, last)
+        if verdict == DUPLICATE:
+            plan[row + ROW_BASE_OFFSET] = producers[place, known + 2]
+            plan[row + ROW_APPEND_TIME] = producers[place, known + 3]
+        elif verdict != ACCEPT:
+            plan[row + ROW_ERROR] = verdict
+        if verdict != ACCEPT:
+            return 0
+        if producers[place, R_SLOT] == 0 and producers_are_full(producers):
+            return STOP_PRODUCERS_FULL
+    if not make_room(memory, frame_bytes(size)):
+        return STOP_LOG_FULL
+    base_offset = append_batch(memory, links, slot, data, at, size, now_ms)
+    stamped = get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME
+    plan[row + ROW_BASE_OFFSET] = base_offset
+    plan[row + ROW_APPEND_TIME] = now_ms if stamped else -1
+    if producer_id >= 0:
+        timestamp = now_ms if stamped else get64(data, at + BATCH_MAX_TIMESTAMP_AT)
+        producer = (slot, producer_id, epoch)
+        remember_batch(producers, place, producer, (first, last), base_offset, timestamp, now_ms)
+    return 0
+
+
+@kernel
+def append_rows(memory, links, producers, data, plan):
+    """Append the plan's rows that belong to this log and are not done; sets the plan's stop reason.
+
+    Returns 0 when none is left, STOP_LOG_FULL when the WAL must be written first, or
+    STOP_PRODUCERS_FULL when the table of producers must grow: help, then call again.
+    """
+    log = get_word(memory, WORD_LOG)
+    for i in range(plan[HEAD_ROW_COUNT]):
+        row = row_at(plan, i)
+        if plan[row + ROW_STATE] == DONE or plan[row + ROW_CODE] >> 32 != log:
+            continue
+        stop = _append_row(memory, links, producers, data, plan, row)
+        if stop != 0:
+            plan[HEAD_STOP] = stop
+            return stop
+        plan[row + ROW_STATE] = DONE
+        if plan[row + ROW_ERROR] == 0:
+            slot = plan[row + ROW_CODE] & 0xFFFFFFFF
+            level = (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3
+            plan[HEAD_LEVEL] = max(plan[HEAD_LEVEL], level)
+            plan[row + ROW_LOG_START] = get_partition(memory, slot, P_LOG_START)
+    return 0

@@ -1,0 +1,48 @@
+"""Choosing what a fetch gets, and gathering small batches into one buffer."""
+
+import numpy as np
+
+from shm.kernels.bytes import copy_bytes
+from shm.kernels.index import LINK_NEXT, find_entry
+from shm.kernels.jit import kernel
+from shm.kernels.memory import entry_base_offset, entry_bytes, entry_position, get_word
+from shm.kernels.words import FRAME_HEADER_BYTES, WORD_INDEX_CAPACITY
+
+NOT_IN_WINDOW = -1
+
+
+@kernel
+def choose_batches(memory, links, slot, offset, limit, bytes_max, spans):
+    """The whole batches of a partition from the one that holds `offset` on, below offset `limit`.
+
+    spans   int64 [n, 2], filled with (position of the batch, bytes)
+
+    At most `bytes_max` bytes, but always the first batch. Returns (count, bytes); a count of
+    NOT_IN_WINDOW when the offset is older than the index's window.
+    """
+    entry = find_entry(memory, links, slot, offset)
+    if entry < 0:
+        return np.int64(NOT_IN_WINDOW), np.int64(0)
+    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    count, total = np.int64(0), np.int64(0)
+    while entry >= 0 and count < spans.shape[0]:
+        i = entry % capacity
+        size = entry_bytes(memory, i)
+        if entry_base_offset(memory, i) >= limit or (count > 0 and total + size > bytes_max):
+            break
+        spans[count, 0] = entry_position(memory, i) + FRAME_HEADER_BYTES
+        spans[count, 1] = size
+        total += size
+        count += 1
+        entry = links[LINK_NEXT, i]
+    return count, total
+
+
+@kernel
+def gather(ring, spans, count, out):
+    """Copy batches that lie in the ring one after another into `out`; returns their bytes."""
+    at = np.int64(0)
+    for i in range(count):
+        copy_bytes(out, at, ring, spans[i, 0] % ring.size, spans[i, 1])
+        at += spans[i, 1]
+    return at

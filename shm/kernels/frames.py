@@ -1,0 +1,81 @@
+"""Writing and checking frames. The map is drawn in shm.layout."""
+
+import numpy as np
+
+from shm.kernels.bytes import get32, load32, load64, load_u32, store32, store64
+from shm.kernels.crc32c import crc32c, crc32c_update
+from shm.kernels.jit import kernel
+from shm.kernels.words import (
+    BATCH_HEADER_BYTES,
+    FRAME_ALIGNMENT_BYTES,
+    FRAME_BYTES_AT,
+    FRAME_CHECK_AT,
+    FRAME_GENERATION_AT,
+    FRAME_HEADER_BYTES,
+    FRAME_KIND_AT,
+    FRAME_KIND_BATCH,
+    FRAME_KIND_PADDING,
+    FRAME_MAGIC,
+    FRAME_MAGIC_AT,
+    FRAME_PARTITION_AT,
+    FRAME_POSITION_AT,
+    FRAME_SYNCED_AT,
+)
+
+
+@kernel
+def frame_bytes(batch_bytes):
+    """What a batch takes in ring and WAL: header, batch, padding to the alignment."""
+    return (FRAME_HEADER_BYTES + batch_bytes + FRAME_ALIGNMENT_BYTES - 1) & ~(
+        FRAME_ALIGNMENT_BYTES - 1
+    )
+
+
+@kernel
+def frame_check(data, at):
+    """The check of the frame at data[at]: its header, and of a batch's own header what is there."""
+    crc = crc32c_update(data, at + 8, at + FRAME_HEADER_BYTES, np.uint32(0xFFFFFFFF))
+    if load32(data, at + FRAME_KIND_AT) == FRAME_KIND_BATCH:
+        start = at + FRAME_HEADER_BYTES
+        crc = crc32c_update(data, start, start + BATCH_HEADER_BYTES, crc)
+    return np.int64(crc ^ np.uint32(0xFFFFFFFF))
+
+
+@kernel
+def write_frame_header(data, at, position, synced, generation, batch_bytes, partition, kind):
+    """Write the header of a frame whose batch is in place already, check included."""
+    store32(data, at + FRAME_MAGIC_AT, FRAME_MAGIC)
+    store64(data, at + FRAME_POSITION_AT, position)
+    store64(data, at + FRAME_SYNCED_AT, synced)
+    store32(data, at + FRAME_GENERATION_AT, generation)
+    store32(data, at + FRAME_BYTES_AT, batch_bytes)
+    store32(data, at + FRAME_PARTITION_AT, partition)
+    store32(data, at + FRAME_KIND_AT, kind)
+    store64(data, at + FRAME_KIND_AT + 4, 0)
+    store32(data, at + FRAME_CHECK_AT, frame_check(data, at))
+
+
+@kernel
+def frame_is_good(data, at, end, position):
+    """Whether data[at:end] begins with a whole frame of this position, its check right.
+
+    The batch behind its first 61 bytes is not looked at: it has a CRC of its own.
+    """
+    if end - at < FRAME_HEADER_BYTES or load32(data, at + FRAME_MAGIC_AT) != FRAME_MAGIC:
+        return False
+    if load64(data, at + FRAME_POSITION_AT) != position:
+        return False
+    kind = load32(data, at + FRAME_KIND_AT)
+    size = load32(data, at + FRAME_BYTES_AT)
+    if kind == FRAME_KIND_BATCH:
+        if size < BATCH_HEADER_BYTES or at + frame_bytes(size) > end:
+            return False
+    elif kind != FRAME_KIND_PADDING or at + FRAME_HEADER_BYTES + size > end:
+        return False
+    return load_u32(data, at + FRAME_CHECK_AT) == frame_check(data, at)
+
+
+@kernel
+def batch_crc_is_good(data, at, batch_bytes):
+    """Whether the batch at data[at] has the CRC it says (bytes 21 to the end, KIP-98)."""
+    return np.int64(crc32c(data, at + 21, at + batch_bytes)) == get32(data, at + 17) & 0xFFFFFFFF

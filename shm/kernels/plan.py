@@ -1,0 +1,95 @@
+"""The plan of one receive: what the Produce requests in a buffer ask for, as tables of int64.
+
+    head       32 words: what the caller gives, what the kernels answer
+    requests   eight words each
+    topics     five words each, the requests' topics in order
+    rows       twelve words each, one for each batch, the topics' partitions in order
+
+One int64 array holds them all, so that a kernel takes one argument; `new_plan` gives one with room
+for so many. A buffer that needs more stops with STOP_PLAN_FULL before its first request that does
+not fit; a request that does not fit alone needs a larger plan.
+"""
+
+import numpy as np
+
+from shm.kernels.jit import kernel
+
+HEAD_WORDS = 32
+HEAD_START = 0  # in: where the unparsed bytes begin; out: after the last whole request
+HEAD_END = 1  # in: after the last byte received
+HEAD_NOW_MS = 2  # in: wall clock
+HEAD_REQUEST_BYTES_MAX = 3  # in: a larger request breaks the protocol
+HEAD_REQUEST_CAPACITY = 4
+HEAD_TOPIC_CAPACITY = 5
+HEAD_ROW_CAPACITY = 6
+HEAD_REQUEST_COUNT = 7  # out
+HEAD_TOPIC_COUNT = 8  # out
+HEAD_ROW_COUNT = 9  # out
+HEAD_STOP = 10  # out: why the kernel stopped
+HEAD_LEVEL = 11  # out: the highest durability of any row that was appended
+HEAD_OUT_BYTES = 12  # out: bytes of answers
+HEAD_CLOSE = 13  # out: an error with acks=0: the connection must be closed
+
+STOP_NEED_MORE = 0  # The rest is no whole request.
+STOP_OTHER_API = 1  # The next request is not Produce, or of a version we do not speak.
+STOP_MALFORMED = 2  # The next request breaks the protocol.
+STOP_PLAN_FULL = 3
+STOP_LOG_FULL = 4
+STOP_PRODUCERS_FULL = 5
+STOP_OUT_FULL = 6
+
+REQUEST_WORDS = 8
+REQUEST_CORRELATION = 0
+REQUEST_VERSION = 1
+REQUEST_ACKS = 2
+REQUEST_TOPIC = 3  # The first of its topics …
+REQUEST_TOPIC_COUNT = 4
+REQUEST_END = 5  # After its last byte in the buffer.
+
+TOPIC_WORDS = 5
+TOPIC_KEY_AT = 0
+TOPIC_KEY_BYTES = 1
+TOPIC_ROW = 2
+TOPIC_ROW_COUNT = 3
+
+ROW_WORDS = 12
+ROW_PARTITION = 0
+ROW_CODE = 1  # log << 32 | slot
+ROW_AT = 2
+ROW_BYTES = 3
+ROW_VERSION = 4
+ROW_STATE = 5
+ROW_ERROR = 6
+ROW_BASE_OFFSET = 7
+ROW_APPEND_TIME = 8
+ROW_LOG_START = 9
+DONE = 1
+
+
+def new_plan(requests: int, topics: int, rows: int) -> np.ndarray:
+    """An empty plan with room for so many requests, topics and batches."""
+    words = HEAD_WORDS + REQUEST_WORDS * requests + TOPIC_WORDS * topics + ROW_WORDS * rows
+    plan = np.zeros(words, np.int64)
+    plan[HEAD_REQUEST_CAPACITY] = requests
+    plan[HEAD_TOPIC_CAPACITY] = topics
+    plan[HEAD_ROW_CAPACITY] = rows
+    return plan
+
+
+@kernel
+def request_at(plan, i):
+    """Where request i begins in the plan."""
+    return HEAD_WORDS + REQUEST_WORDS * i
+
+
+@kernel
+def topic_at(plan, i):
+    """Where topic i begins in the plan."""
+    return HEAD_WORDS + REQUEST_WORDS * plan[HEAD_REQUEST_CAPACITY] + TOPIC_WORDS * i
+
+
+@kernel
+def row_at(plan, i):
+    """Where row i begins in the plan."""
+    topics = TOPIC_WORDS * plan[HEAD_TOPIC_CAPACITY]
+    return HEAD_WORDS + REQUEST_WORDS * plan[HEAD_REQUEST_CAPACITY] + topics + ROW_WORDS * i

@@ -1,0 +1,405 @@
+"""Produce requests, versions 3 to 13, many at a time: parse, append, answer.
+
+    parse_requests   cuts the buffer into requests and these into the rows of a plan; touches no log
+    append_rows      (shm.kernels.append) appends the rows of one log
+    write_answers    the responses, in order, as they go out
+    produce          all three, for a shard that serves one log: one call for all that a recv gave
+
+A request that is no Produce, or that breaks the protocol, ends the plan before it: what came
+earlier is appended and answered first.
+
+Formats: ProduceRequest and ProduceResponse, 3 to 13; flexible from 9 (KIP-482), record errors from
+8 (KIP-467), topic ids instead of names in 13 (KIP-516).
+"""
+
+import numpy as np
+
+from shm.kernels.append import append_rows
+from shm.kernels.bytes import copy_bytes, get16, get32, put16, put32, put64
+from shm.kernels.directory import ID_BYTES, LED_ELSEWHERE, find_topic
+from shm.kernels.jit import kernel
+from shm.kernels.memory import get_word, set_word
+from shm.kernels.plan import (
+    DONE,
+    HEAD_CLOSE,
+    HEAD_END,
+    HEAD_LEVEL,
+    HEAD_OUT_BYTES,
+    HEAD_REQUEST_BYTES_MAX,
+    HEAD_REQUEST_CAPACITY,
+    HEAD_REQUEST_COUNT,
+    HEAD_ROW_CAPACITY,
+    HEAD_ROW_COUNT,
+    HEAD_START,
+    HEAD_STOP,
+    HEAD_TOPIC_CAPACITY,
+    HEAD_TOPIC_COUNT,
+    REQUEST_ACKS,
+    REQUEST_CORRELATION,
+    REQUEST_END,
+    REQUEST_TOPIC,
+    REQUEST_TOPIC_COUNT,
+    REQUEST_VERSION,
+    ROW_APPEND_TIME,
+    ROW_AT,
+    ROW_BASE_OFFSET,
+    ROW_BYTES,
+    ROW_CODE,
+    ROW_ERROR,
+    ROW_LOG_START,
+    ROW_PARTITION,
+    ROW_STATE,
+    ROW_VERSION,
+    STOP_MALFORMED,
+    STOP_NEED_MORE,
+    STOP_OTHER_API,
+    STOP_OUT_FULL,
+    STOP_PLAN_FULL,
+    TOPIC_KEY_AT,
+    TOPIC_KEY_BYTES,
+    TOPIC_ROW,
+    TOPIC_ROW_COUNT,
+    request_at,
+    row_at,
+    topic_at,
+)
+from shm.kernels.words import COUNTER_PRODUCE_REQUESTS
+
+VERSION_MIN, VERSION_MAX = 3, 13
+FLEXIBLE_FROM, RECORD_ERRORS_FROM, IDS_FROM, LOG_START_FROM = 9, 8, 13, 5
+UNKNOWN_TOPIC_OR_PARTITION = 3
+NOT_LEADER_OR_FOLLOWER = 6
+INVALID_REQUIRED_ACKS = 21
+UNKNOWN_TOPIC_ID = 100
+BAD = -1  # A cursor that left the request.
+FULL = -2
+ANSWER_BYTES_MAX = 64  # Of a partition or of the frame around them, without the topic's key.
+
+
+@kernel
+def read_uvarint(data, at, end):
+    """An unsigned varint: (value, after it), or (0, BAD)."""
+    value = np.int64(0)
+    for i in range(5):
+        if at + i >= end:
+            return np.int64(0), np.int64(BAD)
+        byte = np.int64(data[at + i])
+        value |= (byte & 127) << (7 * i)
+        if byte < 128:
+            return value, np.int64(at + i + 1)
+    return np.int64(0), np.int64(BAD)
+
+
+@kernel
+def skip_tags(data, at, end):
+    """After a section of tagged fields, or BAD."""
+    count, at = read_uvarint(data, at, end)
+    for _ in range(count):
+        if at == BAD:
+            return at
+        _tag, at = read_uvarint(data, at, end)
+        if at == BAD:
+            return at
+        size, at = read_uvarint(data, at, end)
+        if at == BAD or size > end - at:
+            return np.int64(BAD)
+        at += size
+    return at
+
+
+@kernel
+def read_length(data, at, end, flexible, width):
+    """The length of a string (width 2), of bytes or of an array (width 4): (length, after it).
+
+    -1 stands for null; a cursor of BAD for a length that is cut or impossible.
+    """
+    if flexible:
+        length, at = read_uvarint(data, at, end)
+        length -= 1
+    elif end - at < width:
+        return np.int64(0), np.int64(BAD)
+    else:
+        length = get16(data, at) if width == 2 else get32(data, at)
+        at += width
+    if at == BAD or length < -1 or length > end - at:
+        return np.int64(0), np.int64(BAD)
+    return length, np.int64(at)
+
+
+@kernel
+def skip_string(data, at, end, flexible):
+    """After a nullable string, or BAD."""
+    length, at = read_length(data, at, end, flexible, 2)
+    return at if at == BAD else at + max(np.int64(0), length)
+
+
+@kernel
+def _resolve(directory, topic, index, is_id):
+    """The row's (code, error) of partition `index` of a topic at `topic` in the directory."""
+    if topic < 0:
+        return np.int64(-1), UNKNOWN_TOPIC_ID if is_id else UNKNOWN_TOPIC_OR_PARTITION
+    if index < 0 or index >= directory[topic + 4]:
+        return np.int64(-1), UNKNOWN_TOPIC_OR_PARTITION
+    code = directory[directory[2] + directory[topic + 3] + index]
+    if code == LED_ELSEWHERE:
+        return code, NOT_LEADER_OR_FOLLOWER
+    return code, 0
+
+
+@kernel
+def _parse_partition(data, at, end, plan, row):
+    """Read one partition's index and the place of its records into a row; after it, or BAD."""
+    flexible = plan[row + ROW_VERSION] >= FLEXIBLE_FROM
+    if end - at < 4:
+        return np.int64(BAD)
+    plan[row + ROW_PARTITION] = get32(data, at)
+    length, at = read_length(data, at + 4, end, flexible, 4)
+    if at == BAD:
+        return at
+    plan[row + ROW_AT] = at
+    plan[row + ROW_BYTES] = length
+    at += max(np.int64(0), length)
+    return skip_tags(data, at, end) if flexible else at
+
+
+@kernel
+def _parse_topic(data, at, end, directory, plan, request):
+    """Read one topic into the plan: after it, BAD or FULL."""
+    version, acks = plan[request + REQUEST_VERSION], plan[request + REQUEST_ACKS]
+    flexible, is_id = version >= FLEXIBLE_FROM, version >= IDS_FROM
+    if plan[HEAD_TOPIC_COUNT] == plan[HEAD_TOPIC_CAPACITY]:
+        return np.int64(FULL)
+    topic = topic_at(plan, plan[HEAD_TOPIC_COUNT])
+    if is_id:
+        length = np.int64(ID_BYTES)
+    else:
+        length, at = read_length(data, at, end, flexible, 2)
+    if at == BAD or length < 0 or length > end - at:
+        return np.int64(BAD)
+    plan[topic + TOPIC_KEY_AT], plan[topic + TOPIC_KEY_BYTES] = at, length
+    found = find_topic(directory, data, at, length, is_id)
+    count, at = read_length(data, at + length, end, flexible, 4)
+    if at == BAD or count < 0:
+        return np.int64(BAD)
+    if count > plan[HEAD_ROW_CAPACITY] - plan[HEAD_ROW_COUNT]:
+        return np.int64(FULL)
+    plan[topic + TOPIC_ROW], plan[topic + TOPIC_ROW_COUNT] = plan[HEAD_ROW_COUNT], count
+    for i in range(count):
+        row = row_at(plan, plan[HEAD_ROW_COUNT] + i)
+        plan[row + ROW_VERSION] = version
+        at = _parse_partition(data, at, end, plan, row)
+        if at == BAD:
+            return at
+        code, error = _resolve(directory, found, plan[row + ROW_PARTITION], is_id)
+        if acks < -1 or acks > 1:
+            error = INVALID_REQUIRED_ACKS
+        plan[row + ROW_CODE], plan[row + ROW_ERROR] = code, error
+        plan[row + ROW_STATE] = DONE if error != 0 else 0
+        plan[row + ROW_BASE_OFFSET] = plan[row + ROW_APPEND_TIME] = plan[row + ROW_LOG_START] = -1
+    plan[HEAD_ROW_COUNT] += count
+    plan[HEAD_TOPIC_COUNT] += 1
+    return skip_tags(data, at, end) if flexible else at
+
+
+@kernel
+def _parse_request(data, at, end, directory, plan):
+    """Read the request in data[at:end] into the plan: 0, BAD or FULL (the plan then unchanged)."""
+    request = request_at(plan, plan[HEAD_REQUEST_COUNT])
+    topics_before, rows_before = plan[HEAD_TOPIC_COUNT], plan[HEAD_ROW_COUNT]
+    version = get16(data, at + 2)
+    flexible = version >= FLEXIBLE_FROM
+    plan[request + REQUEST_VERSION] = version
+    plan[request + REQUEST_CORRELATION] = get32(data, at + 4)
+    plan[request + REQUEST_TOPIC] = topics_before
+    plan[request + REQUEST_END] = end
+    at = skip_string(data, at + 8, end, False)  # The client id is never compact.
+    if flexible and at != BAD:
+        at = skip_tags(data, at, end)
+    if at != BAD:
+        at = skip_string(data, at, end, flexible)  # The transactional id.
+    if at == BAD or end - at < 6:
+        return np.int64(BAD)
+    plan[request + REQUEST_ACKS] = get16(data, at)
+    count, at = read_length(data, at + 6, end, flexible, 4)
+    if at == BAD or count < 0:
+        return np.int64(BAD)
+    plan[request + REQUEST_TOPIC_COUNT] = count
+    for _ in range(count):
+        at = _parse_topic(data, at, end, directory, plan, request)
+        if at < 0:
+            plan[HEAD_TOPIC_COUNT], plan[HEAD_ROW_COUNT] = topics_before, rows_before
+            return at
+    if flexible and skip_tags(data, at, end) == BAD:
+        plan[HEAD_TOPIC_COUNT], plan[HEAD_ROW_COUNT] = topics_before, rows_before
+        return np.int64(BAD)
+    plan[HEAD_REQUEST_COUNT] += 1
+    return np.int64(0)
+
+
+@kernel
+def parse_requests(data, directory, plan):
+    """Read every whole Produce request of data[start:end] (the plan's head) into the plan.
+
+    Moves HEAD_START behind the last one read; returns why it stopped, one of STOP_NEED_MORE,
+    STOP_OTHER_API, STOP_MALFORMED, STOP_PLAN_FULL.
+    """
+    plan[HEAD_REQUEST_COUNT] = plan[HEAD_TOPIC_COUNT] = plan[HEAD_ROW_COUNT] = 0
+    plan[HEAD_LEVEL] = plan[HEAD_OUT_BYTES] = plan[HEAD_CLOSE] = 0
+    end = plan[HEAD_END]
+    while True:
+        at = plan[HEAD_START]
+        if end - at < 4:
+            return STOP_NEED_MORE
+        size = get32(data, at)
+        if size < 8 or size > plan[HEAD_REQUEST_BYTES_MAX]:
+            return STOP_MALFORMED
+        if end - at - 4 < size:
+            return STOP_NEED_MORE
+        version = get16(data, at + 6)
+        if get16(data, at + 4) != 0 or version < VERSION_MIN or version > VERSION_MAX:
+            return STOP_OTHER_API
+        if plan[HEAD_REQUEST_COUNT] == plan[HEAD_REQUEST_CAPACITY]:
+            return STOP_PLAN_FULL
+        result = _parse_request(data, at + 4, at + 4 + size, directory, plan)
+        if result == BAD:
+            return STOP_MALFORMED
+        if result == FULL:
+            return STOP_PLAN_FULL
+        plan[HEAD_START] = at + 4 + size
+
+
+@kernel
+def _write_length(out, at, length, flexible, width):
+    """The length of a string or an array as the version writes it; after it."""
+    if not flexible:
+        if width == 2:
+            put16(out, at, length)
+        else:
+            put32(out, at, length)
+        return at + width
+    value = length + 1
+    while value >= 128:
+        out[at] = (value & 127) | 128
+        value >>= 7
+        at += 1
+    out[at] = value
+    return at + 1
+
+
+@kernel
+def _write_partition(out, at, plan, row, version):
+    put32(out, at, plan[row + ROW_PARTITION])
+    put16(out, at + 4, plan[row + ROW_ERROR])
+    put64(out, at + 6, plan[row + ROW_BASE_OFFSET])
+    put64(out, at + 14, plan[row + ROW_APPEND_TIME])
+    at += 22
+    if version >= LOG_START_FROM:
+        put64(out, at, plan[row + ROW_LOG_START])
+        at += 8
+    flexible = version >= FLEXIBLE_FROM
+    if version >= RECORD_ERRORS_FROM:
+        at = _write_length(out, at, np.int64(0), flexible, 4)  # No record errors …
+        at = _write_length(out, at, np.int64(-1), flexible, 2)  # … and no message.
+    if flexible:
+        out[at] = 0
+        at += 1
+    return at
+
+
+@kernel
+def _write_topic(data, out, at, plan, topic, version):
+    flexible = version >= FLEXIBLE_FROM
+    key_bytes, rows = plan[topic + TOPIC_KEY_BYTES], plan[topic + TOPIC_ROW_COUNT]
+    if version < IDS_FROM:
+        at = _write_length(out, at, key_bytes, flexible, 2)
+    copy_bytes(out, at, data, plan[topic + TOPIC_KEY_AT], key_bytes)
+    at = _write_length(out, at + key_bytes, rows, flexible, 4)
+    for i in range(rows):
+        at = _write_partition(out, at, plan, row_at(plan, plan[topic + TOPIC_ROW] + i), version)
+    if flexible:
+        out[at] = 0
+        at += 1
+    return at
+
+
+@kernel
+def _write_answer(data, out, at, plan, request):
+    """One response with its size; after it."""
+    version, start = plan[request + REQUEST_VERSION], at
+    flexible, count = version >= FLEXIBLE_FROM, plan[request + REQUEST_TOPIC_COUNT]
+    put32(out, at + 4, plan[request + REQUEST_CORRELATION])
+    at += 8
+    if flexible:
+        out[at] = 0
+        at += 1
+    at = _write_length(out, at, count, flexible, 4)
+    for i in range(count):
+        topic = topic_at(plan, plan[request + REQUEST_TOPIC] + i)
+        at = _write_topic(data, out, at, plan, topic, version)
+    put32(out, at, 0)  # throttle_time_ms
+    at += 4
+    if flexible:
+        out[at] = 0
+        at += 1
+    put32(out, start, at - start - 4)
+    return at
+
+
+@kernel
+def _has_error(plan, request):
+    """Whether any row of a request failed."""
+    for i in range(plan[request + REQUEST_TOPIC_COUNT]):
+        topic = topic_at(plan, plan[request + REQUEST_TOPIC] + i)
+        for j in range(plan[topic + TOPIC_ROW_COUNT]):
+            if plan[row_at(plan, plan[topic + TOPIC_ROW] + j) + ROW_ERROR] != 0:
+                return True
+    return False
+
+
+@kernel
+def _answer_bytes_max(plan):
+    """A bound of what the answers to a plan take."""
+    total = ANSWER_BYTES_MAX * (plan[HEAD_REQUEST_COUNT] + plan[HEAD_ROW_COUNT])
+    for i in range(plan[HEAD_TOPIC_COUNT]):
+        total += ANSWER_BYTES_MAX + plan[topic_at(plan, i) + TOPIC_KEY_BYTES]
+    return total
+
+
+@kernel
+def write_answers(data, plan, out):
+    """Write the responses to a plan whose rows are all done; sets HEAD_OUT_BYTES.
+
+    acks=0 gets no response; an error there sets HEAD_CLOSE, as Kafka closes the connection. Returns
+    0, or STOP_OUT_FULL when `out` (uint8) is too small: nothing was written, give a larger one.
+    """
+    if _answer_bytes_max(plan) > out.size:
+        plan[HEAD_STOP] = STOP_OUT_FULL
+        return STOP_OUT_FULL
+    at = np.int64(0)
+    for i in range(plan[HEAD_REQUEST_COUNT]):
+        request = request_at(plan, i)
+        if plan[request + REQUEST_ACKS] != 0:
+            at = _write_answer(data, out, at, plan, request)
+        elif _has_error(plan, request):
+            plan[HEAD_CLOSE] = 1
+    plan[HEAD_OUT_BYTES] = at
+    return 0
+
+
+@kernel
+def produce(data, memory, links, producers, directory, plan, out):
+    """Parse, append and answer all that a recv gave, for a shard that serves one log.
+
+    Returns why parsing stopped, or why appending did (STOP_LOG_FULL, STOP_PRODUCERS_FULL,
+    STOP_OUT_FULL): then help, call append_rows until it returns 0, and write_answers; parsing is
+    done, and goes on with the next call.
+    """
+    parsed = parse_requests(data, directory, plan)
+    plan[HEAD_STOP] = parsed
+    requests = get_word(memory, COUNTER_PRODUCE_REQUESTS) + plan[HEAD_REQUEST_COUNT]
+    set_word(memory, COUNTER_PRODUCE_REQUESTS, requests)
+    if append_rows(memory, links, producers, data, plan) != 0:
+        return plan[HEAD_STOP]
+    if write_answers(data, plan, out) != 0:
+        return plan[HEAD_STOP]
+    return parsed

@@ -1,0 +1,114 @@
+"""Idempotent producers: what was last appended by whom, and what may come next.
+
+One table for a log, int64 [capacity, 32], open addressing, capacity a power of two. Row 0 is the
+header: its first word counts the rows in use. A row:
+
+    0 partition's slot + 1 (0: free)   1 producer id   2 epoch   3 batches known (0-5)
+    4 newest batch's place (0-4)       5 timestamp of the last append, wall ms
+    6 + 4 i: first sequence, last sequence, base offset, timestamp    of batch i of the last five
+
+The rules are Kafka's ProducerAppendInfo (KIP-98, KIP-360): an exact duplicate of one of the last
+five batches is answered as it was; anything else must follow the last sequence; a new epoch starts
+at 0; a producer nobody knows may start anywhere. Sequences wrap from 2^31 - 1 to 0.
+"""
+
+import numpy as np
+
+from shm.kernels.jit import kernel
+
+PRODUCER_COLUMNS = 32
+PRODUCER_BATCHES = 5
+R_SLOT = 0
+R_PRODUCER_ID = 1
+R_EPOCH = 2
+R_BATCH_COUNT = 3
+R_NEWEST = 4
+R_LAST_MS = 5
+R_BATCHES = 6
+
+ACCEPT = 0
+DUPLICATE = -1
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+INVALID_PRODUCER_EPOCH = 47
+SEQUENCE_MAX = 0x7FFFFFFF
+
+
+@kernel
+def producer_row(producers, slot, producer_id):
+    """The row of a producer on a partition, or the free row where it would stand."""
+    mask = producers.shape[0] - 1
+    mixed = (np.uint64(producer_id) * np.uint64(0x9E3779B97F4A7C15)) ^ (
+        np.uint64(slot) * np.uint64(0xC2B2AE3D27D4EB4F)
+    )
+    row = np.int64(mixed >> np.uint64(20)) & mask
+    while True:
+        if row != 0:
+            if producers[row, R_SLOT] == 0:
+                return row
+            if producers[row, R_SLOT] == slot + 1 and producers[row, R_PRODUCER_ID] == producer_id:
+                return row
+        row = (row + 1) & mask
+
+
+@kernel
+def producers_are_full(producers):
+    """Whether the table must grow before another row may be taken."""
+    return 2 * (producers[0, 0] + 1) > producers.shape[0]
+
+
+@kernel
+def check_sequence(producers, row, epoch, first, last):
+    """ACCEPT, DUPLICATE with the place of the batch it repeats, or an error code: (code, place)."""
+    if producers[row, R_SLOT] == 0:
+        return ACCEPT, np.int64(0)
+    known = producers[row, R_EPOCH]
+    if epoch < known:
+        return INVALID_PRODUCER_EPOCH, np.int64(0)
+    if epoch > known:
+        return (ACCEPT if first == 0 else OUT_OF_ORDER_SEQUENCE_NUMBER), np.int64(0)
+    for i in range(producers[row, R_BATCH_COUNT]):
+        at = R_BATCHES + 4 * i
+        if producers[row, at] == first and producers[row, at + 1] == last:
+            return DUPLICATE, np.int64(at)
+    if producers[row, R_BATCH_COUNT] == 0:
+        return ACCEPT, np.int64(0)
+    before = producers[row, R_BATCHES + 4 * producers[row, R_NEWEST] + 1]
+    if first == (0 if before == SEQUENCE_MAX else before + 1):
+        return ACCEPT, np.int64(0)
+    return OUT_OF_ORDER_SEQUENCE_NUMBER, np.int64(0)
+
+
+@kernel
+def remember_batch(producers, row, producer, sequences, base_offset, timestamp, now_ms):
+    """Note an appended batch; `producer` is (slot, id, epoch), `sequences` (first, last)."""
+    if producers[row, R_SLOT] == 0:
+        producers[0, 0] += 1
+        producers[row, R_SLOT] = producer[0] + 1
+        producers[row, R_PRODUCER_ID] = producer[1]
+        producers[row, R_EPOCH] = producer[2]
+        producers[row, R_BATCH_COUNT] = 0
+        producers[row, R_NEWEST] = PRODUCER_BATCHES - 1
+    elif producers[row, R_EPOCH] != producer[2]:
+        producers[row, R_EPOCH] = producer[2]
+        producers[row, R_BATCH_COUNT] = 0
+        producers[row, R_NEWEST] = PRODUCER_BATCHES - 1
+    newest = (producers[row, R_NEWEST] + 1) % PRODUCER_BATCHES
+    producers[row, R_NEWEST] = newest
+    producers[row, R_BATCH_COUNT] = min(PRODUCER_BATCHES, producers[row, R_BATCH_COUNT] + 1)
+    at = R_BATCHES + 4 * newest
+    producers[row, at] = sequences[0]
+    producers[row, at + 1] = sequences[1]
+    producers[row, at + 2] = base_offset
+    producers[row, at + 3] = timestamp
+    producers[row, R_LAST_MS] = now_ms
+
+
+@kernel
+def rehash_producers(source, target, oldest_ms, slot_kept):
+    """Copy the rows whose slot is kept and that are not expired into an empty, larger table."""
+    for i in range(1, source.shape[0]):
+        slot = source[i, R_SLOT] - 1
+        if slot >= 0 and slot_kept[slot] and source[i, R_LAST_MS] >= oldest_ms:
+            row = producer_row(target, slot, source[i, R_PRODUCER_ID])
+            target[row] = source[i]
+            target[0, 0] += 1
