@@ -1,0 +1,223 @@
+"""A store in a local directory: each object a file, its key the path below the root.
+
+    write   .unfinished/<random>  →  fsync  →  link (CREATE) or rename  →  fsync of the directory
+
+A link fails when the name is taken, so that of two creators one wins; a rename replaces. Everything
+that changes which file has a name holds a lock on the root directory, so that IfMatch compares and
+replaces in one step, also between processes. An object's version is its inode, time and length;
+a replaced object's time always grows, whatever the granularity of the filesystem's clock.
+
+Symbolic links below the root are the operator's own doing and are followed; keys cannot make any.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from smq.filer.store import CREATE, Capabilities, Data, Facts, IfMatch, Mode, Sink, checked_key
+from smq.model.errors import (
+    AlreadyExists,
+    NotFound,
+    PreconditionFailed,
+    Unavailable,
+)
+
+UNFINISHED = ".unfinished"  # No key part starts with a dot.
+NANOSECONDS_PER_MS = 1_000_000
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class LocalStore:
+    """Objects as files below a directory, which is made if it does not exist."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        with _failures(str(root)):
+            (self.root / UNFINISHED).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(if_match=True, local_paths=True)
+
+    def put(self, key: str, data: Data, mode: Mode = CREATE) -> Facts:
+        """Store an object."""
+        with self.writing(key, mode) as sink:
+            sink.write(data)
+        return self.head(key)
+
+    @contextmanager
+    def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
+        """Store what is written in the block."""
+        path = self._path(key)
+        unfinished = self.root / UNFINISHED / secrets.token_hex(16)
+        with _failures(key):
+            file = unfinished.open("xb", buffering=0)
+        try:
+            with file:
+                # Not within _failures: what goes wrong in the caller's block is the caller's.
+                yield _WholeWrites(key, file.fileno())
+                with _failures(key):
+                    os.fsync(file.fileno())
+            with _failures(key):
+                self._make_directory(path.parent)
+                with self._names_locked():
+                    _take_name(unfinished, path, key, mode)
+                _sync_directory(path.parent)
+        finally:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """A range of an object."""
+        with _failures(key), self._path(key).open("rb") as file:
+            file.seek(start)
+            return file.read(-1 if length is None else length)
+
+    def head(self, key: str) -> Facts:
+        """An object's facts."""
+        path = self._path(key)
+        with _failures(key):
+            facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            raise NotFound(key, "there is no such object")
+        return _facts(key, facts)
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[Facts]:
+        """Objects in the order of their keys."""
+        return self._walk(self.root, "", prefix.encode(), after.encode())
+
+    def delete(self, key: str) -> None:
+        """Remove an object."""
+        path = self._path(key)
+        with _failures(key), self._names_locked():
+            try:
+                path.unlink()
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            _sync_directory(path.parent)
+
+    def sweep(self, before_ms: int) -> int:
+        """Remove unfinished files that nobody touched since."""
+        swept = 0
+        with _failures(UNFINISHED):
+            for entry in os.scandir(self.root / UNFINISHED):
+                with suppress(FileNotFoundError):
+                    if entry.stat().st_mtime_ns < before_ms * NANOSECONDS_PER_MS:
+                        Path(entry.path).unlink()
+                        swept += 1
+        return swept
+
+    def local_path(self, key: str) -> Path | None:
+        """The object's file."""
+        return self._path(key)
+
+    def _path(self, key: str) -> Path:
+        return self.root / checked_key(key)
+
+    def _make_directory(self, directory: Path) -> None:
+        """Make a directory below the root so that it survives a power loss with its content."""
+        if directory.is_dir():
+            return
+        self._make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        _sync_directory(directory.parent)
+
+    @contextmanager
+    def _names_locked(self) -> Iterator[None]:
+        fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _walk(self, directory: Path, base: str, prefix: bytes, after: bytes) -> Iterator[Facts]:
+        with _failures(base):
+            try:
+                entries = [
+                    (each.name + "/" * each.is_dir(), each) for each in os.scandir(directory)
+                ]
+            except FileNotFoundError:  # Nothing below the root is ever promised to stay.
+                return
+        # With its slash a directory sorts where its objects' keys do: "a-b" before "a/b".
+        for name, entry in sorted(entries, key=lambda named: os.fsencode(named[0])):
+            key = base + name
+            raw = os.fsencode(key)
+            if name.startswith(".") or raw[: len(prefix)] != prefix[: len(raw)]:
+                continue
+            if name.endswith("/"):
+                if raw >= after[: len(raw)]:
+                    yield from self._walk(directory / entry.name, key, prefix, after)
+            elif len(raw) >= len(prefix) and raw > after:
+                with suppress(FileNotFoundError):
+                    yield _facts(key, entry.stat())
+
+
+class _WholeWrites:
+    """A sink that writes all it is given, whatever one system call takes."""
+
+    def __init__(self, key: str, fd: int) -> None:
+        self._key, self._fd = key, fd
+        self.closed = False
+
+    def write(self, data: Data, /) -> int:
+        """Write all of it."""
+        left = memoryview(data).cast("B")
+        length = len(left)
+        with _failures(self._key):
+            while left:
+                left = left[os.write(self._fd, left) :]
+        return length
+
+
+def _take_name(unfinished: Path, path: Path, key: str, mode: Mode) -> None:
+    """Give the finished file its key's name, under the lock on names."""
+    if mode == CREATE:
+        try:
+            path.hardlink_to(unfinished)
+        except FileExistsError:
+            raise AlreadyExists(key, "there is an object already") from None
+        return
+    try:
+        existing = path.stat()
+    except FileNotFoundError:
+        existing = None
+    if isinstance(mode, IfMatch) and (
+        existing is None or _facts(key, existing).version != mode.version
+    ):
+        raise PreconditionFailed(key, f"it is not version {mode.version}")
+    if existing is not None:
+        modified_ns = max(unfinished.stat().st_mtime_ns, existing.st_mtime_ns + 1)
+        os.utime(unfinished, ns=(modified_ns, modified_ns))
+    unfinished.rename(path)
+
+
+def _facts(key: str, found: os.stat_result) -> Facts:
+    version = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+    return Facts(key, found.st_size, version, found.st_mtime_ns // NANOSECONDS_PER_MS)
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _failures(key: str) -> Iterator[None]:
+    """What the operating system says, in the store's words."""
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as reason:
+        raise NotFound(key, "there is no such object") from reason
+    except OSError as reason:
+        if reason.errno in _FULL:
+            raise Unavailable(key, "the filesystem is full") from reason
+        raise Unavailable(key, str(reason)) from reason

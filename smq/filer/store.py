@@ -1,0 +1,118 @@
+"""What the filer asks of a place where files live: a small protocol over whole objects.
+
+A key is a path with slashes; an object is bytes that appear whole or not at all and are never
+changed in place. A write that failed leaves nothing under its key. What a store cannot do is asked
+(`capabilities`), not assumed. Provider exceptions stop here: callers see the StoreError family.
+
+    put, writing    CREATE: only if there is nothing; OVERWRITE; IfMatch(version): only over that
+    get             a range, cut to what exists
+    list            in the order of the keys' bytes
+    sweep           forget writes that were begun and never finished
+
+Durable when the call returns: a caller may act on it, as sealing does when it frees the log.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from smq.model.errors import StoreError
+
+KEY_BYTES_MAX = 1024  # S3's bound.
+KEY_PART_BYTES_MAX = 240  # A file name may have 255 bytes on Linux.
+
+CREATE: Literal["create"] = "create"
+OVERWRITE: Literal["overwrite"] = "overwrite"
+
+
+class IfMatch(NamedTuple):
+    """Write only over the object of this version."""
+
+    version: str
+
+
+Mode = Literal["create", "overwrite"] | IfMatch
+Data = bytes | bytearray | memoryview
+
+
+class Facts(NamedTuple):
+    """What a store knows about an object without reading it."""
+
+    key: str
+    length: int
+    version: str
+    modified_ms: int
+
+
+class Capabilities(NamedTuple):
+    """What differs between stores."""
+
+    if_match: bool
+    local_paths: bool
+    """Objects are files of this host: `local_path` tells where."""
+
+
+class Sink(Protocol):
+    """Where a streaming put writes; a file, as far as pyarrow is concerned."""
+
+    def write(self, data: Data, /) -> int: ...
+
+
+class Store(Protocol):
+    """A place where objects live."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def put(self, key: str, data: Data, mode: Mode = CREATE) -> Facts:
+        """Store an object. Raises AlreadyExists, PreconditionFailed, Unavailable."""
+        ...
+
+    def writing(self, key: str, mode: Mode = CREATE) -> AbstractContextManager[Sink]:
+        """Store what is written in the block when it ends; nothing if it ends by an exception."""
+        ...
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """The bytes [start, start + length) that exist. Raises NotFound, Unavailable."""
+        ...
+
+    def head(self, key: str) -> Facts:
+        """An object's facts. Raises NotFound, Unavailable."""
+        ...
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[Facts]:
+        """Objects whose key starts with `prefix` and is greater than `after`, in order."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object; one that does not exist is removed already."""
+        ...
+
+    def sweep(self, before_ms: int) -> int:
+        """Forget unfinished writes last touched before this time; how many there were."""
+        ...
+
+    def local_path(self, key: str) -> Path | None:
+        """The file an object is on this host, whether or not it exists; None: it is none."""
+        ...
+
+
+def checked_key(key: str) -> str:
+    """The key, if every store can hold it. Raises StoreError: it can name nothing outside."""
+    parts = key.split("/")
+    if not key or len(key.encode(errors="replace")) > KEY_BYTES_MAX:
+        raise StoreError(key, f"a key has 1 to {KEY_BYTES_MAX} bytes")
+    for part in parts:
+        if (
+            not part
+            or part.startswith(".")
+            or len(part.encode(errors="replace")) > KEY_PART_BYTES_MAX
+        ):
+            raise StoreError(
+                key,
+                f"between its slashes a key has 1 to {KEY_PART_BYTES_MAX} bytes, no dot first",
+            )
+        if not part.isprintable() or "\\" in part:
+            raise StoreError(key, "a key has printable characters and no backslash")
+    return key

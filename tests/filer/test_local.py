@@ -1,0 +1,112 @@
+"""The conformance suite on a directory, and what only a directory can get wrong."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from smq.filer.local import UNFINISHED, LocalStore
+from smq.filer.store import OVERWRITE, IfMatch
+from smq.model.errors import AlreadyExists, PreconditionFailed, Unavailable
+from smq.testing.store_suite import StoreTests
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "filer")
+
+
+class TestLocalStore(StoreTests):
+    @pytest.fixture
+    def store(self, store: LocalStore) -> LocalStore:
+        return store
+
+
+def _put_one(put: Callable[[bytes], object], number: int) -> None:
+    put(bytes([number]))
+
+
+def _race(attempts: int, attempt: Callable[[int], object]) -> int:
+    """How many of these attempts, made at once, succeed."""
+
+    def succeeds(number: int) -> bool:
+        try:
+            attempt(number)
+        except (AlreadyExists, PreconditionFailed):
+            return False
+        return True
+
+    with ThreadPoolExecutor(attempts) as threads:
+        return sum(threads.map(succeeds, range(attempts)))
+
+
+def test_of_many_that_create_at_once_exactly_one_wins(store: LocalStore) -> None:
+    for round_number in range(20):
+        put = partial(store.put, f"a/{round_number}")
+        assert _race(8, partial(_put_one, put)) == 1
+
+
+def test_of_many_that_replace_a_version_at_once_exactly_one_wins(store: LocalStore) -> None:
+    version = store.put("a/b", b"x").version
+    for _ in range(20):
+        put = partial(store.put, "a/b", mode=IfMatch(version))
+        assert _race(8, partial(_put_one, put)) == 1
+        version = store.head("a/b").version
+
+
+def test_unfinished_writes_are_swept_when_they_are_old(store: LocalStore) -> None:
+    left_behind = store.root / UNFINISHED / "0123"
+    left_behind.write_bytes(b"half")
+    os.utime(left_behind, ns=(5_000_000, 5_000_000))
+    assert store.sweep(before_ms=5) == 0
+    assert store.sweep(before_ms=6) == 1
+    assert not left_behind.exists()
+    assert list(store.list()) == []
+
+
+def test_a_write_leaves_no_file_behind(store: LocalStore) -> None:
+    store.put("a/b", b"x")
+    store.put("a/b", b"y", OVERWRITE)
+    with pytest.raises(AlreadyExists):
+        store.put("a/b", b"z")
+    with pytest.raises(ZeroDivisionError), store.writing("a/c"):
+        raise ZeroDivisionError
+    assert list((store.root / UNFINISHED).iterdir()) == []
+
+
+def test_a_full_filesystem_is_unavailable_and_says_so(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_fd: int, _data: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(Unavailable, match="a/b: the filesystem is full"):
+            store.put("a/b", b"x")
+    assert list(store.list()) == []
+
+
+def test_an_object_where_a_directory_is_needed_is_unavailable(store: LocalStore) -> None:
+    store.put("a", b"x")
+    with pytest.raises(Unavailable):
+        store.put("a/b", b"y")
+
+
+def test_a_replaced_object_is_always_newer(store: LocalStore) -> None:
+    store.put("a/b", b"x")
+    path = store.local_path("a/b")
+    assert path is not None
+    os.utime(path, ns=(2**62, 2**62))
+    before = store.head("a/b")
+    assert store.put("a/b", b"y", OVERWRITE).version != before.version
+    assert store.head("a/b").modified_ms >= before.modified_ms
+
+
+def test_directories_and_files_survive_a_second_opening(store: LocalStore) -> None:
+    store.put("topics/kafka/t/partition=0/x.parquet", b"x")
+    again = LocalStore(store.root)
+    assert [facts.key for facts in again.list()] == ["topics/kafka/t/partition=0/x.parquet"]
