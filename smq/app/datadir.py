@@ -49,7 +49,7 @@ class DataDirectory:
         self.path = path
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.supervisor_fd = self._lock_supervisor()
+            self._supervisor_fd = self._lock_supervisor()
             self._fd = self._lock_data(stragglers_wait_ms)
             self.meta = self._read_meta()
         except OSError as reason:
@@ -58,17 +58,24 @@ class DataDirectory:
     def start(self, shards: int) -> Meta:
         """Take the generation of a new start, with a log for every shard at least."""
         log_count = max(self.meta.log_count, shards)
-        return self._write(Meta(self.meta.cluster_id, log_count, self.meta.generation + 1))
+        try:
+            return self._write(Meta(self.meta.cluster_id, log_count, self.meta.generation + 1))
+        except OSError as reason:
+            raise SystemExit(f"smq: {unusable(self.path, reason)}") from reason
 
     def take_generation(self) -> int:
-        """The next generation, durable."""
+        """The next generation, durable. Raises OSError when it cannot be made so."""
         meta = self.meta
         return self._write(Meta(meta.cluster_id, meta.log_count, meta.generation + 1)).generation
 
     def close(self) -> None:
         """Let others serve it."""
-        os.close(self.supervisor_fd)
+        os.close(self._supervisor_fd)
         os.close(self._fd)
+
+    def close_in_child(self) -> None:
+        """In a fork: keep only what makes the next start wait for us."""
+        os.close(self._supervisor_fd)
 
     def _lock_supervisor(self) -> int:
         fd = os.open(self.path / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -130,10 +137,7 @@ class DataDirectory:
             "log_count": meta.log_count,
             "generation": meta.generation,
         }
-        try:
-            replace_durably(self.path / "meta.json", json.dumps(fields, indent=2).encode() + b"\n")
-        except OSError as reason:
-            raise SystemExit(f"smq: {unusable(self.path, reason)}") from reason
+        replace_durably(self.path / "meta.json", json.dumps(fields, indent=2).encode() + b"\n")
         self.meta = meta
         return meta
 

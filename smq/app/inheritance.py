@@ -9,14 +9,16 @@ them: the next one goes on with the same. Each process gets only what is its own
 """
 
 import os
+import signal
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
 from shm.segment import LogMemory
+from smq.model.catalog import Catalog
 from smq.model.config import Config
 
 COORDINATOR = "coordinator"
@@ -41,6 +43,13 @@ class Stop:
     @property
     def fd(self) -> int:
         return self._read
+
+    def on_signals(self, numbers: Iterable[signal.Signals]) -> None:
+        """Let these signals request it."""
+        for number in numbers:
+            signal.signal(number, lambda _signal, _frame: self.request())
+        # Another thread may take the signal while the main thread waits in epoll: this wakes it.
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def request(self) -> None:
         """Ask the process to end. Safe in a signal handler; more than once is as good as once."""
@@ -70,7 +79,7 @@ class Inheritance:
     log_count: int
     nodes: ClusterBlock
     catalog: CatalogBlock
-    logs: Mapping[int, LogMemory]
+    logs: dict[int, LogMemory]
     tcp_listeners: Mapping[int, socket.socket]
     unix_listeners: Mapping[str, socket.socket]
     stop: Stop
@@ -79,6 +88,27 @@ class Inheritance:
     def socket_path(self, name: str) -> Path:
         """Where the process called `name` listens for others of ours."""
         return socket_path(self.runtime_dir, name)
+
+    def keep(self, name: str, node_id: int) -> "Inheritance":
+        """In a fork: what the process `name` gets. Everything else is closed and unmapped."""
+        served = {log for log in self.logs if Catalog.leader(log, self.config.shards) == node_id}
+        share = replace(
+            self,
+            logs={log: self.logs[log] for log in served},
+            tcp_listeners={i: each for i, each in self.tcp_listeners.items() if i == node_id},
+            unix_listeners={k: each for k, each in self.unix_listeners.items() if k == name},
+        )
+        for i, listener in self.tcp_listeners.items():
+            if i != node_id:
+                listener.close()
+        for key, listener in self.unix_listeners.items():
+            if key != name:
+                listener.close()
+        for log, memory in self.logs.items():
+            if log not in served:
+                os.close(memory.fd)
+        self.logs.clear()  # Nobody holds them now: the last reference unmaps.
+        return share
 
     def stop_requested(self) -> bool:
         """Whether to drain and return from main."""

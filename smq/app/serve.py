@@ -1,0 +1,82 @@
+"""`smq serve`: everything that happens before the first fork, in the order that loses least.
+
+    lock the data directory → sizes → sockets → kernels → a generation, durable → memory → forks
+
+What can be refused is refused before anything is taken. Nothing here starts a thread: a fork
+copies one thread only, and the locks of all.
+"""
+
+import gc
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from shm.catalog import CatalogBlock
+from shm.cluster import ClusterBlock
+from shm.segment import LogMemory
+from smq.app.clock import wall_ms
+from smq.app.datadir import DataDirectory
+from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name
+from smq.app.listeners import open_tcp_listeners, open_unix_listeners
+from smq.app.supervisor import Mains, Supervisor
+from smq.model.config import Config
+
+# A row is 128 bytes of memory that is not there until it is used; a topic has up to 100,000.
+PARTITIONS_PER_LOG_MAX = 131_072
+
+
+def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], None]) -> int:
+    """Serve until a signal stops us; returns the exit code. Raises SystemExit with a sentence.
+
+    `warm` loads the kernels, or compiles them.
+    """
+    directory = DataDirectory(config.data_dir)
+    config = _sized(config, max(directory.meta.log_count, config.shards), memory_bytes)
+    runtime_dir = config.runtime_dir / directory.meta.cluster_id
+    tcp_listeners = open_tcp_listeners(config)
+    names = [*map(shard_name, tcp_listeners), COORDINATOR, SEALER]
+    unix_listeners = open_unix_listeners(runtime_dir, names)
+    warm()
+    meta = directory.start(config.shards)
+    estate = Inheritance(
+        config=config,
+        data_dir=config.data_dir,
+        cluster_id=meta.cluster_id,
+        runtime_dir=runtime_dir,
+        generation=meta.generation,
+        log_count=meta.log_count,
+        nodes=ClusterBlock.create(config.shards, os.getpid(), wall_ms()),
+        catalog=CatalogBlock.create(),
+        logs={log: _log_memory(log, config) for log in range(meta.log_count)},
+        tcp_listeners=tcp_listeners,
+        unix_listeners=unix_listeners,
+        stop=Stop(),
+    )
+    assert threading.active_count() == 1
+    gc.freeze()  # What is shared from now on is not copied by a collection that touches it.
+    exit_code = Supervisor(directory, estate, mains, say).run()
+    shutil.rmtree(runtime_dir, ignore_errors=True)
+    return exit_code
+
+
+def _sized(config: Config, log_count: int, memory_bytes: int) -> Config:
+    sized = config.sized(log_count, memory_bytes)
+    if not isinstance(sized, Config):
+        raise SystemExit("\n".join(f"smq: {problem}" for problem in sized))
+    return sized
+
+
+def _log_memory(log: int, config: Config) -> LogMemory:
+    return LogMemory.create(
+        log, config.ring_bytes, config.wal_segment_bytes, PARTITIONS_PER_LOG_MAX
+    )
+
+
+def say(sentence: str) -> None:
+    """One line of news. Nobody reading it is no reason to stop."""
+    with suppress(OSError):
+        sys.stdout.write(sentence + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,76 @@
+"""<data>/status.json: where the running broker is, for `smq status` and whoever drives it.
+
+The supervisor writes it whenever a process starts, is ready or ends, and removes it when it stops.
+A file left behind by a killed supervisor is told by the cluster block it names: that is memory of
+the supervisor, and gone with it.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from shm.cluster import ClusterBlock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStatus:
+    """One process of the broker. `pid` is 0 while it is down."""
+
+    pid: int = 0
+    ready: bool = False
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """A running broker as its supervisor sees it."""
+
+    cluster_id: str
+    bootstrap: str
+    supervisor_pid: int
+    started_ms: int
+    cluster_block: str
+    log_count: int
+    ring_bytes: int
+    wal_segment_bytes: int
+    filer_root: str
+    processes: Mapping[str, ProcessStatus]
+
+    @property
+    def ready(self) -> bool:
+        return all(process.ready for process in self.processes.values())
+
+    def write(self, data_dir: Path) -> None:
+        """Replace the file, whole."""
+        path = status_path(data_dir)
+        temporary = path.with_name(path.name + ".new")
+        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        temporary.rename(path)
+
+
+def status_path(data_dir: Path) -> Path:
+    """Where a broker that serves this directory says how it is."""
+    return data_dir / "status.json"
+
+
+def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
+    """The running broker's status and its cluster block, or None when none runs."""
+    try:
+        fields = json.loads(status_path(data_dir).read_text())
+    except FileNotFoundError:
+        return None
+    processes = {name: ProcessStatus(**each) for name, each in fields["processes"].items()}
+    status = Status(**fields | {"processes": processes})
+    try:
+        fd = os.open(status.cluster_block, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        block = ClusterBlock.attach(fd)
+    except ValueError:  # The pid is another program's by now.
+        return None
+    finally:
+        os.close(fd)
+    return (status, block) if block.supervisor_pid == status.supervisor_pid else None

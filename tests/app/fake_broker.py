@@ -1,0 +1,182 @@
+"""A broker whose processes do nothing but tell about themselves: real forks, real kills.
+
+`python -m tests.app.fake_broker <data dir> <shards> [behaviour of a process: name=what]…`
+
+A process answers each connection to its listener (TCP for shards, unix for the others) with one
+line of JSON about itself. Behaviours: `refuse` (with a sentence), `die` (whenever it is started),
+`die-once`, `hang` (when asked to stop), `bug` (an exception).
+"""
+
+import json
+import os
+import re
+import select
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any
+
+from smq.app.clock import monotonic_ms
+from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
+from smq.app.serve import serve
+from smq.app.status import Status, read_status
+from smq.app.supervisor import Mains
+from smq.model.config import Config, GiB, Machine, parse
+
+DEADLINE_MS = 10_000
+RING = re.compile(r"smq-log-(\d+)")
+
+
+def config_for(data_dir: Path, shards: int, **settings: object) -> Config:
+    machine = Machine(2, 4 * GiB, data_dir, data_dir / "run")
+    given = {"shards": shards, "port": 0, "ring.bytes": "4MiB", "data.dir": data_dir} | settings
+    config = parse(machine, command_line=given)
+    assert isinstance(config, Config), config
+    return config
+
+
+def about_me(inheritance: Inheritance) -> dict[str, Any]:
+    process = Path("/proc/self")
+    maps = (process / "maps").read_text().splitlines()
+    return {
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "generation": inheritance.generation,
+        "generations": [node.generation for node in inheritance.nodes.nodes()],
+        "ports": [node.port for node in inheritance.nodes.nodes()],
+        "logs": sorted(inheritance.logs),
+        "mapped": sorted({int(found[1]) for found in map(RING.search, maps) if found}),
+        "open": [str(fd.readlink()) for fd in (process / "fd").iterdir() if fd.is_symlink()],
+        "threads": len([*(process / "task").iterdir()]),
+    }
+
+
+def run(name: str, listener: socket.socket, inheritance: Inheritance, behaviour: str) -> None:
+    if behaviour == "refuse":
+        raise SystemExit(f"smq: {name} will not")
+    if behaviour == "bug":
+        raise ValueError("a bug")
+    once = inheritance.data_dir / f"{name}.died"
+    if behaviour == "die" or (behaviour == "die-once" and not once.exists()):
+        once.touch()
+        os._exit(3)
+    inheritance.report_ready()
+    while not inheritance.stop_requested() or behaviour == "hang":
+        ready, _, _ = select.select([listener.fileno(), inheritance.stop.fd], [], [], 1)
+        if listener.fileno() in ready:
+            sock, _ = listener.accept()
+            with sock:
+                sock.sendall(json.dumps(about_me(inheritance)).encode() + b"\n")
+
+
+def main() -> int:
+    data_dir, shards, *behaviours = sys.argv[1:]
+    behaviour_of = dict(each.split("=") for each in behaviours)
+
+    def shard(inheritance: Inheritance, node_id: int) -> None:
+        name, (listener,) = shard_name(node_id), inheritance.tcp_listeners.values()
+        run(name, listener, inheritance, behaviour_of.get(name, ""))
+
+    def other(inheritance: Inheritance) -> None:
+        ((name, listener),) = inheritance.unix_listeners.items()
+        run(name, listener, inheritance, behaviour_of.get(name, ""))
+
+    config = config_for(Path(data_dir), int(shards))
+    return serve(config, 4 * GiB, Mains(shard, other, other), lambda: None)
+
+
+class Running:
+    """A started fake broker."""
+
+    def __init__(self, data_dir: Path, shards: int, *behaviours: str) -> None:
+        self.data_dir = data_dir
+        self.lines: list[str] = []
+        self.process = Popen(
+            [sys.executable, "-m", __name__, str(data_dir), str(shards), *behaviours],
+            stdout=PIPE,
+            stderr=PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    def wait_line(self, words: str) -> str:
+        """The next line with these words; those before it are kept in `lines`."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if words in line:
+                return line
+        raise AssertionError(f"no line with {words!r}: {self.lines} {self.stderr()}")
+
+    def stderr(self) -> str:
+        assert self.process.stderr
+        return self.process.stderr.read()
+
+    def wait_exit(self) -> int:
+        return self.process.wait(DEADLINE_MS / 1000)
+
+    def status(self) -> Status:
+        found = read_status(self.data_dir)
+        assert found
+        return found[0]
+
+    def pid(self, name: str) -> int:
+        return self.status().processes[name].pid
+
+    def ask_shard(self, node_id: int) -> Any:
+        port = int(self.status().bootstrap.split(",")[node_id - 1].rpartition(":")[2])
+        return answer(socket.create_connection(("127.0.0.1", port), DEADLINE_MS / 1000))
+
+    def ask(self, name: str) -> Any:
+        assert name in {COORDINATOR, SEALER}
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(DEADLINE_MS / 1000)
+        sock.connect(str(self.data_dir / "run" / self.status().cluster_id / f"{name}.sock"))
+        return answer(sock)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+def answer(sock: socket.socket) -> Any:
+    with sock, sock.makefile() as lines:
+        return json.loads(lines.readline())
+
+
+@contextmanager
+def running(data_dir: Path, shards: int, *behaviours: str) -> Iterator[Running]:
+    broker = Running(data_dir, shards, *behaviours)
+    try:
+        broker.wait_line("ready ")
+        yield broker
+    finally:
+        broker.close()
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended, within the deadline."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([pidfd], [], [], DEADLINE_MS / 1000)[0])
+    finally:
+        os.close(pidfd)
+
+
+def eventually(true: Any, what: str) -> None:
+    """Ask until it holds; the deadline is a failure."""
+    deadline_ms = monotonic_ms() + DEADLINE_MS
+    while not true():
+        assert monotonic_ms() < deadline_ms, what
+        select.select([], [], [], 0.01)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
