@@ -19,6 +19,7 @@ import fcntl
 import json
 import os
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
@@ -48,10 +49,14 @@ class DataDirectory:
     def __init__(self, path: Path, *, stragglers_wait_ms: int = STRAGGLERS_WAIT_MS) -> None:
         self.path = path
         try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._supervisor_fd = self._lock_supervisor()
-            self._fd = self._lock_data(stragglers_wait_ms)
-            self.meta = self._read_meta()
+            with ExitStack() as undo:
+                path.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._supervisor_fd = self._open(path / "supervisor.lock", undo)
+                self._lock_supervisor()
+                self._fd = self._open(path / "lock", undo)
+                self._lock_data(stragglers_wait_ms)
+                self.meta = self._read_meta()
+                undo.pop_all()
         except OSError as reason:
             raise SystemExit(f"smq: {unusable(path, reason)}") from reason
 
@@ -77,8 +82,14 @@ class DataDirectory:
         """In a fork: keep only what makes the next start wait for us."""
         os.close(self._supervisor_fd)
 
-    def _lock_supervisor(self) -> int:
-        fd = os.open(self.path / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    @staticmethod
+    def _open(path: Path, undo: ExitStack) -> int:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        undo.callback(os.close, fd)
+        return fd
+
+    def _lock_supervisor(self) -> None:
+        fd = self._supervisor_fd
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
@@ -89,14 +100,12 @@ class DataDirectory:
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
-        return fd
 
-    def _lock_data(self, wait_ms: int) -> int:
-        fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def _lock_data(self, wait_ms: int) -> None:
         deadline_ms = monotonic_ms() + wait_ms
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if monotonic_ms() >= deadline_ms:
                     raise SystemExit(
@@ -105,7 +114,7 @@ class DataDirectory:
                     ) from None
                 sleep(_POLL_S)
             else:
-                return fd
+                return
 
     def _read_meta(self) -> Meta:
         path = self.path / "meta.json"

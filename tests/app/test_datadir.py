@@ -1,0 +1,125 @@
+"""Locks, generations and refusals of the data directory."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from smq.app.datadir import FORMAT_VERSION, DataDirectory, Meta, replace_durably, unusable
+
+
+def in_a_fork(action: object) -> int:
+    """Run it in another process; its exit code."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            action()  # type: ignore[operator]
+            code = 0
+        except SystemExit as refusal:
+            code = 78 if isinstance(refusal.code, str) else 1
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_the_first_start_is_generation_0_and_each_later_one_takes_the_next(tmp_path: Path) -> None:
+    seen: list[Meta] = []
+    for _ in range(3):
+        directory = DataDirectory(tmp_path / "data")
+        seen.append(directory.start(2))
+        directory.take_generation()
+        directory.close()
+    assert [meta.generation for meta in seen] == [0, 2, 4]
+    assert len({meta.cluster_id for meta in seen}) == 1
+    assert len(seen[0].cluster_id) == 22
+
+
+def test_logs_are_never_fewer(tmp_path: Path) -> None:
+    counts = []
+    for shards in (2, 3, 1):
+        directory = DataDirectory(tmp_path)
+        counts.append(directory.start(shards).log_count)
+        directory.close()
+    assert counts == [2, 3, 3]
+
+
+def test_a_second_server_is_told_who_serves(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+
+    def second() -> None:
+        with pytest.raises(SystemExit, match=f"already served by process {os.getppid()}; stop it"):
+            DataDirectory(tmp_path)
+
+    assert in_a_fork(second) == 0
+    directory.close()
+    assert in_a_fork(lambda: DataDirectory(tmp_path)) == 0
+
+
+def test_the_next_start_waits_for_stragglers(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    read, write = os.pipe()
+    straggler = os.fork()
+    if straggler == 0:
+        directory.close_in_child()
+        os.read(read, 1)
+        os._exit(0)
+    directory.close()  # As if the supervisor had died: its lock is free, the data is not.
+    with pytest.raises(SystemExit, match="processes of the last run still hold"):
+        DataDirectory(tmp_path, stragglers_wait_ms=50)
+    os.write(write, b"go")
+    DataDirectory(tmp_path).close()
+    os.waitpid(straggler, 0)
+    os.close(read)
+    os.close(write)
+
+
+def test_data_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text(json.dumps({"format_version": FORMAT_VERSION + 1}))
+    with pytest.raises(SystemExit, match="written by a newer smq"):
+        DataDirectory(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format_version": 1, "cluster_id": "x"}'])
+def test_a_damaged_meta_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "meta.json").write_text(text)
+    with pytest.raises(SystemExit, match=r"meta\.json is damaged"):
+        DataDirectory(tmp_path)
+
+
+def test_a_start_that_is_refused_leaves_the_directory_to_others(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text("{}")
+    with pytest.raises(SystemExit):
+        DataDirectory(tmp_path)
+    (tmp_path / "meta.json").unlink()
+    assert in_a_fork(lambda: DataDirectory(tmp_path)) == 0
+
+
+def test_a_file_in_the_way_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    with pytest.raises(SystemExit, match="it is not a directory"):
+        DataDirectory(tmp_path / "data")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_said_so(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    (tmp_path / "meta.json.new").symlink_to("/dev/full")
+    with pytest.raises(SystemExit, match="the disk is full"):
+        directory.start(1)
+    directory.close()
+
+
+def test_a_read_only_file_system_is_said_so() -> None:
+    with pytest.raises(SystemExit, match="cannot be used"):
+        DataDirectory(Path("/proc/data"))
+    assert "read-only" in unusable(Path("/x"), OSError(30, "Read-only file system"))
+
+
+def test_a_file_is_replaced_whole_and_keeps_no_rest(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"a long content", b"short"):
+        replace_durably(path, content)
+        assert path.read_bytes() == content
+    assert [*tmp_path.iterdir()] == [path]

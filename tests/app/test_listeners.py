@@ -1,0 +1,58 @@
+"""Sockets: what is opened, and the sentences for what cannot be."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from smq.app.listeners import open_tcp_listeners, open_unix_listeners
+from tests.app.fake_broker import config_for
+
+
+def test_port_0_takes_free_ones(tmp_path: Path) -> None:
+    listeners = open_tcp_listeners(config_for(tmp_path, 2))
+    ports = {node_id: listener.getsockname()[1] for node_id, listener in listeners.items()}
+    assert sorted(ports) == [1, 2]
+    assert ports[1] != ports[2]
+    for listener in listeners.values():
+        socket.create_connection(listener.getsockname()).close()
+        listener.close()
+
+
+def test_a_port_in_use_is_named_with_its_owner(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        words = rf"port {port} of 127\.0\.0\.1 is in use by process {os.getpid()} \(.*--port"
+        with pytest.raises(SystemExit, match=words):
+            open_tcp_listeners(config_for(tmp_path, 1, port=port))
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [("192.0.2.1", "not an address of this machine"), ("no.such.invalid", "there is no address")],
+)
+def test_an_address_that_is_not_ours_is_refused(tmp_path: Path, host: str, words: str) -> None:
+    with pytest.raises(SystemExit, match=words):
+        open_tcp_listeners(config_for(tmp_path, 1, host=host))
+
+
+def test_unix_sockets_are_private_and_replace_those_of_a_killed_run(tmp_path: Path) -> None:
+    for _ in range(2):
+        listeners = open_unix_listeners(tmp_path / "run" / "id", ["sealer"])
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "run" / "id" / "sealer.sock"))
+        listeners["sealer"].close()
+    assert (tmp_path / "run" / "id").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SystemExit, match="not a directory of this user"):
+        open_unix_listeners(tmp_path / "run", ["sealer"])
+
+
+def test_a_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="--runtime-dir"):
+        open_unix_listeners(tmp_path / ("x" * 100), ["sealer"])

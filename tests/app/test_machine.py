@@ -1,0 +1,39 @@
+"""Limits of containers, as files of control groups say them."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.app.machine import _cores, _memory_limits_bytes, this_machine
+
+
+def test_the_machine_has_cores_memory_and_directories() -> None:
+    machine = this_machine({"XDG_DATA_HOME": "/d", "XDG_RUNTIME_DIR": "/r"})
+    assert machine.cores >= 1
+    assert machine.memory_bytes > 0
+    assert (machine.data_home, machine.runtime_home) == (Path("/d/smq"), Path("/r/smq"))
+
+
+def test_without_xdg_the_runtime_directory_is_the_users_own_and_short() -> None:
+    assert str(this_machine({}).runtime_home).startswith("/tmp/smq-")
+
+
+@pytest.mark.parametrize(("text", "limits"), [("max\n", []), ("1048576\n", [1048576])])
+def test_the_memory_of_a_version_2_group_counts(
+    tmp_path: Path, text: str, limits: list[int]
+) -> None:
+    (tmp_path / "memory.max").write_text(text)
+    assert _memory_limits_bytes(tmp_path) == limits
+
+
+def test_the_memory_of_a_version_1_group_counts(tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("4096\n")
+    assert _memory_limits_bytes(tmp_path) == [4096]
+
+
+def test_half_a_core_is_one(tmp_path: Path) -> None:
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    assert _cores(tmp_path) == 1
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert _cores(tmp_path) >= 1

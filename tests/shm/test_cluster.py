@@ -1,0 +1,68 @@
+"""The cluster block: one writer, many readers, over forks and over descriptors."""
+
+import os
+import tempfile
+
+import pytest
+
+from shm import cluster
+from shm.cluster import COUNTERS, ClusterBlock, Node
+
+
+def test_the_numbers_of_the_map_are_pinned() -> None:
+    assert (cluster.HEADER_BYTES, cluster.NODE_BYTES, cluster.COUNTERS_OFFSET) == (64, 512, 64)
+    assert len(COUNTERS) == 9, "bump MAGIC when the counters change, then this number"
+
+
+def test_what_the_supervisor_writes_everybody_reads() -> None:
+    block = ClusterBlock.create(2, supervisor_pid=7, started_ms=8)
+    assert block.nodes() == [Node(1, 0, 0, 0, 0), Node(2, 0, 0, 0, 0)]
+    node = Node(2, pid=99, port=9093, generation=3, changed_ms=5)
+    block.set_node(node)
+    reader = ClusterBlock.attach(block.fd)
+    assert (reader.node_count, reader.supervisor_pid, reader.started_ms) == (2, 7, 8)
+    assert reader.node(2) == node
+    assert reader.generation(2) == 3
+    assert reader.node(1).pid == 0
+
+
+def test_a_generation_never_goes_back() -> None:
+    block = ClusterBlock.create(1, 1, 1)
+    block.set_node(Node(1, 1, 1, generation=2, changed_ms=1))
+    with pytest.raises(AssertionError):
+        block.set_node(Node(1, 1, 1, generation=1, changed_ms=1))
+
+
+def test_a_reader_cannot_write() -> None:
+    block = ClusterBlock.create(1, 1, 1)
+    with pytest.raises(TypeError):
+        ClusterBlock.attach(block.fd).counters(1)[0] = 1
+
+
+def test_a_fork_counts_into_the_same_words() -> None:
+    block = ClusterBlock.create(2, 1, 1)
+    pid = os.fork()
+    if pid == 0:
+        block.counters(2)[len(COUNTERS) - 1] += 41
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert block.counters(2)[len(COUNTERS) - 1] == 41
+    assert [*block.counters(1)] == [0] * len(COUNTERS)
+    assert block.node(1) == Node(1, 0, 0, 0, 0)
+
+
+def test_a_node_that_does_not_exist_is_our_bug() -> None:
+    block = ClusterBlock.create(1, 1, 1)
+    for node_id in (0, 2):
+        with pytest.raises(AssertionError):
+            block.node(node_id)
+
+
+def test_something_else_is_not_taken_for_a_cluster_block() -> None:
+    with tempfile.TemporaryFile() as other:
+        with pytest.raises(ValueError, match="not a cluster block"):
+            ClusterBlock.attach(other.fileno())
+        other.write(bytes(4096))
+        other.flush()
+        with pytest.raises(ValueError, match="not a cluster block of this version"):
+            ClusterBlock.attach(other.fileno())
