@@ -1,0 +1,145 @@
+"""One SQLite file: opening, migrating, and changes that are committed together.
+
+The owner makes any number of changes and calls `commit()` once, before anybody is told of them: a
+commit is a sync of the disk (0.1 to 3 ms), a row is 3 microseconds. The first change after a commit
+opens the transaction. What sqlite3 raises becomes a StoreError here and nowhere else.
+
+WAL mode, so that Spark and other readers read while the owner writes; `synchronous=FULL`, so that
+what was committed survives a power loss.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from smq.model.errors import NotFound, StoreError, Unavailable
+from smq.store.migrations import MIGRATIONS
+
+LOCK_TIMEOUT_S = (
+    5.0  # A reader in WAL mode blocks nobody; this covers a checkpoint of another tool.
+)
+
+
+class Database:
+    """A connection for one thread. In a transaction from the first change to the next commit."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: Path) -> "Database":
+        """The database at `path`, made or brought up to date. For its one owner.
+
+        Raises StoreError: unwritable, not a database, or written by a newer version of SMQ.
+        """
+        self = cls(path, _connect(path, path.absolute().as_uri()))
+        with self._closed_if_it_fails():
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+                self._connection.execute(f"PRAGMA {pragma}")
+            self._migrate()
+        return self
+
+    @classmethod
+    def open_read_only(cls, path: Path) -> "Database":
+        """The database at `path` as its owner committed it last. Raises StoreError."""
+        if not path.exists():
+            raise NotFound(str(path), "there is no such database")
+        self = cls(path, _connect(path, f"{path.absolute().as_uri()}?mode=ro"))
+        with self._closed_if_it_fails():
+            version = self._version()
+            if version != len(MIGRATIONS):
+                raise StoreError(
+                    str(path),
+                    f"its version is {version}, this SMQ reads {len(MIGRATIONS)}: "
+                    "use the version of SMQ that serves it",
+                )
+        return self
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """What a query finds, uncommitted changes included."""
+        try:
+            return self._connection.execute(sql, parameters).fetchall()
+        except sqlite3.Error as reason:
+            raise _unavailable(self.path, reason) from reason
+
+    def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Change rows; returns how many. Durable after the next commit."""
+        self._begin()
+        try:
+            return self._connection.execute(sql, parameters).rowcount
+        except sqlite3.Error as reason:
+            raise _unavailable(self.path, reason) from reason
+
+    def change_many(self, sql: str, parameters: Iterable[Sequence[Any]]) -> None:
+        """The same change for many rows."""
+        self._begin()
+        try:
+            self._connection.executemany(sql, parameters)
+        except sqlite3.Error as reason:
+            raise _unavailable(self.path, reason) from reason
+
+    def commit(self) -> None:
+        """Make every change since the last commit durable, all or none."""
+        try:
+            self._connection.commit()
+        except sqlite3.Error as reason:
+            raise _unavailable(self.path, reason) from reason
+
+    def rollback(self) -> None:
+        """Forget every change since the last commit."""
+        try:
+            self._connection.rollback()
+        except sqlite3.Error as reason:
+            raise _unavailable(self.path, reason) from reason
+
+    def close(self) -> None:
+        """Close the connection; what was not committed is forgotten."""
+        self._connection.close()
+
+    @contextmanager
+    def _closed_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as reason:
+            self.close()
+            raise _unavailable(self.path, reason) from reason
+        except StoreError:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        if not self._connection.in_transaction:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as reason:
+                raise _unavailable(self.path, reason) from reason
+
+    def _version(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def _migrate(self) -> None:
+        version = self._version()
+        if version > len(MIGRATIONS):
+            raise StoreError(
+                str(self.path),
+                f"it was written by a newer SMQ (its version is {version}, "
+                f"this SMQ knows {len(MIGRATIONS)}): start that one instead",
+            )
+        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+            self._connection.executescript(
+                f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT"
+            )
+
+
+def _connect(path: Path, uri: str) -> sqlite3.Connection:
+    try:
+        return sqlite3.connect(uri, uri=True, timeout=LOCK_TIMEOUT_S, isolation_level=None)
+    except sqlite3.Error as reason:
+        raise _unavailable(path, reason) from reason
+
+
+def _unavailable(path: Path, reason: sqlite3.Error) -> Unavailable:
+    return Unavailable(str(path), f"the database could not do it: {reason}")

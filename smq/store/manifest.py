@@ -1,0 +1,138 @@
+"""The manifest: which sealed segments hold which records. Reading it, from any process.
+
+    with open_manifest(data_dir / "store.sqlite") as manifest:
+        for topic in manifest.topics():
+            for number in topic.partition_numbers:
+                manifest.segments(number), manifest.log_start(number)
+
+A reader sees what the coordinator committed last, while the broker runs and when it does not.
+"""
+
+from dataclasses import astuple
+from pathlib import Path
+from types import TracebackType
+from uuid import UUID
+
+from smq.model.catalog import Topic
+from smq.model.errors import PreconditionFailed
+from smq.store.database import Database
+from smq.store.rows import Segment
+
+SEGMENT_KINDS = ("parquet", "raw")
+
+
+class Manifest:
+    """Topics, and the segments of their partitions by number."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def topics(self) -> list[Topic]:
+        """Every topic, by name."""
+        partitions: dict[str, list[tuple[int, int]]] = {}
+        for topic_id, number, log in self._database.rows(
+            "SELECT topic_id, number, log FROM partitions ORDER BY topic_id, partition"
+        ):
+            partitions.setdefault(topic_id, []).append((number, log))
+        configs: dict[str, dict[str, str]] = {}
+        for topic_id, name, value in self._database.rows("SELECT * FROM configs"):
+            configs.setdefault(topic_id, {})[name] = value
+        topics = []
+        for topic_id, namespace, name in self._database.rows(
+            "SELECT id, namespace, name FROM topics ORDER BY namespace, name"
+        ):
+            numbers, logs = zip(*partitions[topic_id], strict=True)
+            topic = Topic(
+                name, UUID(hex=topic_id), numbers, logs, configs.get(topic_id, {}), namespace
+            )
+            topics.append(topic)
+        return topics
+
+    def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]:
+        """The segments that hold records at or after `from_offset`, in order."""
+        rows = self._database.rows(
+            "SELECT * FROM segments WHERE partition_number = ? AND end_offset > ? "
+            "ORDER BY base_offset",
+            (partition_number, from_offset),
+        )
+        return [Segment(*row) for row in rows]
+
+    def log_start(self, partition_number: int) -> int:
+        """Where retention has moved the partition's start to; 0: nowhere, or there is none."""
+        rows = self._database.rows(
+            "SELECT log_start_offset FROM partitions WHERE number = ?", (partition_number,)
+        )
+        return int(rows[0][0]) if rows else 0
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def __enter__(self) -> "Manifest":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class WritableManifest(Manifest):
+    """The coordinator's side."""
+
+    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
+        """Add these, all or none; returns what the manifest holds in their place.
+
+        Committing again is harmless: where a segment of the same partition, base and end is there
+        already it stays, and the caller's file is one too many. Segments of partitions that are
+        gone are left out. Raises PreconditionFailed when one overlaps another.
+        """
+        self._database.change("SAVEPOINT segments")
+        try:
+            committed = [self._commit_segment(each) for each in segments]
+        except PreconditionFailed:
+            self._database.change("ROLLBACK TO segments")
+            raise
+        finally:
+            self._database.change("RELEASE segments")
+        return [each for each in committed if each is not None]
+
+    def _commit_segment(self, segment: Segment) -> Segment | None:
+        assert segment.base_offset < segment.end_offset, segment
+        assert segment.kind in SEGMENT_KINDS, segment
+        number = segment.partition_number
+        if not self._database.rows("SELECT 1 FROM partitions WHERE number = ?", (number,)):
+            return None
+        for other in self.segments(number, segment.base_offset):
+            if (other.base_offset, other.end_offset) == (segment.base_offset, segment.end_offset):
+                return other
+            if other.base_offset < segment.end_offset:
+                raise PreconditionFailed(
+                    segment.path, f"it overlaps {other.path}, which is in the manifest"
+                )
+        self._database.change(
+            "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(segment)
+        )
+        return segment
+
+    def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
+        """Take these out of the manifest; those that are not there are no matter."""
+        self._database.change_many(
+            "DELETE FROM segments WHERE partition_number = ? AND base_offset = ?",
+            [(partition_number, base_offset) for base_offset in base_offsets],
+        )
+
+    def set_log_start(self, partition_number: int, offset: int) -> None:
+        """Raise a partition's log start offset; it never goes back."""
+        self._database.change(
+            "UPDATE partitions SET log_start_offset = ? WHERE number = ? AND log_start_offset < ?",
+            (offset, partition_number, offset),
+        )
+
+
+def open_manifest(path: Path) -> Manifest:
+    """The manifest in the SQL store at `path`, read-only. Raises StoreError."""
+    return Manifest(Database.open_read_only(path))

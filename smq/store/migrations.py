@@ -1,0 +1,94 @@
+"""The tables, as the numbered steps that made them. Forward only.
+
+A database says in `PRAGMA user_version` how many steps it has taken; opening it takes the rest,
+each in a transaction of its own. A step that was released is never edited: what it got wrong is
+put right by the next one. tests/store/test_migrations.py opens a database of every earlier version.
+
+Partitions go by their number (`smq.model.catalog`), so that a topic created again under an old name
+meets neither the offsets nor the segments of the old one; they go with its partitions.
+"""
+
+MIGRATIONS = (
+    """
+    CREATE TABLE counters (
+        name TEXT PRIMARY KEY,
+        next INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    INSERT INTO counters VALUES ('partition_number', 1), ('producer_id', 0);
+
+    CREATE TABLE topics (
+        id TEXT PRIMARY KEY,
+        namespace TEXT NOT NULL,
+        name TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        UNIQUE (namespace, name)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE configs (
+        topic_id TEXT NOT NULL REFERENCES topics ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (topic_id, name)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE partitions (
+        number INTEGER PRIMARY KEY,
+        topic_id TEXT NOT NULL REFERENCES topics ON DELETE CASCADE,
+        partition INTEGER NOT NULL,
+        log INTEGER NOT NULL,
+        log_start_offset INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (topic_id, partition)
+    );
+
+    CREATE TABLE segments (
+        partition_number INTEGER NOT NULL REFERENCES partitions ON DELETE CASCADE,
+        base_offset INTEGER NOT NULL,
+        end_offset INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        path TEXT NOT NULL,
+        bytes INTEGER NOT NULL,
+        crc32c INTEGER NOT NULL,
+        record_count INTEGER NOT NULL,
+        min_timestamp_ms INTEGER NOT NULL,
+        max_timestamp_ms INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        committed_ms INTEGER NOT NULL,
+        PRIMARY KEY (partition_number, base_offset)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE groups (
+        group_id TEXT PRIMARY KEY,
+        protocol_type TEXT,
+        generation INTEGER NOT NULL,
+        protocol_name TEXT,
+        leader TEXT,
+        empty_since_ms INTEGER
+    ) WITHOUT ROWID;
+
+    CREATE TABLE group_members (
+        group_id TEXT NOT NULL REFERENCES groups ON DELETE CASCADE,
+        position INTEGER NOT NULL,
+        member_id TEXT NOT NULL,
+        instance_id TEXT,
+        client_id TEXT NOT NULL,
+        client_host TEXT NOT NULL,
+        session_timeout_ms INTEGER NOT NULL,
+        rebalance_timeout_ms INTEGER NOT NULL,
+        protocols TEXT NOT NULL,
+        assignment BLOB NOT NULL,
+        PRIMARY KEY (group_id, position)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE committed_offsets (
+        group_id TEXT NOT NULL,
+        partition_number INTEGER NOT NULL REFERENCES partitions ON DELETE CASCADE,
+        offset INTEGER NOT NULL,
+        leader_epoch INTEGER NOT NULL,
+        metadata TEXT NOT NULL,
+        commit_ms INTEGER NOT NULL,
+        expire_ms INTEGER,
+        PRIMARY KEY (group_id, partition_number)
+    ) WITHOUT ROWID;
+    CREATE INDEX committed_offsets_of_partition ON committed_offsets (partition_number);
+    """,
+)

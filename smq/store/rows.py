@@ -1,0 +1,63 @@
+"""What the store keeps, as frozen records. Topics are `smq.model.catalog.Topic`."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class CommittedOffset(NamedTuple):
+    """What a group committed for a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int | None = None
+    """Set by clients that ask for a retention of their own (OffsetCommit 2-4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """A member of a group at its last stable generation."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignment: bytes
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A group at its last stable generation, or when its last member left."""
+
+    group_id: str
+    protocol_type: str | None
+    generation: int
+    protocol_name: str | None
+    leader: str | None
+    members: tuple[StoredMember, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """A line of the manifest: an immutable file with the records base_offset <= o < end_offset.
+
+    `kind` is "parquet", or "raw" for batches as they were sent. `path` is its key in the filer,
+    `bytes` and `crc32c` are those of the whole file.
+    """
+
+    partition_number: int
+    base_offset: int
+    end_offset: int
+    kind: str
+    path: str
+    bytes: int
+    crc32c: int
+    record_count: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    attempt: int
+    committed_ms: int

@@ -1,0 +1,180 @@
+"""The broker's SQL store, for its one owner, the coordinator: topics, groups, offsets, counters.
+
+Nothing here decides anything. Changes are durable after `commit()`, which the owner calls once for
+everything a turn of its loop has changed, before the answers of that turn go out.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+from uuid import UUID
+
+from smq.model.catalog import Topic
+from smq.store.database import Database
+from smq.store.manifest import WritableManifest
+from smq.store.rows import CommittedOffset, StoredGroup, StoredMember
+
+FILE_NAME = "store.sqlite"
+
+
+class Store:
+    """Every table but the manifest's, which is at `manifest`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.manifest = WritableManifest(database)
+
+    @classmethod
+    def open(cls, path: Path) -> "Store":
+        """The store at `path`, made or brought up to date. Raises StoreError."""
+        return cls(Database.open(path))
+
+    def commit(self) -> None:
+        """Make every change since the last commit durable. Raises StoreError: none of them is."""
+        self._database.commit()
+
+    def rollback(self) -> None:
+        """Forget every change since the last commit."""
+        self._database.rollback()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def allocate(self, counter: Literal["partition_number", "producer_id"], count: int) -> int:
+        """The first of `count` numbers in a row that nobody got before or will get again."""
+        assert count > 0
+        [(first,)] = self._database.rows("SELECT next FROM counters WHERE name = ?", (counter,))
+        self._database.change(
+            "UPDATE counters SET next = next + ? WHERE name = ?", (count, counter)
+        )
+        return int(first)
+
+    # Topics
+
+    def add_topic(self, topic: Topic, created_ms: int) -> None:
+        """Keep a new topic."""
+        key = topic.id.hex
+        self._database.change(
+            "INSERT INTO topics VALUES (?, ?, ?, ?)", (key, topic.namespace, topic.name, created_ms)
+        )
+        self._database.change_many(
+            "INSERT INTO configs VALUES (?, ?, ?)",
+            [(key, name, value) for name, value in topic.configs.items()],
+        )
+        self._database.change_many(
+            "INSERT INTO partitions (number, topic_id, partition, log) VALUES (?, ?, ?, ?)",
+            [
+                (number, key, partition, log)
+                for partition, (number, log) in enumerate(
+                    zip(topic.partition_numbers, topic.logs, strict=True)
+                )
+            ],
+        )
+
+    def delete_topic(self, topic_id: UUID) -> None:
+        """Forget a topic with its configs, partitions, committed offsets and segments."""
+        self._database.change("DELETE FROM topics WHERE id = ?", (topic_id.hex,))
+
+    # Groups
+
+    def groups(self) -> list[StoredGroup]:
+        """Every group that was ever stable."""
+        members: dict[str, list[StoredMember]] = {}
+        for group_id, *fields, protocols in self._database.rows(
+            "SELECT group_id, member_id, instance_id, client_id, client_host, "
+            "session_timeout_ms, rebalance_timeout_ms, assignment, protocols "
+            "FROM group_members ORDER BY group_id, position"
+        ):
+            fields.append(_decode_protocols(protocols))
+            members.setdefault(group_id, []).append(StoredMember(*fields))
+        rows = self._database.rows(
+            "SELECT group_id, protocol_type, generation, protocol_name, leader FROM groups"
+        )
+        return [StoredGroup(*(*row, tuple(members.get(row[0], ())))) for row in rows]
+
+    def save_group(self, group: StoredGroup, now_ms: int) -> None:
+        """Keep a group as it is from `now_ms` on."""
+        self._database.change("DELETE FROM groups WHERE group_id = ?", (group.group_id,))
+        self._database.change(
+            "INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                group.group_id,
+                group.protocol_type,
+                group.generation,
+                group.protocol_name,
+                group.leader,
+                None if group.members else now_ms,
+            ),
+        )
+        self._database.change_many(
+            "INSERT INTO group_members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                _member_row(group.group_id, position, member)
+                for position, member in enumerate(group.members)
+            ],
+        )
+
+    def delete_group(self, group_id: str) -> None:
+        """Forget a group and its offsets."""
+        self._database.change("DELETE FROM groups WHERE group_id = ?", (group_id,))
+        self._database.change("DELETE FROM committed_offsets WHERE group_id = ?", (group_id,))
+
+    # Committed offsets
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[int, CommittedOffset]) -> None:
+        """Keep a group's offsets, by partition number."""
+        self._database.change_many(
+            "INSERT OR REPLACE INTO committed_offsets VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(group_id, number, *committed) for number, committed in offsets.items()],
+        )
+
+    def committed_offsets(self, group_id: str) -> dict[int, CommittedOffset]:
+        """A group's offsets, by partition number."""
+        rows = self._database.rows(
+            "SELECT partition_number, offset, leader_epoch, metadata, commit_ms, expire_ms "
+            "FROM committed_offsets WHERE group_id = ? ORDER BY partition_number",
+            (group_id,),
+        )
+        return {number: CommittedOffset(*fields) for number, *fields in rows}
+
+    def groups_with_offsets(self) -> list[str]:
+        """The groups that have committed anything that is still kept."""
+        rows = self._database.rows("SELECT DISTINCT group_id FROM committed_offsets")
+        return [group_id for (group_id,) in rows]
+
+    def expire_offsets(self, group_id: str, now_ms: int, retention_ms: int) -> None:
+        """Forget the offsets of an empty group that have not been of use for so long.
+
+        The time runs from the commit or from when the group became empty, whichever is later;
+        where the client named a retention of its own, to the end of that.
+        """
+        self._database.change(
+            "DELETE FROM committed_offsets WHERE group_id = ? AND ? >= coalesce(expire_ms, ? + max("
+            "commit_ms, coalesce((SELECT empty_since_ms FROM groups WHERE group_id = ?), 0)))",
+            (group_id, now_ms, retention_ms, group_id),
+        )
+
+
+def _member_row(group_id: str, position: int, member: StoredMember) -> tuple[Any, ...]:
+    return (
+        group_id,
+        position,
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        _encode_protocols(member.protocols),
+        member.assignment,
+    )
+
+
+def _encode_protocols(protocols: tuple[tuple[str, bytes], ...]) -> str:
+    return json.dumps([[name, metadata.hex()] for name, metadata in protocols])
+
+
+def _decode_protocols(text: str) -> tuple[tuple[str, bytes], ...]:
+    return tuple((name, bytes.fromhex(metadata)) for name, metadata in json.loads(text))

@@ -1,0 +1,75 @@
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from smq.model.errors import NotFound, StoreError, Unavailable
+from smq.store.database import Database
+
+
+def test_a_database_of_a_newer_version_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    Database.open(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    for open_it in (Database.open, Database.open_read_only):
+        with pytest.raises(StoreError, match="999"):
+            open_it(path)
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(b"hello, " * 1000)
+    with pytest.raises(Unavailable, match="not a database"):
+        Database.open(path)
+    assert path.read_bytes().startswith(b"hello")
+
+
+def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="unable to open"):
+        Database.open(tmp_path / "absent" / "store.sqlite")
+
+
+def test_a_reader_makes_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with pytest.raises(NotFound):
+        Database.open_read_only(path)
+    assert not path.exists()
+
+
+def test_a_reader_cannot_write(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    Database.open(path).close()
+    reader = Database.open_read_only(path)
+    with pytest.raises(Unavailable, match="readonly"):
+        reader.change("DELETE FROM topics")
+    reader.close()
+
+
+def test_a_change_the_tables_forbid_is_a_store_error(tmp_path: Path) -> None:
+    database = Database.open(tmp_path / "store.sqlite")
+    with pytest.raises(Unavailable, match="FOREIGN KEY"):
+        database.change("INSERT INTO configs VALUES ('absent', 'a', 'b')")
+    with pytest.raises(Unavailable, match="no such table"):
+        database.rows("SELECT * FROM absent")
+    database.rollback()
+    database.close()
+
+
+def test_a_full_disk_is_a_store_error_and_what_was_committed_stays(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    database = Database.open(path)
+    database.change("INSERT INTO topics VALUES ('1', 'kafka', 'kept', 0)")
+    database.commit()
+    [(pages,)] = database.rows("PRAGMA page_count")
+    database.rows(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(Unavailable, match="full"):
+        database.change_many(
+            "INSERT INTO topics VALUES (?, 'kafka', ?, 0)",
+            [(str(i), os.urandom(100).hex()) for i in range(2, 2000)],
+        )
+    database.rollback()
+    assert database.rows("SELECT name FROM topics") == [("kept",)]
+    database.close()

@@ -1,0 +1,124 @@
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from smq.model.catalog import Topic
+from smq.store.rows import CommittedOffset, StoredGroup, StoredMember
+from smq.store.store import Store
+
+DAY_MS = 86_400_000
+TOPIC = Topic("flights", UUID(int=7), (1, 2), (0, 1), {"retention.ms": "1000"})
+MEMBER = StoredMember(
+    "c-1", "i-1", "c", "/10.0.0.1", 10_000, 60_000, b"\x00a", (("range", b"\xff"), ("rr", b""))
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    store = Store.open(path)
+    yield store
+    store.close()
+
+
+def reopened(store: Store, path: Path) -> Store:
+    store.close()
+    return Store.open(path)
+
+
+def test_what_was_committed_is_there_after_the_process_has_gone(store: Store, path: Path) -> None:
+    store.add_topic(TOPIC, created_ms=5)
+    store.commit()
+    store.delete_topic(TOPIC.id)  # Never committed.
+    other = reopened(store, path)
+    assert other.manifest.topics() == [TOPIC]
+    other.close()
+
+
+def test_a_rollback_forgets_everything_since_the_commit(store: Store) -> None:
+    store.add_topic(TOPIC, created_ms=5)
+    store.rollback()
+    assert store.manifest.topics() == []
+
+
+def test_a_topic_takes_its_offsets_configs_and_segments_along(store: Store) -> None:
+    store.add_topic(TOPIC, created_ms=5)
+    store.commit_offsets("g", {1: CommittedOffset(10, -1, "", 1)})
+    store.delete_topic(TOPIC.id)
+    assert store.committed_offsets("g") == {}
+    store.add_topic(TOPIC, created_ms=6)
+    assert store.manifest.topics() == [TOPIC]
+
+
+def test_numbers_are_given_once_also_across_restarts(store: Store, path: Path) -> None:
+    assert store.allocate("partition_number", 3) == 1
+    assert store.allocate("partition_number", 1) == 4
+    assert store.allocate("producer_id", 1000) == 0
+    store.commit()
+    other = reopened(store, path)
+    assert other.allocate("partition_number", 1) == 5
+    assert other.allocate("producer_id", 1000) == 1000
+    other.close()
+
+
+def test_a_group_comes_back_as_it_was_saved(store: Store, path: Path) -> None:
+    group = StoredGroup("g", "consumer", 3, "range", "c-1", (MEMBER,))
+    store.save_group(group, now_ms=1)
+    store.commit()
+    other = reopened(store, path)
+    assert other.groups() == [group]
+    other.close()
+
+
+def test_saving_a_group_replaces_what_was_kept_of_it(store: Store) -> None:
+    store.save_group(StoredGroup("g", "consumer", 3, "range", "c-1", (MEMBER,)), now_ms=1)
+    empty = StoredGroup("g", "consumer", 4, None, None, ())
+    store.save_group(empty, now_ms=2)
+    assert store.groups() == [empty]
+
+
+def test_deleting_a_group_deletes_its_offsets(store: Store) -> None:
+    store.add_topic(TOPIC, created_ms=5)
+    store.save_group(StoredGroup("g", "consumer", 3, None, None, ()), now_ms=1)
+    store.commit_offsets("g", {1: CommittedOffset(10, 2, "note", 1)})
+    store.delete_group("g")
+    assert store.groups() == []
+    assert store.groups_with_offsets() == []
+
+
+def test_a_later_commit_wins(store: Store) -> None:
+    store.add_topic(TOPIC, created_ms=5)
+    store.commit_offsets("g", {1: CommittedOffset(10, 2, "note", 1)})
+    store.commit_offsets("g", {1: CommittedOffset(9, -1, "", 2), 2: CommittedOffset(4, -1, "", 2)})
+    assert store.committed_offsets("g") == {
+        1: CommittedOffset(9, -1, "", 2),
+        2: CommittedOffset(4, -1, "", 2),
+    }
+    assert store.groups_with_offsets() == ["g"]
+
+
+@pytest.mark.parametrize(
+    ("empty_since_ms", "expire_ms", "now_ms", "left"),
+    [
+        (None, None, 60 * DAY_MS - 1, 1),
+        (None, None, 60 * DAY_MS, 0),
+        (DAY_MS, None, 61 * DAY_MS - 1, 1),
+        (DAY_MS, None, 61 * DAY_MS, 0),
+        (DAY_MS, 5, 5, 0),
+    ],
+)
+def test_offsets_expire_by_commit_emptiness_or_the_clients_own_word(
+    store: Store, empty_since_ms: int | None, expire_ms: int | None, now_ms: int, left: int
+) -> None:
+    store.add_topic(TOPIC, created_ms=0)
+    store.commit_offsets("g", {1: CommittedOffset(10, -1, "", 0, expire_ms)})
+    if empty_since_ms is not None:
+        store.save_group(StoredGroup("g", "consumer", 3, None, None, ()), now_ms=empty_since_ms)
+    store.expire_offsets("g", now_ms, retention_ms=60 * DAY_MS)
+    assert len(store.committed_offsets("g")) == left
