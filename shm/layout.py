@@ -13,7 +13,7 @@ A frame, in the ring and in the write-ahead log alike (little endian):
 
     0      4      8         16       24          28      32         36    40      48
     +------+------+---------+--------+-----------+-------+----------+-----+-------+-------------+
-    |magic |check |position |synced  |generation |bytes  |partition |kind |0      |record batch |
+    |magic |check |position |synced  |generation |bytes  |partition |kind |level  |record batch |
     +------+------+---------+--------+-----------+-------+----------+-----+-------+-------------+
 
     check       CRC-32C of frame[8:48] and of the first 61 bytes of the batch: Kafka's own CRC
@@ -22,6 +22,7 @@ A frame, in the ring and in the write-ahead log alike (little endian):
     synced      the position known to be on the disk when this frame was written: a bad frame below
                 any frame's `synced` is damage, above all of them it is the torn end
     generation  never falls along a log, so that the stale tail of an earlier life is refused
+    level       the topic's durability then: a start syncs what `disk` frames it finds
     bytes       of the batch; a padding frame's `bytes` fill up to the end of ring or segment
 """
 

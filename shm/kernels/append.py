@@ -103,10 +103,11 @@ def place_of(memory, position):
 def pad_to(memory, end):
     """Fill the log from its tail up to `end` with one padding frame."""
     tail = get_word(memory, WORD_TAIL)
+    stamps = (get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION))
+    size = end - tail - FRAME_HEADER_BYTES
     write_frame_header(
-        memory, place_of(memory, tail), tail, get_word(memory, WORD_SYNCED),
-        get_word(memory, WORD_GENERATION), end - tail - FRAME_HEADER_BYTES, 0, FRAME_KIND_PADDING,
-    )  # fmt: skip
+        memory, place_of(memory, tail), tail, stamps, size, 0, FRAME_KIND_PADDING, 0
+    )
     release_word(memory, WORD_TAIL, end)
 
 
@@ -173,10 +174,12 @@ def append_batch(memory, links, slot, data, at, batch_bytes, now_ms):
     put32(memory, start + BATCH_LEADER_EPOCH_AT, get_partition(memory, slot, P_EPOCH))
     if get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME:
         _stamp_append_time(memory, start, batch_bytes, now_ms)
+    stamps = (get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION))
+    number = get_partition(memory, slot, P_NUMBER)
+    level = (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3
     write_frame_header(
-        memory, frame, position, get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION),
-        batch_bytes, get_partition(memory, slot, P_NUMBER), FRAME_KIND_BATCH,
-    )  # fmt: skip
+        memory, frame, position, stamps, batch_bytes, number, FRAME_KIND_BATCH, level
+    )
     count = get32(memory, start + BATCH_LAST_OFFSET_DELTA_AT) + 1
     timestamp = get64(memory, start + BATCH_MAX_TIMESTAMP_AT)
     shape = (count, batch_bytes, get16(memory, start + BATCH_ATTRIBUTES_AT))

@@ -5,7 +5,13 @@ import numpy as np
 from shm.kernels.bytes import copy_bytes
 from shm.kernels.index import LINK_NEXT, find_entry
 from shm.kernels.jit import kernel
-from shm.kernels.memory import entry_base_offset, entry_bytes, entry_position, get_word
+from shm.kernels.memory import (
+    entry_base_offset,
+    entry_bytes,
+    entry_position,
+    entry_record_count,
+    get_word,
+)
 from shm.kernels.words import FRAME_HEADER_BYTES, WORD_INDEX_CAPACITY
 
 NOT_IN_WINDOW = -1
@@ -24,6 +30,9 @@ def choose_batches(memory, links, slot, offset, limit, bytes_max, spans):
     if entry < 0:
         return np.int64(NOT_IN_WINDOW), np.int64(0)
     capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    i = entry % capacity
+    if entry_base_offset(memory, i) + entry_record_count(memory, i) <= offset:
+        entry = links[LINK_NEXT, i]  # The batch that held the offset is gone: on to what follows.
     count, total = np.int64(0), np.int64(0)
     while entry >= 0 and count < spans.shape[0]:
         i = entry % capacity

@@ -15,6 +15,7 @@ from shm.kernels.words import (
     FRAME_KIND_AT,
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
+    FRAME_LEVEL_AT,
     FRAME_MAGIC,
     FRAME_MAGIC_AT,
     FRAME_PARTITION_AT,
@@ -42,16 +43,19 @@ def frame_check(data, at):
 
 
 @kernel
-def write_frame_header(data, at, position, synced, generation, batch_bytes, partition, kind):
-    """Write the header of a frame whose batch is in place already, check included."""
+def write_frame_header(data, at, position, stamps, batch_bytes, partition, kind, level):
+    """Write the header of a frame whose batch is in place already, check included.
+
+    `stamps` is (synced position, generation).
+    """
     store32(data, at + FRAME_MAGIC_AT, FRAME_MAGIC)
     store64(data, at + FRAME_POSITION_AT, position)
-    store64(data, at + FRAME_SYNCED_AT, synced)
-    store32(data, at + FRAME_GENERATION_AT, generation)
+    store64(data, at + FRAME_SYNCED_AT, stamps[0])
+    store32(data, at + FRAME_GENERATION_AT, stamps[1])
     store32(data, at + FRAME_BYTES_AT, batch_bytes)
     store32(data, at + FRAME_PARTITION_AT, partition)
     store32(data, at + FRAME_KIND_AT, kind)
-    store64(data, at + FRAME_KIND_AT + 4, 0)
+    store64(data, at + FRAME_LEVEL_AT, level)
     store32(data, at + FRAME_CHECK_AT, frame_check(data, at))
 
 

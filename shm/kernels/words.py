@@ -78,6 +78,7 @@ FRAME_GENERATION_AT = 24
 FRAME_BYTES_AT = 28
 FRAME_PARTITION_AT = 32
 FRAME_KIND_AT = 36
+FRAME_LEVEL_AT = 40  # The topic's durability when the frame was written.
 
 # --- Record batch v2: offsets from its first byte (KIP-98) ----------------------------------------
 BATCH_BASE_OFFSET_AT = 0

@@ -1,0 +1,89 @@
+"""Work that takes milliseconds and must not hold up the shard's loop: files to allocate, tables to
+file, checkpoints to write."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Background(Protocol):
+    """Runs jobs one after another and reports back in the loop's own thread."""
+
+    def submit(self, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        """Run `job` elsewhere; `done(result)` is called by collect(), with an OSError if it failed."""
+
+    def collect(self) -> int:
+        """Call `done` for what has finished; how many."""
+
+    def wait(self) -> None:
+        """Return when every job submitted so far has finished and been collected."""
+
+
+class InlineBackground:
+    """Runs the job in submit(): for tests, the simulator and start-up."""
+
+    def submit(self, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        """See Background."""
+        try:
+            result: T | OSError = job()
+        except OSError as error:
+            result = error
+        done(result)
+
+    def collect(self) -> int:
+        """See Background."""
+        return 0
+
+    def wait(self) -> None:
+        """See Background."""
+
+
+class BackgroundThread:
+    """One thread; `wake` is called in it when something has finished."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._jobs: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]] = SimpleQueue()
+        self._finished: deque[tuple[Callable[..., None], object]] = deque()
+        self._pending = 0
+        threading.Thread(target=self._run, name="background", daemon=True).start()
+
+    def submit(self, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        """See Background."""
+        self._pending += 1
+        self._jobs.put((job, done))
+
+    def collect(self) -> int:
+        """See Background."""
+        count = 0
+        while self._finished:
+            done, result = self._finished.popleft()
+            self._pending -= 1
+            done(result)
+            count += 1
+        return count
+
+    def wait(self) -> None:
+        """See Background."""
+        while self._pending:
+            barrier = threading.Event()
+            self._jobs.put((barrier.set, lambda _: None))
+            self._pending += 1
+            barrier.wait()
+            while self._pending:
+                if not self.collect():
+                    break
+
+    def _run(self) -> None:
+        while True:
+            job, done = self._jobs.get()
+            try:
+                result: object = job()
+            except OSError as error:
+                result = error
+            self._finished.append((done, result))
+            self._wake()

@@ -1,0 +1,94 @@
+"""The checkpoint of a log: what its partitions were when the log had reached a position.
+
+    0       8            12         16
+    +-------+------------+----------+--------------------+-------------------------+
+    |magic  |JSON bytes  |check     | JSON               | producers, int64 rows   |
+    +-------+------------+----------+--------------------+-------------------------+
+
+Written whole, synced, renamed. It is a shortcut and a memory: ends of partitions are always taken
+from the frames that are there, but how far a partition was sealed, where it starts, its leader
+epochs, and the producers of batches whose frames were recycled are known from here only.
+"""
+
+import json
+import struct
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from shm.kernels.crc32c import crc32c
+from shm.kernels.producers import PRODUCER_COLUMNS
+from smq.log.disk import Disk
+
+MAGIC = b"SMQCKPT\1"
+_HEAD = struct.Struct("<8sII")
+FILE_NAME = "checkpoint"
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """What the checkpoint keeps of a partition; offsets are Kafka's.
+
+    `epochs` is the leader-epoch history: [epoch, offset of its first record], oldest first.
+    """
+
+    number: int
+    log_start: int = 0
+    log_end: int = 0
+    sealed_end: int = 0
+    max_timestamp: int = -1
+    unsealed_bytes: int = 0
+    unsealed_since_ms: int = 0
+    epochs: list[list[int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """The state of a log's partitions when everything below `position` had been applied.
+
+    producers   int64 [n, 32], rows of shm.kernels.producers with the partition's *number* in
+                place of its slot
+    """
+
+    position: int
+    synced: int
+    generation: int
+    partitions: list[PartitionState]
+    producers: np.ndarray
+
+    def save(self, disk: Disk, directory: Path) -> None:
+        """Write it to the log's directory. Raises OSError; the one before then still stands."""
+        head = {
+            "position": self.position,
+            "synced": self.synced,
+            "generation": self.generation,
+            "partitions": [list(asdict(partition).values()) for partition in self.partitions],
+        }
+        text = json.dumps(head, separators=(",", ":")).encode()
+        body = text + self.producers.tobytes()
+        check = int(crc32c(np.frombuffer(body, np.uint8), 0, len(body)))
+        disk.replace(directory / FILE_NAME, _HEAD.pack(MAGIC, len(text), check) + body)
+
+    @classmethod
+    def load(cls, directory: Path) -> "Checkpoint | None":
+        """The checkpoint in a log's directory; None when there is none or it is damaged."""
+        try:
+            data = (directory / FILE_NAME).read_bytes()
+        except FileNotFoundError:
+            return None
+        if len(data) < _HEAD.size:
+            return None
+        magic, text_bytes, check = _HEAD.unpack_from(data)
+        body = data[_HEAD.size :]
+        if magic != MAGIC or int(crc32c(np.frombuffer(body, np.uint8), 0, len(body))) != check:
+            return None
+        head = json.loads(body[:text_bytes])
+        producers = np.frombuffer(body[text_bytes:], np.int64).reshape(-1, PRODUCER_COLUMNS)
+        return cls(
+            head["position"],
+            head["synced"],
+            head["generation"],
+            [PartitionState(*values) for values in head["partitions"]],
+            producers.copy(),
+        )

@@ -1,0 +1,111 @@
+"""The disk as the write-ahead log sees it: few calls, so that each can be traced or made to fail."""
+
+import mmap
+import os
+from pathlib import Path
+from typing import Protocol
+
+ZERO_CHUNK = bytes(4 * 1024 * 1024)
+
+
+class Disk(Protocol):
+    """What the log asks of a file system. Every method raises OSError."""
+
+    def open(self, path: Path) -> int:
+        """A descriptor to read and write an existing file."""
+
+    def create(self, path: Path, size: int) -> int:
+        """A new file whose blocks are allocated and written once."""
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor."""
+
+    def write(self, fd: int, data: memoryview, at: int) -> None:
+        """Write all of `data` at a place in the file."""
+
+    def read(self, fd: int, length: int, at: int) -> bytes:
+        """Up to `length` bytes."""
+
+    def sync(self, fd: int) -> None:
+        """Return when the file's data are on the disk (fdatasync)."""
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Write a file whole: temporary, synced, renamed, the directory synced."""
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Rename, and sync the directory."""
+
+    def remove(self, path: Path) -> None:
+        """Delete a file."""
+
+
+class OsDisk:
+    """The real one."""
+
+    def open(self, path: Path) -> int:
+        """See Disk."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def create(self, path: Path, size: int) -> int:
+        """See Disk. Writing the blocks once keeps allocation out of every later write and sync."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size)
+            for at in range(0, size, len(ZERO_CHUNK)):
+                os.pwrite(fd, memoryview(ZERO_CHUNK)[: size - at], at)
+        except OSError:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise
+        return fd
+
+    def close(self, fd: int) -> None:
+        """See Disk."""
+        os.close(fd)
+
+    def write(self, fd: int, data: memoryview, at: int) -> None:
+        """See Disk."""
+        written = os.pwrite(fd, data, at)
+        while written < len(data):
+            written += os.pwrite(fd, data[written:], at + written)
+
+    def read(self, fd: int, length: int, at: int) -> bytes:
+        """See Disk."""
+        return os.pread(fd, length, at)
+
+    def sync(self, fd: int) -> None:
+        """See Disk."""
+        os.fdatasync(fd)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """See Disk."""
+        temporary = path.with_name(path.name + ".new")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            self.write(fd, memoryview(data), 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        self.rename(temporary, path)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """See Disk."""
+        path.rename(target)
+        self._sync_directory(target.parent)
+
+    def remove(self, path: Path) -> None:
+        """See Disk."""
+        path.unlink(missing_ok=True)
+
+    @staticmethod
+    def _sync_directory(directory: Path) -> None:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def map_for_reading(fd: int, length: int) -> mmap.mmap:
+    """A private read-only mapping of the first `length` bytes of a file."""
+    return mmap.mmap(fd, length, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)

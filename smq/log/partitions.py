@@ -1,0 +1,171 @@
+"""The partitions of a log: their rows in the partition table, by number, and their leader epochs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shm.kernels.words import (
+    DURABILITY_SHIFT,
+    FLAG_IN_USE,
+    FLAG_LOG_APPEND_TIME,
+    P_BATCH_BYTES_MAX,
+    P_EPOCH,
+    P_FLAGS,
+    P_HIGH_WATERMARK,
+    P_LAST_ENTRY,
+    P_LAST_STABLE,
+    P_LOG_END,
+    P_LOG_START,
+    P_MAX_TIMESTAMP,
+    P_NUMBER,
+    P_SEALED_END,
+    P_TIMESTAMP_AFTER_MAX,
+    P_TIMESTAMP_BEFORE_MAX,
+    P_UNSEALED_BYTES,
+    P_UNSEALED_SINCE_MS,
+    PARTITION_COLUMNS,
+    WORD_PARTITION_COUNT,
+)
+from shm.segment import LogMemory
+from smq.log.checkpoint import PartitionState
+
+TIME_UNLIMITED = 2**62
+_KEPT_FLAGS = ~(3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """What a topic's configuration means to its partitions' rows; times in ms, sizes in bytes."""
+
+    durability: int
+    batch_bytes_max: int
+    log_append_time: bool = False
+    timestamp_before_max_ms: int = TIME_UNLIMITED
+    timestamp_after_max_ms: int = TIME_UNLIMITED
+
+
+class Partitions:
+    """Rows of the partition table by partition number.
+
+    Invariants: each number has one row; log start <= HWM <= log end and sealed end <= HWM.
+    """
+
+    def __init__(self, memory: LogMemory) -> None:
+        self.table = memory.partitions
+        self._words = memory.words
+        self.slots: dict[int, int] = {}
+        self.epochs: dict[int, list[list[int]]] = {}
+        self._free = list(range(len(self.table) - 1, -1, -1))
+
+    def invariants(self) -> None:
+        """Raise AssertionError when a row is not as the class says."""
+        for number, slot in self.slots.items():
+            row = self.table[slot]
+            assert int(row[P_NUMBER]) == number
+            assert 0 <= row[P_LOG_START] <= row[P_HIGH_WATERMARK] <= row[P_LOG_END], number
+            assert row[P_SEALED_END] <= row[P_HIGH_WATERMARK], number
+
+    def clear(self) -> None:
+        """Forget all rows, as a shard does before it recovers."""
+        self.table[: int(self._words[WORD_PARTITION_COUNT])] = 0
+
+    def slot_of(self, number: int) -> int:
+        """The row of a partition, a new empty one if it has none."""
+        slot = self.slots.get(number)
+        if slot is None:
+            slot = self._free.pop()
+            row = np.zeros(PARTITION_COLUMNS, np.int64)
+            row[P_NUMBER], row[P_FLAGS] = number, FLAG_IN_USE
+            row[P_LAST_ENTRY] = row[P_MAX_TIMESTAMP] = -1
+            self.table[slot] = row
+            self.slots[number] = slot
+            self.epochs[number] = []
+            self._words[WORD_PARTITION_COUNT] = max(
+                int(self._words[WORD_PARTITION_COUNT]), slot + 1
+            )
+        return slot
+
+    def restore(self, state: PartitionState) -> int:
+        """The row of a partition that a checkpoint knows. Its end comes from the frames."""
+        slot = self.slot_of(state.number)
+        row = self.table[slot]
+        row[P_LOG_START], row[P_SEALED_END] = state.log_start, state.sealed_end
+        row[P_LOG_END] = max(state.log_start, state.sealed_end)
+        row[P_MAX_TIMESTAMP] = state.max_timestamp
+        self.epochs[state.number] = [list(pair) for pair in state.epochs]
+        return slot
+
+    def set_unsealed(self, number: int, unsealed_bytes: int, since_ms: int) -> None:
+        """Set what is not sealed yet of a partition."""
+        row = self.table[self.slots[number]]
+        row[P_UNSEALED_BYTES] = unsealed_bytes
+        row[P_UNSEALED_SINCE_MS] = since_ms if unsealed_bytes else 0
+
+    def state(self, number: int) -> PartitionState:
+        """What a checkpoint keeps of a partition."""
+        row = self.table[self.slots[number]]
+        columns = (P_LOG_START, P_LOG_END, P_SEALED_END, P_MAX_TIMESTAMP)
+        return PartitionState(
+            number,
+            *(int(row[column]) for column in columns),
+            int(row[P_UNSEALED_BYTES]),
+            int(row[P_UNSEALED_SINCE_MS]),
+            [list(pair) for pair in self.epochs[number]],
+        )
+
+    def configure(self, number: int, settings: PartitionSettings) -> int:
+        """Apply a topic's settings to a partition's row; returns its slot."""
+        slot = self.slot_of(number)
+        row = self.table[slot]
+        flags = int(row[P_FLAGS]) & _KEPT_FLAGS
+        append_time = FLAG_LOG_APPEND_TIME if settings.log_append_time else 0
+        row[P_FLAGS] = flags | append_time | settings.durability << DURABILITY_SHIFT
+        row[P_BATCH_BYTES_MAX] = settings.batch_bytes_max
+        row[P_TIMESTAMP_BEFORE_MAX] = settings.timestamp_before_max_ms
+        row[P_TIMESTAMP_AFTER_MAX] = settings.timestamp_after_max_ms
+        return slot
+
+    def lead(self, number: int, epoch: int) -> None:
+        """Begin a leader epoch at the partition's end. Epochs without a record are dropped."""
+        row = self.table[self.slots[number]]
+        row[P_EPOCH] = epoch
+        self.note_epoch(number, epoch, int(row[P_LOG_END]))
+
+    def note_epoch(self, number: int, epoch: int, offset: int) -> None:
+        """Enter an epoch that begins at an offset into the history."""
+        history = self.epochs[number]
+        while history and history[-1][1] >= offset and history[-1][0] <= epoch:
+            history.pop()
+        if not history or history[-1][0] < epoch:
+            history.append([epoch, offset])
+
+    def end_of_epoch(self, number: int, epoch: int) -> tuple[int, int]:
+        """The largest epoch not above `epoch`, and the offset where it ended: (-1, -1) for unknown.
+
+        As OffsetForLeaderEpoch answers (KIP-101, KIP-279).
+        """
+        history = self.epochs[number]
+        row = self.table[self.slots[number]]
+        if not history or epoch > history[-1][0]:
+            return -1, -1
+        if epoch == history[-1][0]:
+            return epoch, int(row[P_LOG_END])
+        if epoch < history[0][0]:
+            return epoch, history[0][1]
+        for before, after in zip(history, history[1:], strict=False):
+            if before[0] <= epoch < after[0]:
+                return before[0], after[1]
+        raise AssertionError("the history has no gap")
+
+    def show_all(self) -> None:
+        """Make everything visible: what a start has recovered has reached its level."""
+        for slot in self.slots.values():
+            row = self.table[slot]
+            row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = row[P_LOG_END]
+
+    def drop(self, number: int) -> None:
+        """Forget a partition whose topic is gone."""
+        slot = self.slots.pop(number)
+        self.epochs.pop(number)
+        self.table[slot] = 0
+        self._free.append(slot)

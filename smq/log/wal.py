@@ -1,0 +1,231 @@
+"""The write-ahead log's files: segments allocated once, written over and over.
+
+A segment file is named by the position of its first byte, `<20 digits>.wal`; byte i of the file is
+position start + i. Files of freed segments become spares and are renamed into the next segment
+before it is needed, the directory synced, so that beginning a segment costs the loop nothing.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from smq.log.background import Background
+from smq.log.disk import Disk
+from smq.log.filed_index import FiledIndex
+
+SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """One file of the WAL. `index` is set once it is full and its table filed."""
+
+    start: int
+    end: int
+    fd: int
+    path: Path
+    index: FiledIndex | None = None
+    pins: int = 0
+    synced: bool = False
+    first_entry: int = 0
+    numbers_ends: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def index_path(self) -> Path:
+        return self.path.with_suffix(".index")
+
+
+class Wal:
+    """The segment files of one log, oldest first; the last one is being written.
+
+    Invariants: segments do not overlap and are in order; a position below `segments[-1].end` is
+    readable if and only if a segment covers it.
+    """
+
+    def __init__(
+        self, directory: Path, disk: Disk, background: Background, segment_bytes: int
+    ) -> None:
+        self.directory, self._disk, self._background = directory, disk, background
+        self.segment_bytes = segment_bytes
+        self.segments: list[Segment] = []
+        self._next: Segment | None = None
+        self._spares: list[Path] = []
+        self._preparing = 0
+        self._spare_numbers = count(1)
+        self.failure: OSError | None = None
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def invariants(self) -> None:
+        """Raise AssertionError when the segments are not as the class says."""
+        for before, after in zip(self.segments, self.segments[1:], strict=False):
+            assert before.start < before.end <= after.start
+
+    # --- opening --------------------------------------------------------------------------------
+
+    def open_existing(self) -> None:
+        """Open the files that are there; spares of another size are deleted."""
+        for path in sorted(self.directory.glob("*.wal")):
+            start, size = int(path.stem), path.stat().st_size
+            self.segments.append(Segment(start, start + size, self._disk.open(path), path))
+        for path in self.directory.glob("*.spare"):
+            if path.stat().st_size == self.segment_bytes:
+                self._spares.append(path)
+            else:
+                self._disk.remove(path)
+        taken = [int(path.stem) for path in self.directory.glob("*.spare")]
+        self._spare_numbers = count(max(taken, default=0) + 1)
+
+    def forget_from(self, position: int) -> None:
+        """Recycle the segments that begin at or after the log's end: nothing in them counts."""
+        while self.segments and self.segments[-1].start >= position:
+            self._recycle(self.segments.pop())
+
+    # --- finding --------------------------------------------------------------------------------
+
+    def find(self, position: int) -> Segment | None:
+        """The segment that covers a position; None: it was freed, or not begun."""
+        i = bisect_right(self.segments, position, key=lambda segment: segment.start) - 1
+        if i >= 0 and position < self.segments[i].end:
+            return self.segments[i]
+        return None
+
+    def read(self, position: int, length: int) -> bytes:
+        """Bytes of the log; fewer, or none, where no segment covers them."""
+        segment = self.find(position)
+        if segment is None:
+            return b""
+        length = min(length, segment.end - position)
+        return self._disk.read(segment.fd, length, position - segment.start)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """What the segments take, spares not counted."""
+        return sum(segment.end - segment.start for segment in self.segments)
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def write(self, ring: memoryview, start: int, end: int) -> list[Segment]:
+        """Write the ring's bytes [start, end) to the segments; returns the segments begun.
+
+        Raises OSError: then nothing is known of what reached the file (see Log.repair).
+        """
+        begun = []
+        while start < end:
+            segment = self.segments[-1] if self.segments else None
+            if segment is None or start >= segment.end:
+                segment = self._begin(start)
+                begun.append(segment)
+            place = start % len(ring)
+            stop = min(end, segment.end, start - place + len(ring))
+            self._disk.write(segment.fd, ring[place : place + stop - start], start - segment.start)
+            segment.synced = False
+            start = stop
+        return begun
+
+    def _begin(self, start: int) -> Segment:
+        if self._next is None or self._next.start != start:
+            self._background.wait()  # It may be just being made.
+        segment, self._next = self._next, None
+        if segment is None or segment.start != start:
+            segment = self._prepare(start, self._spares.pop() if self._spares else None)
+        self.segments.append(segment)
+        self.prepare_next()
+        return segment
+
+    def _prepare(self, start: int, spare: Path | None) -> Segment:
+        """The file of the segment at `start`, made of a spare if there is one."""
+        path = self.directory / f"{start:020d}.wal"
+        if spare is None:
+            spare = self._new_spare()
+            fd = self._disk.create(spare, self.segment_bytes)
+        else:
+            fd = self._disk.open(spare)
+        self._disk.rename(spare, path)
+        return Segment(start, start + self.segment_bytes, fd, path)
+
+    def _new_spare(self) -> Path:
+        return self.directory / f"{next(self._spare_numbers)}.spare"
+
+    def prepare_next(self) -> None:
+        """Have the next segment's file made, and spares behind it."""
+        if not self.segments or self._next is not None or self._preparing:
+            return
+        start = self.segments[-1].end
+        spare = self._spares.pop() if self._spares else None
+        self._preparing += 1
+
+        def done(result: Segment | OSError) -> None:
+            self._preparing -= 1
+            if isinstance(result, OSError):
+                self.failure = result
+            else:
+                self._next = result
+                self._prepare_spare()
+
+        self._background.submit(lambda: self._prepare(start, spare), done)
+
+    def _prepare_spare(self) -> None:
+        if len(self._spares) >= SPARES_READY or self._preparing:
+            return
+        path = self._new_spare()
+        self._preparing += 1
+
+        def make() -> Path:
+            self._disk.close(self._disk.create(path, self.segment_bytes))
+            return path
+
+        def done(result: Path | OSError) -> None:
+            self._preparing -= 1
+            if isinstance(result, Path):
+                self._spares.append(result)
+                self._prepare_spare()
+
+        self._background.submit(make, done)
+
+    def replace(self, segment: Segment, build: Callable[[int], None]) -> None:
+        """Put a fresh file in a segment's place: `build(fd)` writes it, then it is synced."""
+        path = self._new_spare()
+        fd = self._disk.create(path, segment.end - segment.start)
+        try:
+            build(fd)
+            self._disk.sync(fd)
+            self._disk.rename(path, segment.path)
+        except OSError:
+            self._disk.close(fd)
+            self._disk.remove(path)
+            raise
+        self._disk.close(segment.fd)
+        segment.fd, segment.synced = fd, True
+
+    # --- freeing --------------------------------------------------------------------------------
+
+    def free(self, segment: Segment) -> None:
+        """Nobody needs the segment any more: its file becomes a spare."""
+        assert segment.pins == 0
+        assert segment is not self.segments[-1]
+        self.segments.remove(segment)
+        self._recycle(segment)
+
+    def _recycle(self, segment: Segment) -> None:
+        self._disk.close(segment.fd)
+        self._disk.remove(segment.index_path)
+        if segment.end - segment.start != self.segment_bytes:
+            self._disk.remove(segment.path)
+            return
+        spare = self._new_spare()
+        self._disk.rename(segment.path, spare)
+        self._spares.append(spare)
+
+    def trim_spares(self, keep: int) -> None:
+        """Delete spares beyond `keep`."""
+        while len(self._spares) > keep:
+            self._disk.remove(self._spares.pop())
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        for segment in self.segments:
+            self._disk.close(segment.fd)
+        if self._next is not None:
+            self._disk.close(self._next.fd)
