@@ -1,0 +1,38 @@
+"""Hypothesis strategies for records with everything Kafka allows in them."""
+
+from hypothesis import strategies as st
+
+from shm.kernels.records_reference import PlainRecord
+
+INT64_MAX = 2**63 - 1
+YEAR_2263_MS = 9_246_182_400_000  # Beyond what nanoseconds in an int64 can say.
+
+_field = st.one_of(st.none(), st.binary(max_size=20))
+_header_key = st.one_of(st.sampled_from([b"", b"twice", "\u00e9\U0001f600".encode()]))
+_edge_times = st.sampled_from([-1, 0, 1, YEAR_2263_MS, INT64_MAX])
+
+
+@st.composite
+def plain_records(
+    draw: st.DrawFn,
+    *,
+    base_offset: int,
+    base_timestamp: int | None = None,
+    header_keys: st.SearchStrategy[bytes] = _header_key,
+) -> list[PlainRecord]:
+    """At least one record; offsets grow from `base_offset`, with gaps.
+
+    With `base_timestamp` all timestamps are within 64 bits of it.
+    """
+    times = st.one_of(_edge_times, st.integers(0, 2**45), st.integers(-(2**63), INT64_MAX))
+    if base_timestamp is not None:
+        low, high = base_timestamp - 2**63, base_timestamp + INT64_MAX
+        times = times.filter(lambda time: low <= time <= high)
+    headers = st.lists(st.tuples(header_keys, _field), max_size=3).map(tuple)
+    offset, records = base_offset, list[PlainRecord]()
+    for _ in range(draw(st.integers(1, 6))):
+        offset += draw(st.sampled_from([0, 0, 0, 1, 100]))
+        record = PlainRecord(offset, draw(times), draw(_field), draw(_field), draw(headers))
+        records.append(record)
+        offset += 1
+    return records

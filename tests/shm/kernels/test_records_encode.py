@@ -1,0 +1,105 @@
+"""Batches from columns: compiled and plain make the same bytes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shm.arrow import read_only
+from shm.kernels import records_reference as plain
+from shm.kernels.records import C_FIELDS, H_FIELDS
+from shm.kernels.records_encode import Rows, Run, encode_batch, varint_bytes
+from smq.testing.records import plain_records
+
+LOG_APPEND_TIME = 8
+
+
+class _Bytes:
+    """Collects fields; remembers where each lies."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def add(self, field: bytes | None) -> tuple[int, int]:
+        at = len(self.data)
+        self.data += field or b""
+        return at, -1 if field is None else len(field)
+
+
+def rows_of(records: list[plain.PlainRecord]) -> Rows:
+    """Records as columns, keys, values and headers each in bytes of their own."""
+    keys, values, header_keys, header_values = _Bytes(), _Bytes(), _Bytes(), _Bytes()
+    columns, headers = list[list[int]](), list[list[int]]()
+    for record in records:
+        first = len(headers)
+        for key, value in record.headers:
+            headers.append([*header_keys.add(key), *header_values.add(value)])
+        times = [record.offset, record.timestamp]
+        fields = [*keys.add(record.key), *values.add(record.value)]
+        columns.append([*times, *fields, 0, first, len(record.headers)])
+    return Rows(
+        np.array(columns, np.int64).reshape(-1, C_FIELDS).T.copy(),
+        np.array(headers, np.int64).reshape(-1, H_FIELDS).T.copy(),
+        *(read_only(bytes(each.data)) for each in (keys, values, header_keys, header_values)),
+    )
+
+
+def _encode(records: list[plain.PlainRecord], run: Run, bytes_max: int) -> list[bytes]:
+    rows, out = rows_of(records), np.zeros(100_000, np.uint8)
+    batches, row = [], 0
+    while row < run.end:
+        after, end = encode_batch(rows, row, run, bytes_max, out, 7)
+        assert after > row
+        batches.append(out[7:end].tobytes())
+        row = after
+    return batches
+
+
+@settings(deadline=None)
+@given(
+    plain_records(base_offset=10),
+    st.integers(0, 200),
+    st.sampled_from([0, LOG_APPEND_TIME]),
+    st.sampled_from([0, 1, 2**31]),
+)
+def test_batches_are_those_of_the_twin(
+    records: list[plain.PlainRecord], bytes_max: int, attributes: int, gap: int
+) -> None:
+    end_offset = records[-1].offset + 1 + gap
+    run = Run(len(records), end_offset, attributes, 5)
+    assert _encode(records, run, bytes_max) == plain.encode(
+        records,
+        end_offset=end_offset,
+        bytes_max=bytes_max,
+        attributes=attributes,
+        leader_epoch=5,
+    )
+
+
+def test_a_batch_without_room_is_not_begun() -> None:
+    rows = rows_of([plain.PlainRecord(0, 0, b"key", b"value")])
+    whole = len(plain.batch([plain.PlainRecord(0, 0, b"key", b"value")], end_offset=1))
+    for room in range(whole):
+        out = np.zeros(room, np.uint8)
+        assert encode_batch(rows, 0, Run(1, 1, 0, 0), 1000, out, 0) == (0, 0)
+    assert encode_batch(rows, 0, Run(1, 1, 0, 0), 1000, np.zeros(whole, np.uint8), 0) == (1, whole)
+
+
+def test_under_log_append_time_a_batch_has_one_timestamp() -> None:
+    times = [5, 5, 6, 6, 5]
+    records = [plain.PlainRecord(i, time, None, b"x") for i, time in enumerate(times)]
+    batches = _encode(records, Run(5, 5, LOG_APPEND_TIME, 0), 10_000)
+    assert [int.from_bytes(batch[57:61], "big") for batch in batches] == [2, 2, 1]
+
+
+def test_timestamps_too_far_apart_get_batches_of_their_own() -> None:
+    times = [-1, 2**63 - 1, -(2**63)]
+    records = [plain.PlainRecord(i, time, None, b"x") for i, time in enumerate(times)]
+    assert len(_encode(records, Run(3, 3, 0, 0), 10_000)) == 3
+
+
+@pytest.mark.parametrize("shift", range(64))
+def test_varints_have_the_twins_length(shift: int) -> None:
+    for value in (1 << shift, (1 << shift) - 1, -(1 << shift)):
+        if value < 2**63:
+            assert varint_bytes(value) == len(plain.varint(value))
