@@ -9,7 +9,8 @@
 KIND_KAFKA, asked of the coordinator: the body is `encode_relay(...)`, a Kafka request as a client
 sent it with what the coordinator must know of the connection; the answer's body is the response
 (correlation id first, no size), and an empty one means: close the client's connection.
-KIND_COMMAND: the body is JSON both ways, `{"do": name, …}` and `{"ok": …}` or `{"error": sentence}`.
+KIND_COMMAND: the body is JSON both ways, `{"do": name, …}`, and `{"ok": …}` or
+`{"error": sentence}`.
 """
 
 import json

@@ -1,0 +1,379 @@
+"""Kafka's primitive types, read and written. The generated codecs are made of these.
+
+Readers take a buffer and a place in it, and return the value and the place after it. They trust
+nothing: what cannot be raises `Malformed`, and what runs over the end raises one of `READ_ERRORS`,
+which the generated `read_...` functions turn into `Malformed` (no check costs less than a check).
+Text that is not UTF-8 is read with replacement characters, as Kafka does.
+
+Writers take a list's `append` and add pieces. A `records` field may be something *lent*: memory
+that is not copied into the answer but handed on, by itself, to whoever sends the pieces.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from struct import Struct, error
+from typing import Any, Protocol, TypeAlias
+from uuid import UUID
+
+from smq.model.errors import PeerError
+
+READ_ERRORS = (error, IndexError)
+ZERO_UUID = UUID(int=0)
+VARINT_BYTES_MAX = 5  # Lengths and tags have 32 bits, seven in a byte.
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+
+
+class Malformed(PeerError):
+    """These bytes are not the message they should be."""
+
+
+class Lent(Protocol):
+    """Memory of somebody else that stands for the bytes of a `records` field."""
+
+    @property
+    def length(self) -> int:
+        """How many bytes it stands for."""
+
+
+Buffer: TypeAlias = bytes | memoryview
+Records: TypeAlias = bytes | bytearray | memoryview | Lent
+Append: TypeAlias = Callable[[Any], None]  # Takes bytes, a view or something lent.
+
+_BYTES_LIKE = (bytes, bytearray, memoryview)
+
+
+class Message:
+    """A structure of Kafka's protocol: plain attributes, compared by value."""
+
+    __slots__: tuple[str, ...] = ()
+    __hash__ = None  # type: ignore[assignment]  # Attributes may change.
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            _same(getattr(self, name), getattr(other, name)) for name in type(self).__slots__
+        )
+
+    def __repr__(self) -> str:
+        fields = (f"{name}={getattr(self, name)!r}" for name in type(self).__slots__)
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return list(one) == list(other)
+    return one == other
+
+
+class Writer:
+    """Collects the pieces of a message."""
+
+    __slots__ = ("_pieces", "append")
+
+    def __init__(self) -> None:
+        self._pieces: list[Any] = []
+        self.append: Append = self._pieces.append
+
+    def pieces(self) -> list[bytes | Lent]:
+        """The message: bytes as long as possible, and between them what was lent."""
+        joined: list[bytes | Lent] = []
+        run: list[bytes | bytearray | memoryview] = []
+        for piece in self._pieces:
+            if isinstance(piece, _BYTES_LIKE):
+                run.append(piece)
+                continue
+            if run:
+                joined.append(b"".join(run))
+                run = []
+            joined.append(piece)
+        if run:
+            joined.append(b"".join(run))
+        return joined
+
+    def framed(self) -> list[bytes | Lent]:
+        """The pieces with the size of all of them in front, as they go over a connection."""
+        size = sum(
+            len(piece) if isinstance(piece, _BYTES_LIKE) else piece.length for piece in self._pieces
+        )
+        self._pieces.insert(0, _INT32.pack(size))
+        return self.pieces()
+
+    def to_bytes(self) -> bytes:
+        """The message as one string of bytes; nothing of it may be lent."""
+        return b"".join(self._pieces)
+
+
+class Tags:
+    """The tagged fields of one structure while they are written, in the order of their tags."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self) -> None:
+        self._fields: list[tuple[int, list[bytes]]] = []
+
+    def add(self, tag: int) -> Append:
+        """Start a field; what it returns takes the field's pieces."""
+        pieces: list[bytes] = []
+        self._fields.append((tag, pieces))
+        return pieces.append
+
+    def write(self, append: Append) -> None:
+        """Add all fields, with their count, to a message."""
+        write_unsigned_varint(append, len(self._fields))
+        for tag, pieces in self._fields:
+            content = b"".join(pieces)
+            write_unsigned_varint(append, tag)
+            write_unsigned_varint(append, len(content))
+            append(content)
+
+
+# Reading
+
+
+def read_unsigned_varint(buffer: Buffer, at: int) -> tuple[int, int]:
+    byte = buffer[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value = byte & 0x7F
+    for index in range(1, VARINT_BYTES_MAX):
+        byte = buffer[at + index]
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return value, at + index + 1
+    raise Malformed("a varint that does not end")
+
+
+def _read_length16(buffer: Buffer, at: int) -> tuple[int, int]:
+    """A length in two bytes, -1 for null, checked against what is left."""
+    (length,) = _INT16.unpack_from(buffer, at)
+    return _checked(length, buffer, at + 2), at + 2
+
+
+def _read_length32(buffer: Buffer, at: int) -> tuple[int, int]:
+    (length,) = _INT32.unpack_from(buffer, at)
+    return _checked(length, buffer, at + 4), at + 4
+
+
+def _read_compact_length(buffer: Buffer, at: int) -> tuple[int, int]:
+    length, at = read_unsigned_varint(buffer, at)
+    return _checked(length - 1, buffer, at), at
+
+
+def _checked(length: int, buffer: Buffer, at: int) -> int:
+    if not -1 <= length <= len(buffer) - at:
+        raise Malformed(f"a length of {length} where {len(buffer) - at} bytes are left")
+    return length
+
+
+def _not_null(length: int) -> int:
+    if length < 0:
+        raise Malformed("null where there must be a value")
+    return length
+
+
+def read_string(buffer: Buffer, at: int) -> tuple[str, int]:
+    length, at = _read_length16(buffer, at)
+    end = at + _not_null(length)
+    return str(buffer[at:end], "utf-8", "replace"), end
+
+
+def read_compact_string(buffer: Buffer, at: int) -> tuple[str, int]:
+    length, at = _read_compact_length(buffer, at)
+    end = at + _not_null(length)
+    return str(buffer[at:end], "utf-8", "replace"), end
+
+
+def read_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
+    length, at = _read_length16(buffer, at)
+    if length < 0:
+        return None, at
+    return str(buffer[at : at + length], "utf-8", "replace"), at + length
+
+
+def read_compact_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
+    length, at = _read_compact_length(buffer, at)
+    if length < 0:
+        return None, at
+    return str(buffer[at : at + length], "utf-8", "replace"), at + length
+
+
+def read_bytes(buffer: Buffer, at: int) -> tuple[bytes, int]:
+    length, at = _read_length32(buffer, at)
+    end = at + _not_null(length)
+    return bytes(buffer[at:end]), end
+
+
+def read_compact_bytes(buffer: Buffer, at: int) -> tuple[bytes, int]:
+    length, at = _read_compact_length(buffer, at)
+    end = at + _not_null(length)
+    return bytes(buffer[at:end]), end
+
+
+def read_nullable_records(buffer: Buffer, at: int) -> tuple[memoryview | None, int]:
+    """Record batches, where they lie: a view of the buffer."""
+    length, at = _read_length32(buffer, at)
+    return (None, at) if length < 0 else (memoryview(buffer)[at : at + length], at + length)
+
+
+def read_compact_nullable_records(buffer: Buffer, at: int) -> tuple[memoryview | None, int]:
+    length, at = _read_compact_length(buffer, at)
+    return (None, at) if length < 0 else (memoryview(buffer)[at : at + length], at + length)
+
+
+def read_uuid(buffer: Buffer, at: int) -> tuple[UUID, int]:
+    raw = bytes(buffer[at : at + 16])
+    if len(raw) < 16:
+        raise Malformed("a UUID that is cut")
+    return _uuid(raw), at + 16
+
+
+@lru_cache(maxsize=4096)  # Topic ids: they come again and again, and making one takes a while.
+def _uuid(raw: bytes) -> UUID:
+    return UUID(bytes=raw)
+
+
+def read_nullable_count(buffer: Buffer, at: int) -> tuple[int, int]:
+    """How many elements an array has, -1 for null. Each takes a byte at least."""
+    return _read_length32(buffer, at)
+
+
+def read_compact_nullable_count(buffer: Buffer, at: int) -> tuple[int, int]:
+    return _read_compact_length(buffer, at)
+
+
+def read_count(buffer: Buffer, at: int) -> tuple[int, int]:
+    count, at = _read_length32(buffer, at)
+    return _not_null(count), at
+
+
+def read_compact_count(buffer: Buffer, at: int) -> tuple[int, int]:
+    count, at = _read_compact_length(buffer, at)
+    return _not_null(count), at
+
+
+def read_int32_array(buffer: Buffer, at: int) -> tuple[Sequence[int], int]:
+    count, at = read_count(buffer, at)
+    return Struct(f">{count}i").unpack_from(buffer, at), at + 4 * count
+
+
+def read_compact_int32_array(buffer: Buffer, at: int) -> tuple[Sequence[int], int]:
+    count, at = read_compact_count(buffer, at)
+    return Struct(f">{count}i").unpack_from(buffer, at), at + 4 * count
+
+
+def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
+    """A tag, where its field begins, and where it ends."""
+    tag, at = read_unsigned_varint(buffer, at)
+    length, at = read_unsigned_varint(buffer, at)
+    return tag, at, at + _checked(length, buffer, at)
+
+
+def skip_tags(buffer: Buffer, at: int) -> int:
+    """The place after the tagged fields of a structure that knows none."""
+    count, at = read_unsigned_varint(buffer, at)
+    for _ in range(count):
+        _, _, at = read_tag(buffer, at)
+    return at
+
+
+# Writing
+
+_SHORT_VARINTS = [bytes([value]) for value in range(0x80)]
+
+
+def write_unsigned_varint(append: Append, value: int) -> None:
+    while value >= 0x80:
+        append(_HIGH_VARINTS[value & 0x7F])
+        value >>= 7
+    append(_SHORT_VARINTS[value])
+
+
+_HIGH_VARINTS = [bytes([value | 0x80]) for value in range(0x80)]
+
+
+def write_string(append: Append, value: str) -> None:
+    data = value.encode()
+    append(_INT16.pack(len(data)))
+    append(data)
+
+
+def write_compact_string(append: Append, value: str) -> None:
+    data = value.encode()
+    write_unsigned_varint(append, len(data) + 1)
+    append(data)
+
+
+def write_nullable_string(append: Append, value: str | None) -> None:
+    if value is None:
+        append(b"\xff\xff")
+    else:
+        write_string(append, value)
+
+
+def write_compact_nullable_string(append: Append, value: str | None) -> None:
+    if value is None:
+        append(b"\0")
+    else:
+        write_compact_string(append, value)
+
+
+def write_bytes(append: Append, value: bytes) -> None:
+    append(_INT32.pack(len(value)))
+    append(value)
+
+
+def write_compact_bytes(append: Append, value: bytes) -> None:
+    write_unsigned_varint(append, len(value) + 1)
+    append(value)
+
+
+def write_nullable_records(append: Append, value: Records | None) -> None:
+    if value is None:
+        append(b"\xff\xff\xff\xff")
+    else:
+        append(_INT32.pack(_records_length(value)))
+        append(value)
+
+
+def write_compact_nullable_records(append: Append, value: Records | None) -> None:
+    if value is None:
+        append(b"\0")
+    else:
+        write_unsigned_varint(append, _records_length(value) + 1)
+        append(value)
+
+
+def _records_length(value: Records) -> int:
+    return len(value) if isinstance(value, _BYTES_LIKE) else value.length
+
+
+def write_uuid(append: Append, value: UUID) -> None:
+    append(value.bytes)
+
+
+def write_count(append: Append, items: Sequence[object]) -> None:
+    append(_INT32.pack(len(items)))
+
+
+def write_compact_count(append: Append, items: Sequence[object]) -> None:
+    write_unsigned_varint(append, len(items) + 1)
+
+
+def write_nullable_count(append: Append, items: Sequence[object] | None) -> None:
+    append(_INT32.pack(-1 if items is None else len(items)))
+
+
+def write_compact_nullable_count(append: Append, items: Sequence[object] | None) -> None:
+    write_unsigned_varint(append, 0 if items is None else len(items) + 1)
+
+
+def write_int32_array(append: Append, values: Sequence[int]) -> None:
+    append(Struct(f">i{len(values)}i").pack(len(values), *values))
+
+
+def write_compact_int32_array(append: Append, values: Sequence[int]) -> None:
+    write_unsigned_varint(append, len(values) + 1)
+    append(Struct(f">{len(values)}i").pack(*values))

@@ -1,0 +1,1 @@
+"""Codecs, one module for each API. Written by smq.wire.generate."""

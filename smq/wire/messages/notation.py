@@ -1,0 +1,109 @@
+"""The notation of the message tables, and its parser.
+
+Fetch 1 versions 4-18 flexible 12+           an API: name, key, versions, first flexible version
+    FetchRequest                             a message, then one line for each field:
+        cluster_id  string?     12+  =null tag=0
+        topics      []FetchTopic             an array of a structure,
+            topic   string      4-12         whose fields are indented further
+        ...
+
+int32 string uuid …   a primitive type; anything with a capital is a structure
+[]T                   an array of T
+T?   T?2-7            null is allowed, in all versions or in these
+12+   4-12   8        the versions that have the field; none given: all that the parent has
+=x                    the default, a literal or `int32_max` and the like; none given: zero, empty,
+                      false, and null for records
+tag=0                 a tagged field: at the end, and only when it differs from its default
+"""
+
+import re
+from dataclasses import dataclass, field
+
+PRIMITIVES = frozenset(
+    {"bool", "int8", "int16", "int32", "int64", "string", "bytes", "uuid", "records"}
+)
+
+_API_LINE = re.compile(r"(\w+) (\d+) versions (\d+)-(\d+) flexible (\d+)\+")
+_FIELD_LINE = re.compile(
+    r"(?P<name>\w+) +(?P<array>\[\])?(?P<type>\w+)(?P<null>\?(?P<null_versions>[\d+-]*))?"
+    r"( +(?P<versions>[\d+-]+))?( +=(?P<default>\S+))?( +tag=(?P<tag>\d+))?"
+)
+_INDENT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a structure. `fields` are those of its structure, if its type is one."""
+
+    name: str
+    type: str
+    is_array: bool
+    versions: range
+    nullable: range
+    default: str | None
+    tag: int | None
+    fields: list["Field"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A request and its response, `versions` of them, flexible from one on."""
+
+    name: str
+    key: int
+    versions: range
+    flexible_from: int
+    messages: dict[str, list[Field]] = field(default_factory=dict)
+
+
+def parse_apis(table: str) -> list[Api]:
+    """The APIs of a table."""
+    apis: list[Api] = []
+    levels: list[tuple[list[Field], range]] = []  # The open structures, outermost first.
+    for line in filter(None, table.split("\n")):
+        depth, remainder = divmod(len(line) - len(line.lstrip()), _INDENT)
+        assert remainder == 0, line
+        if depth == 0:
+            apis.append(_parse_api(line))
+        elif depth == 1:
+            levels = [(apis[-1].messages.setdefault(line.strip(), []), apis[-1].versions)]
+        else:
+            del levels[depth - 1 :]
+            fields, versions = levels[-1]
+            fields.append(_parse_field(line, versions))
+            levels.append((fields[-1].fields, fields[-1].versions))
+    return apis
+
+
+def _parse_api(line: str) -> Api:
+    matched = _API_LINE.fullmatch(line)
+    assert matched, line
+    name, *numbers = matched.groups()
+    key, first, last, flexible_from = map(int, numbers)
+    return Api(name, key, range(first, last + 1), flexible_from)
+
+
+def _parse_field(line: str, parent_versions: range) -> Field:
+    matched = _FIELD_LINE.fullmatch(line.strip())
+    assert matched, line
+    versions = _parse_versions(matched["versions"], parent_versions)
+    nullable = _parse_versions(matched["null_versions"], versions) if matched["null"] else range(0)
+    assert matched["type"] in PRIMITIVES or matched["type"][0].isupper(), line
+    return Field(
+        matched["name"],
+        matched["type"],
+        matched["array"] is not None,
+        versions,
+        nullable,
+        matched["default"],
+        int(matched["tag"]) if matched["tag"] else None,
+    )
+
+
+def _parse_versions(text: str | None, parent_versions: range) -> range:
+    if not text:
+        return parent_versions
+    first, _, last = text.rstrip("+").partition("-")
+    if text.endswith("+"):
+        return range(int(first), parent_versions.stop)
+    return range(int(first), int(last or first) + 1)
