@@ -46,13 +46,15 @@ def columns_of(data: np.ndarray) -> np.ndarray:
     if count < 0:
         raise NotPlain(f"no batch begins at byte {~count}")
     facts = facts[:, :count].copy()
+    if not facts[B_INTACT].all():
+        raise NotPlain(f"the batch at byte {facts[B_AT, facts[B_INTACT].argmin()]} has a wrong CRC")
     if (facts[B_ATTRIBUTES] & ATTRIBUTE_CODEC_MASK).any():
         raise NotPlain("a batch is compressed")
     if (facts[B_COUNT] > len(data) // RECORD_BYTES_MIN).any():
         raise NotPlain("a batch announces more records than it has bytes for")
     columns = new_columns(int(facts[B_COUNT].sum()))
     if (rows := walk_batches(data, facts, 0, count, columns)) < 0:
-        raise NotPlain(f"the batch at byte {facts[0, ~rows]} is malformed")
+        raise NotPlain(f"the batch at byte {facts[B_AT, ~rows]} is malformed")
     return columns
 
 

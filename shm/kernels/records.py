@@ -3,7 +3,7 @@
 Nothing is moved: columns hold positions in the bytes they were read from. Two steps, so that what
 is compressed can be inflated in between:
 
-    scan_batches   bytes            →  facts, a row for each whole batch with a good CRC
+    scan_batches   bytes            →  facts, a row for each whole batch
     walk_batches   bytes and facts  →  columns, a row for each record
     fill_headers   bytes, columns   →  headers, a row for each header
 
@@ -47,7 +47,8 @@ B_PRODUCER_ID = 8
 B_COUNT = 9
 B_RECORDS_AT = 10  # The inflated records: in the batch itself, or in an arena the caller made.
 B_RECORDS_END = 11
-B_FIELDS = 12
+B_INTACT = 12  # Whether its CRC is right.
+B_FIELDS = 13
 
 # Columns of a record. A length of -1 is null; its position means nothing then.
 C_OFFSET = 0
@@ -77,7 +78,8 @@ INT64_MIN = -(2**63)
 def scan_batches(data, start, end, facts):
     """Fill `facts` from the batches in data[start:end]; how many, or ~(where it stopped).
 
-    It stops at a batch that is cut, is no v2 batch or has a wrong CRC; and when `facts` is full.
+    It stops at a batch that is cut or is no v2 batch, and when `facts` is full. A wrong CRC is a
+    fact like others: the batch still has its place.
     """
     at = start
     for row in range(facts.shape[1]):
@@ -87,8 +89,6 @@ def scan_batches(data, start, end, facts):
             return ~at
         batch_bytes = get32(data, at + BATCH_LENGTH_AT) + BATCH_OVERHEAD_BYTES
         if not BATCH_HEADER_BYTES <= batch_bytes <= end - at:
-            return ~at
-        if not batch_crc_is_good(data, at, batch_bytes):
             return ~at
         base_offset = get64(data, at + BATCH_BASE_OFFSET_AT)
         facts[B_AT, row] = at
@@ -103,6 +103,7 @@ def scan_batches(data, start, end, facts):
         facts[B_COUNT, row] = get32(data, at + BATCH_RECORD_COUNT_AT)
         facts[B_RECORDS_AT, row] = at + BATCH_HEADER_BYTES
         facts[B_RECORDS_END, row] = at + batch_bytes
+        facts[B_INTACT, row] = batch_crc_is_good(data, at, batch_bytes)
         at += batch_bytes
     return facts.shape[1]
 

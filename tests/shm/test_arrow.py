@@ -51,6 +51,7 @@ def test_payload_lies_where_it_lay() -> None:
     [
         (b"x" * 70, "no batch begins at byte 0"),
         (plain.batch([plain.PlainRecord(0, 0, None, None)], end_offset=1)[:-1], "byte 0"),
+        (plain.batch([plain.PlainRecord(0, 0, None, None)], end_offset=1)[:-1] + b"?", "wrong CRC"),
         (
             plain.batch([plain.PlainRecord(0, 0, None, None)], end_offset=1, attributes=4),
             "compressed",
