@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from shm.kernels.records import (
+    B_AT,
     B_ATTRIBUTES,
     B_COUNT,
+    B_INTACT,
     C_KEY_AT,
     C_KEY_LENGTH,
     C_VALUE_AT,
