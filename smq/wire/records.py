@@ -1,0 +1,254 @@
+"""Kafka's record batches (version 2) in plain Python: for the client, for tests, for small things.
+
+    batch  = header of 61 bytes, records (compressed as a whole if the attributes say so)
+    record = length, attributes, timestamp delta, offset delta, key, value, headers
+
+All numbers of a record are zigzag varints; null is the length -1. The kernels of `shm.kernels`
+do the same for batches by the million.
+"""
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.crc32c import crc32c
+from shm.kernels.words import (
+    ATTRIBUTE_CODEC_MASK,
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    BATCH_MAGIC_AT,
+    BATCH_OVERHEAD_BYTES,
+)
+from smq.wire.codec import Buffer, Malformed
+from smq.wire.compression import Codec, compress, decompress
+
+MAGIC = 2
+INFLATED_BYTES_MAX = 256 * 1024 * 1024  # Far above any batch a client makes, far below memory.
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_CHECKED = Struct(">hiqqqhii")  # What follows the CRC in the header.
+_LENGTH = Struct(">i")
+assert _HEADER.size == BATCH_HEADER_BYTES
+assert _CHECKED.size == BATCH_HEADER_BYTES - BATCH_ATTRIBUTES_AT
+
+Headers = tuple[tuple[bytes, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """A record. The keys of headers are bytes, for they need not be UTF-8."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class Batch(NamedTuple):
+    """The header of a batch, and its records' bytes where they lie."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    data: memoryview  # The whole batch.
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & ATTRIBUTE_CODEC_MASK
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & ATTRIBUTE_CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & ATTRIBUTE_TRANSACTIONAL)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & ATTRIBUTE_LOG_APPEND_TIME)
+
+    def records(self, inflated_bytes_max: int = INFLATED_BYTES_MAX) -> Iterator[Record]:
+        """The records, after a look at the CRC. Raises Malformed or Undecodable."""
+        if self.crc != _crc(self.data):
+            raise Malformed(f"the batch at offset {self.base_offset} has a wrong CRC")
+        payload = self.data[BATCH_HEADER_BYTES:]
+        inflated = bytes(decompress(self.codec, payload, inflated_bytes_max))
+        at = 0
+        for _ in range(self.record_count):
+            try:
+                record, at = self._read_record(inflated, at)
+            except IndexError as error:
+                raise Malformed(f"the batch at offset {self.base_offset} is cut") from error
+            yield record
+        if at != len(inflated):
+            raise Malformed(f"the batch at offset {self.base_offset} has bytes after its records")
+
+    def _read_record(self, data: bytes, at: int) -> tuple[Record, int]:
+        length, at = _read_varint(data, at)
+        end = at + length
+        if not 0 <= length <= len(data) - at:
+            raise Malformed(f"a record of {length} bytes where {len(data) - at} are left")
+        timestamp_delta, at = _read_varint(data, at + 1, VARLONG_BYTES_MAX)
+        offset_delta, at = _read_varint(data, at)
+        key, at = _read_field(data, at)
+        value, at = _read_field(data, at)
+        headers, at = _read_headers(data, at)
+        if at != end:
+            raise Malformed("a record that does not fill its length")
+        timestamp = self.base_timestamp + timestamp_delta
+        if self.is_log_append_time:
+            timestamp = self.max_timestamp
+        return Record(self.base_offset + offset_delta, timestamp, key, value, headers), at
+
+
+VARINT_BYTES_MAX = 5
+VARLONG_BYTES_MAX = 10
+
+
+def read_batches(buffer: Buffer) -> Iterator[Batch]:
+    """The batches of some records bytes, but one that is cut at the end. Raises Malformed."""
+    view, at = memoryview(buffer), 0
+    while at + BATCH_HEADER_BYTES <= len(view):
+        (length,) = _LENGTH.unpack_from(view, at + BATCH_LENGTH_AT)
+        if length < BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES:
+            raise Malformed(f"a batch of {length} bytes")
+        if view[at + BATCH_MAGIC_AT] != MAGIC:
+            raise Malformed(f"a batch of format {view[at + BATCH_MAGIC_AT]}")
+        end = at + BATCH_OVERHEAD_BYTES + length
+        if end > len(view):
+            return
+        yield Batch._make((*_HEADER.unpack_from(view, at), view[at:end]))
+        at = end
+
+
+def write_batch(
+    records: Sequence[Record],
+    *,
+    compression: int = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytes:
+    """One batch of these records; its base offset and timestamp are the first's."""
+    assert records
+    base_offset, base_timestamp = records[0].offset, records[0].timestamp_ms
+    body = bytearray()
+    for record in records:
+        encoded = _write_record(record, base_offset, base_timestamp)
+        body += _varint(len(encoded))
+        body += encoded
+    payload = compress(compression, bytes(body))
+    checked = _CHECKED.pack(
+        compression,
+        records[-1].offset - base_offset,
+        base_timestamp,
+        max(record.timestamp_ms for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    length = BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES + len(payload)
+    head = bytearray(BATCH_ATTRIBUTES_AT)
+    batch = head + checked + payload
+    _HEAD.pack_into(batch, 0, base_offset, length, -1, MAGIC, _crc(batch))
+    return bytes(batch)
+
+
+_HEAD = Struct(">qiibI")
+assert _HEAD.size == BATCH_ATTRIBUTES_AT == BATCH_CRC_AT + 4
+
+
+def _crc(batch: Buffer | bytearray) -> int:
+    return int(crc32c(np.frombuffer(batch, np.uint8), BATCH_ATTRIBUTES_AT, len(batch)))
+
+
+def _read_varint(data: bytes, at: int, bytes_max: int = VARINT_BYTES_MAX) -> tuple[int, int]:
+    byte = data[at]
+    bits, at, shift = byte & 0x7F, at + 1, 7
+    while byte >= 0x80:
+        if shift == 7 * bytes_max:
+            raise Malformed("a varint that does not end")
+        byte = data[at]
+        bits |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return (bits >> 1) ^ -(bits & 1), at
+
+
+def _read_field(data: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = _read_varint(data, at)
+    if length == -1:
+        return None, at
+    if not 0 <= length <= len(data) - at:
+        raise Malformed(f"a field of {length} bytes where {len(data) - at} are left")
+    return data[at : at + length], at + length
+
+
+def _read_headers(data: bytes, at: int) -> tuple[Headers, int]:
+    count, at = _read_varint(data, at)
+    if not 0 <= count <= len(data) - at:
+        raise Malformed(f"{count} headers where {len(data) - at} bytes are left")
+    headers = []
+    for _ in range(count):
+        key, at = _read_field(data, at)
+        if key is None:
+            raise Malformed("a header without a key")
+        value, at = _read_field(data, at)
+        headers.append((key, value))
+    return tuple(headers), at
+
+
+def _write_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
+    parts = [
+        b"\0",
+        _varint(record.timestamp_ms - base_timestamp),
+        _varint(record.offset - base_offset),
+        *_field(record.key),
+        *_field(record.value),
+        _varint(len(record.headers)),
+    ]
+    for key, value in record.headers:
+        parts += _field(key)
+        parts += _field(value)
+    return b"".join(parts)
+
+
+def _field(data: bytes | None) -> tuple[bytes, bytes]:
+    return (_varint(-1), b"") if data is None else (_varint(len(data)), data)
+
+
+def _varint(value: int) -> bytes:
+    bits = value << 1 if value >= 0 else ~(value << 1)
+    if bits < 0x80:
+        return _SHORT_VARINTS[bits]
+    out = bytearray()
+    while bits >= 0x80:
+        out.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    out.append(bits)
+    return bytes(out)
+
+
+_SHORT_VARINTS = [bytes([value]) for value in range(0x80)]
