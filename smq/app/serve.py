@@ -21,6 +21,7 @@ from smq.app.clock import wall_ms
 from smq.app.datadir import DataDirectory
 from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name
 from smq.app.listeners import open_tcp_listeners, open_unix_listeners
+from smq.app.refusal import or_refuse
 from smq.app.supervisor import Mains, Supervisor
 from smq.model.config import Config
 
@@ -34,7 +35,8 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     `warm` loads the kernels, or compiles them.
     """
     directory = DataDirectory(config.data_dir)
-    config = _sized(config, max(directory.meta.log_count, config.shards), memory_bytes)
+    log_count = max(directory.meta.log_count, config.shards)
+    config = or_refuse(config.sized(log_count, memory_bytes))
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
     names = [*map(shard_name, tcp_listeners), COORDINATOR, SEALER]
@@ -60,13 +62,6 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     exit_code = Supervisor(directory, estate, mains, say).run()
     shutil.rmtree(runtime_dir, ignore_errors=True)
     return exit_code
-
-
-def _sized(config: Config, log_count: int, memory_bytes: int) -> Config:
-    sized = config.sized(log_count, memory_bytes)
-    if not isinstance(sized, Config):
-        raise SystemExit("\n".join(f"smq: {problem}" for problem in sized))
-    return sized
 
 
 def _log_memory(log: int, config: Config) -> LogMemory:

@@ -1,0 +1,52 @@
+"""`smq`: the command line.
+
+Each verb is a module of its own that imports what it needs when it runs: `smq --help` imports
+neither NumPy nor Numba nor PyArrow. Every refusal is a sentence on stderr and exit code 1; wrong
+usage is 2.
+"""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from smq.app import cli_serve, cli_status
+
+app = typer.Typer(
+    name="smq",
+    help="A message queue for one host that speaks Kafka's protocol.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("serve")(cli_serve.serve)
+app.command("status")(cli_status.status)
+
+
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"smq {version('smq-broker')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The command `smq`."""
+    if not __debug__:
+        raise SystemExit(
+            "smq: it must not run without assertions, they are its safety net; "
+            "leave out python's -O and PYTHONOPTIMIZE"
+        )
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""`smq serve`: every setting is an option, made from the table of settings.
+
+Heavy imports happen when the arguments are good: nobody waits for Numba to read a help text.
+"""
+
+import inspect
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from smq.app.machine import this_machine
+from smq.app.refusal import or_refuse
+from smq.model.config import SETTINGS, Config, Machine, parse
+
+# A fork copies one thread; a pool of OpenBLAS or OpenMP in the supervisor would be lost in it.
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="A configuration file (TOML).", metavar="FILE"),
+]
+
+
+def load_config(file: Path | None, given: dict[str, Any]) -> tuple[Config, Machine]:
+    """The configuration of this invocation. Raises SystemExit with all that is wrong."""
+    try:
+        text = file.read_text() if file else ""
+    except (OSError, UnicodeDecodeError) as reason:
+        raise SystemExit(f"smq: the configuration file cannot be read: {reason}") from reason
+    machine = this_machine(os.environ)
+    return or_refuse(parse(machine, file=text, environment=os.environ, command_line=given)), machine
+
+
+def serve(*, config: Path | None, print_config: bool, **given: str | None) -> None:
+    """Start the broker and serve until SIGTERM or Ctrl-C."""
+    command_line = {
+        setting.name: given[setting.key]
+        for setting in SETTINGS.values()
+        if given[setting.key] is not None
+    }
+    settings, machine = load_config(config, command_line)
+    if print_config:
+        sized = settings.sized(settings.shards, machine.memory_bytes)
+        typer.echo(or_refuse(sized).text(), nl=False)
+        return
+    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+    from smq.app.composition import serve_broker  # noqa: PLC0415  (NumPy reads the environment)
+
+    raise typer.Exit(serve_broker(settings, machine))
+
+
+def _parameters() -> list[inspect.Parameter]:
+    settings = [
+        _parameter(
+            setting.key,
+            Annotated[
+                str | None,
+                typer.Option(
+                    setting.option,
+                    help=f"{setting.doc} \\[{setting.default_words or setting.default}]".replace(
+                        "`", ""
+                    ),
+                    metavar=setting.type.__name__.upper(),
+                    show_default=False,
+                    rich_help_panel="Settings (also SMQ_… in the environment, and in the file)",
+                ),
+            ],
+            None,
+        )
+        for setting in SETTINGS.values()
+    ]
+    printing = Annotated[bool, typer.Option("--print-config", help="Print the settings and end.")]
+    return [
+        _parameter("config", ConfigFile, None),
+        _parameter("print_config", printing, False),  # noqa: FBT003  (its default)
+        *settings,
+    ]
+
+
+def _parameter(name: str, annotation: object, default: object) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
+
+
+# typer reads the options from the signature.
+serve.__signature__ = inspect.Signature(_parameters())  # type: ignore[attr-defined]
+serve.__annotations__ = {each.name: each.annotation for each in _parameters()}
