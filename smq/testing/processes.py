@@ -1,0 +1,139 @@
+"""Brokers as child processes: what the ones we test against and our own have in common.
+
+A broker is started in a directory of its own, is ready when its constructor returns, and is gone,
+with all its processes, when `stop` returns. Whatever waits has a deadline and says what it waited
+for, with the end of the broker's own words.
+"""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, Self
+
+STOP_SECONDS_MAX = 20.0
+POLL_SECONDS = 0.01
+TAIL_BYTES = 4000  # Of a broker's output, shown when it fails.
+
+
+class Broker(Protocol):
+    """A running broker, whoever made it."""
+
+    @property
+    def name(self) -> str:
+        """`smq` or `kafka`."""
+
+    @property
+    def port(self) -> int:
+        """The first node's port on 127.0.0.1."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Every node as `host:port`, with commas between."""
+
+    def pids(self) -> list[int]:
+        """All its processes."""
+
+    def stop(self) -> None:
+        """Ask it to stop, and wait until it has."""
+
+    def kill(self, process: str) -> None:
+        """`kill -9` one of its processes by name; it comes back by itself or by `restart`."""
+
+    def restart(self) -> None:
+        """Start what is not running, on the same port and data; returns when it serves."""
+
+    def __enter__(self) -> Self:
+        """The broker itself."""
+
+    def __exit__(self, *_: object) -> None:
+        """Stops it."""
+
+
+class Child:
+    """A child process whose output goes to a file."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        output: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.output = output
+        with output.open("ab") as sink:
+            self._process = subprocess.Popen(  # noqa: S603
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                env={**os.environ, **(environment or {})},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_ready(self, ready: Callable[[], bool], seconds_max: float) -> None:
+        """Wait until `ready()`; raises with the child's last words when it ends or takes longer."""
+        deadline = time.monotonic() + seconds_max
+        while not ready():
+            if not self.running:
+                raise RuntimeError(f"{self._words()} ended before it was ready:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise TimeoutError(
+                    f"{self._words()} is not ready after {seconds_max} s:\n{self.tail()}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def terminate(self) -> None:
+        """SIGTERM, and SIGKILL when that is not heard in time."""
+        if self.running:
+            self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise TimeoutError(
+                f"{self._words()} did not stop in {STOP_SECONDS_MAX} s:\n{self.tail()}"
+            ) from None
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(STOP_SECONDS_MAX)
+
+    def tail(self) -> str:
+        """The end of what it has said."""
+        return self.output.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
+
+    def _words(self) -> str:
+        return f"process {self.pid} ({self.output})"
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# ApiVersions v0 without a client id: the smallest question every broker answers.
+_QUESTION = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+def answers(port: int, seconds_max: float = 2.0) -> bool:
+    """Whether a Kafka broker answers on this port of 127.0.0.1."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), seconds_max) as connection:
+            connection.sendall(_QUESTION)
+            return len(connection.recv(8, socket.MSG_WAITALL)) == 8
+    except OSError:
+        return False
