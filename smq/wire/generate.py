@@ -9,6 +9,7 @@ and the compact form of a type is made once for each structure, not for each fie
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from smq.wire.messages import APIS
 from smq.wire.messages.notation import Api, Field
@@ -28,6 +29,8 @@ _CONSTANTS = {
     "int64_max": str(2**63 - 1),
 }
 _LINE_LENGTH = 100
+
+Key = TypeVar("Key")
 
 
 def snake(name: str) -> str:
@@ -57,9 +60,9 @@ def condition(versions: range, within: range) -> str:
     return f"{versions.start} <= version <= {versions.stop - 1}"
 
 
-def spans(versions: range, key: Callable[[int], object]) -> list[tuple[range, object]]:
+def spans(versions: range, key: Callable[[int], Key]) -> list[tuple[range, Key]]:
     """Cut versions into ranges that have the same key, newest first."""
-    cut: list[tuple[range, object]] = []
+    cut: list[tuple[range, Key]] = []
     for version in versions:
         if cut and cut[-1][1] == key(version):
             cut[-1] = (range(cut[-1][0].start, version + 1), cut[-1][1])
@@ -172,7 +175,7 @@ class Structure:
     def chosen(self, field: Field, form: Callable[[int], str]) -> str:
         """The function to call: itself, or a local name for the one that fits the version."""
         options = spans(field.versions, form)
-        names = [str(name) for _, name in options]
+        names = [name for _, name in options]
         self.module.codec_names.update(names)
         if len(options) == 1:
             return names[0]
@@ -234,19 +237,20 @@ class Structure:
         layouts = spans(
             self.versions, lambda version: [f.name for f in run if version in f.versions]
         )
-        layouts = [(versions, names) for versions, names in layouts if names]
-        for index, (versions, names) in enumerate(layouts):
-            fields = [field for field in run if field.name in names]  # type: ignore[operator]
-            is_last = versions.start == self.versions.start
-            if is_last and index == 0:
-                yield from lines(fields, 4)
+        left, head = self.versions, "if"  # The versions that no branch has taken yet.
+        for versions, names in layouts:
+            fields = [field for field in run if field.name in names]
+            test = condition(versions, left)
+            if versions.stop == left.stop and fields:
+                left = range(left.start, versions.start)
+            if not fields:
                 continue
-            test = condition(versions, range(self.versions.start, layouts[index][0].stop))
-            if index == 0:
-                test = condition(versions, self.versions)
-            head = "else:" if is_last else f"elif {test}:" if index else f"if {test}:"
-            yield f"    {head}"
+            if not test and head == "if":
+                yield from lines(fields, 4)
+                return
+            yield f"    {head} {test}:" if test else "    else:"
             yield from lines(fields, 8)
+            head = "elif"
 
     def read_fixed(self, fields: list[Field], indent: int) -> Iterator[str]:
         codes = "".join(_FIXED[field.type] for field in fields)

@@ -356,8 +356,9 @@ def _read_fetch_request(buffer: Buffer, at: int, version: int) -> tuple[FetchReq
     get_count = read_compact_count if version >= 12 else read_count
     get_string = read_compact_string if version >= 12 else read_string
     message = FetchRequest()
-    (message.replica_id,) = _i.unpack_from(buffer, at)
-    at += 4
+    if version <= 14:
+        (message.replica_id,) = _i.unpack_from(buffer, at)
+        at += 4
     if version >= 7:
         (
             message.max_wait_ms,
@@ -409,7 +410,8 @@ def _read_fetch_request(buffer: Buffer, at: int, version: int) -> tuple[FetchReq
 def _write_fetch_request(message: FetchRequest, version: int, append: Append) -> None:
     put_count = write_compact_count if version >= 12 else write_count
     put_string = write_compact_string if version >= 12 else write_string
-    append(_i.pack(message.replica_id))
+    if version <= 14:
+        append(_i.pack(message.replica_id))
     if version >= 7:
         append(
             _iiibii.pack(

@@ -191,12 +191,14 @@ def _read_find_coordinator_response(
         at += 2
     if 1 <= version <= 3:
         message.error_message, at = get_nullable_string(buffer, at)
-    (message.node_id,) = _i.unpack_from(buffer, at)
-    at += 4
+    if version <= 3:
+        (message.node_id,) = _i.unpack_from(buffer, at)
+        at += 4
     if version <= 3:
         message.host, at = get_string(buffer, at)
-    (message.port,) = _i.unpack_from(buffer, at)
-    at += 4
+    if version <= 3:
+        (message.port,) = _i.unpack_from(buffer, at)
+        at += 4
     if version >= 4:
         count, at = read_compact_count(buffer, at)
         coordinators: list[Coordinator] = []
@@ -222,10 +224,12 @@ def _write_find_coordinator_response(
         append(_h.pack(message.error_code))
     if 1 <= version <= 3:
         put_nullable_string(append, message.error_message)
-    append(_i.pack(message.node_id))
+    if version <= 3:
+        append(_i.pack(message.node_id))
     if version <= 3:
         put_string(append, message.host)
-    append(_i.pack(message.port))
+    if version <= 3:
+        append(_i.pack(message.port))
     if version >= 4:
         write_compact_count(append, message.coordinators)
         for coordinator in message.coordinators:

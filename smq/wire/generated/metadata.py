@@ -473,7 +473,7 @@ def _read_metadata_response(buffer: Buffer, at: int, version: int) -> tuple[Meta
     if version >= 13:
         (message.error_code,) = _h.unpack_from(buffer, at)
         at += 2
-    elif version >= 8:
+    elif 8 <= version <= 10:
         (message.cluster_authorized_operations,) = _i.unpack_from(buffer, at)
         at += 4
     if version >= 9:
@@ -498,7 +498,7 @@ def _write_metadata_response(message: MetadataResponse, version: int, append: Ap
         _write_metadata_response_topic(metadata_response_topic, version, append)
     if version >= 13:
         append(_h.pack(message.error_code))
-    elif version >= 8:
+    elif 8 <= version <= 10:
         append(_i.pack(message.cluster_authorized_operations))
     if version >= 9:
         append(b"\0")

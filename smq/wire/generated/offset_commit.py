@@ -194,8 +194,9 @@ def _read_offset_commit_request(
     message.member_id, at = get_string(buffer, at)
     if version >= 7:
         message.group_instance_id, at = get_nullable_string(buffer, at)
-    (message.retention_time_ms,) = _q.unpack_from(buffer, at)
-    at += 8
+    if version <= 4:
+        (message.retention_time_ms,) = _q.unpack_from(buffer, at)
+        at += 8
     count, at = get_count(buffer, at)
     topics: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
@@ -218,7 +219,8 @@ def _write_offset_commit_request(
     put_string(append, message.member_id)
     if version >= 7:
         put_nullable_string(append, message.group_instance_id)
-    append(_q.pack(message.retention_time_ms))
+    if version <= 4:
+        append(_q.pack(message.retention_time_ms))
     put_count(append, message.topics)
     for offset_commit_request_topic in message.topics:
         _write_offset_commit_request_topic(offset_commit_request_topic, version, append)
