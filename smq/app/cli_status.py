@@ -125,7 +125,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
 def size(count: float) -> str:
     """Bytes for a human: three digits and a unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
+        if count < 1000:  # Not 1024: four digits would not fit.
             return f"{count:.3g} {unit}"
         count /= 1024
     return f"{count:.3g} TiB"

@@ -1,0 +1,53 @@
+# One command each. `make demo` and `make test` set up what they need.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS := test,demo
+STAMP := $(VENV)/.installed
+
+.PHONY: setup check test fix demo bench record-oracle sim docs clean
+.DELETE_ON_ERROR:
+
+setup: $(STAMP)
+
+# Installed again only when the dependencies may have changed.
+$(STAMP): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "make: there is no $(PYTHON); name one of 3.11 or later: make PYTHON=python3" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	touch $@
+
+check: setup  ## Format, lint, floors, types, the quick tests, the wheel.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/pytest -q -n 2 -m "not slow and not clients and not oracle and not spark and not sim"
+	$(BIN)/python -m tests.wheel_smoke
+
+test: check  ## check, the slower tests, and short slices of the long ones: what CI runs.
+	$(BIN)/pytest -q -m "(slow or clients or spark or sim) and not oracle"
+
+fix: setup  ## Format, and repair what the linter can.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+demo: setup  ## The whole system on real data.
+	$(BIN)/python -m smq.app.demo
+
+bench: setup  ## SMQ beside Apache Kafka, as one table of ratios.
+	$(BIN)/python -m bench.run
+
+record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with.
+	$(BIN)/python -m tests.oracle.record
+
+sim: setup  ## Kills at random under load; SEED=… replays a run.
+	$(BIN)/pytest -q -m sim $(if $(SEED),--seed $(SEED))
+
+docs: setup  ## Write the generated parts of docs/.
+	$(BIN)/python -m smq.app.documentation
+
+clean:  ## Everything that was made here.
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

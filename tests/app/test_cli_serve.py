@@ -1,0 +1,38 @@
+"""`smq serve` before it serves: options, sources, refusals."""
+
+import tomllib
+from pathlib import Path
+
+from smq.model.config import SETTINGS
+from tests.app.smq_command import smq
+
+
+def test_the_help_of_serve_names_every_setting() -> None:
+    text = smq("serve", "--help").stdout
+    for setting in SETTINGS.values():
+        assert f"{setting.option} " in text
+
+
+def test_the_printed_config_is_a_configuration_file_that_gives_the_same(tmp_path: Path) -> None:
+    printed = smq("serve", "--print-config", "--port", "0", SMQ_SEAL_MS="5", HOME="/").stdout
+    assert tomllib.loads(printed)["seal"]["ms"] == 5
+    (tmp_path / "smq.toml").write_text(printed)
+    again = smq("serve", "--print-config", "--config", str(tmp_path / "smq.toml"), HOME="/").stdout
+    assert again == printed
+
+
+def test_all_problems_are_refused_at_once_on_stderr() -> None:
+    done = smq("serve", "--port", "x", "--shards", "0", SMQ_NONSENSE="1")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "smq: nonsense (environment): there is no such setting",
+        "smq: port (command line): 'x' is not a whole number",
+        "smq: shards (command line): 0 is too small; it must be at least 1",
+    ]
+
+
+def test_a_configuration_file_that_is_not_there_is_named() -> None:
+    done = smq("serve", "--config", "/nowhere/smq.toml")
+    assert done.returncode == 1
+    assert done.stderr.startswith("smq: the configuration file cannot be read")

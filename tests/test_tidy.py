@@ -1,0 +1,107 @@
+"""The text itself: sizes, names, and that a source file and its test know each other.
+
+Limits ratchet: they are never raised.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("smq", "shm", "gateway", "spark_jobs", "bench")
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+
+WITHOUT_OWN_TEST = {
+    "smq/wire/generated": "written by smq.wire.generate; tests/wire walks all of them",
+    "smq/wire/messages": "facts; tests/wire compares each with two other libraries",
+    "smq/testing": "the test kit: every test that uses it tests it",
+    "smq/app/demo": "run by tests/app/test_demo.py as a program",
+    "smq/app/composition.py": "puts the broker together: tests/clients start it",
+    "bench": "measures; checked by running it",
+}
+PROGRAMS = {
+    "smq/app/cli.py": "the command smq",
+    "smq/wire/generate.py": "python -m smq.wire.generate",
+    "smq/app/documentation.py": "make docs",
+    "smq/app/demo/__main__.py": "make demo",
+    "spark_jobs": "started by smq spark, as programs",
+    "bench": "make bench",
+}
+
+
+def source_files() -> Iterator[Path]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if path.name != "__init__.py":
+                yield path.relative_to(ROOT)
+
+
+def files_of_tests() -> Iterator[Path]:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        yield path.relative_to(ROOT)
+
+
+def excepted(path: Path, table: dict[str, str]) -> bool:
+    return any(str(each) in table for each in (path, *path.parents))
+
+
+def own_test(source: Path) -> Path:
+    parts = source.parts[1:] if source.parts[0] == "smq" else source.parts
+    return Path("tests", *parts[:-1], f"test_{source.name}")
+
+
+GENERATED = Path("smq/wire/generated")
+EVERY_FILE = [*source_files(), *files_of_tests()]
+WRITTEN = [path for path in EVERY_FILE if GENERATED not in path.parents]
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=str)
+def test_a_file_is_at_most_500_lines_and_its_functions_60(path: Path) -> None:
+    text = (ROOT / path).read_text()
+    assert text.count("\n") <= FILE_LINES_MAX
+    long = [
+        f"{node.name}: {(node.end_lineno or 0) - node.lineno + 1} lines"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+    assert not long
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=str)
+def test_nothing_is_left_for_later_and_no_type_is_ignored_blindly(path: Path) -> None:
+    text = (ROOT / path).read_text()
+    # Put together, so that this file may speak of them.
+    assert not re.search("|".join(["FIX" + "ME", "TO" + "DO", "XX" + "X"]), text)
+    assert not re.search(r"type: ignore(?!\[)" + r"(?!\()", text)
+
+
+def test_every_source_file_has_a_test_of_its_own() -> None:
+    missing = [
+        f"{source}: {own_test(source)}"
+        for source in source_files()
+        if not excepted(source, WITHOUT_OWN_TEST) and not (ROOT / own_test(source)).exists()
+    ]
+    assert not missing
+
+
+def test_every_exception_is_still_needed() -> None:
+    present = {str(each) for path in source_files() for each in (path, *path.parents)}
+    assert not {*WITHOUT_OWN_TEST, *PROGRAMS} - present
+
+
+def test_every_source_file_is_imported_by_somebody() -> None:
+    text = "\n".join((ROOT / path).read_text() for path in EVERY_FILE)
+    lonely = []
+    for source in source_files():
+        module = ".".join(source.with_suffix("").parts)
+        package, _, name = module.rpartition(".")
+        imported = rf"\b{re.escape(module)}\b|from {re.escape(package)} import [^\n]*\b{name}\b"
+        grouped = rf"from {re.escape(package)} import \([^)]*\b{name}\b"
+        if not excepted(source, PROGRAMS) and not re.search(f"{imported}|{grouped}", text):
+            lonely.append(str(source))
+    assert not lonely
