@@ -1,0 +1,40 @@
+"""Kafka's rules for topic names.
+
+Metrics turn '.' into '_', so that two topics whose names differ only there would share theirs:
+Kafka lets only one of them exist, and so do we.
+"""
+
+import re
+
+NAME_CHARACTERS_MAX = 249  # A file name of 255, less what Kafka appends to it.
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Why no topic can have this name, in Kafka's words; None if one can."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in {".", ".."}:
+        return "Topic name is invalid: '.' or '..' is not allowed"
+    if len(name) > NAME_CHARACTERS_MAX:
+        return (
+            f"Topic name is invalid: the length of '{name}' is longer than "
+            f"the max allowed length {NAME_CHARACTERS_MAX}"
+        )
+    if not _LEGAL.fullmatch(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def is_valid_topic_name(name: str) -> bool:
+    """Whether a topic can have this name."""
+    return topic_name_problem(name) is None
+
+
+def collision_key(name: str) -> str:
+    """Topics with the same key cannot both exist."""
+    return name.replace(".", "_")

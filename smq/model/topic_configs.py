@@ -1,0 +1,449 @@
+"""What can be set for a topic: one table, from which it is checked, used and described.
+
+A topic's own value wins, then the broker's setting of the same meaning, then the default. Names and
+defaults are Kafka's; `smq.*` are ours. What Kafka has and we cannot do is refused with a sentence
+rather than taken and ignored; what is taken and has no meaning here says so in its documentation,
+and doing without it harms nobody.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from smq.model.config import DURABILITIES, FRAME_OVERHEAD_BYTES, INT32_MAX, INT64_MAX, Config
+
+Value: TypeAlias = bool | int | float | str
+NO_MEANING = "Has no meaning here: "
+
+
+class ConfigType(IntEnum):
+    """The types of values, by Kafka's numbers."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class TopicConfig(NamedTuple):
+    """One name. `rule` gives a sentence about a value that cannot be, or ''.
+
+    `broker_key` is the broker's setting of the same meaning; it is one of `smq.model.config` where
+    `setting` names a field there.
+    """
+
+    name: str
+    type: ConfigType
+    default: str
+    doc: str
+    rule: Callable[[Value], str] = lambda _value: ""
+    broker_key: str = ""
+    setting: str = ""
+
+
+def _at_least(least: int) -> Callable[[Value], str]:
+    return lambda value: "" if float(value) >= least else f"Value must be at least {least}"
+
+
+def _one_of(*values: Value, otherwise: str = "") -> Callable[[Value], str]:
+    words = otherwise or f"Value must be one of: {', '.join(map(str, values))}"
+    return lambda value: "" if value in values else words
+
+
+T = ConfigType
+_TABLE = (
+    TopicConfig(
+        "cleanup.policy",
+        T.LIST,
+        "delete",
+        "What happens to old records: they are deleted.",
+        _one_of("delete", otherwise="this version of SMQ deletes only, it does not compact yet"),
+        "log.cleanup.policy",
+    ),
+    TopicConfig(
+        "compression.gzip.level",
+        T.INT,
+        "-1",
+        NO_MEANING + "batches are stored as they were sent.",
+    ),
+    TopicConfig(
+        "compression.lz4.level",
+        T.INT,
+        "9",
+        NO_MEANING + "batches are stored as they were sent.",
+    ),
+    TopicConfig(
+        "compression.type",
+        T.STRING,
+        "producer",
+        "Batches are stored as the producer compressed them.",
+        _one_of("producer", otherwise="this version of SMQ stores batches as they were sent"),
+        "compression.type",
+    ),
+    TopicConfig(
+        "compression.zstd.level",
+        T.INT,
+        "3",
+        NO_MEANING + "batches are stored as they were sent.",
+    ),
+    TopicConfig(
+        "delete.retention.ms",
+        T.LONG,
+        "86400000",
+        NO_MEANING + "it concerns compacted topics.",
+        _at_least(0),
+        "log.cleaner.delete.retention.ms",
+    ),
+    TopicConfig(
+        "file.delete.delay.ms",
+        T.LONG,
+        "60000",
+        NO_MEANING + "filer.sweep.ms of the broker says when files are deleted.",
+        _at_least(0),
+        "log.segment.delete.delay.ms",
+    ),
+    TopicConfig(
+        "flush.messages",
+        T.LONG,
+        str(INT64_MAX),
+        "smq.durability=disk syncs each record before it is acknowledged.",
+        _one_of(INT64_MAX, otherwise="set smq.durability=disk instead"),
+        "log.flush.interval.messages",
+    ),
+    TopicConfig(
+        "flush.ms",
+        T.LONG,
+        str(INT64_MAX),
+        "smq.durability=disk syncs each record before it is acknowledged.",
+        _one_of(INT64_MAX, otherwise="set smq.durability=disk instead"),
+        "log.flush.interval.ms",
+    ),
+    TopicConfig(
+        "follower.replication.throttled.replicas",
+        T.LIST,
+        "",
+        NO_MEANING + "there are no followers.",
+    ),
+    TopicConfig(
+        "index.interval.bytes",
+        T.INT,
+        "4096",
+        NO_MEANING + "every batch is in the index.",
+        _at_least(0),
+        "log.index.interval.bytes",
+    ),
+    TopicConfig(
+        "leader.replication.throttled.replicas",
+        T.LIST,
+        "",
+        NO_MEANING + "there are no followers.",
+    ),
+    TopicConfig(
+        "local.retention.bytes",
+        T.LONG,
+        "-2",
+        NO_MEANING + "records are deleted by retention.bytes alone.",
+        _at_least(-2),
+        "log.local.retention.bytes",
+    ),
+    TopicConfig(
+        "local.retention.ms",
+        T.LONG,
+        "-2",
+        NO_MEANING + "records are deleted by retention.ms alone.",
+        _at_least(-2),
+        "log.local.retention.ms",
+    ),
+    TopicConfig(
+        "max.compaction.lag.ms",
+        T.LONG,
+        str(INT64_MAX),
+        NO_MEANING + "it concerns compacted topics.",
+        _at_least(1),
+        "log.cleaner.max.compaction.lag.ms",
+    ),
+    TopicConfig(
+        "max.message.bytes",
+        T.INT,
+        "1048588",
+        "The largest record batch, as it is sent.",
+        _at_least(0),
+        "message.max.bytes",
+        "message_max_bytes",
+    ),
+    TopicConfig(
+        "message.timestamp.after.max.ms",
+        T.LONG,
+        "3600000",
+        "How far ahead of the broker's clock a record's timestamp may be (CreateTime).",
+        _at_least(0),
+        "log.message.timestamp.after.max.ms",
+    ),
+    TopicConfig(
+        "message.timestamp.before.max.ms",
+        T.LONG,
+        str(INT64_MAX),
+        "How far behind the broker's clock a record's timestamp may be (CreateTime).",
+        _at_least(0),
+        "log.message.timestamp.before.max.ms",
+    ),
+    TopicConfig(
+        "message.timestamp.type",
+        T.STRING,
+        "CreateTime",
+        "Whose clock a record's timestamp is from: the producer's, or the broker's.",
+        _one_of("CreateTime", "LogAppendTime"),
+        "log.message.timestamp.type",
+    ),
+    TopicConfig(
+        "min.cleanable.dirty.ratio",
+        T.DOUBLE,
+        "0.5",
+        NO_MEANING + "it concerns compacted topics.",
+        lambda value: "" if 0 <= float(value) <= 1 else "Value must be between 0 and 1",
+        "log.cleaner.min.cleanable.ratio",
+    ),
+    TopicConfig(
+        "min.compaction.lag.ms",
+        T.LONG,
+        "0",
+        NO_MEANING + "it concerns compacted topics.",
+        _at_least(0),
+        "log.cleaner.min.compaction.lag.ms",
+    ),
+    TopicConfig(
+        "min.insync.replicas",
+        T.INT,
+        "1",
+        "There is one replica of everything.",
+        _one_of(1, otherwise="there is one replica, more can never be in sync"),
+        "min.insync.replicas",
+    ),
+    TopicConfig(
+        "preallocate",
+        T.BOOLEAN,
+        "false",
+        NO_MEANING + "the log's files are always allocated ahead.",
+        broker_key="log.preallocate",
+    ),
+    TopicConfig(
+        "remote.log.copy.disable",
+        T.BOOLEAN,
+        "false",
+        NO_MEANING + "sealed segments are in the filer.",
+    ),
+    TopicConfig(
+        "remote.log.delete.on.disable",
+        T.BOOLEAN,
+        "false",
+        NO_MEANING + "sealed segments are in the filer.",
+    ),
+    TopicConfig(
+        "remote.storage.enable",
+        T.BOOLEAN,
+        "false",
+        "There is no tiered storage of Kafka's kind: sealed segments are in the filer anyway.",
+        lambda value: "sealed segments are in the filer without it" if value else "",
+    ),
+    TopicConfig(
+        "retention.bytes",
+        T.LONG,
+        "-1",
+        "A partition's oldest records are deleted beyond this size; -1 sets none.",
+        _at_least(-1),
+        "log.retention.bytes",
+        "log_retention_bytes",
+    ),
+    TopicConfig(
+        "retention.ms",
+        T.LONG,
+        "604800000",
+        "Records are deleted at this age; -1 keeps them.",
+        _at_least(-1),
+        "log.retention.ms",
+        "log_retention_ms",
+    ),
+    TopicConfig(
+        "segment.bytes",
+        T.INT,
+        "1073741824",
+        NO_MEANING + "partitions share the files of their log; see smq.seal.bytes.",
+        _at_least(14),
+        "log.segment.bytes",
+    ),
+    TopicConfig(
+        "segment.index.bytes",
+        T.INT,
+        "10485760",
+        NO_MEANING + "the index grows as it needs.",
+        _at_least(4),
+        "log.index.size.max.bytes",
+    ),
+    TopicConfig(
+        "segment.jitter.ms",
+        T.LONG,
+        "0",
+        NO_MEANING + "partitions share the files of their log.",
+        _at_least(0),
+        "log.roll.jitter.ms",
+    ),
+    TopicConfig(
+        "segment.ms",
+        T.LONG,
+        "604800000",
+        NO_MEANING + "partitions share the files of their log; see smq.seal.ms.",
+        _at_least(1),
+        "log.roll.ms",
+    ),
+    TopicConfig(
+        "smq.durability",
+        T.STRING,
+        "os",
+        "When a record is visible and acknowledged: in the ring, in the page cache, or synced.",
+        _one_of(*DURABILITIES),
+        "durability",
+        "durability",
+    ),
+    TopicConfig(
+        "smq.seal.bytes",
+        T.LONG,
+        "67108864",
+        "A partition is sealed to a file at so many bytes.",
+        _at_least(1),
+        "seal.bytes",
+        "seal_bytes",
+    ),
+    TopicConfig(
+        "smq.seal.ms",
+        T.LONG,
+        "600000",
+        "A partition is sealed when its oldest record waits so long.",
+        _at_least(1),
+        "seal.ms",
+        "seal_ms",
+    ),
+    TopicConfig(
+        "unclean.leader.election.enable",
+        T.BOOLEAN,
+        "false",
+        NO_MEANING + "there are no followers that could lead.",
+        broker_key="unclean.leader.election.enable",
+    ),
+)
+
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = {each.name: each for each in _TABLE}
+
+
+def parse(name: str, text: str) -> Value:
+    """The value of a config. Raises ValueError with a sentence in Kafka's words."""
+    config = TOPIC_CONFIGS.get(name)
+    if config is None:
+        raise ValueError(f"Unknown topic config name: {name}")
+    try:
+        value = _PARSERS[config.type](text.strip())
+    except ValueError as reason:
+        raise ValueError(f"Invalid value {text} for configuration {name}: {reason}") from None
+    problem = config.rule(value)
+    if problem:
+        raise ValueError(f"Invalid value {text} for configuration {name}: {problem}")
+    return value
+
+
+def problem_of(configs: Mapping[str, str | None], broker: Config) -> str | None:
+    """The first thing that is wrong with a new topic's configs, as a sentence."""
+    nulls = [name for name, text in configs.items() if text is None]
+    if nulls:
+        return f"Null value not supported for topic configs: {','.join(nulls)}"
+    try:
+        for name, text in configs.items():
+            value = parse(name, text or "")
+            if name == "max.message.bytes" and int(value) > batch_bytes_max(broker):
+                return (
+                    f"Invalid value {text} for configuration {name}: a batch must fit in half a "
+                    f"ring and in a WAL segment, {batch_bytes_max(broker)} bytes; raise ring.bytes"
+                )
+    except ValueError as problem:
+        return str(problem)
+    return None
+
+
+def batch_bytes_max(broker: Config) -> int:
+    """The largest batch that any topic may allow."""
+    return min(broker.wal_segment_bytes, broker.ring_bytes // 2) - FRAME_OVERHEAD_BYTES
+
+
+def broker_default(config: TopicConfig, broker: Config) -> str:
+    """What holds where a topic says nothing."""
+    return str(getattr(broker, config.setting)) if config.setting else config.default
+
+
+class TopicSettings(NamedTuple):
+    """What a topic goes by, of that which has a meaning here."""
+
+    durability: str
+    message_bytes_max: int
+    log_append_time: bool
+    timestamp_after_max_ms: int
+    timestamp_before_max_ms: int
+    retention_ms: int
+    retention_bytes: int
+    seal_bytes: int
+    seal_ms: int
+
+    @classmethod
+    def of(cls, configs: Mapping[str, str], broker: Config) -> "TopicSettings":
+        """The settings of a topic with these configs of its own."""
+
+        def text(name: str) -> str:
+            return configs.get(name) or broker_default(TOPIC_CONFIGS[name], broker)
+
+        return cls(
+            durability=text("smq.durability"),
+            message_bytes_max=int(text("max.message.bytes")),
+            log_append_time=text("message.timestamp.type") == "LogAppendTime",
+            timestamp_after_max_ms=int(text("message.timestamp.after.max.ms")),
+            timestamp_before_max_ms=int(text("message.timestamp.before.max.ms")),
+            retention_ms=int(text("retention.ms")),
+            retention_bytes=int(text("retention.bytes")),
+            seal_bytes=int(text("smq.seal.bytes")),
+            seal_ms=int(text("smq.seal.ms")),
+        )
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("Expected value to be either true or false")
+    return text.lower() == "true"
+
+
+def _integer(kind: str, largest: int) -> Callable[[str], int]:
+    def parsed(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,20}", text) or not -largest - 1 <= int(text) <= largest:
+            raise ValueError(f"Not a number of type {kind}")
+        return int(text)
+
+    return parsed
+
+
+def _double(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("Not a number of type DOUBLE") from None
+
+
+def _list(text: str) -> str:
+    return ",".join(part.strip() for part in text.split(","))
+
+
+_PARSERS: Mapping[ConfigType, Callable[[str], Value]] = {
+    T.BOOLEAN: _boolean,
+    T.STRING: str,
+    T.INT: _integer("INT", INT32_MAX),
+    T.LONG: _integer("LONG", INT64_MAX),
+    T.DOUBLE: _double,
+    T.LIST: _list,
+}

@@ -1,0 +1,105 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smq.model.config import SETTINGS, Config
+from smq.model.topic_configs import (
+    TOPIC_CONFIGS,
+    TopicSettings,
+    batch_bytes_max,
+    broker_default,
+    parse,
+    problem_of,
+)
+
+MiB = 1024 * 1024
+BROKER = Config(data_dir=Path("/data"), ring_bytes=8 * MiB, wal_segment_bytes=4 * MiB)
+
+
+@pytest.mark.parametrize("name", TOPIC_CONFIGS)
+def test_every_default_is_a_value_that_could_be_set(name: str) -> None:
+    config = TOPIC_CONFIGS[name]
+    parse(name, config.default)
+    assert config.doc.endswith(".")
+
+
+@pytest.mark.parametrize("name", [n for n, each in TOPIC_CONFIGS.items() if each.setting])
+def test_a_brokers_setting_of_the_same_meaning_has_the_same_default(name: str) -> None:
+    config = TOPIC_CONFIGS[name]
+    assert SETTINGS[config.broker_key].key == config.setting
+    assert broker_default(config, Config(data_dir=Path("/data"))) == config.default
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("retention.ms", "-1", -1),
+        ("retention.ms", " 5 ", 5),
+        ("retention.bytes", str(2**63 - 1), 2**63 - 1),
+        ("preallocate", "TRUE", True),
+        ("min.cleanable.dirty.ratio", "0.25", 0.25),
+        ("message.timestamp.type", "LogAppendTime", "LogAppendTime"),
+        ("cleanup.policy", "delete", "delete"),
+        ("smq.durability", "disk", "disk"),
+    ],
+)
+def test_these_values_are_understood(name: str, text: str, value: object) -> None:
+    assert parse(name, text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [
+        ("retention.hours", "1", "Unknown topic config name: retention.hours"),
+        ("retention.ms", "a week", "Not a number of type LONG"),
+        ("retention.ms", str(2**63), "Not a number of type LONG"),
+        ("retention.ms", "1_000", "Not a number of type LONG"),
+        ("retention.ms", "-2", "at least -1"),
+        ("max.message.bytes", str(2**31), "Not a number of type INT"),
+        ("preallocate", "yes", "either true or false"),
+        ("min.cleanable.dirty.ratio", "2", "between 0 and 1"),
+        ("min.cleanable.dirty.ratio", "half", "DOUBLE"),
+        ("message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
+        ("cleanup.policy", "compact", "does not compact yet"),
+        ("cleanup.policy", "compact,delete", "does not compact yet"),
+        ("compression.type", "zstd", "as they were sent"),
+        ("min.insync.replicas", "2", "one replica"),
+        ("flush.messages", "1", "smq.durability=disk"),
+        ("smq.durability", "fsync", "memory, os, disk"),
+        ("smq.seal.bytes", "0", "at least 1"),
+    ],
+)
+def test_these_are_refused_with_the_reason(name: str, text: str, word: str) -> None:
+    problem = problem_of({name: text}, BROKER)
+    assert problem is not None
+    assert word in problem
+    assert name in problem
+
+
+def test_a_null_is_refused() -> None:
+    problem = problem_of({"retention.ms": "1", "segment.ms": None}, BROKER)
+    assert problem == "Null value not supported for topic configs: segment.ms"
+
+
+def test_batches_that_fit_in_no_ring_are_refused() -> None:
+    assert problem_of({"max.message.bytes": str(batch_bytes_max(BROKER))}, BROKER) is None
+    problem = problem_of({"max.message.bytes": str(batch_bytes_max(BROKER) + 1)}, BROKER)
+    assert problem is not None
+    assert "raise ring.bytes" in problem
+
+
+def test_no_configs_are_no_problem() -> None:
+    assert problem_of({}, BROKER) is None
+
+
+def test_the_topics_own_value_wins_then_the_brokers_then_the_default() -> None:
+    broker = Config(data_dir=Path("/data"), log_retention_ms=9, durability="disk")
+    own: dict[str, Any] = {"retention.ms": "7", "message.timestamp.type": "LogAppendTime"}
+    settings = TopicSettings.of(own, broker)
+    assert settings.retention_ms == 7
+    assert settings.log_append_time
+    assert settings.durability == "disk"
+    assert settings.message_bytes_max == 1048588
+    assert settings.timestamp_before_max_ms == 2**63 - 1
+    assert TopicSettings.of({}, broker).retention_ms == 9
