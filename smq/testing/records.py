@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from shm.kernels.records_reference import PlainRecord
+from shm.kernels.records_reference import PlainRecord, batch
 
 INT64_MAX = 2**63 - 1
 YEAR_2263_MS = 9_246_182_400_000  # Beyond what nanoseconds in an int64 can say.
@@ -36,3 +36,16 @@ def plain_records(
         records.append(record)
         offset += 1
     return records
+
+
+@st.composite
+def plain_batches(draw: st.DrawFn) -> list[bytes]:
+    """One to three batches behind each other, with gaps between and inside them."""
+    batches, offset = list[bytes](), draw(st.integers(0, 5))
+    for _ in range(draw(st.integers(1, 3))):
+        base_timestamp = draw(_edge_times)
+        records = draw(plain_records(base_offset=offset, base_timestamp=base_timestamp))
+        records[0] = records[0]._replace(timestamp=base_timestamp)
+        offset = records[-1].offset + 1 + draw(st.sampled_from([0, 0, 3]))
+        batches.append(batch(records, end_offset=offset))
+    return batches

@@ -1,0 +1,212 @@
+"""Record batches as they were sent → pieces that are sealed in the same way.
+
+    ROWS     records cut into columns (`shm.kernels.records`), inflated where they were compressed
+    CONTROL  markers of transactions: no records of anybody, but offsets, and they come back
+    RAW      what a Parquet file cannot hold and give back unchanged, so it is kept as it was sent
+
+RAW is a batch whose CRC is wrong, that cannot be inflated within bounds, that is malformed inside,
+that has a header whose key is not UTF-8, or that belongs to a transaction (its producer would be
+lost, and with it who may see the records). Each piece is a run of consecutive batches; the next one
+may be of the same kind.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.arrow import read_only
+from shm.kernels.records import (
+    B_AT,
+    B_ATTRIBUTES,
+    B_BASE_OFFSET,
+    B_COUNT,
+    B_END,
+    B_INTACT,
+    B_LAST_OFFSET,
+    B_MAX_TIMESTAMP,
+    B_RECORDS_AT,
+    B_RECORDS_END,
+    C_HEADER_COUNT,
+    C_HEADERS_FIRST,
+    C_TIMESTAMP,
+    H_KEY_AT,
+    H_KEY_LENGTH,
+    RECORD_BYTES_MIN,
+    count_utf8,
+    fill_headers,
+    new_columns,
+    new_facts,
+    new_headers,
+    scan_batches,
+    walk_batches,
+)
+from shm.kernels.words import (
+    ATTRIBUTE_CODEC_MASK,
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
+)
+from smq.model.errors import PeerError
+from smq.wire.compression import decompress
+
+MiB = 1024 * 1024
+INFLATED_BYTES_MAX = 64 * MiB  # Of one batch: sixty times what a batch may have by default.
+ARENA_BYTES = 32 * MiB  # Inflated at a time, but for the last batch; bounds the memory taken.
+UNKNOWN_ATTRIBUTES = ~63
+
+
+class Kind(Enum):
+    """How a batch is sealed."""
+
+    ROWS = 0
+    CONTROL = 1
+    RAW = 2
+
+
+class Piece(NamedTuple):
+    """A run of batches of one kind.
+
+    `batches` are the bytes as sent, `facts` a column for each batch. ROWS only: `columns` and
+    `headers`, whose positions are in `arena`.
+    """
+
+    kind: Kind
+    log_append_time: bool
+    batches: memoryview
+    facts: np.ndarray
+    arena: np.ndarray
+    columns: np.ndarray
+    headers: np.ndarray
+
+    @property
+    def base_offset(self) -> int:
+        return int(self.facts[B_BASE_OFFSET, 0])
+
+    @property
+    def end_offset(self) -> int:
+        return int(self.facts[B_LAST_OFFSET, -1]) + 1
+
+    @property
+    def record_count(self) -> int:
+        return self.columns.shape[1] if self.kind is Kind.ROWS else int(self.facts[B_COUNT].sum())
+
+
+def cut(data: bytes | memoryview, *, lossy: bool = False) -> Iterator[Piece]:
+    """The batches in `data`, all whole, in pieces.
+
+    `lossy`: header keys that are not UTF-8 and transactional batches are ROWS too, for readers
+    that would rather have them changed than not at all. Raises PeerError: no batches at all.
+    """
+    array = read_only(data)
+    facts = new_facts(len(array))
+    count = scan_batches(array, 0, len(array), facts)
+    if count < 0:
+        raise PeerError(f"what should be record batches is none at byte {~count}")
+    first = 0
+    while first < count:
+        arena, inflated = _inflate(array, facts[:, first:count])
+        yield from _Cutter(array, arena, inflated, lossy=lossy).pieces()
+        first += inflated.shape[1]
+
+
+def _inflate(array: np.ndarray, facts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An arena with the records of the first of these batches, and their facts.
+
+    A batch that cannot be inflated has no room for the records it announces, and is malformed.
+    """
+    if not (facts[B_ATTRIBUTES] & ATTRIBUTE_CODEC_MASK).any():
+        return array, facts.copy()
+    arena, batch = bytearray(), 0
+    facts = facts.copy()
+    while batch < facts.shape[1] and len(arena) < ARENA_BYTES:
+        at = len(arena)
+        arena += _inflated(array, facts[:, batch])
+        facts[B_RECORDS_AT, batch], facts[B_RECORDS_END, batch] = at, len(arena)
+        batch += 1
+    return read_only(arena), facts[:, :batch].copy()
+
+
+def _inflated(array: np.ndarray, batch: np.ndarray) -> bytes | memoryview:
+    records = array.data[batch[B_RECORDS_AT] : batch[B_RECORDS_END]]
+    codec = int(batch[B_ATTRIBUTES]) & ATTRIBUTE_CODEC_MASK
+    if codec == 0:
+        return records
+    try:
+        return decompress(codec, records, INFLATED_BYTES_MAX)
+    except PeerError:
+        return b""
+
+
+class _Cutter:
+    """Cuts batches whose records are inflated.
+
+    Kinds are first told by the header, then put right where a look inside says RAW; what was
+    walked before such a batch is walked again.
+    """
+
+    def __init__(
+        self, array: np.ndarray, arena: np.ndarray, facts: np.ndarray, *, lossy: bool
+    ) -> None:
+        self._array, self._arena, self._facts, self._lossy = array, arena, facts, lossy
+        attributes = facts[B_ATTRIBUTES]
+        room = (facts[B_RECORDS_END] - facts[B_RECORDS_AT]) // RECORD_BYTES_MIN
+        raw = (facts[B_COUNT] <= 0) | (facts[B_COUNT] > room)
+        raw |= (facts[B_INTACT] == 0) | (attributes & UNKNOWN_ATTRIBUTES != 0)
+        if not lossy:
+            raw |= attributes & ATTRIBUTE_TRANSACTIONAL != 0
+        control = attributes & ATTRIBUTE_CONTROL != 0
+        # Intact or not, a marker is what it says: nothing was sent by a client that looks like it.
+        self._kinds = np.where(control, Kind.CONTROL.value, np.where(raw, Kind.RAW.value, 0))
+        self._times = attributes & ATTRIBUTE_LOG_APPEND_TIME
+
+    def pieces(self) -> Iterator[Piece]:
+        """All of them, in order."""
+        first, count = 0, self._facts.shape[1]
+        while first < count:
+            end = self._run_end(first)
+            if self._kinds[first] != Kind.ROWS.value:
+                yield self._piece(first, end, new_columns(0), new_headers(0))
+            else:
+                columns, headers, bad = self._walk(first, end)
+                if bad >= 0:
+                    self._kinds[bad] = Kind.RAW.value
+                    continue
+                yield self._piece(first, end, columns, headers)
+            first = end
+
+    def _run_end(self, first: int) -> int:
+        differs = (self._kinds[first:] != self._kinds[first]) | (
+            self._times[first:] != self._times[first]
+        )
+        return first + int(differs.argmax()) if differs.any() else len(self._kinds)
+
+    def _piece(self, first: int, end: int, columns: np.ndarray, headers: np.ndarray) -> Piece:
+        facts = self._facts[:, first:end]
+        return Piece(
+            Kind(int(self._kinds[first])),
+            bool(self._times[first]),
+            self._array.data[facts[B_AT, 0] : facts[B_END, -1]],
+            facts,
+            self._arena,
+            columns,
+            headers,
+        )
+
+    def _walk(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """Columns and headers of some batches; or the number of one that must go raw, else -1."""
+        facts, counts = self._facts, self._facts[B_COUNT, first:end]
+        columns = new_columns(int(counts.sum()))
+        rows = walk_batches(self._arena, facts, first, end, columns)
+        if rows < 0:
+            return columns, new_headers(0), ~rows
+        headers = new_headers(int(columns[C_HEADER_COUNT].sum()))
+        fill_headers(self._arena, columns, headers)
+        good = count_utf8(self._arena, headers[H_KEY_AT], headers[H_KEY_LENGTH])
+        if good < headers.shape[1] and not self._lossy:
+            record = int(np.searchsorted(columns[C_HEADERS_FIRST], good, side="right")) - 1
+            return columns, headers, first + int(np.searchsorted(counts.cumsum(), record, "right"))
+        if self._times[first]:
+            columns[C_TIMESTAMP] = np.repeat(facts[B_MAX_TIMESTAMP, first:end], counts)
+        return columns, headers, -1

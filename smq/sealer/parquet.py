@@ -1,0 +1,313 @@
+"""A Parquet segment: a row for each record, which any engine can read.
+
+    _offset  _ts_ms  _ts  _key  _value  _headers
+
+`_ts` is `_ts_ms` as a timestamp, null where it would not fit in microseconds. No types that Spark
+cannot read (`timestamp[ns]`, `large_*`, views), no dictionary on keys and values: it costs half the
+speed and saves nothing. What is no row is in the file's metadata: the markers of transactions, the
+leader epochs, the timestamp type, and where the segment begins and ends.
+
+Reading gives Kafka's batches again: the same records, offsets and timestamps, in batches of ours.
+"""
+
+import base64
+import json
+from bisect import bisect_right
+from io import BytesIO
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from shm.arrow import binary_views, read_only
+from shm.kernels.records import (
+    B_AT,
+    B_BASE_OFFSET,
+    B_END,
+    B_LEADER_EPOCH,
+    C_FIELDS,
+    C_HEADER_COUNT,
+    C_HEADERS_FIRST,
+    C_KEY_AT,
+    C_KEY_LENGTH,
+    C_OFFSET,
+    C_TIMESTAMP,
+    C_VALUE_AT,
+    C_VALUE_LENGTH,
+    H_FIELDS,
+    H_KEY_AT,
+    H_KEY_LENGTH,
+    H_VALUE_AT,
+    H_VALUE_LENGTH,
+    new_facts,
+    scan_batches,
+)
+from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
+from shm.kernels.words import ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES
+from smq.sealer.decode import Kind, Piece
+
+KiB, MiB = 1024, 1024 * 1024
+FORMAT = "1"
+ROW_GROUP_ROWS = 64 * KiB  # Small enough that a cold read of a few records decodes little.
+ROW_GROUP_BYTES = 32 * MiB  # … when records are large as well.
+BATCH_BYTES = 256 * KiB  # Of the batches that come back: a client may ask for little at a time.
+HEADER_HEAD_BYTES_MAX = 10  # Two lengths.
+TIMESTAMP_US_MAX = (2**63 - 1) // 1000
+CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
+
+_HEADER = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        pa.field("_offset", pa.int64(), nullable=False),
+        pa.field("_ts_ms", pa.int64(), nullable=False),
+        pa.field("_ts", pa.timestamp("us", tz="UTC")),
+        pa.field("_key", pa.binary()),
+        pa.field("_value", pa.binary()),
+        pa.field(
+            "_headers", pa.list_(pa.field("element", _HEADER, nullable=False)), nullable=False
+        ),
+    ]
+)
+_DELTA = "DELTA_BINARY_PACKED"
+_SETTINGS: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": ["_headers.list.element.key"],
+    "column_encoding": {"_offset": _DELTA, "_ts_ms": _DELTA, "_ts": _DELTA},
+    "write_statistics": ["_offset", "_ts_ms", "_ts"],
+    "write_page_index": True,
+    "write_page_checksum": True,
+}
+
+
+def table_of(piece: Piece) -> pa.Table:
+    """The rows of a piece of kind ROWS. Header keys that are not UTF-8 are put right."""
+    columns, arena = piece.columns, piece.arena
+    times = columns[C_TIMESTAMP]
+    fits = (times <= TIMESTAMP_US_MAX) & (times >= -TIMESTAMP_US_MAX)
+    micros = pa.array(np.where(fits, times, 0) * 1000, mask=~fits)
+    arrays = [
+        pa.array(columns[C_OFFSET]),
+        pa.array(times),
+        micros.view(SCHEMA.field("_ts").type),
+        binary_views(arena, columns[C_KEY_AT], columns[C_KEY_LENGTH]).cast(pa.binary()),
+        binary_views(arena, columns[C_VALUE_AT], columns[C_VALUE_LENGTH]).cast(pa.binary()),
+        _headers_of(piece),
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _headers_of(piece: Piece) -> pa.Array:
+    headers, arena = piece.headers, piece.arena
+    keys = binary_views(arena, headers[H_KEY_AT], headers[H_KEY_LENGTH]).cast(pa.binary())
+    values = binary_views(arena, headers[H_VALUE_AT], headers[H_VALUE_LENGTH]).cast(pa.binary())
+    try:
+        texts = keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = pa.array([key.as_py().decode(errors="replace") for key in keys], pa.string())
+    counts = piece.columns[C_HEADER_COUNT]
+    ends = np.concatenate([[0], counts.cumsum()]).astype(np.int32)
+    pairs = pa.StructArray.from_arrays([texts, values], fields=list(_HEADER))
+    return pa.ListArray.from_arrays(pa.array(ends), pairs, type=SCHEMA.field("_headers").type)
+
+
+class ParquetWriter:
+    """Collects the records and markers of one Parquet segment, in memory."""
+
+    def __init__(self, labels: dict[str, str], *, log_append_time: bool) -> None:
+        self._labels = {
+            **labels,
+            "timestamp_type": LOG_APPEND_TIME if log_append_time else CREATE_TIME,
+        }
+        self._file = BytesIO()
+        self._writer = pq.ParquetWriter(self._file, SCHEMA, **_SETTINGS)
+        self._waiting: list[pa.Table] = []
+        self._epochs: list[list[int]] = []
+        self._control = bytearray()
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the segment has."""
+        waiting: int = sum(table.nbytes for table in self._waiting)
+        return self._file.tell() + waiting
+
+    def add(self, piece: Piece) -> None:
+        """Add records, or markers."""
+        for offset, epoch in piece.facts[[B_BASE_OFFSET, B_LEADER_EPOCH]].T.tolist():
+            if not self._epochs or self._epochs[-1][1] != epoch:
+                self._epochs.append([offset, epoch])
+        if piece.kind is Kind.CONTROL:
+            self._control += piece.batches
+            return
+        assert piece.kind is Kind.ROWS
+        self._waiting.append(table_of(piece))
+        self._write(everything=False)
+
+    def finish(self, base_offset: int, end_offset: int) -> memoryview:
+        """The segment's bytes."""
+        self._write(everything=True)
+        facts = {
+            **self._labels,
+            "format": FORMAT,
+            "base_offset": str(base_offset),
+            "end_offset": str(end_offset),
+            "leader_epochs": json.dumps(self._epochs),
+            "control": base64.b64encode(self._control).decode(),
+        }
+        self._writer.add_key_value_metadata({f"smq.{key}": fact for key, fact in facts.items()})
+        self._writer.close()
+        return self._file.getbuffer()
+
+    def _write(self, *, everything: bool) -> None:
+        rows = sum(table.num_rows for table in self._waiting)
+        if sum(table.nbytes for table in self._waiting) < ROW_GROUP_BYTES and not everything:
+            rows -= rows % ROW_GROUP_ROWS
+        if rows == 0:
+            return
+        table = pa.concat_tables(self._waiting)
+        self._writer.write_table(table[:rows], row_group_size=ROW_GROUP_ROWS)
+        self._waiting = [table[rows:]] if rows < table.num_rows else []
+
+
+class Span(NamedTuple):
+    """A row group and the offsets [start, end) it answers for."""
+
+    group: int
+    start: int
+    end: int
+    max_timestamp: int
+
+
+class ParquetSegment:
+    """Reads a Parquet segment, a row group at a time. Raises ArrowInvalid when it is none."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self._file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+        facts = self._file.metadata.metadata or {}
+        self.facts = {
+            key.decode().removeprefix("smq."): value.decode()
+            for key, value in facts.items()
+            if key.startswith(b"smq.")
+        }
+        if self.facts.get("format") != FORMAT:
+            raise pa.ArrowInvalid("it is no segment of this version of SMQ")
+        self.spans = self._spans()
+        self._epochs = json.loads(self.facts["leader_epochs"])
+        is_log_append = self.facts["timestamp_type"] == LOG_APPEND_TIME
+        self._attributes = ATTRIBUTE_LOG_APPEND_TIME if is_log_append else 0
+        self._control = _control_batches(base64.b64decode(self.facts["control"]))
+
+    def span_of(self, offset: int) -> Span:
+        """The row group that answers for an offset; the first one for what lies before."""
+        return next((span for span in self.spans if offset < span.end), self.spans[-1])
+
+    def batches(self, span: Span) -> np.ndarray:
+        """The record batches of a row group, with the markers between them."""
+        rows = self._rows(span)
+        control = {
+            at: marker for at, marker in self._control.items() if span.start <= at < span.end
+        }
+        out = np.empty(_encoded_bytes_max(rows) + sum(map(len, control.values())), np.uint8)
+        epochs = {start for start, _ in self._epochs if span.start < start < span.end}
+        row = at = 0
+        for start, end in pairwise([*sorted({span.start} | epochs | control.keys()), span.end]):
+            if (marker := control.get(start)) is not None:
+                out[at : at + len(marker)] = np.frombuffer(marker, np.uint8)
+                at += len(marker)
+            end_row = int(np.searchsorted(rows.columns[C_OFFSET], end))
+            run = Run(end_row, end, self._attributes, self._epoch_at(start))
+            while row < end_row:
+                row, at = encode_batch(rows, row, run, BATCH_BYTES, out, at)
+        return out[:at]
+
+    def find_time(self, timestamp: int) -> tuple[int, int] | None:
+        """Offset and timestamp of the first record of this time or later."""
+        for span in self.spans:
+            if span.max_timestamp >= timestamp and span.group >= 0:
+                table = self._file.read_row_group(span.group, ["_offset", "_ts_ms"])
+                times = table["_ts_ms"].to_numpy()
+                row = int((times >= timestamp).argmax())
+                return table["_offset"][row].as_py(), int(times[row])
+        return None
+
+    def _spans(self) -> list[Span]:
+        start, end = int(self.facts["base_offset"]), int(self.facts["end_offset"])
+        metadata, firsts, newest = self._file.metadata, [], []
+        for group in range(metadata.num_row_groups):
+            offsets, times = (
+                metadata.row_group(group).column(place).statistics for place in (0, 1)
+            )
+            firsts.append(offsets.min)
+            newest.append(times.max)
+        if not firsts:
+            return [Span(-1, start, end, -1)]
+        ends = [*firsts[1:], end]
+        firsts[0] = start
+        return [Span(*each) for each in zip(range(len(ends)), firsts, ends, newest, strict=True)]
+
+    def _rows(self, span: Span) -> Rows:
+        if span.group < 0:
+            return _rows_of(SCHEMA.empty_table())
+        names = ["_offset", "_ts_ms", "_key", "_value", "_headers"]
+        return _rows_of(self._file.read_row_group(span.group, names))
+
+    def _epoch_at(self, offset: int) -> int:
+        """The epoch of what lies behind an offset; before the first it is the first one's."""
+        row = bisect_right(self._epochs, offset, key=itemgetter(0)) - 1
+        return int(self._epochs[max(row, 0)][1])
+
+
+def _control_batches(data: bytes) -> dict[int, bytes]:
+    facts = new_facts(len(data))
+    count = scan_batches(read_only(data), 0, len(data), facts)
+    if count < 0:
+        raise pa.ArrowInvalid("its markers are damaged")
+    places = facts[[B_BASE_OFFSET, B_AT, B_END], :count].T.tolist()
+    return {base_offset: data[at:end] for base_offset, at, end in places}
+
+
+def _encoded_bytes_max(rows: Rows) -> int:
+    """No more than this many bytes of batches come from these rows, if each has its own batch."""
+    sizes: int = rows.columns[[C_KEY_LENGTH, C_VALUE_LENGTH]].clip(0).sum()
+    sizes += rows.headers[[H_KEY_LENGTH, H_VALUE_LENGTH]].clip(0).sum()
+    sizes += rows.headers.shape[1] * HEADER_HEAD_BYTES_MAX
+    sizes += rows.columns.shape[1] * (RECORD_HEAD_BYTES_MAX + BATCH_HEADER_BYTES)
+    return sizes
+
+
+def _rows_of(table: pa.Table) -> Rows:
+    """A table of SCHEMA as the encoder takes it; keys, values and headers stay where they are."""
+    table = table.combine_chunks()
+    columns = np.zeros((C_FIELDS, table.num_rows), np.int64)
+    columns[C_OFFSET], columns[C_TIMESTAMP] = table["_offset"], table["_ts_ms"]
+    lists = _chunk(table["_headers"])
+    pairs = lists.values
+    headers = np.zeros((H_FIELDS, len(pairs)), np.int64)
+    places = columns[C_KEY_AT : C_KEY_LENGTH + 1], columns[C_VALUE_AT : C_VALUE_LENGTH + 1]
+    pair_places = headers[H_KEY_AT : H_KEY_LENGTH + 1], headers[H_VALUE_AT : H_VALUE_LENGTH + 1]
+    keys, values = (
+        _place(_chunk(table["_key"]), places[0]),
+        _place(_chunk(table["_value"]), places[1]),
+    )
+    header_keys = _place(pairs.field("key").cast(pa.binary()), pair_places[0])
+    header_values = _place(pairs.field("value"), pair_places[1])
+    offsets = lists.offsets.to_numpy()
+    columns[C_HEADERS_FIRST], columns[C_HEADER_COUNT] = offsets[:-1], np.diff(offsets)
+    return Rows(columns, headers, keys, values, header_keys, header_values)
+
+
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def _place(array: pa.Array, places: np.ndarray) -> np.ndarray:
+    """Fill rows of (where, length or -1) for a binary array; the bytes they lie in."""
+    _, offsets_buffer, data = array.buffers()
+    offsets = np.frombuffer(offsets_buffer or b"", np.int32)[array.offset :][: len(array) + 1]
+    if len(array):
+        places[0], places[1] = offsets[:-1], np.diff(offsets)
+        places[1][array.is_null().to_numpy(zero_copy_only=False)] = -1
+    return read_only(data) if data is not None and data.size else read_only(b"")

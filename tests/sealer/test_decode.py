@@ -1,0 +1,130 @@
+"""Batches as sent, cut into pieces: nothing is lost, and what cannot be rows is raw."""
+
+import struct
+from itertools import groupby
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shm.kernels import records_reference as plain
+from shm.kernels.records import B_BASE_OFFSET, C_OFFSET, C_TIMESTAMP
+from smq.model.errors import PeerError
+from smq.sealer.decode import INFLATED_BYTES_MAX, Kind, cut
+from smq.testing.records import plain_batches
+from smq.wire.compression import Codec, compress
+
+LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
+
+
+def _batch(
+    offset: int, *, attributes: int = 0, key: bytes = b"h", inflated: bytes | None = None
+) -> bytes:
+    record = plain.PlainRecord(offset, 1000 + offset, b"k", b"v", ((key, None),))
+    return plain.batch([record], end_offset=offset + 1, attributes=attributes, inflated=inflated)
+
+
+def _kinds(data: bytes, *, lossy: bool = False) -> list[tuple[Kind, int, int]]:
+    return [(each.kind, each.base_offset, each.end_offset) for each in cut(data, lossy=lossy)]
+
+
+def test_batches_of_one_kind_are_one_piece() -> None:
+    data = _batch(0) + _batch(1) + _batch(7)
+    [piece] = cut(data)
+    assert (piece.kind, piece.base_offset, piece.end_offset) == (Kind.ROWS, 0, 8)
+    assert piece.columns[C_OFFSET].tolist() == [0, 1, 7]
+    assert bytes(piece.batches) == data
+    assert piece.record_count == 3
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_what_is_compressed_is_inflated(codec: Codec) -> None:
+    records = [plain.PlainRecord(i, i, b"key" * 20, b"value" * 50) for i in range(20)]
+    bodies = [plain.record_body(record, 0, 0) for record in records]
+    payload = b"".join(plain.varint(len(body)) + body for body in bodies)
+    inflated = compress(codec, payload)
+    data = plain.batch(records, end_offset=20, attributes=codec, inflated=inflated)
+    [piece] = cut(_batch(0) + data.replace(b"\0" * 8, (1).to_bytes(8, "big"), 1) + _batch(21))
+    assert piece.columns[C_OFFSET].tolist() == list(range(22))
+
+
+def test_under_log_append_time_records_have_the_batchs_time() -> None:
+    records = [plain.PlainRecord(i, time, None, b"x") for i, time in enumerate([5, 3, 9])]
+    data = plain.batch(records, end_offset=3, attributes=LOG_APPEND_TIME)
+    plain_piece, stamped = cut(_batch(0) + data)
+    assert (plain_piece.log_append_time, stamped.log_append_time) == (False, True)
+    assert stamped.columns[C_TIMESTAMP].tolist() == [9, 9, 9]
+
+
+def _flipped(batch: bytes) -> bytes:
+    return batch[:-1] + bytes([batch[-1] ^ 1])
+
+
+BAD = {
+    "wrong CRC": _flipped(_batch(5)),
+    "not compressed as it says": _batch(5, attributes=Codec.LZ4),
+    "no such codec": _batch(5, attributes=7),
+    "malformed records": _batch(5, inflated=b"\x07garbage"),
+    "no bytes for its records": _batch(5, inflated=b""),
+    "a header key that is not UTF-8": _batch(5, key=b"\xff"),
+    "transactional": _batch(5, attributes=TRANSACTIONAL),
+    "attributes nobody knows": _batch(5, attributes=128),
+    "a bomb": _batch(
+        5, attributes=Codec.ZSTD, inflated=compress(Codec.ZSTD, bytes(INFLATED_BYTES_MAX + 1))
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
+def test_what_cannot_be_rows_is_raw_and_its_neighbours_are_not(bad: bytes) -> None:
+    data = _batch(3) + _batch(4) + bad + bad + _batch(6)
+    runs = {kind: list(pieces) for kind, pieces in groupby(cut(data), lambda piece: piece.kind)}
+    assert b"".join(bytes(piece.batches) for piece in runs[Kind.RAW]) == bad + bad
+    kinds = [kind for kind, _ in groupby(cut(data), lambda piece: piece.kind)]
+    assert kinds == [Kind.ROWS, Kind.RAW, Kind.ROWS]
+
+
+def test_a_batch_without_records_is_raw() -> None:
+    empty = bytearray(_batch(5, inflated=b""))
+    empty[57:61] = bytes(4)
+    empty[17:21] = struct.pack(">I", plain.crc32c(bytes(empty[21:])))
+    assert _kinds(bytes(empty)) == [(Kind.RAW, 5, 6)]
+
+
+def test_markers_are_control() -> None:
+    marker = _batch(1, attributes=TRANSACTIONAL | CONTROL)
+    assert _kinds(_batch(0) + marker + _batch(2)) == [
+        (Kind.ROWS, 0, 1),
+        (Kind.CONTROL, 1, 2),
+        (Kind.ROWS, 2, 3),
+    ]
+
+
+def test_a_lossy_reader_gets_rows_wherever_there_are_any() -> None:
+    data = _batch(0) + BAD["a header key that is not UTF-8"] + BAD["transactional"]
+    assert _kinds(data, lossy=True) == [(Kind.ROWS, 0, 6)]
+
+
+def test_what_is_no_batch_at_all_is_the_peers_error() -> None:
+    with pytest.raises(PeerError, match="at byte 73"):
+        list(cut(_batch(0) + b"garbage"))
+    assert len(_batch(0)) == 73
+
+
+def test_nothing_is_no_piece() -> None:
+    assert list(cut(b"")) == []
+
+
+@settings(deadline=None)
+@given(plain_batches(), st.data())
+def test_garbage_is_pieces_or_the_peers_error(batches: list[bytes], data: st.DataObject) -> None:
+    garbled = bytearray(b"".join(batches))
+    for _ in range(data.draw(st.integers(0, 3))):
+        garbled[data.draw(st.integers(0, len(garbled) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        pieces = list(cut(bytes(garbled)))
+    except PeerError:
+        return
+    assert b"".join(bytes(piece.batches) for piece in pieces) == garbled
+    for piece in pieces:
+        assert piece.base_offset == int(piece.facts[B_BASE_OFFSET, 0])

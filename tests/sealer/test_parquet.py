@@ -1,0 +1,204 @@
+"""Parquet segments: every record comes back unchanged, and engines can read them."""
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from shm.arrow import read_only
+from shm.kernels import records_reference as plain
+from smq.sealer import parquet
+from smq.sealer.decode import Kind, cut
+from smq.sealer.parquet import ParquetSegment, ParquetWriter, table_of
+from smq.testing.records import INT64_MAX, YEAR_2263_MS, plain_batches
+from smq.wire.records import read_batches
+
+LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
+LABELS = {"topic": "orders", "partition": "3"}
+
+
+def _sealed(data: bytes, *, base: int = 0, end: int | None = None) -> bytes:
+    writer, last, stamped = None, base, False
+    for piece in cut(data):
+        stamped = stamped or piece.log_append_time
+        writer = writer or ParquetWriter(LABELS, log_append_time=stamped)
+        writer.add(piece)
+        last = piece.end_offset
+    assert writer is not None
+    return bytes(writer.finish(base, end or last))
+
+
+def _read(sealed: bytes) -> list[plain.PlainRecord]:
+    return [record for batch in _batches(sealed) for record in _records(batch)]
+
+
+def _batches(sealed: bytes) -> list[bytes]:
+    segment = ParquetSegment(read_only(sealed))
+    data = b"".join(segment.batches(span).tobytes() for span in segment.spans)
+    batches = []
+    while data:
+        length = 12 + int.from_bytes(data[8:12], "big")
+        batches.append(data[:length])
+        data = data[length:]
+    return batches
+
+
+def _records(batch: bytes) -> list[plain.PlainRecord]:
+    [read] = read_batches(batch)
+    return [plain.PlainRecord(*record) for record in read.records()]
+
+
+def _sent(
+    records: list[plain.PlainRecord],
+    *,
+    end_offset: int | None = None,
+    attributes: int = 0,
+    leader_epoch: int = 0,
+    producer_id: int = -1,
+) -> bytes:
+    return plain.batch(
+        records,
+        end_offset=end_offset or records[-1].offset + 1,
+        attributes=attributes,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+    )
+
+
+def _one(offset: int, timestamp: int = 0, value: bytes | None = b"v") -> plain.PlainRecord:
+    return plain.PlainRecord(offset, timestamp, None, value)
+
+
+@settings(deadline=None)
+@given(plain_batches())
+def test_records_come_back_unchanged(batches: list[bytes]) -> None:
+    sent = [record for batch in batches for record in _records(batch)]
+    assert _read(_sealed(b"".join(batches))) == sent
+
+
+def test_null_and_empty_stay_apart() -> None:
+    fields = [None, b"", b"x"]
+    records = [
+        plain.PlainRecord(
+            i, 0, fields[i % 3], fields[i // 3], ((b"", None), (b"", b""), (b"a", b"a"))
+        )
+        for i in range(9)
+    ]
+    assert _read(_sealed(_sent(records))) == records
+
+
+@pytest.mark.parametrize("time", [-1, 0, YEAR_2263_MS, INT64_MAX, -(2**62)])
+def test_any_timestamp_comes_back(time: int) -> None:
+    sealed = _sealed(_sent([_one(5, time)]))
+    assert _read(sealed) == [_one(5, time)]
+    table = pq.read_table(pa.BufferReader(sealed))
+    fits = abs(time) < 2**63 // 1000
+    assert table["_ts"].cast(pa.int64()).to_pylist() == [time * 1000 if fits else None]
+
+
+def test_log_append_time_comes_back_as_such() -> None:
+    stamped = [_sent([_one(i, 100 + i), _one(i + 1, 50)], attributes=8) for i in (0, 2)]
+    back = _batches(_sealed(b"".join(stamped)))
+    assert [batch[22] & 8 for batch in back] == [8, 8]
+    assert [each.timestamp for batch in back for each in _records(batch)] == [100, 100, 102, 102]
+
+
+def test_gaps_belong_to_the_batch_before_them() -> None:
+    data = _sent([_one(12), _one(15)], end_offset=20) + _sent([_one(30)])
+    back = _batches(_sealed(data, base=10, end=40))
+    spans = [(each.base_offset, each.last_offset) for batch in back for each in read_batches(batch)]
+    assert spans == [(12, 39)]
+
+
+def test_leader_epochs_come_back() -> None:
+    sent = [_sent([_one(i), _one(i + 1)], leader_epoch=i // 4) for i in range(0, 12, 2)]
+    back = _batches(_sealed(b"".join(sent)))
+    assert [int.from_bytes(batch[12:16], "big") for batch in back] == [0, 1, 2]
+    assert [batch.last_offset for each in back for batch in read_batches(each)] == [3, 7, 11]
+
+
+def test_markers_come_back_where_they_were() -> None:
+    markers = [
+        _sent([_one(at)], attributes=TRANSACTIONAL | CONTROL, producer_id=77, leader_epoch=1)
+        for at in (0, 3, 4, 7)
+    ]
+    rows = [_sent([_one(at), _one(at + 1)], leader_epoch=1) for at in (1, 5)]
+    data = markers[0] + rows[0] + markers[1] + markers[2] + rows[1] + markers[3]
+    assert _batches(_sealed(data)) == [markers[0], rows[0], *markers[1:3], rows[1], markers[3]]
+
+
+def test_a_segment_may_hold_markers_only() -> None:
+    marker = _sent([_one(4)], attributes=TRANSACTIONAL | CONTROL)
+    sealed = _sealed(marker, base=4)
+    assert _batches(sealed) == [marker]
+    assert ParquetSegment(read_only(sealed)).find_time(-1) is None
+
+
+def test_row_groups_are_bounded_and_each_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 4)
+    data = b"".join(_sent([_one(i, 10 * i)]) for i in range(10))
+    segment = ParquetSegment(read_only(_sealed(data, end=12)))
+    assert [(span.start, span.end, span.max_timestamp) for span in segment.spans] == [
+        (0, 4, 30),
+        (4, 8, 70),
+        (8, 12, 90),
+    ]
+    assert [segment.span_of(offset).group for offset in (0, 3, 4, 9, 11)] == [0, 0, 1, 2, 2]
+    assert [segment.find_time(time) for time in (-5, 31, 90, 91)] == [
+        (0, 0),
+        (4, 40),
+        (9, 90),
+        None,
+    ]
+
+
+def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 1000)
+    records = [_one(i, 0, b"x" * 100) for i in range(50)]
+    back = _batches(_sealed(_sent(records)))
+    assert max(map(len, back)) <= 1000
+    assert [record for batch in back for record in _records(batch)] == records
+
+
+def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+    records = [plain.PlainRecord(0, 86_400_000, b"key", b"value", ((b"h", b"1"),))]
+    path = tmp_path / "segment.parquet"
+    path.write_bytes(_sealed(_sent(records)))
+    metadata = pq.read_metadata(path)
+    facts = {key: value for key, value in metadata.metadata.items() if key.startswith(b"smq.")}
+    assert facts[b"smq.topic"] == b"orders"
+    assert facts[b"smq.timestamp_type"] == b"CreateTime"
+    columns = {
+        metadata.row_group(0).column(i).path_in_schema: i for i in range(metadata.num_columns)
+    }
+    key, offset = (metadata.row_group(0).column(columns[name]) for name in ("_key", "_offset"))
+    assert not key.has_dictionary_page
+    assert (key.compression, offset.encodings[-1]) == ("ZSTD", "DELTA_BINARY_PACKED")
+    assert (offset.statistics.min, offset.has_column_index) == (0, True)
+    query = f"SELECT _ts::VARCHAR, decode(_value), _headers FROM '{path}'"
+    [row] = duckdb.execute(query).fetchall()
+    assert row == ("1970-01-02 00:00:00+00", "value", [{"key": "h", "value": b"1"}])
+
+
+def test_header_keys_that_are_no_text_are_put_right_for_lossy_readers() -> None:
+    record = plain.PlainRecord(0, 0, None, None, ((b"a\xff", b"1"),))
+    [piece] = cut(_sent([record]), lossy=True)
+    assert piece.kind is Kind.ROWS
+    assert table_of(piece)["_headers"].to_pylist() == [[{"key": "a\ufffd", "value": b"1"}]]
+
+
+def test_no_cut_is_taken_for_a_segment() -> None:
+    sealed = _sealed(_sent([_one(0), _one(1)]))
+    for end in [0, 3, 4, 8, 100, *range(len(sealed) - 12, len(sealed))]:
+        with pytest.raises(pa.ArrowInvalid):
+            ParquetSegment(read_only(sealed[:end]))
+
+
+def test_another_parquet_file_is_no_segment(tmp_path: Path) -> None:
+    path = tmp_path / "other.parquet"
+    pq.write_table(pa.table({"x": [1]}), path)
+    with pytest.raises(pa.ArrowInvalid, match="no segment"):
+        ParquetSegment(read_only(path.read_bytes()))

@@ -1,0 +1,57 @@
+"""Raw segments: batches as they were sent, an index, and no cut or altered one accepted."""
+
+import pytest
+
+from shm.arrow import read_only
+from shm.kernels import records_reference as plain
+from smq.sealer.decode import cut
+from smq.sealer.raw import NotRaw, RawSegment, RawWriter
+
+
+def _batch(offset: int, timestamp: int) -> bytes:
+    record = plain.PlainRecord(offset, timestamp, None, b"v", ((b"\xff", None),))
+    return plain.batch([record], end_offset=offset + 3)
+
+
+BATCHES = [_batch(0, 50), _batch(3, 20), _batch(6, 90)]
+
+
+def _segment() -> bytes:
+    writer = RawWriter()
+    for data in (BATCHES[0] + BATCHES[1], BATCHES[2]):
+        for piece in cut(data):
+            writer.add(piece)
+    assert writer.size == sum(map(len, BATCHES))
+    return writer.finish(9)
+
+
+def test_batches_are_those_that_were_sent() -> None:
+    segment = RawSegment(read_only(_segment()))
+    assert bytes(segment.body) == b"".join(BATCHES)
+    assert segment.index["base_offset"].tolist() == [0, 3, 6]
+    assert segment.index["last_offset"].tolist() == [2, 5, 8]
+    assert [bytes(segment.body[row["at"] : row["end"]]) for row in segment.index] == BATCHES
+
+
+def test_a_time_is_found_by_the_batchs_newest() -> None:
+    segment = RawSegment(read_only(_segment()))
+    assert segment.find_time(-1) == (0, 50)
+    assert segment.find_time(50) == (0, 50)
+    assert segment.find_time(51) == (6, 90)
+    assert segment.find_time(91) is None
+
+
+def test_no_cut_is_taken_for_a_segment() -> None:
+    data = _segment()
+    for end in range(len(data)):
+        with pytest.raises(NotRaw):
+            RawSegment(read_only(data[:end]))
+
+
+def test_no_altered_index_is_taken_for_a_segment() -> None:
+    data = _segment()
+    for byte in range(sum(map(len, BATCHES)), len(data)):
+        altered = bytearray(data)
+        altered[byte] ^= 16
+        with pytest.raises(NotRaw):
+            RawSegment(read_only(altered))
