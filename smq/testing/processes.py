@@ -12,6 +12,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -118,11 +119,17 @@ class Child:
         return f"process {self.pid} ({self.output})"
 
 
-def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port(count: int = 1) -> int:
+    """A port nobody listens on now, nor on the `count - 1` after it."""
+    while True:
+        with ExitStack() as probes:
+            first = 0
+            with suppress(OSError, OverflowError):  # One of the next is taken: look elsewhere.
+                for number in range(count):
+                    probe = probes.enter_context(socket.socket())
+                    probe.bind(("127.0.0.1", first and first + number))
+                    first = first or int(probe.getsockname()[1])
+                return first
 
 
 # ApiVersions v0 without a client id: the smallest question every broker answers.
