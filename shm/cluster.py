@@ -1,20 +1,17 @@
 """Who serves what right now: a page or two that the supervisor writes and everybody reads.
 
-    0                     64                              64 + 512 * i
+    0                     64                              64 + 128 * i
     +---------------------+-------------------------------+-----
     | magic, node count,  | of node 1:                    | of node 2 …
     | supervisor's pid,   |   0  pid, port, generation,   |
     | cluster started ms  |      changed ms           (S) |
-    |                 (S) |  64  counters             (N) |
+    |                 (S) |  64  connections          (N) |
     +---------------------+-------------------------------+-----
     S written by the supervisor, N by the process of that node. Words are int64, little endian.
 
 Each word stands for itself: no reader needs two of them to agree, so that plain aligned loads and
 stores will do, and there is nothing to publish. A node's generation is written before the process
-that serves under it is forked.
-
-Counters only grow while the broker runs, and a restarted shard goes on with them; `connections` is
-a level, and starts at 0. `smq status` reads them twice to show rates.
+that serves under it is forked. What a node counts of its logs stands in the memory of each log.
 """
 
 import mmap
@@ -23,27 +20,14 @@ from typing import NamedTuple
 
 MAGIC = 0x0001_43_51_4D_53  # "SMQC" and the version of this map, little endian.
 HEADER_BYTES = 64
-NODE_BYTES = 512
-COUNTERS_OFFSET = 64
+NODE_BYTES = 128
 WORD_BYTES = 8
 
 _MAGIC, _NODE_COUNT, _SUPERVISOR_PID, _STARTED_MS = range(4)
 _PID, _PORT, _GENERATION, _CHANGED_MS = range(4)
+_CONNECTIONS = 8
 
-COUNTERS = (
-    "connections",
-    "requests",
-    "bytes_received",
-    "bytes_sent",
-    "batches_appended",
-    "records_appended",
-    "bytes_appended",
-    "batches_fetched",
-    "bytes_fetched",
-)
-
-assert COUNTERS_OFFSET % 64 == 0  # Else a shard's counting slows the readers of the words above.
-assert COUNTERS_OFFSET + len(COUNTERS) * WORD_BYTES <= NODE_BYTES
+assert _CONNECTIONS * WORD_BYTES == 64  # Else a shard's writing slows the readers of its epoch.
 
 
 class Node(NamedTuple):
@@ -127,10 +111,13 @@ class ClusterBlock:
         self._words[at + _CHANGED_MS] = node.changed_ms
         self._words[at + _PID] = node.pid
 
-    def counters(self, node_id: int) -> memoryview:
-        """A node's counters, in the order of COUNTERS; written by that node only."""
-        at = self._at(node_id) + COUNTERS_OFFSET // WORD_BYTES
-        return self._words[at : at + len(COUNTERS)]
+    def set_connections(self, node_id: int, count: int) -> None:
+        """The node only: how many clients are connected."""
+        self._words[self._at(node_id) + _CONNECTIONS] = count
+
+    def connections(self, node_id: int) -> int:
+        """How many clients the node said were connected, when it last looked."""
+        return self._words[self._at(node_id) + _CONNECTIONS]
 
     def _at(self, node_id: int) -> int:
         assert 1 <= node_id <= self.node_count, node_id

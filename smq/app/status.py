@@ -7,7 +7,7 @@ the supervisor, and gone with it.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,14 +25,18 @@ class ProcessStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A running broker as its supervisor sees it."""
+    """A running broker as its supervisor sees it.
+
+    Memory is named by paths that the broker's user may open: the cluster block, and that of each
+    log in the order of the logs.
+    """
 
     cluster_id: str
     bootstrap: str
     supervisor_pid: int
     started_ms: int
     cluster_block: str
-    log_count: int
+    log_memories: Sequence[str]
     ring_bytes: int
     wal_segment_bytes: int
     filer_root: str

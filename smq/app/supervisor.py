@@ -228,13 +228,17 @@ class Supervisor:
 
     def _write_status(self) -> None:
         estate, nodes = self.estate, self.estate.nodes
+
+        def memory_path(fd: int) -> str:
+            return f"/proc/{nodes.supervisor_pid}/fd/{fd}"
+
         status = Status(
             cluster_id=estate.cluster_id,
             bootstrap=self._bootstrap(),
             supervisor_pid=nodes.supervisor_pid,
             started_ms=nodes.started_ms,
-            cluster_block=f"/proc/{nodes.supervisor_pid}/fd/{nodes.fd}",
-            log_count=estate.log_count,
+            cluster_block=memory_path(nodes.fd),
+            log_memories=[memory_path(memory.fd) for memory in estate.logs.values()],
             ring_bytes=estate.config.ring_bytes,
             wal_segment_bytes=estate.config.wal_segment_bytes,
             filer_root=str(estate.config.filer_root),

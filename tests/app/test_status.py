@@ -17,7 +17,7 @@ def status_of(block: ClusterBlock, processes: Mapping[str, ProcessStatus]) -> St
         supervisor_pid=os.getpid(),
         started_ms=5,
         cluster_block=f"/proc/{os.getpid()}/fd/{block.fd}",
-        log_count=1,
+        log_memories=["/proc/1/fd/3"],
         ring_bytes=2,
         wal_segment_bytes=1,
         filer_root="/filer",
@@ -27,13 +27,13 @@ def status_of(block: ClusterBlock, processes: Mapping[str, ProcessStatus]) -> St
 
 def test_what_was_written_is_read_with_its_memory(tmp_path: Path) -> None:
     block = ClusterBlock.create(1, os.getpid(), 5)
-    block.counters(1)[0] = 3
+    block.set_connections(1, 3)
     status = status_of(block, {"sealer": ProcessStatus(pid=7, ready=True, restarts=1)})
     status.write(tmp_path)
     found = read_status(tmp_path)
     assert found
     assert found[0] == status
-    assert found[1].counters(1)[0] == 3
+    assert found[1].connections(1) == 3
 
 
 def test_a_broker_is_ready_when_all_of_it_is() -> None:

@@ -98,7 +98,7 @@ def test_killing_the_supervisor_ends_everybody_and_the_next_start_serves(tmp_pat
 
 def test_logs_stay_when_shards_are_lowered_and_raised(tmp_path: Path) -> None:
     with running(tmp_path, 3) as broker:
-        assert broker.status().log_count == 3
+        assert len(broker.status().log_memories) == 3
     with running(tmp_path, 1) as broker:
         assert broker.ask_shard(1)["logs"] == [0, 1, 2]
     with running(tmp_path, 2) as broker:
