@@ -86,8 +86,8 @@ Fetch 1 versions 4-18 flexible 12+
                     leader_id                 int32                                =-1
                     leader_epoch              int32                                =-1
                 snapshot_id                   SnapshotId                     12+   tag=2
-                    end_offset                int64                          4+    =-1
-                    epoch                     int32                          4+    =-1
+                    end_offset                int64                                =-1
+                    epoch                     int32                                =-1
                 aborted_transactions          []AbortedTransaction?
                     producer_id               int64
                     first_offset              int64
