@@ -3,11 +3,13 @@
 import numpy as np
 
 from shm.kernels.bytes import copy_bytes
+from shm.kernels.frames import batch_crc_is_good, frame_is_good
 from shm.kernels.index import LINK_NEXT, find_entry
 from shm.kernels.jit import kernel
 from shm.kernels.memory import (
     entry_base_offset,
     entry_bytes,
+    entry_max_timestamp,
     entry_position,
     entry_record_count,
     get_word,
@@ -55,3 +57,41 @@ def gather(ring, spans, count, out):
         copy_bytes(out, at, ring, spans[i, 0] % ring.size, spans[i, 1])
         at += spans[i, 1]
     return at
+
+
+@kernel
+def gather_checked(data, first_position, spans, out, at):
+    """Copy batches out of WAL bytes that begin at a position, each frame and CRC checked.
+
+    Returns the place in `out` after them, or -1 - i when batch i is not what was written there.
+    """
+    for i in range(spans.shape[0]):
+        start = spans[i, 0] - first_position
+        size = spans[i, 1]
+        frame = start - FRAME_HEADER_BYTES
+        if start + size > data.size or not frame_is_good(
+            data, frame, data.size, first_position + frame
+        ):
+            return np.int64(-1 - i)
+        if not batch_crc_is_good(data, start, size):
+            return np.int64(-1 - i)
+        copy_bytes(out, at, data, start, size)
+        at += size
+    return np.int64(at)
+
+
+@kernel
+def find_timestamp(memory, links, entry, limit, timestamp):
+    """From an entry on, the first of its partition whose largest timestamp reaches `timestamp`.
+
+    -1: none below offset `limit`.
+    """
+    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    while entry >= 0:
+        i = entry % capacity
+        if entry_base_offset(memory, i) >= limit:
+            break
+        if entry_max_timestamp(memory, i) >= timestamp:
+            return entry
+        entry = links[LINK_NEXT, i]
+    return np.int64(-1)

@@ -28,6 +28,7 @@ HEAD_ROW_COUNT = 9  # out
 HEAD_STOP = 10  # out: why the kernel stopped
 HEAD_LEVEL = 11  # out: the highest durability of any row that was appended
 HEAD_OUT_BYTES = 12  # out: bytes of answers
+HEAD_PARSED = 14  # out: why parsing stopped, one of the first four stops
 HEAD_CLOSE = 13  # out: an error with acks=0: the connection must be closed
 
 STOP_NEED_MORE = 0  # The rest is no whole request.

@@ -25,6 +25,7 @@ from shm.kernels.plan import (
     HEAD_END,
     HEAD_LEVEL,
     HEAD_OUT_BYTES,
+    HEAD_PARSED,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_REQUEST_CAPACITY,
     HEAD_REQUEST_COUNT,
@@ -395,7 +396,7 @@ def produce(data, memory, links, producers, directory, plan, out):
     done, and goes on with the next call.
     """
     parsed = parse_requests(data, directory, plan)
-    plan[HEAD_STOP] = parsed
+    plan[HEAD_STOP] = plan[HEAD_PARSED] = parsed
     requests = get_word(memory, COUNTER_PRODUCE_REQUESTS) + plan[HEAD_REQUEST_COUNT]
     set_word(memory, COUNTER_PRODUCE_REQUESTS, requests)
     if append_rows(memory, links, producers, data, plan) != 0:

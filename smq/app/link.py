@@ -69,6 +69,14 @@ class Link:
         if len(self._unsent) > UNSENT_BYTES_MAX:
             self._drop()
 
+    def send_with_fd(self, frame: bytes, fd: int) -> None:
+        """Send one frame with a descriptor. The socket must be able to take it now."""
+        if not self.closed and not self._unsent:
+            try:
+                socket.send_fds(self._socket, [frame], [fd])
+            except OSError:
+                self._drop()
+
     def close(self) -> None:
         """Close our end."""
         if not self.closed:

@@ -14,12 +14,13 @@ the ring, to a fresh file.
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.fetch import NOT_IN_WINDOW, choose_batches
+from shm.kernels.fetch import NOT_IN_WINDOW, choose_batches, gather, gather_checked
 from shm.kernels.frames import batch_crc_is_good, frame_is_good
 from shm.kernels.producers import (
     PRODUCER_COLUMNS,
@@ -33,6 +34,7 @@ from shm.kernels.words import (
     DURABILITY_MEMORY,
     DURABILITY_OS,
     FLAG_READ_ONLY,
+    FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
     P_FLAGS,
     P_LOG_END,
@@ -45,6 +47,7 @@ from shm.kernels.words import (
     WORD_INDEX_TAIL,
     WORD_LOG,
     WORD_RING_START,
+    WORD_SEGMENT_END,
     WORD_SYNCED,
     WORD_TAIL,
     WORD_WRITTEN,
@@ -62,6 +65,7 @@ PRODUCERS_FIRST = 1024  # Rows of a new log's table of producers; it doubles whe
 SPANS_MAX = 16384  # Batches one fetch of one partition can take.
 TOUCHED_MAX = 4096
 LINK_ROWS = 5
+READ_GAP_BYTES_MAX = 64 * 1024  # Of other partitions' frames, read over in one read of the WAL.
 
 
 class Found(NamedTuple):
@@ -105,6 +109,7 @@ class Log:
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
         self._filed: dict[int, list[tuple[int, Segment]]] = {}
         self._checkpointing = False
+        self._when_durable: list[Callable[[], None]] = []
         self._sync_wanted = 0
 
     def invariants(self) -> None:
@@ -131,6 +136,11 @@ class Log:
     def tail(self) -> int:
         """The position after the last appended frame."""
         return int(self.words[WORD_TAIL])
+
+    def room_in_segment(self) -> float:
+        """The part of the segment at the tail that is free, 0 to 1."""
+        left = int(self.words[WORD_SEGMENT_END]) - self.tail
+        return left / self.wal.segment_bytes
 
     def is_written(self) -> bool:
         """Whether the WAL has everything that was appended."""
@@ -234,6 +244,15 @@ class Log:
         )  # fmt: skip
         return self._touched[:count]
 
+    def skip(self, level: int) -> None:
+        """No partition has this level: there is nothing to publish for it."""
+        self.cursors[level] = self.words[WORD_INDEX_TAIL]
+
+    def is_full(self) -> bool:
+        """Whether the index can take no entry before older ones are filed."""
+        entries = self.words[WORD_INDEX_TAIL] + 1 - self.words[WORD_INDEX_KEEP]
+        return bool(entries > self.memory.layout.index_capacity)
+
     def drained(self) -> None:
         """Call after publishing: lets the index's window move on."""
         self._keep_entries()
@@ -328,6 +347,10 @@ class Log:
                 return count, total
         return 0, 0
 
+    def filed_indexes(self, number: int) -> list[FiledIndex]:
+        """The filed tables that have the partition, oldest first."""
+        return [s.index for _, s in self._filed.get(number, []) if s.index is not None]
+
     def holds(self, position: int) -> bool:
         """Whether ring or WAL still have the bytes at a position."""
         return self.in_ring(position) or self.wal.find(position) is not None
@@ -359,12 +382,39 @@ class Log:
             raise DamagedFrame(f"{self.directory}: damaged frame at position {position}")
         return memoryview(frame)[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + length]
 
-    def pin(self, position: int) -> Segment | None:
-        """Keep the WAL segment of a position from being freed until unpinned; None: it is gone."""
-        segment = self.wal.find(position)
-        if segment is not None:
-            segment.pins += 1
-        return segment
+    def gather(self, spans: np.ndarray, out: np.ndarray) -> int:
+        """Copy batches one after another into `out` (uint8); returns their bytes.
+
+        Raises DamagedFrame.
+        """
+        if self.in_ring(int(spans[0, 0])):
+            return int(gather(self.memory.ring, spans, len(spans), out))
+        at = 0
+        for first, stop in self._runs(spans):
+            at = self._gather_run(spans[first:stop], out, at)
+        return at
+
+    def _runs(self, spans: np.ndarray) -> list[tuple[int, int]]:
+        """Cut spans where one read of the WAL would bring more foreign bytes than wanted ones."""
+        gaps = spans[1:, 0] - (spans[:-1, 0] + spans[:-1, 1])
+        cuts = np.flatnonzero((gaps > READ_GAP_BYTES_MAX) | self._crosses(spans)) + 1
+        edges = [0, *cuts.tolist(), len(spans)]
+        return list(zip(edges, edges[1:], strict=False))
+
+    def _crosses(self, spans: np.ndarray) -> np.ndarray:
+        starts = np.array([segment.start for segment in self.wal.segments])
+        segments = np.searchsorted(starts, spans[:, 0], "right")
+        return segments[1:] != segments[:-1]
+
+    def _gather_run(self, spans: np.ndarray, out: np.ndarray, at: int) -> int:
+        start = int(spans[0, 0]) - FRAME_HEADER_BYTES
+        length = int(spans[-1, 0] + spans[-1, 1]) - start + FRAME_ALIGNMENT_BYTES
+        data = np.frombuffer(self.wal.read(start, length), np.uint8)
+        end = int(gather_checked(data, start, spans, out, at))
+        if end < 0:
+            position = int(spans[-end - 1, 0])
+            raise DamagedFrame(f"{self.directory}: damaged frame at position {position}")
+        return end
 
     # --- sealing and freeing ---------------------------------------------------------------------
 
@@ -447,18 +497,30 @@ class Log:
             used[used[:, R_SLOT] >= 0],
         )
 
-    def checkpoint(self) -> None:
-        """Write a checkpoint in the background; then free what it allows to free."""
+    def checkpoint(self, durable: Callable[[], None] | None = None) -> None:
+        """Write a checkpoint in the background; then free what it allows to free.
+
+        `durable()` is called when a checkpoint of at least the present state has been written.
+        """
+        if durable is not None:
+            self._when_durable.append(durable)
         if self._checkpointing:
             return
         self._checkpointing = True
+        waiting, self._when_durable = self._when_durable, []
         state, free = self.snapshot(), self.freeable()
 
         def done(result: OSError | None) -> None:
             self._checkpointing = False
-            if result is None:
-                self.free([s for s in free if s in self.wal.segments and self._is_free(s)])
-                self._keep_entries()
+            if result is not None:
+                self._when_durable = waiting + self._when_durable
+                return
+            self.free([s for s in free if s in self.wal.segments and self._is_free(s)])
+            self._keep_entries()
+            for call in waiting:
+                call()
+            if self._when_durable:
+                self.checkpoint()
 
         self.background.submit(lambda: state.save(self.disk, self.directory), done)
 

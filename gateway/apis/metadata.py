@@ -1,0 +1,121 @@
+"""Metadata (key 3), versions 0-13.
+
+- Null topics (or, in version 0, an empty list) mean all; an empty list from 1 on means none.
+- A topic that is not there: UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID when asked by id; an
+  impossible name: INVALID_TOPIC_EXCEPTION. If the client allows it (before 4 it always does) and the
+  broker is configured so, the coordinator creates what is missing and answers.
+- Leader and only replica of a partition is the node of its log; its epoch is that node's
+  generation, the same from every node.
+- Ids from 10 (KIP-516); by id alone from 12.
+
+Left out: authorized operations (8-10): there are no ACLs yet; INT32_MIN stands for 'not asked'.
+"""
+
+from gateway.context import Relay, Result, ShardContext
+from smq.model.catalog import Catalog, Topic
+from smq.model.errors import ErrorCode
+from smq.model.names import is_valid_topic_name
+from smq.shard.shard import Node
+from smq.wire.codec import ZERO_UUID
+from smq.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_OPERATIONS_ASKED = -2147483648
+AUTO_CREATE_FLAG_FROM = 4
+ALL_WHEN_EMPTY_UNTIL = 0
+
+
+def controller_id(nodes: list[Node]) -> int:
+    """The node that clients send administration to. Every node relays it: the first will do."""
+    return nodes[0].id
+
+
+def handle(request: MetadataRequest, context: ShardContext) -> Result:
+    """Answer from the catalog, or relay when something is to be created."""
+    shard, version = context.shard, context.header.api_version
+    if creates(request, version) and shard.config.auto_create_topics_enable:
+        missing = set(names_to_create(request, shard.catalog))
+        if missing:
+            return Relay()
+    return answer(request, version, shard.catalog, shard.nodes())
+
+
+def creates(request: MetadataRequest, version: int) -> bool:
+    """Whether the client wants missing topics to be created."""
+    return version < AUTO_CREATE_FLAG_FROM or request.allow_auto_topic_creation
+
+
+def names_to_create(request: MetadataRequest, catalog: Catalog) -> list[str]:
+    """The names asked for that no topic has, and that a topic could have."""
+    return [
+        topic.name
+        for topic in request.topics or ()
+        if topic.name is not None
+        and topic.name not in catalog.by_name
+        and is_valid_topic_name(topic.name)
+    ]
+
+
+def answer(
+    request: MetadataRequest, version: int, catalog: Catalog, nodes: list[Node]
+) -> MetadataResponse:
+    """The response from a catalog as it is."""
+    if request.topics is None or (version <= ALL_WHEN_EMPTY_UNTIL and not request.topics):
+        topics = [_described(topic, nodes) for topic in catalog.by_name.values()]
+    else:
+        topics = [_answer_one(asked, catalog, nodes) for asked in request.topics]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=None)
+            for node in nodes
+        ],
+        cluster_id=catalog.cluster_id,
+        controller_id=controller_id(nodes),
+        topics=topics,
+    )
+
+
+def _answer_one(
+    asked: MetadataRequestTopic, catalog: Catalog, nodes: list[Node]
+) -> MetadataResponseTopic:
+    if asked.topic_id != ZERO_UUID:
+        topic = catalog.by_id.get(asked.topic_id)
+        error, name = ErrorCode.UNKNOWN_TOPIC_ID, None
+    else:
+        name = asked.name or ""
+        topic = catalog.by_name.get(name)
+        valid = is_valid_topic_name(name)
+        error = (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+        )
+    if topic is None:
+        return MetadataResponseTopic(
+            error_code=error, name=name, topic_id=asked.topic_id, partitions=[]
+        )
+    return _described(topic, nodes)
+
+
+def _described(topic: Topic, nodes: list[Node]) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        partitions=[_partition(i, log, nodes) for i, log in enumerate(topic.logs)],
+    )
+
+
+def _partition(index: int, log: int, nodes: list[Node]) -> MetadataResponsePartition:
+    leader = nodes[Catalog.leader(log, len(nodes)) - 1]
+    return MetadataResponsePartition(
+        partition_index=index,
+        leader_id=leader.id,
+        leader_epoch=leader.epoch,
+        replica_nodes=[leader.id],
+        isr_nodes=[leader.id],
+        offline_replicas=[],
+    )

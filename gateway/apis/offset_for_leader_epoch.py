@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch (key 23), versions 2-4 (KIP-101, KIP-279, KIP-320).
+
+- The largest epoch not above the one asked for, and the offset where it ended: how a client or a
+  follower finds what was cut after a failure.
+- For the current epoch the log end; for one that is not yet, -1 and -1.
+- A stale or unknown current_leader_epoch is an error, as for Fetch.
+"""
+
+from gateway.context import ShardContext
+from smq.model.errors import ErrorCode
+from smq.wire.generated.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(
+    request: OffsetForLeaderEpochRequest, context: ShardContext
+) -> OffsetForLeaderEpochResponse:
+    """Each partition's epoch and end."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(topic.topic, each, context) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(name: str, asked: OffsetForLeaderPartition, context: ShardContext) -> EpochEndOffset:
+    found = context.shard.catalog.by_name.get(name)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    led = error if found is None else context.shard.find(found, asked.partition)
+    if isinstance(led, ErrorCode):
+        return EpochEndOffset(error_code=led, partition=asked.partition)
+    error = context.shard.check_epoch(asked.current_leader_epoch, led)
+    if error != ErrorCode.NONE:
+        return EpochEndOffset(error_code=error, partition=asked.partition)
+    epoch, end = led.log.partitions.end_of_epoch(led.number, asked.leader_epoch)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end)

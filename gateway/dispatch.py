@@ -1,0 +1,57 @@
+"""From a request's bytes to its answer's pieces. No IO.
+
+Whatever breaks the protocol raises PeerError: the connection is closed without an answer, as Kafka
+does for an unknown key, an unsupported version (but of ApiVersions) or an unreadable body.
+"""
+
+from typing import NamedTuple
+
+from gateway.apis.api_versions import answer as versions_answer
+from gateway.apis.table import API_BY_KEY, APIS, Api, Where
+from gateway.context import Message, Relay, Result, ShardContext
+from smq.model.errors import ErrorCode, PeerError
+from smq.shard.shard import Shard
+from smq.wire.api import API_VERSIONS_KEY
+from smq.wire.codec import Lent, Writer
+from smq.wire.headers import RequestHeader, read_request_header, write_response_header
+
+
+class Dispatched(NamedTuple):
+    """A request and what its handler said."""
+
+    api: Api
+    header: RequestHeader
+    result: Result
+
+
+def dispatch(request: memoryview, shard: Shard, now_ms: int) -> Dispatched:
+    """Handle one request (without its size). Raises PeerError."""
+    header, at = read_request_header(request, 0)
+    api = API_BY_KEY.get(header.api_key)
+    if api is None:
+        raise PeerError(f"API key {header.api_key} is not known")
+    if header.api_version not in api.versions:
+        if header.api_key == API_VERSIONS_KEY:
+            return _old_versions(api, header)
+        raise PeerError(f"{api.name} has no version {header.api_version}")
+    if api.where is Where.COORDINATOR:
+        return Dispatched(api, header, Relay())
+    if api.handle is None:
+        raise PeerError(f"{api.name} is malformed")  # The kernel would have taken a good one.
+    body = api.read_request(request, at, header.api_version)
+    return Dispatched(api, header, api.handle(body, ShardContext(header, shard, now_ms)))
+
+
+def _old_versions(api: Api, header: RequestHeader) -> Dispatched:
+    """ApiVersions of a version we do not have is answered in version 0 (KIP-511)."""
+    rows = [each.advertised for each in APIS]
+    result = versions_answer(rows, ErrorCode.UNSUPPORTED_VERSION)
+    return Dispatched(api, header._replace(api_version=0), result)
+
+
+def encode(api: Api, header: RequestHeader, response: Message) -> list[bytes | Lent]:
+    """The answer as it goes out, size first; what is lent stands between the bytes."""
+    writer = Writer()
+    write_response_header(header.correlation_id, header.api_key, header.api_version, writer)
+    api.write_response(response, header.api_version, writer)
+    return writer.framed()

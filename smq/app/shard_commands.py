@@ -1,0 +1,116 @@
+"""What a shard does for our other processes, over its unix socket. JSON, see smq.wire.internal.
+
+    partitions   {}                            what is unsealed, and how full the WAL is
+    batches      number, offset, bytes_max     raw batches, a JSON line before them
+    sealed       number, end                   sealed segments hold everything below `end`; answered
+                                               when the checkpoint that says so is durable
+    log_start    number, offset                retention has dropped what is below
+    attach       log                           the log's memory, read-only: its descriptor comes
+                                               with the answer
+"""
+
+import json
+import socket
+from typing import Any
+
+from shm.kernels.words import P_UNSEALED_BYTES, P_UNSEALED_SINCE_MS
+from smq.app.link import Link, accept_links
+from smq.app.loop import Loop
+from smq.app.peers import Peers
+from smq.log.log import DamagedFrame
+from smq.shard.shard import Led, Shard
+from smq.shard.space import watch_space
+from smq.wire.internal import KIND_COMMAND, InternalFrame, encode_command, encode_frame
+
+BATCHES_BYTES_MAX = 16 * 1024 * 1024
+
+
+class ShardCommands:
+    """Serves commands; watches the WAL's space and calls the sealer when it is wanted."""
+
+    def __init__(self, loop: Loop, shard: Shard, peers: Peers) -> None:
+        self._loop, self._shard, self._peers = loop, shard, peers
+        self._links: set[Link] = set()
+        self._commands = {
+            "partitions": self._partitions,
+            "batches": self._batches,
+            "sealed": self._sealed,
+            "log_start": self._log_start,
+            "attach": self._attach,
+        }
+
+    def listen(self, listener: socket.socket) -> None:
+        """Accept our other processes."""
+
+        def accepted(sock: socket.socket) -> None:
+            self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
+
+        accept_links(self._loop, listener, accepted)
+
+    def _frame(self, link: Link, frame: InternalFrame) -> None:
+        try:
+            command = json.loads(frame.body)
+            handle = self._commands[command.pop("do")]
+            handle(link, frame.id, **command)
+        except (KeyError, TypeError, ValueError, DamagedFrame) as error:
+            link.send(encode_command(frame.id, {"error": f"{type(error).__name__}: {error}"}))
+
+    def watch_space(self) -> None:
+        """Have the sealer free WAL space, and refuse producers while there is none."""
+        if watch_space(self._shard):
+            self._peers.ask_sealer({"do": "pressure"}, lambda _: None)
+
+    def _partitions(self, link: Link, frame_id: int) -> None:
+        logs = self._shard.logs.values()
+        answer = {
+            "ok": [self._describe(led) for led in self._shard.led()],
+            "wal_bytes": sum(log.wal.allocated_bytes for log in logs),
+            "wal_bytes_max": len(logs) * self._shard.config.wal_bytes_max,
+        }
+        link.send(encode_command(frame_id, answer))
+
+    @staticmethod
+    def _describe(led: Led) -> dict[str, Any]:
+        offsets, row = led.offsets(), led.log.partitions.table[led.slot]
+        return {
+            "number": led.number,
+            "log": led.log.number,
+            "start": offsets.log_start,
+            "sealed_end": offsets.sealed_end,
+            "stable_end": offsets.last_stable,
+            "unsealed_bytes": int(row[P_UNSEALED_BYTES]),
+            "oldest_ms": int(row[P_UNSEALED_SINCE_MS]),
+        }
+
+    def _batches(self, link: Link, frame_id: int, number: int, offset: int, bytes_max: int) -> None:
+        led = self._find(number)
+        found = led.log.find(
+            number, offset, led.offsets().last_stable, min(bytes_max, BATCHES_BYTES_MAX)
+        )
+        if found is None:
+            raise ValueError(f"offset {offset} of partition {number} has left the WAL")
+        data = b"".join(led.log.read_batch(*span) for span in found.spans.tolist())
+        head = json.dumps({"ok": {"bytes": len(data)}}).encode()
+        link.send(encode_frame(frame_id, KIND_COMMAND, head + b"\n" + data))
+
+    def _sealed(self, link: Link, frame_id: int, number: int, end: int) -> None:
+        led = self._find(number)
+        led.log.sealed(number, end)
+        led.log.checkpoint(lambda: link.send(encode_command(frame_id, {"ok": True})))
+
+    def _log_start(self, link: Link, frame_id: int, number: int, offset: int) -> None:
+        led = self._find(number)
+        led.log.set_log_start(number, offset)
+        led.log.checkpoint(lambda: link.send(encode_command(frame_id, {"ok": True})))
+
+    def _attach(self, link: Link, frame_id: int, log: int) -> None:
+        memory = self._shard.logs[log].memory
+        answer = {"ok": {"bytes": memory.layout.total_bytes}}
+        link.send_with_fd(encode_command(frame_id, answer), memory.fd)
+
+    def _find(self, number: int) -> Led:
+        led = self._shard.by_number(number)
+        if led is None:
+            raise ValueError(f"partition {number} is not led here")
+        return led
+

@@ -1,0 +1,132 @@
+"""The main of a shard: opens its logs, serves, and stops in order."""
+
+import gc
+import os
+import select
+import sys
+from functools import partial
+from pathlib import Path
+
+from shm.segment import LogMemory
+from smq.app.clock import wall_ms
+from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
+from smq.app.loop import Loop
+from smq.app.peers import Peers
+from smq.app.shard_commands import ShardCommands
+from smq.app.shard_server import ShardServer
+from smq.log.background import BackgroundThread
+from smq.log.disk import OsDisk
+from smq.log.log import Log
+from smq.log.recovery import open_log
+from smq.log.sync import SyncThread
+from smq.model.catalog import Catalog
+from smq.shard.shard import Node, Shard
+
+HOUSEKEEPING_MS = 1000
+DRAIN_MS = 3000
+CATALOG_WAIT_MS = 5
+TOUCH_AHEAD_BYTES = 4 * 1024 * 1024
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def shard_main(inheritance: Inheritance, node_id: int) -> None:
+    """Serve node `node_id` until asked to stop."""
+    loop = Loop()
+    wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    loop.register(wake_fd, select.EPOLLIN, lambda _: _swallow(wake_fd))
+    logs = {
+        number: _open_log(inheritance, number, memory, wake_fd)
+        for number, memory in inheritance.logs.items()
+    }
+    shard = Shard(node_id, inheritance.config, logs, partial(_nodes, inheritance))
+    peers = Peers(
+        loop, node_id, inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
+    )
+    server = ShardServer(loop, shard, peers, partial(_take_catalog, inheritance, shard))
+    commands = ShardCommands(loop, shard, peers)
+    commands.listen(inheritance.unix_listeners[shard_name(node_id)])
+    _housekeep(loop, server, commands)
+
+    def serve() -> None:
+        """Serve once the coordinator has said which topics there are."""
+        if not _take_catalog(inheritance, shard):
+            loop.call_later(CATALOG_WAIT_MS, serve)
+            return
+        server.listen(inheritance.tcp_listeners[node_id])
+        inheritance.report_ready()
+
+    serve()
+    loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _: _drain(loop, inheritance, server))
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    loop.run()
+    for log in logs.values():
+        log.close()
+
+
+def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd: int) -> Log:
+    log, recovered = open_log(
+        memory,
+        inheritance.data_dir / "logs" / str(number),
+        OsDisk(),
+        SyncThread(memory, wake_fd),
+        BackgroundThread(partial(os.eventfd_write, wake_fd, 1)),
+        segment_bytes=inheritance.config.wal_segment_bytes,
+        generation=inheritance.generation,
+        boot_id=BOOT_ID.read_text().strip().replace("-", "")[:16].encode(),
+        now_ms=wall_ms(),
+    )
+    for line in recovered.damaged:
+        sys.stderr.write(line + "\n")
+    return log
+
+
+def _swallow(fd: int) -> None:
+    try:
+        os.eventfd_read(fd)
+    except BlockingIOError:
+        return
+
+
+def _nodes(inheritance: Inheritance) -> list[Node]:
+    config = inheritance.config
+    return [
+        Node(node.id, *config.advertised(node.id, node.port), node.generation)
+        for node in inheritance.nodes.nodes()
+    ]
+
+
+def _take_catalog(inheritance: Inheritance, shard: Shard) -> bool:
+    """Lead what a newly published catalog says; whether there was one."""
+    block = inheritance.catalog
+    if block.version() == shard.catalog_version:
+        return False
+    version, published = block.read()
+    shard.take_catalog(Catalog.decode(published), version)
+    return True
+
+
+def _housekeep(loop: Loop, server: ShardServer, commands: ShardCommands) -> None:
+    def once() -> None:
+        server.close_idle()
+        commands.watch_space()
+        gc.collect(0)
+        loop.call_later(HOUSEKEEPING_MS, once)
+
+    loop.call_later(HOUSEKEEPING_MS, once)
+
+
+def _drain(loop: Loop, inheritance: Inheritance, server: ShardServer) -> None:
+    """Asked to stop: answer what was asked, then leave."""
+    loop.unregister(inheritance.stop.fd)
+    server.stop()
+
+    def check() -> None:
+        if server.connection_count() == 0:
+            loop.stop()
+        else:
+            loop.call_later(10, check)
+
+    check()
+    loop.call_later(DRAIN_MS, loop.stop)

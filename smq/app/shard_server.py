@@ -1,0 +1,380 @@
+"""The rim of a shard: sockets, the turn, long polls, relays. What it does is decided elsewhere.
+
+A turn of the loop:
+
+    look at the catalog's version
+    read what has come    one recv a connection; all its Produce requests in one kernel call
+    write                 one pwrite for everything the turn has appended
+    show                  high watermarks move; waiting fetches are answered
+    send                  the acks, then everything else that is open
+"""
+
+import select
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gateway.apis.fetch import lent_of
+from gateway.context import Ask, Message, Relay, Wait
+from gateway.dispatch import Dispatched, dispatch, encode
+from shm.kernels.plan import STOP_MALFORMED, STOP_OTHER_API
+from shm.kernels.words import (
+    DURABILITY_DISK,
+    DURABILITY_MEMORY,
+    DURABILITY_OS,
+    WORD_SYNCED,
+    WORD_TAIL,
+)
+from smq.app.clock import monotonic_ns, wall_ms
+from smq.app.connection import Connection, Slot
+from smq.app.loop import Loop
+from smq.app.peers import Peers
+from smq.log.log import Log
+from smq.model.errors import PeerError
+from smq.shard.produce import Producing
+from smq.shard.shard import Shard
+
+RECEIVE_BYTES = 1024 * 1024  # Of one recv; also what fits the caches while it is appended.
+BUFFER_BYTES = 4 * RECEIVE_BYTES  # Requests up to this size are parsed where they were received.
+RESPONSE_SIZE_BYTES = 4
+
+
+class ShardServer:
+    """Serves clients for a shard. `peers` reaches coordinator and sealer."""
+
+    def __init__(self, loop: Loop, shard: Shard, peers: Peers, read_catalog: Callable[[], bool]) -> None:
+        self._loop, self._shard, self._peers = loop, shard, peers
+        self._read_catalog = read_catalog
+        self._producing = Producing(
+            shard.logs, shard.config.socket_request_max_bytes, shard.drain
+        )
+        self._buffer = np.zeros(BUFFER_BYTES, np.uint8)
+        self._view = memoryview(self._buffer)
+        self._connections: set[Connection] = set()
+        self._open_now: list[tuple[Connection, Slot]] = []
+        self._open_when_synced: list[tuple[dict[int, int], Connection, Slot]] = []
+        self._waiters: dict[tuple[int, int], set[Callable[[], None]]] = {}
+        self._dirty: set[Connection] = set()
+        self._draining = False
+        loop.turn_starts.append(self._begin_turn)
+        loop.turn_ends.append(self._end_turn)
+
+    # --- connections -----------------------------------------------------------------------------
+
+    def listen(self, listener: socket.socket) -> None:
+        """Accept clients on a listening TCP socket."""
+        listener.setblocking(False)
+        self._listener = listener
+
+        def ready(_events: int) -> None:
+            with suppress(BlockingIOError, ConnectionError):
+                sock, address = listener.accept()
+                self._accept(sock, address[0])
+
+        self._loop.register(listener.fileno(), select.EPOLLIN, ready)
+
+    def _accept(self, sock: socket.socket, host: str) -> None:
+        if len(self._connections) >= self._shard.config.max_connections:
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(self._loop, sock, host, self._receive, self._closed)
+        connection.last_used_ns = monotonic_ns()
+        self._connections.add(connection)
+
+    def _closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        for cancel in list(connection.waits):
+            cancel()
+
+    def connection_count(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    def close_idle(self) -> None:
+        """Close connections that have asked for nothing for too long."""
+        idle_ns = self._shard.config.connections_max_idle_ms * 1_000_000
+        oldest = monotonic_ns() - idle_ns
+        for connection in [c for c in self._connections if c.last_used_ns < oldest and not c.slots]:
+            connection.close()
+
+    def stop(self) -> None:
+        """Take no new clients and no new requests; answer what was asked."""
+        self._draining = True
+        self._loop.unregister(self._listener.fileno())
+        for connection in list(self._connections):
+            for cancel in list(connection.waits):
+                cancel()
+            connection.close_after_answers()
+
+    # --- receiving -------------------------------------------------------------------------------
+
+    def _receive(self, connection: Connection) -> None:
+        kept = 0
+        if connection.partial is not None:
+            if not self._receive_large(connection):
+                return
+            kept = len(connection.partial)
+            if kept > BUFFER_BYTES - RECEIVE_BYTES:
+                self._take_large(connection)
+                return
+            self._view[:kept] = connection.partial
+            connection.partial = None
+        try:
+            count = connection.socket.recv_into(self._view[kept : kept + RECEIVE_BYTES])
+        except BlockingIOError:
+            count = -1
+        except OSError:
+            count = 0
+        if count == 0:
+            connection.close()
+            return
+        connection.last_used_ns = monotonic_ns()
+        end = kept + max(0, count)
+        start = self._take(connection, self._buffer, 0, end)
+        if start < end and not connection.closed and not connection.is_closing:
+            connection.partial = bytearray(self._view[start:end])
+
+    def _receive_large(self, connection: Connection) -> bool:
+        """Whether what is kept may now be looked at: a large request is collected until whole."""
+        partial_bytes = connection.partial
+        assert partial_bytes is not None
+        if len(partial_bytes) < RESPONSE_SIZE_BYTES:
+            return True
+        size = int.from_bytes(partial_bytes[:RESPONSE_SIZE_BYTES], signed=True) + RESPONSE_SIZE_BYTES
+        if size <= BUFFER_BYTES - RECEIVE_BYTES:
+            return True
+        missing = size - len(partial_bytes)
+        try:
+            data = connection.socket.recv(min(missing, RECEIVE_BYTES))
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            connection.close()
+            return False
+        connection.last_used_ns = monotonic_ns()
+        partial_bytes += data
+        return len(partial_bytes) == size
+
+    def _take_large(self, connection: Connection) -> None:
+        """A request larger than the buffer is whole: parse it where it was collected."""
+        whole = np.frombuffer(bytes(connection.partial or b""), np.uint8)
+        connection.partial = None
+        self._take(connection, whole, 0, len(whole))
+
+    def _take(self, connection: Connection, data: np.ndarray, start: int, end: int) -> int:
+        """Handle every whole request in data[start:end]; returns where the rest begins."""
+        while start < end and not connection.closed and not connection.is_closing:
+            produced = self._producing.run(data, start, end, self._shard.directory, wall_ms())
+            if len(produced.answers) or produced.appended:
+                self._queue_acks(connection, bytes(produced.answers), produced.level)
+            start = produced.consumed_to
+            if produced.close or produced.stop == STOP_MALFORMED:
+                connection.close_after_answers()
+            elif produced.stop == STOP_OTHER_API:
+                start = self._take_other(connection, memoryview(data), start)
+            else:
+                break
+        return start
+
+    def _queue_acks(self, connection: Connection, answers: bytes, level: int) -> None:
+        if not answers:
+            return
+        slot = Slot([answers], is_open=False)
+        connection.slots.append(slot)
+        if level == DURABILITY_DISK:
+            tails = {log.number: log.tail for log in self._shard.logs.values()}
+            self._open_when_synced.append((tails, connection, slot))
+        else:
+            self._open_now.append((connection, slot))
+
+    def _take_other(self, connection: Connection, data: memoryview, start: int) -> int:
+        size = int.from_bytes(data[start : start + RESPONSE_SIZE_BYTES], signed=True)
+        request = data[start + RESPONSE_SIZE_BYTES : start + RESPONSE_SIZE_BYTES + size]
+        try:
+            dispatched = dispatch(request, self._shard, wall_ms())
+        except PeerError:
+            connection.close_after_answers()
+            return start
+        slot = Slot(is_open=False)
+        connection.slots.append(slot)
+        if isinstance(dispatched.result, Relay):
+            self._relay(connection, slot, request)
+        else:
+            self._settle(connection, slot, dispatched, dispatched.result)
+        return start + RESPONSE_SIZE_BYTES + size
+
+    # --- answering -------------------------------------------------------------------------------
+
+    def _settle(
+        self, connection: Connection, slot: Slot, dispatched: Dispatched, result: Any
+    ) -> None:
+        """Carry a handler's result to the slot, now or when it is known."""
+        if isinstance(result, Wait):
+            self._wait(connection, slot, dispatched, result)
+        elif isinstance(result, Ask):
+            self._ask(connection, slot, dispatched, result)
+        else:
+            self._answer(connection, slot, dispatched, result)
+
+    def _answer(
+        self, connection: Connection, slot: Slot, dispatched: Dispatched, response: Message
+    ) -> None:
+        if connection.closed:
+            if dispatched.api.name == "Fetch":
+                for lent in lent_of(response):
+                    lent.release()
+            return
+        slot.fill(encode(dispatched.api, dispatched.header, response))  # type: ignore[arg-type]
+        self._dirty.add(connection)
+
+    def _relay(self, connection: Connection, slot: Slot, request: memoryview) -> None:
+        def answered(response: bytes) -> None:
+            if connection.closed:
+                return
+            if not response:
+                connection.close()
+                return
+            slot.fill([len(response).to_bytes(RESPONSE_SIZE_BYTES), response])
+            self._dirty.add(connection)
+
+        self._peers.relay(connection.host, request, answered)
+
+    def _ask(
+        self, connection: Connection, slot: Slot, dispatched: Dispatched, ask: Ask
+    ) -> None:
+        answers: list[Any] = [None] * len(ask.commands)
+        missing = [len(ask.commands)]
+
+        def answered(index: int, answer: Any) -> None:  # noqa: ANN401  (JSON)
+            answers[index] = answer
+            missing[0] -= 1
+            if not missing[0]:
+                self._answer(connection, slot, dispatched, ask.then(answers))
+
+        for index, command in enumerate(ask.commands):
+            self._peers.ask_sealer(command, partial(answered, index))
+
+    def _wait(
+        self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait
+    ) -> None:
+        """Try again whenever one of the partitions moves, for the last time at the deadline."""
+
+        def attempt(*, is_last: bool) -> None:
+            result = wait.attempt(is_last)
+            if result is not None:
+                finish()
+                self._settle(connection, slot, dispatched, result)
+
+        def moved() -> None:
+            attempt(is_last=False)
+
+        def cancel() -> None:
+            attempt(is_last=True)
+
+        def finish() -> None:
+            timer.cancel()
+            connection.waits.discard(cancel)
+            for place in wait.partitions:
+                waiters = self._waiters.get(place)
+                if waiters is not None:
+                    waiters.discard(moved)
+                    if not waiters:
+                        del self._waiters[place]
+
+        timer = self._loop.call_later(wait.timeout_ms, cancel)
+        connection.waits.add(cancel)
+        for place in wait.partitions:
+            self._waiters.setdefault(place, set()).add(moved)
+
+    # --- the turn --------------------------------------------------------------------------------
+
+    def _begin_turn(self) -> None:
+        if self._read_catalog():
+            for waiters in [set(each) for each in self._waiters.values()]:
+                for moved in waiters:
+                    moved()
+
+    def _end_turn(self) -> None:
+        shard = self._shard
+        if DURABILITY_MEMORY in shard.levels:
+            for log in shard.logs.values():
+                shard.publish(log, DURABILITY_MEMORY)
+        for log in shard.logs.values():
+            if not log.is_written():
+                self._write(log)
+            if log.background.collect():
+                log.drained()
+        self._show_synced()
+        if shard.moved:
+            self._wake()
+        self._open()
+        while self._dirty:
+            self._dirty.pop().flush()
+
+    def _write(self, log: Log) -> None:
+        """Write what the turn has appended, then show it."""
+        if not log.write() and not log.repair():
+            self._refuse(log)
+            return
+        self._shard.publish(log, DURABILITY_OS)
+        if DURABILITY_DISK in self._shard.levels:
+            log.want_sync()
+        else:
+            log.skip(DURABILITY_DISK)
+        if DURABILITY_MEMORY not in self._shard.levels:
+            log.skip(DURABILITY_MEMORY)
+        log.drained()
+
+    def _refuse(self, log: Log) -> None:
+        """The WAL could not take it: nobody is told that it did."""
+        for connection, _ in self._open_now:
+            connection.close()
+        for tails, connection, _ in self._open_when_synced:
+            if log.number in tails:
+                connection.close()
+        self._open_now.clear()
+
+    def _show_synced(self) -> None:
+        if DURABILITY_DISK not in self._shard.levels:
+            return
+        for log in self._shard.logs.values():
+            log.push_sync()
+            if log.failed is not None and log.repair():
+                self._shard.publish(log, DURABILITY_OS)
+            self._shard.publish(log, DURABILITY_DISK)
+        ready = [each for each in self._open_when_synced if self._is_synced(each[0])]
+        for each in ready:
+            self._open_when_synced.remove(each)
+            self._open_now.append(each[1:])
+
+    def _is_synced(self, tails: dict[int, int]) -> bool:
+        logs = self._shard.logs
+        return all(logs[number].words[WORD_SYNCED] >= tail for number, tail in tails.items())
+
+    def _wake(self) -> None:
+        """Answer the fetches that wait for partitions which have moved."""
+        for place in self._shard.take_moved():
+            for moved in list(self._waiters.get(place, ())):
+                moved()
+
+    def _open(self) -> None:
+        for connection, slot in self._open_now:
+            slot.is_open = True
+            self._dirty.add(connection)
+        self._open_now.clear()
+
+    def unsynced(self) -> bool:
+        """Whether acks still wait for the disk."""
+        return bool(self._open_when_synced)
+
+    def tails(self) -> dict[int, int]:
+        """The tail of each log."""
+        return {number: int(log.words[WORD_TAIL]) for number, log in self._shard.logs.items()}

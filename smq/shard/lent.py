@@ -1,0 +1,122 @@
+"""Batches on their way to a socket: remembered as places, turned into bytes when they are sent.
+
+A slow socket takes a part. What is left is never a pointer: when the socket can take more, the same
+bytes come from the ring if it still has them, and otherwise from the WAL, checked.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from smq.log.log import Log
+from smq.log.wal import Segment
+
+GATHER_BELOW_BYTES = 16 * 1024  # A smaller batch costs less to copy than to hand to sendmsg.
+GATHER_BYTES = 256 * 1024  # Gathered at once; fits a level-2 cache.
+VIEWS_MAX = 64  # Batches lent to one sendmsg; the system takes 1024 at most.
+FILE_CHUNK_BYTES = 1024 * 1024
+
+
+class Sendable(Protocol):
+    """A part of an answer that knows how to give its bytes."""
+
+    length: int
+
+    def next_buffers(self) -> Sequence[memoryview]:
+        """Some of the bytes that are not sent yet; valid until the next append or call."""
+
+    def advance(self, sent: int) -> bool:
+        """So many of them were sent; True when nothing is left."""
+
+    def hold(self) -> None:
+        """The socket is slow: keep what is left from being recycled."""
+
+    def release(self) -> None:
+        """Sent, or the connection is gone."""
+
+
+class LentBatches:
+    """Whole batches of one log.
+
+    spans   int64 [n, 2]: (position of the batch, bytes), positions ascending
+    """
+
+    _gathered = np.zeros(GATHER_BYTES, np.uint8)  # One for all: filled and sent at once.
+
+    def __init__(self, log: Log, spans: np.ndarray, length: int) -> None:
+        self._log, self._spans, self.length = log, spans, length
+        self._index, self._within = 0, 0
+        self._small = length < GATHER_BELOW_BYTES * len(spans)
+        self._pinned: list[Segment] = []
+
+    def next_buffers(self) -> list[memoryview]:
+        """See Sendable. Raises DamagedFrame."""
+        left = self._spans[self._index :]
+        if self._small:
+            ends = np.cumsum(left[:, 1])
+            count = int(np.searchsorted(ends, GATHER_BYTES, "right"))
+            if count:
+                size = self._log.gather(left[:count], self._gathered)
+                return [memoryview(self._gathered)[self._within : size]]
+        views = [
+            memoryview(self._log.read_batch(int(position), int(size)))
+            for position, size in left[:VIEWS_MAX].tolist()
+        ]
+        if self._within:
+            views[0] = views[0][self._within :]
+        return views
+
+    def advance(self, sent: int) -> bool:
+        """See Sendable."""
+        sent += self._within
+        while self._index < len(self._spans) and sent >= self._spans[self._index, 1]:
+            sent -= int(self._spans[self._index, 1])
+            self._index += 1
+        self._within = sent
+        return self._index == len(self._spans)
+
+    def hold(self) -> None:
+        """See Sendable."""
+        if not self._pinned:
+            wanted = {id(s): s for s in map(self._log.wal.find, self._spans[self._index :, 0]) if s}
+            self._pinned = list(wanted.values())
+            for segment in self._pinned:
+                segment.pins += 1
+
+    def release(self) -> None:
+        """See Sendable."""
+        for segment in self._pinned:
+            segment.pins -= 1
+        self._pinned = []
+
+
+class FileRange:
+    """Bytes of a cache file that the sealer has written for us. The open file outlives its name."""
+
+    def __init__(self, path: str, at: int, length: int) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._at, self._end, self.length = at, at + length, length
+
+    def next_buffers(self) -> list[memoryview]:
+        """See Sendable. Raises OSError."""
+        size = min(FILE_CHUNK_BYTES, self._end - self._at)
+        data = os.pread(self._fd, size, self._at)
+        if len(data) < size:
+            raise OSError("a cache file of the sealer is shorter than it said")
+        return [memoryview(data)]
+
+    def advance(self, sent: int) -> bool:
+        """See Sendable."""
+        self._at += sent
+        return self._at == self._end
+
+    def hold(self) -> None:
+        """See Sendable."""
+
+    def release(self) -> None:
+        """See Sendable."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

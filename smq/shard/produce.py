@@ -1,0 +1,110 @@
+"""What a shard does with the Produce requests that one recv brought: a few kernel calls in all."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.append import append_rows
+from shm.kernels.plan import (
+    HEAD_CLOSE,
+    HEAD_END,
+    HEAD_LEVEL,
+    HEAD_NOW_MS,
+    HEAD_OUT_BYTES,
+    HEAD_PARSED,
+    HEAD_REQUEST_BYTES_MAX,
+    HEAD_REQUEST_COUNT,
+    HEAD_ROW_COUNT,
+    HEAD_START,
+    STOP_LOG_FULL,
+    STOP_OUT_FULL,
+    STOP_PLAN_FULL,
+    STOP_PRODUCERS_FULL,
+    new_plan,
+)
+from shm.kernels.produce import parse_requests, produce, write_answers
+from smq.log.log import Log
+
+REQUESTS_MAX, TOPICS_MAX, ROWS_MAX = 512, 1024, 4096  # Of a plan, at first; it grows when needed.
+ANSWERS_BYTES = 256 * 1024
+
+
+class Produced(NamedTuple):
+    """What came of a buffer. `answers` is lent until the next call."""
+
+    consumed_to: int
+    stop: int
+    answers: memoryview
+    appended: bool
+    level: int
+    close: bool
+
+
+class Producing:
+    """Runs the produce kernels over receive buffers.
+
+    `drain(log)` is called when a log must be written before it can take more.
+    """
+
+    def __init__(
+        self, logs: dict[int, Log], request_bytes_max: int, drain: Callable[[Log], None]
+    ) -> None:
+        self._logs = list(logs.values())
+        self._drain = drain
+        self._plan = new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX)
+        self._request_bytes_max = request_bytes_max
+        self._out = np.zeros(ANSWERS_BYTES, np.uint8)
+        self.producers_oldest_ms = 0
+
+    def run(
+        self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now_ms: int
+    ) -> Produced:
+        """Take every whole Produce request of data[start:end], up to the first that is none."""
+        plan = self._plan
+        plan[HEAD_START], plan[HEAD_END], plan[HEAD_NOW_MS] = start, end, now_ms
+        plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
+        if len(self._logs) == 1:
+            log = self._logs[0]
+            stop = produce(
+                data, log.memory.memory, log.links, log.producers, directory, plan, self._out
+            )
+            if stop >= STOP_LOG_FULL:
+                self._finish(data)
+        else:
+            plan[HEAD_PARSED] = parse_requests(data, directory, plan)
+            self._finish(data)
+        stop = int(plan[HEAD_PARSED])
+        if stop == STOP_PLAN_FULL and plan[HEAD_REQUEST_COUNT] == 0:
+            self._grow_plan()
+            return self.run(data, start, end, directory, now_ms)
+        return Produced(
+            int(plan[HEAD_START]),
+            stop,
+            memoryview(self._out)[: int(plan[HEAD_OUT_BYTES])],
+            bool(plan[HEAD_ROW_COUNT]),
+            int(plan[HEAD_LEVEL]),
+            bool(plan[HEAD_CLOSE]),
+        )
+
+    def _finish(self, data: np.ndarray) -> None:
+        """Append what a plan still asks for, helping the logs along, and write the answers."""
+        for log in self._logs:
+            while True:
+                reason = append_rows(
+                    log.memory.memory, log.links, log.producers, data, self._plan
+                )
+                if reason == STOP_LOG_FULL:
+                    self._drain(log)
+                elif reason == STOP_PRODUCERS_FULL:
+                    log.grow_producers(self.producers_oldest_ms)
+                else:
+                    break
+        while write_answers(data, self._plan, self._out) == STOP_OUT_FULL:
+            self._out = np.zeros(2 * len(self._out), np.uint8)
+
+    def _grow_plan(self) -> None:
+        """One request asks for more than a plan holds: it is at most a request's bytes."""
+        rows = len(self._plan)
+        self._plan = new_plan(REQUESTS_MAX, rows, 2 * rows)
+        self._plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max

@@ -1,0 +1,21 @@
+"""A topic's settings as its partitions' rows hold them."""
+
+from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
+from smq.log.partitions import PartitionSettings
+from smq.model.catalog import Topic
+from smq.model.config import Config
+from smq.model.topic_configs import TopicSettings
+
+_LEVELS = {"memory": DURABILITY_MEMORY, "os": DURABILITY_OS, "disk": DURABILITY_DISK}
+
+
+def settings_of(topic: Topic, config: Config) -> PartitionSettings:
+    """What a topic's configuration means to the log."""
+    settings = TopicSettings.of(topic.configs, config)
+    return PartitionSettings(
+        durability=_LEVELS[settings.durability],
+        batch_bytes_max=settings.message_bytes_max,
+        log_append_time=settings.log_append_time,
+        timestamp_before_max_ms=settings.timestamp_before_max_ms,
+        timestamp_after_max_ms=settings.timestamp_after_max_ms,
+    )

@@ -1,0 +1,183 @@
+"""What a shard is: the logs it serves and the partitions it leads. Decides; takes `now_ms`.
+
+The catalog says which topics there are. After each change of it the shard adopts what is new and
+its own, drops what is gone, and builds the kernels' directory anew: nobody waits for anybody.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shm.kernels.words import (
+    DURABILITY_DISK,
+    DURABILITY_MEMORY,
+    DURABILITY_OS,
+    P_HIGH_WATERMARK,
+    P_LAST_STABLE,
+    P_LOG_END,
+    P_LOG_START,
+    P_MAX_TIMESTAMP,
+    P_SEALED_END,
+)
+from smq.log.log import TOUCHED_MAX, Log
+from smq.model.catalog import Catalog, Topic
+from smq.model.config import Config
+from smq.model.errors import ErrorCode
+from smq.shard.directory import build_directory
+from smq.shard.settings import settings_of
+
+
+class Node(NamedTuple):
+    """A broker in Kafka's eyes: what Metadata says of a shard."""
+
+    id: int
+    host: str
+    port: int
+    epoch: int
+
+
+class Offsets(NamedTuple):
+    """The offsets of a partition, Kafka's words."""
+
+    log_start: int
+    sealed_end: int
+    last_stable: int
+    high_watermark: int
+    log_end: int
+    max_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """A partition that this shard leads."""
+
+    log: Log
+    number: int
+    slot: int
+
+    def offsets(self) -> Offsets:
+        """Where the partition begins and ends, as of now."""
+        row = self.log.partitions.table[self.slot]
+        columns = (P_LOG_START, P_SEALED_END, P_LAST_STABLE, P_HIGH_WATERMARK, P_LOG_END)
+        return Offsets(*(int(row[column]) for column in (*columns, P_MAX_TIMESTAMP)))
+
+
+class Shard:
+    """A node: its logs, its catalog, its directory.
+
+    Invariant: every partition of the catalog whose log is served here is adopted in that log, and
+    no other is.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        config: Config,
+        logs: dict[int, Log],
+        nodes: Callable[[], list[Node]],
+    ) -> None:
+        self.node_id, self.config, self.logs, self.nodes = node_id, config, logs, nodes
+        self.catalog = Catalog("", 0, {})
+        self.catalog_version = 0
+        self._led: dict[int, Led] = {}
+        self._durabilities: dict[int, int] = {}
+        self.levels: set[int] = set()
+        self.moved: set[tuple[int, int]] = set()
+        self.directory = build_directory(self.catalog, lambda _: None)
+
+    def invariants(self) -> None:
+        """Raise AssertionError when the shard does not lead what the catalog says."""
+        wanted = {
+            number
+            for topic in self.catalog.by_name.values()
+            for number, log in zip(topic.partition_numbers, topic.logs, strict=True)
+            if log in self.logs
+        }
+        assert wanted == set(self._led)
+        for log in self.logs.values():
+            log.invariants()
+
+    def take_catalog(self, catalog: Catalog, version: int) -> None:
+        """Lead what a newer catalog gives us, and forget what it no longer has."""
+        before = {id(topic) for topic in self.catalog.by_name.values()}
+        wanted: set[int] = set()
+        for topic in catalog.by_name.values():
+            is_new = id(topic) not in before
+            settings = settings_of(topic, self.config) if is_new else None
+            for number, log in zip(topic.partition_numbers, topic.logs, strict=True):
+                if log in self.logs:
+                    wanted.add(number)
+                    if settings is not None:
+                        slot = self.logs[log].adopt(number, settings)
+                        self._led[number] = Led(self.logs[log], number, slot)
+                        self._durabilities[number] = settings.durability
+        for log in self.logs.values():
+            gone = [number for number in log.partitions.slots if number not in wanted]
+            for number in gone:
+                log.drop_partition(number)
+                self._led.pop(number, None)
+                self._durabilities.pop(number, None)
+            if gone:
+                log.checkpoint()
+        self.catalog, self.catalog_version = catalog, version
+        self.levels = set(self._durabilities.values())
+        self.directory = build_directory(catalog, self._code_of)
+
+    def _code_of(self, number: int) -> int | None:
+        led = self._led.get(number)
+        return None if led is None else led.log.number << 32 | led.slot
+
+    def find(self, topic: Topic, index: int) -> Led | ErrorCode:
+        """The partition `index` of a topic, or why we cannot serve it."""
+        if not 0 <= index < topic.partition_count:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self._led.get(topic.partition_numbers[index], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def led(self) -> list[Led]:
+        """All partitions this shard leads."""
+        return list(self._led.values())
+
+    def by_number(self, number: int) -> Led | None:
+        """The partition with a number, if it is led here."""
+        return self._led.get(number)
+
+    def check_epoch(self, claimed: int, led: Led) -> ErrorCode:
+        """Compare the leader epoch a client believes in (-1: none) with ours (KIP-320)."""
+        history = led.log.partitions.epochs[led.number]
+        current = history[-1][0]
+        if claimed == -1 or claimed == current:
+            return ErrorCode.NONE
+        return (
+            ErrorCode.FENCED_LEADER_EPOCH if claimed < current else ErrorCode.UNKNOWN_LEADER_EPOCH
+        )
+
+    # --- turns -----------------------------------------------------------------------------------
+
+    def publish(self, log: Log, level: int) -> None:
+        """Move high watermarks whose level has been reached; notes in `moved` which did."""
+        if level not in self.levels:
+            log.skip(level)
+            return
+        while True:
+            touched = log.publish(level)
+            self.moved.update((log.number, slot) for slot in touched.tolist())
+            if len(touched) < TOUCHED_MAX:
+                return
+
+    def take_moved(self) -> set[tuple[int, int]]:
+        """The (log, slot) pairs whose HWM has moved since the last call."""
+        moved, self.moved = self.moved, set()
+        return moved
+
+    def drain(self, log: Log) -> None:
+        """Let a full log take more: write it, show what is written, wait for its tables."""
+        if not log.write() and not log.repair():
+            return
+        for level in (DURABILITY_MEMORY, DURABILITY_OS):
+            self.publish(log, level)
+        if DURABILITY_DISK not in self.levels:
+            log.skip(DURABILITY_DISK)
+        log.drained()
+        if log.is_full():
+            log.background.wait()
+            log.drained()

@@ -1,0 +1,25 @@
+"""WAL space: when the sealer is called, and when producers are refused."""
+
+from shm.kernels.words import FLAG_SPACE, P_FLAGS
+from smq.shard.shard import Shard
+
+SEAL_AT = 0.5  # Of wal.bytes.max: from here on the sealer is called.
+
+
+def watch_space(shard: Shard) -> bool:
+    """Refuse producers of full logs (KAFKA_STORAGE_ERROR), let the others go on.
+
+    Returns whether space is wanted.
+    """
+    wanted = False
+    for log in shard.logs.values():
+        used, limit = log.wal.allocated_bytes, shard.config.wal_bytes_max
+        wanted |= used >= SEAL_AT * limit
+        is_full = used + log.wal.segment_bytes > limit and log.room_in_segment() < 0.5
+        flags = log.partitions.table[:, P_FLAGS]
+        slots = list(log.partitions.slots.values())
+        if is_full:
+            flags[slots] |= FLAG_SPACE
+        else:
+            flags[slots] &= ~FLAG_SPACE
+    return wanted
