@@ -1,0 +1,18 @@
+"""The APIs by key."""
+
+from smq.wire.api import API_BY_KEY, API_BY_NAME
+
+
+def test_an_api_is_found_by_its_key_and_by_its_name() -> None:
+    assert API_BY_KEY[1] == (1, "Fetch", 4, 18, 12)
+    assert API_BY_NAME["Fetch"] is API_BY_KEY[1]
+    assert all(facts.key == key for key, facts in API_BY_KEY.items())
+
+
+def test_the_versions_are_those_of_kafka_4_3() -> None:
+    ranges = {facts.key: (facts.first_version, facts.last_version) for facts in API_BY_KEY.values()}
+    assert ranges == {
+        0: (3, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 8: (2, 10), 9: (1, 10), 10: (0, 6),
+        11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 6), 16: (0, 5), 18: (0, 4),
+        19: (2, 7), 20: (1, 6), 22: (0, 5), 23: (2, 4), 32: (1, 4), 42: (0, 2), 60: (0, 2),
+    }  # fmt: skip

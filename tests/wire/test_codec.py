@@ -1,0 +1,156 @@
+"""Primitive types at their edges, and the writer's pieces."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smq.model.errors import PeerError
+from smq.wire import codec
+from smq.wire.codec import Malformed, Writer
+from smq.wire.generated.fetch import FetchPartition, FetchTopic
+
+
+class Loan(NamedTuple):
+    """Memory of somebody else."""
+
+    length: int
+
+
+def written(write: Callable[..., None], value: object) -> bytes:
+    writer = Writer()
+    write(writer.append, value)
+    return writer.to_bytes()
+
+
+FORMS: list[tuple[str, st.SearchStrategy[Any]]] = [
+    ("unsigned_varint", st.integers(0, 2**35 - 1)),
+    ("string", st.text(max_size=200)),
+    ("compact_string", st.text(max_size=200)),
+    ("nullable_string", st.none() | st.text(max_size=200)),
+    ("compact_nullable_string", st.none() | st.text(max_size=200)),
+    ("bytes", st.binary(max_size=200)),
+    ("compact_bytes", st.binary(max_size=200)),
+    ("nullable_records", st.none() | st.binary(max_size=200)),
+    ("compact_nullable_records", st.none() | st.binary(max_size=200)),
+    ("uuid", st.uuids()),
+    ("int32_array", st.lists(st.integers(-(2**31), 2**31 - 1)).map(tuple)),
+    ("compact_int32_array", st.lists(st.integers(-(2**31), 2**31 - 1)).map(tuple)),
+]
+
+
+@pytest.mark.parametrize("form", [name for name, _ in FORMS])
+@given(data=st.data())
+def test_what_is_written_is_read(form: str, data: st.DataObject) -> None:
+    value = data.draw(dict(FORMS)[form])
+    encoded = written(getattr(codec, f"write_{form}"), value)
+    for buffer in (encoded, memoryview(encoded)):
+        assert getattr(codec, f"read_{form}")(buffer, 0) == (value, len(encoded))
+
+
+@pytest.mark.parametrize("form", [name for name, _ in FORMS])
+@given(data=st.data())
+def test_what_is_cut_is_refused(form: str, data: st.DataObject) -> None:
+    encoded = written(getattr(codec, f"write_{form}"), data.draw(dict(FORMS)[form]))
+    cut = encoded[: data.draw(st.integers(0, len(encoded) - 1))]
+    with pytest.raises((Malformed, *codec.READ_ERRORS)):
+        getattr(codec, f"read_{form}")(cut, 0)
+
+
+def test_a_varint_of_more_than_five_bytes_is_refused() -> None:
+    with pytest.raises(Malformed, match="does not end"):
+        codec.read_unsigned_varint(b"\x80\x80\x80\x80\x80\x01", 0)
+
+
+@pytest.mark.parametrize(
+    ("read", "data"),
+    [
+        (codec.read_string, b"\xff\xff"),
+        (codec.read_compact_string, b"\x00"),
+        (codec.read_bytes, b"\xff\xff\xff\xff"),
+        (codec.read_compact_bytes, b"\x00"),
+        (codec.read_count, b"\xff\xff\xff\xff"),
+        (codec.read_compact_count, b"\x00"),
+    ],
+)
+def test_null_where_there_must_be_a_value_is_refused(
+    read: Callable[[bytes, int], object], data: bytes
+) -> None:
+    with pytest.raises(Malformed, match="null"):
+        read(data, 0)
+
+
+@pytest.mark.parametrize(
+    ("read", "data"),
+    [
+        (codec.read_nullable_string, b"\xff\xfe"),
+        (codec.read_nullable_count, b"\xff\xff\xff\xfe"),
+        (codec.read_nullable_count, b"\x7f\xff\xff\xff...."),
+        (codec.read_compact_nullable_count, b"\xff\xff\xff\xff\x0f...."),
+        (codec.read_nullable_records, b"\x80\x00\x00\x00"),
+    ],
+)
+def test_lengths_that_cannot_be_are_refused(
+    read: Callable[[bytes, int], object], data: bytes
+) -> None:
+    with pytest.raises(Malformed, match="a length of"):
+        read(data, 0)
+
+
+def test_malformed_means_close_the_connection() -> None:
+    assert issubclass(Malformed, PeerError)
+
+
+def test_text_that_is_not_utf8_is_read_with_replacement_characters_as_in_kafka() -> None:
+    assert codec.read_string(b"\x00\x03a\xffb", 0) == ("a\ufffdb", 5)
+
+
+def test_records_are_views_of_the_buffer() -> None:
+    buffer = bytearray(b"\x00\x00\x00\x03abc")
+    records, _ = codec.read_nullable_records(memoryview(buffer), 0)
+    assert records is not None
+    buffer[4] = ord("x")
+    assert bytes(records) == b"xbc"
+
+
+def test_a_uuid_that_comes_again_is_the_same_object() -> None:
+    raw = UUID(int=7).bytes
+    assert codec.read_uuid(raw, 0)[0] is codec.read_uuid(raw, 0)[0]
+
+
+def test_pieces_are_joined_up_to_what_is_lent() -> None:
+    writer, loan = Writer(), Loan(1000)
+    writer.append(b"ab")
+    writer.append(memoryview(b"c"))
+    codec.write_nullable_records(writer.append, loan)
+    codec.write_compact_nullable_records(writer.append, bytearray(b"xyz"))
+    assert writer.pieces() == [b"abc\x00\x00\x03\xe8", loan, b"\x04xyz"]
+
+
+def test_a_frame_begins_with_the_size_of_all_pieces() -> None:
+    writer, loan = Writer(), Loan(1000)
+    writer.append(b"ab")
+    writer.append(loan)
+    assert writer.framed() == [b"\x00\x00\x03\xeaab", loan]
+    assert Writer().framed() == [b"\x00\x00\x00\x00"]
+
+
+def test_tagged_fields_carry_their_length() -> None:
+    writer, tags = Writer(), codec.Tags()
+    codec.write_compact_string(tags.add(3), "ab")
+    tags.write(writer.append)
+    data = writer.to_bytes()
+    assert data == b"\x01\x03\x03\x03ab"
+    assert codec.read_tag(data, 1) == (3, 3, 6)
+    assert codec.skip_tags(data, 0) == 6
+
+
+def test_messages_are_compared_by_value_whatever_sequence_they_hold() -> None:
+    one = FetchTopic(topic="a", partitions=[FetchPartition(partition=1)])
+    assert one == FetchTopic(topic="a", partitions=(FetchPartition(partition=1),))
+    assert one != FetchTopic(topic="a", partitions=[FetchPartition(partition=2)])
+    assert one != "a"
+    assert "topic='a'" in repr(one)

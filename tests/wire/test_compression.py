@@ -1,0 +1,114 @@
+"""Compressions: what others write, what is broken, and what would fill the memory."""
+
+import gzip
+import zlib
+from struct import pack
+
+import cramjam
+import lz4.frame
+import pytest
+from aiokafka.codec import lz4_encode, snappy_encode
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smq.wire.compression import XERIAL_MAGIC, Codec, Undecodable, compress, decompress
+
+MiB = 1024 * 1024
+DATA = b"the same bytes again and again " * 1000
+COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+each_codec = pytest.mark.parametrize("codec", COMPRESSED, ids=lambda codec: codec.name)
+
+
+@pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
+@pytest.mark.parametrize("data", [b"", b"a", DATA], ids=["empty", "short", "long"])
+def test_what_is_compressed_is_inflated(codec: Codec, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data), len(data)) == data
+
+
+@each_codec
+def test_a_view_is_inflated_like_bytes(codec: Codec) -> None:
+    assert decompress(codec, memoryview(compress(codec, DATA)), len(DATA)) == DATA
+
+
+@pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
+def test_nothing_is_inflated_past_the_limit(codec: Codec) -> None:
+    with pytest.raises(Undecodable, match="beyond"):
+        decompress(codec, compress(codec, DATA), len(DATA) - 1)
+
+
+@each_codec
+def test_a_bomb_is_refused_without_being_inflated(codec: Codec) -> None:
+    with pytest.raises(Undecodable, match="beyond 65536 bytes"):
+        decompress(codec, compress(codec, bytes(64 * MiB)), 65536)
+
+
+@each_codec
+@settings(deadline=None)
+@given(garbage=st.binary(max_size=100))
+def test_garbage_is_undecodable_or_inflates_to_something(codec: Codec, garbage: bytes) -> None:
+    try:
+        assert len(decompress(codec, garbage, MiB)) <= MiB
+    except Undecodable:
+        return
+
+
+@each_codec
+@settings(deadline=None)
+@given(place=st.integers(0, 2**16))
+def test_what_is_cut_is_undecodable(codec: Codec, place: int) -> None:
+    data = compress(codec, DATA)
+    with pytest.raises(Undecodable):
+        decompress(codec, data[: 1 + place % (len(data) - 1)], len(DATA))
+
+
+def test_an_unknown_compression_is_undecodable() -> None:
+    with pytest.raises(Undecodable, match="no compression 5"):
+        decompress(5, b"abc", 100)
+
+
+def test_snappy_of_java_is_read() -> None:
+    framed = snappy_encode(DATA, xerial_compatible=True, xerial_blocksize=1000)
+    assert framed.startswith(XERIAL_MAGIC)
+    assert decompress(Codec.SNAPPY, framed, len(DATA)) == DATA
+    with pytest.raises(Undecodable, match="beyond"):
+        decompress(Codec.SNAPPY, framed, len(DATA) - 1)
+
+
+def test_snappy_of_librdkafka_is_read() -> None:
+    assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(DATA)), len(DATA)) == DATA
+
+
+def test_a_snappy_block_that_lies_about_its_length_is_undecodable() -> None:
+    for length in (-1, 2**31 - 1):
+        with pytest.raises(Undecodable):
+            decompress(Codec.SNAPPY, XERIAL_MAGIC + bytes(8) + pack(">i", length) + b"abc", 100)
+
+
+def test_zstd_frames_need_not_say_how_large_they_are() -> None:
+    compressor = cramjam.zstd.Compressor()
+    compressor.compress(DATA)
+    streamed = bytes(compressor.finish())
+    assert decompress(Codec.ZSTD, streamed, len(DATA)) == DATA
+    assert decompress(Codec.ZSTD, streamed + streamed, 2 * len(DATA)) == DATA + DATA
+
+
+def test_zstd_makes_more_room_until_it_is_enough() -> None:
+    data = bytes(3 * MiB)
+    assert decompress(Codec.ZSTD, compress(Codec.ZSTD, data), 4 * MiB) == data
+
+
+def test_lz4_frames_are_written_with_independent_blocks() -> None:
+    assert compress(Codec.LZ4, DATA)[4] & 0x20  # Java's reader refuses linked blocks.
+
+
+def test_lz4_frames_of_others_are_read() -> None:
+    linked = bytes(lz4.frame.compress(DATA, block_linked=True))
+    for data in (linked, lz4_encode(DATA), bytes(cramjam.lz4.compress(DATA))):
+        assert decompress(Codec.LZ4, data, len(DATA)) == DATA
+    assert decompress(Codec.LZ4, linked + linked, 2 * len(DATA)) == DATA + DATA
+
+
+def test_gzip_of_several_members_is_read() -> None:
+    members = gzip.compress(DATA) + gzip.compress(b"more")
+    assert decompress(Codec.GZIP, members, 2 * len(DATA)) == DATA + b"more"
+    assert zlib.decompress(compress(Codec.GZIP, DATA), wbits=31) == DATA

@@ -1,0 +1,60 @@
+"""Frames between our own processes."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smq.model.errors import PeerError
+from smq.wire.internal import (
+    KIND_COMMAND,
+    KIND_KAFKA,
+    InternalFrame,
+    InternalReader,
+    decode_relay,
+    encode_command,
+    encode_frame,
+    encode_relay,
+)
+
+FRAMES = [
+    InternalFrame(1, KIND_KAFKA, b""),
+    InternalFrame(2**64 - 1, KIND_COMMAND, b"x" * 300),
+    InternalFrame(3, KIND_KAFKA, b"\0\1\2"),
+]
+STREAM = b"".join(encode_frame(*frame) for frame in FRAMES)
+
+
+@given(st.lists(st.integers(0, len(STREAM))))
+def test_frames_are_the_same_however_the_stream_is_cut(places: list[int]) -> None:
+    cuts = [0, *sorted(places), len(STREAM)]
+    reader = InternalReader()
+    frames = [frame for start, end in pairwise(cuts) for frame in reader.receive(STREAM[start:end])]
+    assert frames == FRAMES
+
+
+@pytest.mark.parametrize("length", [0, 8, 2**32 - 1])
+def test_a_length_that_cannot_be_is_a_broken_peer(length: int) -> None:
+    with pytest.raises(PeerError):
+        list(InternalReader().receive(length.to_bytes(4, "little") + bytes(9)))
+
+
+@given(st.binary(max_size=100))
+def test_garbage_gives_frames_or_a_broken_peer(garbage: bytes) -> None:
+    try:
+        list(InternalReader().receive(garbage))
+    except PeerError:
+        return
+
+
+def test_a_relayed_request_comes_out_as_it_went_in() -> None:
+    relayed = decode_relay(encode_relay(3, "127.0.0.1", memoryview(b"request")))
+    assert (relayed.node_id, relayed.client_host) == (3, "127.0.0.1")
+    assert bytes(relayed.request) == b"request"
+
+
+def test_a_command_is_json() -> None:
+    (frame,) = InternalReader().receive(encode_command(9, {"do": "stop"}))
+    assert (frame.id, frame.kind, json.loads(frame.body)) == (9, KIND_COMMAND, {"do": "stop"})
