@@ -1,0 +1,150 @@
+"""All groups: which there are, when each must be looked at, and when one is forgotten.
+
+A group is made by the first member that joins it, or by the first commit from outside of one. It is
+forgotten when it is empty and its offsets have expired or were never there (Kafka looks every ten
+minutes). Offsets are in the store alone: the coordinator reads them from there.
+
+Left out: Kafka also expires offsets of topics that a group with members no longer subscribes to;
+here a group with members keeps all.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from smq.coordinator.given import Now
+from smq.coordinator.group import Group, GroupLimits
+from smq.coordinator.group_events import Answer, Commit, Event, Join, Save, TimePasses
+from smq.coordinator.group_states import GroupState
+from smq.coordinator.roster import NEVER_MS
+from smq.model.errors import BrokerError, ErrorCode
+from smq.store.store import Store
+
+CHECK_INTERVAL_MS = 10 * 60_000  # Kafka's offsets.retention.check.interval.ms.
+
+
+class GroupRules(NamedTuple):
+    """The broker's settings that concern groups."""
+
+    limits: GroupLimits
+    session_timeout_min_ms: int
+    session_timeout_max_ms: int
+    offsets_retention_ms: int
+
+
+class Groups:
+    """Every group by its id. Answers collect until `take_answers`; changes are in the store."""
+
+    def __init__(self, store: Store, rules: GroupRules, now: Now) -> None:
+        self._store = store
+        self._rules = rules
+        self._groups: dict[str, Group] = {}
+        self._wakes: list[tuple[int, str]] = []  # A heap; may hold a group several times.
+        self._scheduled: dict[str, int] = {}
+        self._answers: list[Answer] = []
+        self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
+        for stored in store.groups():
+            group = Group.restore(stored, rules.limits, now.monotonic_ms)
+            self._groups[group.group_id] = group
+            self._schedule(group)
+        for group_id in store.groups_with_offsets():
+            self._groups.setdefault(group_id, Group(group_id, rules.limits))
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
+
+    def find(self, group_id: str) -> Group:
+        """The group. Raises BrokerError."""
+        group = self._groups.get(group_id)
+        if group is None:
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def handle(self, group_id: str, event: Event, now: Now) -> None:
+        """Let a group decide; its answers come with `take_answers`. Raises BrokerError."""
+        if not isinstance(event, Commit) and not group_id:  # Old clients commit for group "".
+            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+        if isinstance(event, Join):
+            self._check_session(event.session_timeout_ms)
+        group = self._groups.get(group_id) or self._new_group(group_id, event)
+        self._groups[group_id] = group
+        try:
+            self._handle(group, event, now)
+        finally:
+            self._schedule(group)
+
+    def _check_session(self, timeout_ms: int) -> None:
+        least, most = self._rules.session_timeout_min_ms, self._rules.session_timeout_max_ms
+        if not least <= timeout_ms <= most:
+            raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+    def _new_group(self, group_id: str, event: Event) -> Group:
+        from_outside = isinstance(event, Commit) and event.generation < 0
+        if from_outside or (isinstance(event, Join) and not event.member_id):
+            return Group(group_id, self._rules.limits)
+        if isinstance(event, Commit):
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
+        raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _handle(self, group: Group, event: Event, now: Now) -> None:
+        for effect in group.handle(event, now.monotonic_ms):
+            if isinstance(effect, Save):
+                self._store.save_group(effect.group, now.wall_ms)
+            else:
+                self._answers.append(effect)
+
+    def _schedule(self, group: Group) -> None:
+        """See that the group is looked at by its wake time. (A later one is found out then.)"""
+        if group.wake_ms < self._scheduled.get(group.group_id, NEVER_MS):
+            self._scheduled[group.group_id] = group.wake_ms
+            heapq.heappush(self._wakes, (group.wake_ms, group.group_id))
+
+    def take_answers(self) -> list[Answer]:
+        """The answers that have become known since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def delete(self, group_id: str) -> None:
+        """Forget a group with its offsets. Raises BrokerError: there is none, or it has members."""
+        group = self.find(group_id)
+        if group.state is not GroupState.EMPTY:
+            raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
+        self._forget(group)
+
+    def _forget(self, group: Group) -> None:
+        group.remove()
+        self._store.delete_group(group.group_id)
+        del self._groups[group.group_id]
+        self._scheduled.pop(group.group_id, None)
+
+    # Time
+
+    def next_wake_ms(self) -> int:
+        """When `tick` has something to do at the earliest (monotonic)."""
+        return min(self._next_check_ms, self._wakes[0][0] if self._wakes else NEVER_MS)
+
+    def tick(self, now: Now) -> None:
+        """Look at the groups whose time has come."""
+        due: set[str] = set()
+        while self._wakes and self._wakes[0][0] <= now.monotonic_ms:
+            wake_ms, group_id = heapq.heappop(self._wakes)
+            if self._scheduled.get(group_id) == wake_ms:
+                del self._scheduled[group_id]
+                due.add(group_id)
+        for group_id in due:
+            group = self._groups[group_id]
+            self._handle(group, TimePasses(), now)
+            self._schedule(group)
+        if self._next_check_ms <= now.monotonic_ms:
+            self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
+            self._expire(now)
+
+    def _expire(self, now: Now) -> None:
+        idle = [group for group in self._groups.values() if group.is_idle()]
+        for group in idle:
+            retention_ms = self._rules.offsets_retention_ms
+            self._store.expire_offsets(group.group_id, now.wall_ms, retention_ms)
+        kept = set(self._store.groups_with_offsets())
+        for group in idle:
+            if group.group_id not in kept:
+                self._forget(group)

@@ -1,0 +1,210 @@
+"""Which topics there are: making and deleting them by Kafka's rules.
+
+A new topic's partitions get numbers nobody had before, and are spread over the logs round robin,
+beginning where the fewest partitions are. There is one replica of everything: a replication factor
+above 1 is refused, because a promise of copies on other hosts could not be kept.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from typing import NamedTuple
+
+from smq.coordinator.given import Chance, Now, random_uuid
+from smq.model.catalog import NAMESPACE_DEFAULT, Catalog, Topic
+from smq.model.config import Config
+from smq.model.errors import BrokerError, ErrorCode
+from smq.model.names import collision_key, topic_name_problem
+from smq.model.topic_configs import problem_of
+from smq.store.store import Store
+
+PARTITIONS_PER_REQUEST_MAX = 10_000  # Kafka's own limit.
+BROKER_DEFAULT = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic that somebody wants. `assignments` is the replicas of each partition, if by hand."""
+
+    name: str
+    partition_count: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+class Cluster(NamedTuple):
+    """What is fixed while the broker runs."""
+
+    id: str
+    log_count: int
+
+
+class Topics:
+    """The topics, and the catalog that the others see of them."""
+
+    def __init__(self, store: Store, config: Config, cluster: Cluster, chance: Chance) -> None:
+        self._store = store
+        self._cluster_id = cluster.id
+        self._config = config
+        self._chance = chance
+        self._topics = {topic.name: topic for topic in store.manifest.topics()}
+        self._names_by_key = {collision_key(name): name for name in self._topics}
+        self._counts = [0] * cluster.log_count  # Partitions of each log.
+        for topic in self._topics.values():
+            self._count(topic, +1)
+        self._changes = 0
+        self._catalog: Catalog | None = None
+
+    @property
+    def changes(self) -> int:
+        """Grows with each topic that comes or goes."""
+        return self._changes
+
+    @property
+    def catalog(self) -> Catalog:
+        """The topics as they are now."""
+        if self._catalog is None:
+            self._catalog = Catalog(self._cluster_id, self._changes, dict(self._topics))
+        return self._catalog
+
+    def create(self, wanted: NewTopic, now: Now, *, validate_only: bool = False) -> Topic:
+        """Make a topic, or say what it would be like. Raises BrokerError."""
+        self._check_name(wanted.name)
+        problem = problem_of(wanted.configs, self._config)
+        if problem is not None:
+            raise BrokerError(ErrorCode.INVALID_CONFIG, problem)
+        logs = self._assigned_logs(wanted) if wanted.assignments else self._spread_logs(wanted)
+        first = 1 if validate_only else self._store.allocate("partition_number", len(logs))
+        topic = Topic(
+            wanted.name,
+            random_uuid(self._chance),
+            tuple(range(first, first + len(logs))),
+            tuple(logs),
+            {name: text.strip() for name, text in wanted.configs.items() if text is not None},
+        )
+        if not validate_only:
+            self._store.add_topic(topic, now.wall_ms)
+            self._topics[topic.name] = topic
+            self._names_by_key[collision_key(topic.name)] = topic.name
+            self._changed(topic, +1)
+        return topic
+
+    def delete(self, topic: Topic) -> None:
+        """Delete a topic of the catalog."""
+        assert self._topics[topic.name] is topic
+        assert topic.namespace == NAMESPACE_DEFAULT
+        self._store.delete_topic(topic.id)
+        del self._topics[topic.name]
+        del self._names_by_key[collision_key(topic.name)]
+        self._changed(topic, -1)
+
+    def ensure(self, names: Sequence[str], now: Now) -> dict[str, str | None]:
+        """Make those that are not there, with the broker's defaults; says why not, for each."""
+        problems: dict[str, str | None] = dict.fromkeys(names)
+        for name in names:
+            try:
+                if name not in self._topics:
+                    self.create(NewTopic(name=name), now)
+            except BrokerError as refusal:
+                problems[name] = str(refusal)
+        return problems
+
+    def _check_name(self, name: str) -> None:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if name in self._topics:
+            raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        other = self._names_by_key.get(collision_key(name))
+        if other is not None:
+            raise BrokerError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )
+
+    def _spread_logs(self, wanted: NewTopic) -> list[int]:
+        """A log for each partition, where the broker chooses."""
+        factor, count = wanted.replication_factor, wanted.partition_count
+        if factor == 0 or factor < BROKER_DEFAULT:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if count == 0 or count < BROKER_DEFAULT:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS,
+                "Number of partitions was set to an invalid non-positive value.",
+            )
+        if factor > 1:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"The target replication factor of {factor} cannot be reached: "
+                "everything is on one host, and has one replica.",
+            )
+        if count == BROKER_DEFAULT:
+            count = self._config.num_partitions
+        if count > PARTITIONS_PER_REQUEST_MAX:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+            )
+        start = self._counts.index(min(self._counts))
+        return list(islice(cycle(range(len(self._counts))), start, start + count))
+
+    def _assigned_logs(self, wanted: NewTopic) -> list[int]:
+        """A log for each partition, where the client says which node is to lead it."""
+        for given, what in (
+            (wanted.replication_factor, "replication factor"),
+            (wanted.partition_count, "numPartitions"),
+        ):
+            if given != BROKER_DEFAULT:
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"A manual partition assignment was specified, but {what} was not set to -1.",
+                )
+        nodes: dict[int, int] = {}
+        for partition, replicas in wanted.assignments:
+            if partition in nodes:
+                raise _bad_assignment(
+                    f"Found multiple manual partition assignments for partition {partition}"
+                )
+            nodes[partition] = self._only_replica(replicas)
+        if set(nodes) != set(range(len(nodes))):
+            raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+        counts = list(self._counts)
+        logs = []
+        for partition in range(len(nodes)):
+            served = range(nodes[partition] - 1, len(counts), self._config.shards)
+            logs.append(min(served, key=counts.__getitem__))
+            counts[logs[-1]] += 1
+        return logs
+
+    def _only_replica(self, replicas: Sequence[int]) -> int:
+        if not replicas:
+            raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+        for node in replicas:
+            if not 1 <= node <= self._config.shards:
+                raise _bad_assignment(
+                    f"The manual partition assignment includes broker {node}, "
+                    "but no such broker is registered."
+                )
+            if replicas.count(node) > 1:
+                raise _bad_assignment(
+                    f"The manual partition assignment includes the broker {node} more than once."
+                )
+        if len(replicas) > 1:
+            raise _bad_assignment("Everything is on one host, and has one replica.")
+        return replicas[0]
+
+    def _changed(self, topic: Topic, sign: int) -> None:
+        self._count(topic, sign)
+        self._changes += 1
+        self._catalog = None
+
+    def _count(self, topic: Topic, sign: int) -> None:
+        for log in topic.logs:
+            self._counts[log] += sign
+
+
+def _bad_assignment(sentence: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, sentence)

@@ -1,0 +1,15 @@
+"""A coordinator over a store in a directory of its own, with a clock that tests turn."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.coordinator.coordinator_driver import CoordinatorDriver
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[CoordinatorDriver]:
+    driver = CoordinatorDriver(tmp_path / "store.sqlite")
+    yield driver
+    driver.close()

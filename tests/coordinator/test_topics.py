@@ -1,0 +1,153 @@
+from typing import Any
+
+import pytest
+
+from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX, NewTopic, Topics
+from smq.model.catalog import Topic
+from smq.model.errors import BrokerError, ErrorCode
+from tests.coordinator.coordinator_driver import CoordinatorDriver
+
+E = ErrorCode
+
+
+@pytest.fixture
+def topics(driver: CoordinatorDriver) -> Topics:
+    return driver.coordinator.topics
+
+
+def create(driver: CoordinatorDriver, name: str, **fields: Any) -> Topic:
+    return driver.coordinator.topics.create(NewTopic(name=name, **fields), driver.now)
+
+
+def test_a_topic_is_in_the_catalog_and_there_after_a_restart(driver: CoordinatorDriver) -> None:
+    topic = create(driver, "a", partition_count=2, configs={"retention.ms": " 5 "})
+    assert topic.configs == {"retention.ms": "5"}
+    assert driver.coordinator.topics.catalog.by_name == {"a": topic}
+    driver.store.commit()
+    driver.restart()
+    assert driver.coordinator.topics.catalog.by_name == {"a": topic}
+
+
+def test_what_was_not_committed_is_not_there_after_a_restart(driver: CoordinatorDriver) -> None:
+    create(driver, "a")
+    driver.restart()
+    assert driver.coordinator.topics.catalog.by_name == {}
+
+
+def test_partitions_go_round_the_logs_from_where_the_fewest_are(
+    driver: CoordinatorDriver,
+) -> None:
+    assert create(driver, "a", partition_count=4).logs == (0, 1, 2, 0)
+    assert create(driver, "b", partition_count=2).logs == (1, 2)
+    driver.coordinator.topics.delete(driver.coordinator.topics.catalog.by_name["a"])
+    assert create(driver, "c").logs == (0,)
+    driver.store.commit()
+    driver.restart()
+    assert create(driver, "d").logs == (0,)
+
+
+def test_numbers_and_ids_are_never_used_again(driver: CoordinatorDriver) -> None:
+    topics = driver.coordinator.topics
+    first = create(driver, "a", partition_count=3)
+    topics.delete(first)
+    second = create(driver, "a", partition_count=3)
+    assert not set(first.partition_numbers) & set(second.partition_numbers)
+    assert first.id != second.id
+    assert topics.catalog.by_id == {second.id: second}
+
+
+def test_a_thousand_partitions_are_one_topic(driver: CoordinatorDriver) -> None:
+    topic = create(driver, "wide", partition_count=1000)
+    driver.store.commit()
+    driver.restart()
+    assert driver.coordinator.topics.catalog.by_name["wide"] == topic
+
+
+def test_the_brokers_number_of_partitions_holds_where_none_is_named(
+    driver: CoordinatorDriver,
+) -> None:
+    driver.restart(config={"num_partitions": 5})
+    assert create(driver, "a").partition_count == 5
+
+
+def test_validating_makes_nothing(driver: CoordinatorDriver) -> None:
+    topics = driver.coordinator.topics
+    wanted = NewTopic(name="a", partition_count=2)
+    assert topics.create(wanted, driver.now, validate_only=True).partition_count == 2
+    assert topics.catalog.by_name == {}
+    assert topics.changes == 0
+    assert driver.store.manifest.topics() == []
+
+
+def test_a_partition_assigned_by_hand_is_led_by_that_node(driver: CoordinatorDriver) -> None:
+    # Three logs on two nodes: node 1 serves logs 0 and 2, node 2 serves log 1.
+    topic = create(driver, "a", assignments=[(2, [1]), (0, [2]), (1, [1])])
+    assert topic.logs == (1, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"name": ""}, E.INVALID_TOPIC_EXCEPTION),
+        ({"name": "a b"}, E.INVALID_TOPIC_EXCEPTION),
+        ({"name": "x.y"}, E.INVALID_TOPIC_EXCEPTION),
+        ({"name": "x_y"}, E.TOPIC_ALREADY_EXISTS),
+        ({"partition_count": 0}, E.INVALID_PARTITIONS),
+        ({"partition_count": -2}, E.INVALID_PARTITIONS),
+        ({"partition_count": PARTITIONS_PER_REQUEST_MAX + 1}, E.POLICY_VIOLATION),
+        ({"replication_factor": 0}, E.INVALID_REPLICATION_FACTOR),
+        ({"replication_factor": -2}, E.INVALID_REPLICATION_FACTOR),
+        ({"replication_factor": 2}, E.INVALID_REPLICATION_FACTOR),
+        ({"configs": {"retention.ms": "x"}}, E.INVALID_CONFIG),
+        ({"configs": {"retention.ms": None}}, E.INVALID_CONFIG),
+        ({"configs": {"cleanup.policy": "compact"}}, E.INVALID_CONFIG),
+        ({"assignments": [(0, [1])], "partition_count": 1}, E.INVALID_REQUEST),
+        ({"assignments": [(0, [1])], "replication_factor": 1}, E.INVALID_REQUEST),
+        ({"assignments": [(0, [1]), (0, [1])]}, E.INVALID_REPLICA_ASSIGNMENT),
+        ({"assignments": [(1, [1])]}, E.INVALID_REPLICA_ASSIGNMENT),
+        ({"assignments": [(0, [])]}, E.INVALID_REPLICA_ASSIGNMENT),
+        ({"assignments": [(0, [3])]}, E.INVALID_REPLICA_ASSIGNMENT),
+        ({"assignments": [(0, [1, 1])]}, E.INVALID_REPLICA_ASSIGNMENT),
+        ({"assignments": [(0, [1, 2])]}, E.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_what_is_wrong_gets_kafkas_code_and_a_sentence(
+    driver: CoordinatorDriver, fields: dict[str, Any], error: ErrorCode
+) -> None:
+    create(driver, "x_y")
+    with pytest.raises(BrokerError) as refusal:
+        create(driver, **{"name": "a"} | fields)
+    assert refusal.value.code is error
+    assert refusal.value.message
+    assert set(driver.coordinator.topics.catalog.by_name) == {"x_y"}
+
+
+def test_a_deleted_topics_name_no_longer_collides(driver: CoordinatorDriver) -> None:
+    driver.coordinator.topics.delete(create(driver, "a.b"))
+    create(driver, "a_b")
+    driver.store.commit()
+    driver.restart()
+    with pytest.raises(BrokerError, match="collides with existing topic: a_b"):
+        create(driver, "a.b")
+
+
+def test_ensuring_makes_what_is_missing_and_says_what_cannot_be(
+    driver: CoordinatorDriver, topics: Topics
+) -> None:
+    create(driver, "there")
+    problems = topics.ensure(["there", "new", "bad name"], driver.now)
+    assert problems["there"] is None
+    assert problems["new"] is None
+    assert "characters" in str(problems["bad name"])
+    assert set(topics.catalog.by_name) == {"there", "new"}
+
+
+def test_each_change_is_counted_and_shows_in_a_new_catalog(
+    driver: CoordinatorDriver, topics: Topics
+) -> None:
+    before = topics.catalog
+    assert topics.catalog is before
+    create(driver, "a")
+    assert topics.changes == 1
+    assert "a" not in before.by_name
+    assert "a" in topics.catalog.by_name
