@@ -7,9 +7,9 @@ from uuid import UUID
 
 from smq.model.errors import ErrorCode
 from smq.wire.codec import Message
-from smq.wire.generate import snake
 from smq.wire.messages import APIS
 from smq.wire.messages.notation import Api, Field
+from smq.wire.structure_code import snake
 
 ARRAY_LENGTH_MAX = 3
 TIME_MS_MAX = 2**41  # The year 2039: what libraries with clever types for time still take.
@@ -26,7 +26,7 @@ def codec_module(api: Api) -> Any:  # noqa: ANN401  (one of many modules of one 
 
 def random_message(random: Random, api: Api, name: str, version: int) -> Message:
     """A message with something in every field that the version has."""
-    return _random_structure(random, codec_module(api), name, api.messages[name], version)
+    return _random_structure(random, codec_module(api), name, api.messages[name].fields, version)
 
 
 def _random_structure(

@@ -33,15 +33,15 @@ _INDENT = 4
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a structure. `fields` are those of its structure, if its type is one."""
+    """One field of a structure, or a whole message. `fields` are those of its own structure."""
 
     name: str
     type: str
-    is_array: bool
     versions: range
-    nullable: range
-    default: str | None
-    tag: int | None
+    is_array: bool = False
+    nullable: range = range(0)
+    default: str | None = None
+    tag: int | None = None
     fields: list["Field"] = field(default_factory=list)
 
 
@@ -53,25 +53,26 @@ class Api:
     key: int
     versions: range
     flexible_from: int
-    messages: dict[str, list[Field]] = field(default_factory=dict)
+    messages: dict[str, Field] = field(default_factory=dict)
 
 
 def parse_apis(table: str) -> list[Api]:
     """The APIs of a table."""
     apis: list[Api] = []
-    levels: list[tuple[list[Field], range]] = []  # The open structures, outermost first.
+    levels: list[Field] = []  # The open structures, outermost first.
     for line in filter(None, table.split("\n")):
         depth, remainder = divmod(len(line) - len(line.lstrip()), _INDENT)
         assert remainder == 0, line
         if depth == 0:
             apis.append(_parse_api(line))
         elif depth == 1:
-            levels = [(apis[-1].messages.setdefault(line.strip(), []), apis[-1].versions)]
+            message = Field(line.strip(), line.strip(), apis[-1].versions)
+            apis[-1].messages[message.name] = message
+            levels = [message]
         else:
             del levels[depth - 1 :]
-            fields, versions = levels[-1]
-            fields.append(_parse_field(line, versions))
-            levels.append((fields[-1].fields, fields[-1].versions))
+            levels.append(_parse_field(line, levels[-1].versions))
+            levels[-2].fields.append(levels[-1])
     return apis
 
 
@@ -92,8 +93,8 @@ def _parse_field(line: str, parent_versions: range) -> Field:
     return Field(
         matched["name"],
         matched["type"],
-        matched["array"] is not None,
         versions,
+        matched["array"] is not None,
         nullable,
         matched["default"],
         int(matched["tag"]) if matched["tag"] else None,

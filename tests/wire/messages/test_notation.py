@@ -21,7 +21,7 @@ def test_a_table_gives_apis_messages_and_fields() -> None:
     (api,) = parse_apis(TABLE)
     assert (api.name, api.key, api.versions, api.flexible_from) == ("Fetch", 1, range(4, 19), 12)
     assert list(api.messages) == ["FetchRequest", "FetchResponse"]
-    rack, topics, wait = api.messages["FetchRequest"]
+    rack, topics, wait = api.messages["FetchRequest"].fields
     assert (rack.nullable, rack.versions) == (range(7, 10), range(5, 19))
     assert (rack.default, rack.tag) == ("null", 0)
     assert (topics.is_array, topics.type, topics.nullable) == (True, "FetchTopic", range(4, 19))

@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from smq.testing.messages import MESSAGES
-from smq.wire.generate import snake
 from smq.wire.messages import APIS
+from smq.wire.structure_code import snake
 from tests.wire.oracles import kafka_python_facts, kio_class
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
 def test_the_table_is_the_one_kafka_python_carries() -> None:
     for api in APIS:
-        for name, fields in api.messages.items():
+        for name, message in api.messages.items():
             schema = kafka_python_facts(name)
             assert schema["apiKey"] == api.key
             assert schema["flexibleVersions"] == f"{api.flexible_from}+"
-            same_fields(fields, schema["fields"], api.versions)
+            same_fields(message.fields, schema["fields"], api.versions)
 
 
 def same_fields(ours: list[Any], theirs: list[dict[str, Any]], parent: range) -> None:
@@ -57,7 +57,7 @@ def default_of(text: object) -> object:
 def test_kio_has_the_same_fields_in_the_same_order() -> None:
     for api, name in MESSAGES:
         for version in api.versions:
-            same_as_kio(api.messages[name], kio_class(api.key, name, version), version)
+            same_as_kio(api.messages[name].fields, kio_class(api.key, name, version), version)
 
 
 def same_as_kio(fields: list[Any], schema: Any, version: int) -> None:
