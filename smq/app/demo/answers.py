@@ -1,0 +1,55 @@
+"""The questions of the story, as SQL: over the sealed files, and over the source for comparison.
+
+Delays are whole minutes and everything is counted or summed as integers, so that two engines must
+agree to the last digit. Rain is rain at the airport in the hour of departure.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+COLUMNS = (
+    "carrier",
+    "name",
+    "month",
+    "flights",
+    "delayed",
+    "delay_minutes",
+    "rainy",
+    "rainy_delay_minutes",
+)
+LATE_MINUTES = 15
+
+ON_SEALED = """
+    SELECT decode(_value) ->> 'carrier' AS carrier, count(*) AS flights,
+           round(avg((decode(_value) ->> 'dep_delay')::INT), 1) AS mean_delay
+    FROM read_parquet(?) GROUP BY 1 ORDER BY 3 DESC LIMIT 3
+"""
+
+ON_SOURCE = f"""
+    WITH flights AS (SELECT * FROM read_csv(?, nullstr = 'NA')),
+         weather AS (SELECT origin, time_hour, max(precip) > 0 AS rain
+                     FROM read_csv(?, nullstr = 'NA') GROUP BY ALL)
+    SELECT carrier, name, month, count(*) AS flights,
+           count(*) FILTER (dep_delay > {LATE_MINUTES}) AS delayed,
+           coalesce(sum(dep_delay), 0) AS delay_minutes,
+           count(*) FILTER (rain) AS rainy,
+           coalesce(sum(dep_delay) FILTER (rain), 0) AS rainy_delay_minutes
+    FROM flights JOIN read_csv(?) AS airlines USING (carrier)
+    LEFT JOIN weather USING (origin, time_hour)
+    GROUP BY ALL ORDER BY carrier, month
+"""  # noqa: S608  (a number of ours)
+
+
+def latest_airlines(files: list[str]) -> list[tuple[Any, ...]]:
+    """One line of SQL over the sealed files: the three airlines with the longest mean delay."""
+    with duckdb.connect() as database:
+        return database.execute(ON_SEALED, [files]).fetchall()
+
+
+def delays_of_source(data: Path) -> list[list[Any]]:
+    """What the Spark job must answer, computed by DuckDB from the CSV files."""
+    files = [str(data / name) for name in ("flights.csv", "weather.csv", "airlines.csv")]
+    with duckdb.connect() as database:
+        return [[*row] for row in database.execute(ON_SOURCE, files).fetchall()]

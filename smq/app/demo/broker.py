@@ -1,0 +1,66 @@
+"""The demo's broker: `smq serve` as a child, and what the story does to it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from smq.app.status import Status, read_status
+
+STOP_S_MAX = 6.0
+
+
+class Broker:
+    """One shard on a free port, with its data in a directory of its own."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.news: list[str] = []
+        command = [sys.executable, "-m", "smq.app.cli", "serve"]
+        options = ["--data-dir", str(data_dir), "--port", "0", "--shards", "1"]
+        self._process = subprocess.Popen(  # noqa: S603  (ourselves)
+            [*command, *options, "--group-initial-rebalance-delay-ms", "500"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout
+        for line in self._process.stdout:
+            if line.startswith("ready "):
+                self.bootstrap = line.split()[1]
+                return
+            self.news.append(line.rstrip())
+        raise SystemExit(f"smq serve ended: {' '.join(self.news)}")
+
+    def status(self) -> Status:
+        """What its supervisor says."""
+        found = read_status(self.data_dir)
+        if found is None:
+            raise SystemExit("the broker is gone")
+        return found[0]
+
+    def kill(self, name: str) -> int:
+        """SIGKILL to one of its processes; returns the pid that is no more."""
+        pid = self.status().processes[name].pid
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def stop(self) -> None:
+        """Stop it as a user would."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(STOP_S_MAX)
+
+
+def run_module(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
+    """Run one of our programs to its end; what it printed."""
+    done = subprocess.run(  # noqa: S603  (ourselves)
+        [sys.executable, "-m", module, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+    if done.returncode:
+        raise SystemExit(f"{module} ended with exit code {done.returncode}")
+    return done.stdout

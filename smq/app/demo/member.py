@@ -1,0 +1,83 @@
+"""A member of the consumer group: reads flights until it is told to stop, or killed.
+
+`python -m smq.app.demo.member <bootstrap> <file>`. It appends the id of each flight to its file
+before it commits, so that the files of all members together tell what was read, whoever was killed.
+"""
+
+import signal
+import sys
+from array import array
+from pathlib import Path
+from typing import BinaryIO
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from smq.app.clock import monotonic_ms
+
+TOPIC = "flights"
+GROUP = "delays"
+SESSION_TIMEOUT_MS = 6000  # The shortest a broker allows: how long a killed member is missed.
+COMMIT_EVERY_MS = 500
+BATCH_MESSAGES_MAX = 5000
+
+
+def flight_id(message: Message) -> int:
+    """The number of the row; it is in a header, so that nothing need be parsed."""
+    headers = message.headers()
+    assert isinstance(headers, list)
+    value = headers[0][1]
+    assert isinstance(value, bytes)
+    return int.from_bytes(value, "little")
+
+
+def read(consumer: Consumer, ids_file: BinaryIO) -> None:
+    """Read and commit until SIGTERM."""
+    stopped = False
+
+    def stop(_signal: int, _frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    commit_due_ms = monotonic_ms() + COMMIT_EVERY_MS
+    while not stopped:
+        messages = [m for m in consumer.consume(BATCH_MESSAGES_MAX, 0.2) if m.error() is None]
+        array("I", map(flight_id, messages)).tofile(ids_file)
+        ids_file.flush()
+        if messages and monotonic_ms() >= commit_due_ms:
+            consumer.commit(offsets=next_offsets(messages), asynchronous=True)
+            commit_due_ms = monotonic_ms() + COMMIT_EVERY_MS
+    consumer.close()
+
+
+def next_offsets(messages: list[Message]) -> list[TopicPartition]:
+    """Where to go on after these, in each partition."""
+    ends: dict[int, int] = {}
+    for message in messages:
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        ends[partition] = offset + 1
+    return [TopicPartition(TOPIC, partition, end) for partition, end in ends.items()]
+
+
+def main() -> None:
+    bootstrap, file = sys.argv[1:]
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": GROUP,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": 500,
+            "log_level": 0,  # A killed broker is part of the story, not news for the screen.
+        }
+    )
+    consumer.subscribe([TOPIC])
+    with Path(file).open("wb") as ids_file:
+        read(consumer, ids_file)
+
+
+if __name__ == "__main__":
+    main()
