@@ -3,7 +3,8 @@
 A field that has its schema's default is left out, but for error codes. What a broker makes up is
 replaced by a name that stands for the same value everywhere in one dialogue (`<topic id 1>`,
 `<producer 2>`), so that two answers are equal when the same things are equal in both.
-Words meant for people are only there or not there: `<words>`.
+Words meant for people are only there or not there: `<words>`. A batch that is cut at the end of an
+answer is left out: Kafka does that to keep to a size, and its clients ask for the batch again.
 """
 
 import re
@@ -109,10 +110,7 @@ _MADE_UP_FIELDS: dict[str, Callable[[Any, Names], Any]] = {
 
 
 def _batches(data: bytes, names: Names) -> list[dict[str, Any]]:
-    found = list(read_batches(data))
-    rest = len(data) - sum(len(batch.data) for batch in found)
-    batches = [_batch(batch, names) for batch in found]
-    return [*batches, {"cut": rest}] if rest else batches
+    return [_batch(batch, names) for batch in read_batches(data)]
 
 
 _BATCH_NUMBERS = ("base_offset", "leader_epoch", "attributes", "last_offset_delta", "record_count")

@@ -9,7 +9,6 @@ import json
 import pkgutil
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +36,7 @@ def all_dialogues() -> dict[str, Dialogue]:
 
 def start(name: str, directory: Path) -> Broker:
     """A broker that is past all 'not yet' of its first seconds."""
-    make: dict[str, Callable[[], Broker]] = {
-        "kafka": lambda: Kafka(directory, KAFKA_SETTINGS),
-        "smq": lambda: SmqBroker(directory, SETTINGS),
-    }
-    broker = make[name]()
+    broker = _start(name, directory)
     warm_up = Talk(broker.port, "warm-up", 0)
     init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     warm_up.until(init, lambda answer: not starting(answer), 4)
@@ -50,6 +45,12 @@ def start(name: str, directory: Path) -> Broker:
     warm_up.until(ListGroupsRequest(), lambda answer: not starting(answer), 4)
     warm_up.close()
     return broker
+
+
+def _start(name: str, directory: Path) -> Broker:
+    if name == "kafka":
+        return Kafka(directory, KAFKA_SETTINGS)
+    return SmqBroker(directory, SETTINGS)
 
 
 def play(dialogue: Dialogue, version: int, port: int) -> dict[str, Any]:

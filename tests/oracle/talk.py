@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -249,10 +250,8 @@ class Voice:
             address = ("127.0.0.1", self._talk.port)
             self._socket = socket.create_connection(address, ANSWER_SECONDS_MAX)
         self._socket.settimeout(self.answer_seconds_max)
-        try:
+        with suppress(ConnectionError):  # Whoever waits for the answer will see it.
             self._socket.sendall(data)
-        except ConnectionError:
-            pass  # Whoever waits for the answer will see it.
 
     def _receive(self) -> bytes:
         (size,) = _SIZE.unpack(self._receive_exactly(_SIZE.size))
