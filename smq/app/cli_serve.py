@@ -15,7 +15,7 @@ from smq.app.refusal import or_refuse
 from smq.model.config import SETTINGS, Config, Machine, parse
 
 # A fork copies one thread; a pool of OpenBLAS or OpenMP in the supervisor would be lost in it.
-_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 ConfigFile = Annotated[
     Path | None,
@@ -45,7 +45,7 @@ def serve(*, config: Path | None, print_config: bool, **given: str | None) -> No
         sized = settings.sized(settings.shards, machine.memory_bytes)
         typer.echo(or_refuse(sized).text(), nl=False)
         return
-    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     from smq.app.composition import serve_broker  # noqa: PLC0415  (NumPy reads the environment)
 
     raise typer.Exit(serve_broker(settings, machine))

@@ -10,9 +10,9 @@ import gc
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
@@ -57,7 +57,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         unix_listeners=unix_listeners,
         stop=Stop(),
     )
-    assert threading.active_count() == 1
+    assert len([*Path("/proc/self/task").iterdir()]) == 1, "a thread was started before the forks"
     gc.freeze()  # What is shared from now on is not copied by a collection that touches it.
     exit_code = Supervisor(directory, estate, mains, say).run()
     shutil.rmtree(runtime_dir, ignore_errors=True)

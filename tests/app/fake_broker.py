@@ -19,6 +19,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
+from smq.app.cli_serve import ONE_THREAD
 from smq.app.clock import monotonic_ms
 from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
 from smq.app.serve import serve
@@ -100,6 +101,7 @@ class Running:
             stderr=PIPE,
             text=True,
             bufsize=1,
+            env=os.environ | dict.fromkeys(ONE_THREAD, "1"),
         )
 
     def wait_line(self, words: str) -> str:
