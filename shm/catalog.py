@@ -27,6 +27,7 @@ class CatalogBlock:
         self._half = (len(mapping) - HEADER_BYTES) // 2
         self._view = memoryview(mapping)
         self._words = np.frombuffer(mapping, np.int64, HEADER_BYTES // 8)
+        self._glance = self._view[:8].cast("q")
 
     @classmethod
     def create(cls, bytes_max: int = CATALOG_BYTES_MAX) -> "CatalogBlock":
@@ -36,6 +37,10 @@ class CatalogBlock:
     def version(self) -> int:
         """The version published last; 0: nothing yet."""
         return int(read_version(self._words))
+
+    def has_moved(self, version: int) -> bool:
+        """Whether another version than this one is current: cheap enough for every loop turn."""
+        return self._glance[0] != version
 
     def publish(self, value: bytes) -> int:
         """Make `value` the current one; returns its version."""

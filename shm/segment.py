@@ -33,7 +33,7 @@ class LogMemory:
     """Header, partition table, index and ring of one log, as NumPy arrays over one mapping.
 
     memory      uint8, everything; what kernels take
-    words       int64 view of the header
+    words       the header's int64 words, as a memoryview: reading one gives a Python int, fast
     partitions  int64 [partition_capacity, 16] view of the partition table
     ring        uint8 view of the ring
     """
@@ -42,7 +42,7 @@ class LogMemory:
         assert len(buffer) >= layout.total_bytes
         self.layout = layout
         self.memory = np.frombuffer(buffer, np.uint8, layout.total_bytes)
-        self.words = self.memory[:HEADER_BYTES].view(np.int64)
+        self.words = buffer[:HEADER_BYTES].cast("q")
         table = self.memory[HEADER_BYTES : layout.index_at]
         assert len(table) == layout.partition_capacity * PARTITION_ROW_BYTES
         self.partitions = table.view(np.int64).reshape(-1, PARTITION_COLUMNS)

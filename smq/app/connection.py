@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from smq.app.loop import Loop
+from smq.app.receive import Rest
 from smq.log.log import DamagedFrame
 from smq.shard.lent import Sendable
 
@@ -45,7 +46,7 @@ class Connection:
         "host",
         "is_closing",
         "last_used_ns",
-        "partial",
+        "rest",
         "slots",
         "socket",
         "waits",
@@ -61,7 +62,7 @@ class Connection:
     ) -> None:
         self._loop, self._on_close = loop, on_close
         self.socket, self.fd, self.host = sock, sock.fileno(), host
-        self.partial: bytearray | None = None
+        self.rest = Rest()
         self.slots: deque[Slot] = deque()
         self.waits: set[Callable[[], None]] = set()
         self.closed = self.is_closing = False

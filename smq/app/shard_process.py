@@ -100,7 +100,7 @@ def _nodes(inheritance: Inheritance) -> list[Node]:
 def _take_catalog(inheritance: Inheritance, shard: Shard) -> bool:
     """Lead what a newly published catalog says; whether there was one."""
     block = inheritance.catalog
-    if block.version() == shard.catalog_version:
+    if not block.has_moved(shard.catalog_version):
         return False
     version, published = block.read()
     shard.take_catalog(Catalog.decode(published), version)

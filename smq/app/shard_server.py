@@ -16,12 +16,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from gateway.apis.fetch import lent_of
 from gateway.context import Ask, Message, Relay, Wait
 from gateway.dispatch import Dispatched, dispatch, encode
-from shm.kernels.plan import STOP_MALFORMED, STOP_OTHER_API
+from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API
 from shm.kernels.words import (
     DURABILITY_DISK,
     DURABILITY_MEMORY,
@@ -33,14 +31,11 @@ from smq.app.clock import monotonic_ns, wall_ms
 from smq.app.connection import Connection, Slot
 from smq.app.loop import Loop
 from smq.app.peers import Peers
+from smq.app.receive import SIZE_BYTES, Buffer, BufferPool
 from smq.log.log import Log
 from smq.model.errors import PeerError
 from smq.shard.produce import Producing
 from smq.shard.shard import Shard
-
-RECEIVE_BYTES = 1024 * 1024  # Of one recv; also what fits the caches while it is appended.
-BUFFER_BYTES = 4 * RECEIVE_BYTES  # Requests up to this size are parsed where they were received.
-RESPONSE_SIZE_BYTES = 4
 
 
 class ShardServer:
@@ -52,8 +47,7 @@ class ShardServer:
         self._producing = Producing(
             shard.logs, shard.config.socket_request_max_bytes, shard.drain
         )
-        self._buffer = np.zeros(BUFFER_BYTES, np.uint8)
-        self._view = memoryview(self._buffer)
+        self._buffers = BufferPool()
         self._connections: set[Connection] = set()
         self._open_now: list[tuple[Connection, Slot]] = []
         self._open_when_synced: list[tuple[dict[int, int], Connection, Slot]] = []
@@ -89,6 +83,7 @@ class ShardServer:
 
     def _closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self._buffers.drop(connection.rest)
         for cancel in list(connection.waits):
             cancel()
 
@@ -115,78 +110,41 @@ class ShardServer:
     # --- receiving -------------------------------------------------------------------------------
 
     def _receive(self, connection: Connection) -> None:
-        kept = 0
-        if connection.partial is not None:
-            if not self._receive_large(connection):
-                return
-            kept = len(connection.partial)
-            if kept > BUFFER_BYTES - RECEIVE_BYTES:
-                self._take_large(connection)
-                return
-            self._view[:kept] = connection.partial
-            connection.partial = None
+        buffer = self._buffers.take(connection.rest)
         try:
-            count = connection.socket.recv_into(self._view[kept : kept + RECEIVE_BYTES])
+            count = connection.socket.recv_into(buffer.room())
         except BlockingIOError:
             count = -1
         except OSError:
             count = 0
-        if count == 0:
+        if count > 0:
+            buffer.end += count
+            connection.last_used_ns = monotonic_ns()
+            self._take(connection, buffer)
+        elif count == 0:
             connection.close()
-            return
-        connection.last_used_ns = monotonic_ns()
-        end = kept + max(0, count)
-        start = self._take(connection, self._buffer, 0, end)
-        if start < end and not connection.closed and not connection.is_closing:
-            connection.partial = bytearray(self._view[start:end])
+        self._buffers.put_back(buffer, connection.rest)
+        if connection.closed:
+            self._buffers.drop(connection.rest)
 
-    def _receive_large(self, connection: Connection) -> bool:
-        """Whether what is kept may now be looked at: a large request is collected until whole."""
-        partial_bytes = connection.partial
-        assert partial_bytes is not None
-        if len(partial_bytes) < RESPONSE_SIZE_BYTES:
-            return True
-        size = int.from_bytes(partial_bytes[:RESPONSE_SIZE_BYTES], signed=True) + RESPONSE_SIZE_BYTES
-        if size <= BUFFER_BYTES - RECEIVE_BYTES:
-            return True
-        missing = size - len(partial_bytes)
-        try:
-            data = connection.socket.recv(min(missing, RECEIVE_BYTES))
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:
-            connection.close()
-            return False
-        connection.last_used_ns = monotonic_ns()
-        partial_bytes += data
-        return len(partial_bytes) == size
-
-    def _take_large(self, connection: Connection) -> None:
-        """A request larger than the buffer is whole: parse it where it was collected."""
-        whole = np.frombuffer(bytes(connection.partial or b""), np.uint8)
-        connection.partial = None
-        self._take(connection, whole, 0, len(whole))
-
-    def _take(self, connection: Connection, data: np.ndarray, start: int, end: int) -> int:
-        """Handle every whole request in data[start:end]; returns where the rest begins."""
-        while start < end and not connection.closed and not connection.is_closing:
-            produced = self._producing.run(data, start, end, self._shard.directory, wall_ms())
-            if len(produced.answers) or produced.appended:
+    def _take(self, connection: Connection, buffer: Buffer) -> None:
+        """Handle every whole request in a buffer."""
+        directory, now_ms = self._shard.directory, wall_ms()
+        while buffer.start < buffer.end and not connection.closed and not connection.is_closing:
+            produced = self._producing.run(
+                buffer.array, buffer.start, buffer.end, directory, now_ms
+            )
+            if produced.answers:
                 self._queue_acks(connection, bytes(produced.answers), produced.level)
-            start = produced.consumed_to
+            buffer.start = produced.consumed_to
             if produced.close or produced.stop == STOP_MALFORMED:
                 connection.close_after_answers()
             elif produced.stop == STOP_OTHER_API:
-                start = self._take_other(connection, memoryview(data), start)
-            else:
+                self._take_other(connection, buffer)
+            elif produced.stop == STOP_NEED_MORE:
                 break
-        return start
 
     def _queue_acks(self, connection: Connection, answers: bytes, level: int) -> None:
-        if not answers:
-            return
         slot = Slot([answers], is_open=False)
         connection.slots.append(slot)
         if level == DURABILITY_DISK:
@@ -195,21 +153,22 @@ class ShardServer:
         else:
             self._open_now.append((connection, slot))
 
-    def _take_other(self, connection: Connection, data: memoryview, start: int) -> int:
-        size = int.from_bytes(data[start : start + RESPONSE_SIZE_BYTES], signed=True)
-        request = data[start + RESPONSE_SIZE_BYTES : start + RESPONSE_SIZE_BYTES + size]
+    def _take_other(self, connection: Connection, buffer: Buffer) -> None:
+        """Handle the request at the buffer's start, which is whole and no Produce."""
+        end = buffer.start + buffer.wanted_bytes()
+        request = buffer.view[buffer.start + SIZE_BYTES : end]
         try:
             dispatched = dispatch(request, self._shard, wall_ms())
         except PeerError:
             connection.close_after_answers()
-            return start
+            return
+        buffer.start = end
         slot = Slot(is_open=False)
         connection.slots.append(slot)
         if isinstance(dispatched.result, Relay):
             self._relay(connection, slot, request)
         else:
             self._settle(connection, slot, dispatched, dispatched.result)
-        return start + RESPONSE_SIZE_BYTES + size
 
     # --- answering -------------------------------------------------------------------------------
 
@@ -242,7 +201,7 @@ class ShardServer:
             if not response:
                 connection.close()
                 return
-            slot.fill([len(response).to_bytes(RESPONSE_SIZE_BYTES), response])
+            slot.fill([len(response).to_bytes(SIZE_BYTES), response])
             self._dirty.add(connection)
 
         self._peers.relay(connection.host, request, answered)
@@ -310,8 +269,7 @@ class ShardServer:
         for log in shard.logs.values():
             if not log.is_written():
                 self._write(log)
-            if log.background.collect():
-                log.drained()
+            log.background.collect()
         self._show_synced()
         if shard.moved:
             self._wake()
@@ -327,11 +285,6 @@ class ShardServer:
         self._shard.publish(log, DURABILITY_OS)
         if DURABILITY_DISK in self._shard.levels:
             log.want_sync()
-        else:
-            log.skip(DURABILITY_DISK)
-        if DURABILITY_MEMORY not in self._shard.levels:
-            log.skip(DURABILITY_MEMORY)
-        log.drained()
 
     def _refuse(self, log: Log) -> None:
         """The WAL could not take it: nobody is told that it did."""

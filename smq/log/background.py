@@ -2,7 +2,6 @@
 file, checkpoints to write."""
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Protocol, TypeVar
@@ -19,8 +18,11 @@ class Background(Protocol):
     def collect(self) -> int:
         """Call `done` for what has finished; how many."""
 
+    def wait_a_job(self) -> None:
+        """Return when the next job has finished and been collected; at once if there is none."""
+
     def wait(self) -> None:
-        """Return when every job submitted so far has finished and been collected."""
+        """Return when no job is left."""
 
 
 class InlineBackground:
@@ -38,6 +40,9 @@ class InlineBackground:
         """See Background."""
         return 0
 
+    def wait_a_job(self) -> None:
+        """See Background."""
+
     def wait(self) -> None:
         """See Background."""
 
@@ -48,7 +53,7 @@ class BackgroundThread:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._jobs: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]] = SimpleQueue()
-        self._finished: deque[tuple[Callable[..., None], object]] = deque()
+        self._finished: SimpleQueue[tuple[Callable[..., None], object]] = SimpleQueue()
         self._pending = 0
         threading.Thread(target=self._run, name="background", daemon=True).start()
 
@@ -60,23 +65,24 @@ class BackgroundThread:
     def collect(self) -> int:
         """See Background."""
         count = 0
-        while self._finished:
-            done, result = self._finished.popleft()
-            self._pending -= 1
-            done(result)
+        while not self._finished.empty():
+            self._take(*self._finished.get())
             count += 1
         return count
+
+    def wait_a_job(self) -> None:
+        """See Background."""
+        if self._pending:
+            self._take(*self._finished.get())
 
     def wait(self) -> None:
         """See Background."""
         while self._pending:
-            barrier = threading.Event()
-            self._jobs.put((barrier.set, lambda _: None))
-            self._pending += 1
-            barrier.wait()
-            while self._pending:
-                if not self.collect():
-                    break
+            self.wait_a_job()
+
+    def _take(self, done: Callable[..., None], result: object) -> None:
+        self._pending -= 1
+        done(result)
 
     def _run(self) -> None:
         while True:
@@ -85,5 +91,5 @@ class BackgroundThread:
                 result: object = job()
             except OSError as error:
                 result = error
-            self._finished.append((done, result))
+            self._finished.put((done, result))
             self._wake()

@@ -65,6 +65,11 @@ PRODUCERS_FIRST = 1024  # Rows of a new log's table of producers; it doubles whe
 SPANS_MAX = 16384  # Batches one fetch of one partition can take.
 TOUCHED_MAX = 4096
 LINK_ROWS = 5
+_REACHED = {
+    DURABILITY_MEMORY: WORD_TAIL,
+    DURABILITY_OS: WORD_WRITTEN,
+    DURABILITY_DISK: WORD_SYNCED,
+}
 READ_GAP_BYTES_MAX = 64 * 1024  # Of other partitions' frames, read over in one read of the WAL.
 
 
@@ -125,7 +130,7 @@ class Log:
         is_new = number not in self.partitions.slots
         slot = self.partitions.configure(number, settings)
         if is_new:
-            self.partitions.lead(number, int(self.words[WORD_GENERATION]))
+            self.partitions.lead(number, self.words[WORD_GENERATION])
         if self.failed is not None:
             self.partitions.table[slot, P_FLAGS] |= FLAG_READ_ONLY
         return slot
@@ -135,20 +140,20 @@ class Log:
     @property
     def tail(self) -> int:
         """The position after the last appended frame."""
-        return int(self.words[WORD_TAIL])
+        return self.words[WORD_TAIL]
 
     def room_in_segment(self) -> float:
         """The part of the segment at the tail that is free, 0 to 1."""
-        left = int(self.words[WORD_SEGMENT_END]) - self.tail
+        left = self.words[WORD_SEGMENT_END] - self.tail
         return left / self.wal.segment_bytes
 
     def is_written(self) -> bool:
         """Whether the WAL has everything that was appended."""
-        return bool(self.words[WORD_WRITTEN] == self.words[WORD_TAIL])
+        return self.words[WORD_WRITTEN] == self.words[WORD_TAIL]
 
     def write(self) -> bool:
         """Give the WAL what was appended since the last write; False: the log has failed."""
-        start, end = int(self.words[WORD_WRITTEN]), self.tail
+        start, end = self.words[WORD_WRITTEN], self.tail
         if self.failed is not None:
             return False
         if start == end:
@@ -169,7 +174,7 @@ class Log:
 
     def want_sync(self) -> None:
         """Have everything written so far synced; what comes while a sync runs goes with the next."""
-        self._sync_wanted = int(self.words[WORD_WRITTEN])
+        self._sync_wanted = self.words[WORD_WRITTEN]
         self.push_sync()
 
     def push_sync(self) -> None:
@@ -177,9 +182,9 @@ class Log:
         if self.syncer.failed():
             self.fail("fdatasync of the WAL failed")
             return
-        if self.syncer.busy() or self._sync_wanted <= int(self.words[WORD_SYNCED]):
+        if self.syncer.busy() or self._sync_wanted <= self.words[WORD_SYNCED]:
             return
-        synced = int(self.words[WORD_SYNCED])
+        synced = self.words[WORD_SYNCED]
         for segment in self.wal.segments:
             if segment.end > synced and segment.start < self._sync_wanted:
                 self.syncer.post(segment.fd, min(segment.end, self._sync_wanted))
@@ -188,7 +193,7 @@ class Log:
         """The first index entry at or after a position; the window must hold it."""
         positions = self.memory.column("position")
         capacity = self.memory.layout.index_capacity
-        high = int(self.words[WORD_INDEX_TAIL])
+        high = self.words[WORD_INDEX_TAIL]
         low = max(0, high - capacity)
         while low < high:
             middle = (low + high) // 2
@@ -228,34 +233,27 @@ class Log:
     def _keep_entries(self) -> None:
         """Index entries may be overwritten once they are filed and published."""
         unfiled = [s.first_entry for s in self.wal.segments if s.index is None]
-        keep = min([*unfiled, int(self.words[WORD_INDEX_TAIL]), int(self.cursors.min())])
+        keep = min([*unfiled, self.words[WORD_INDEX_TAIL], int(self.cursors.min())])
         self.words[WORD_INDEX_KEEP] = keep
 
-    def publish(self, level: int) -> np.ndarray:
+    def publish(self, level: int) -> list[int]:
         """Move the HWM of partitions of a level up to what has reached it; the slots that moved."""
-        word = {
-            DURABILITY_MEMORY: WORD_TAIL,
-            DURABILITY_OS: WORD_WRITTEN,
-            DURABILITY_DISK: WORD_SYNCED,
-        }[level]
-        count = publish(
-            self.memory.memory, self.links, self.cursors, level,
-            int(self.words[word]), self._touched,
-        )  # fmt: skip
-        return self._touched[:count]
+        word = _REACHED[level]
+        count: int = publish(
+            self.memory.memory, self.links, self.cursors, level, self.words[word], self._touched
+        )
+        return self._touched[:count].tolist()
 
-    def skip(self, level: int) -> None:
-        """No partition has this level: there is nothing to publish for it."""
-        self.cursors[level] = self.words[WORD_INDEX_TAIL]
+    def make_room_in_index(self, levels: set[int]) -> bool:
+        """Let entries be overwritten that are filed and published; False: too few are filed yet.
 
-    def is_full(self) -> bool:
-        """Whether the index can take no entry before older ones are filed."""
-        entries = self.words[WORD_INDEX_TAIL] + 1 - self.words[WORD_INDEX_KEEP]
-        return bool(entries > self.memory.layout.index_capacity)
-
-    def drained(self) -> None:
-        """Call after publishing: lets the index's window move on."""
+        `levels` are the durabilities of the log's partitions.
+        """
+        for level in {DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK} - levels:
+            self.cursors[level] = self.words[WORD_INDEX_TAIL]  # There is nothing to publish for it.
         self._keep_entries()
+        entries = self.words[WORD_INDEX_TAIL] + 1 - self.words[WORD_INDEX_KEEP]
+        return entries <= self.memory.layout.index_capacity
 
     def grow_producers(self, oldest_ms: int) -> None:
         """Double the table of producers if it is full of live ones; drop those not seen since."""
@@ -283,8 +281,8 @@ class Log:
 
         Not possible when the ring no longer has it: the log then stays read-only.
         """
-        synced, tail = int(self.words[WORD_SYNCED]), self.tail
-        oldest = max(int(self.words[WORD_RING_START]), tail - self.memory.layout.ring_bytes)
+        synced, tail = self.words[WORD_SYNCED], self.tail
+        oldest = max(self.words[WORD_RING_START], tail - self.memory.layout.ring_bytes)
         if synced < oldest:
             self.failed = f"{self.failed}; the ring no longer holds what must be written again"
             return False
@@ -357,7 +355,7 @@ class Log:
 
     def in_ring(self, position: int) -> bool:
         """Whether the ring still has the bytes at a position."""
-        oldest = max(int(self.words[WORD_RING_START]), self.tail - self.memory.layout.ring_bytes)
+        oldest = max(self.words[WORD_RING_START], self.tail - self.memory.layout.ring_bytes)
         return position >= oldest
 
     def view(self, position: int, length: int) -> memoryview | None:
@@ -439,7 +437,7 @@ class Log:
 
     def _unfiled_bytes(self, number: int, offset: int) -> int:
         unfiled = [s.first_entry for s in self.wal.segments if s.index is None]
-        tail = int(self.words[WORD_INDEX_TAIL])
+        tail = self.words[WORD_INDEX_TAIL]
         slots = np.arange(min([*unfiled, tail]), tail) % self.memory.layout.index_capacity
         mine = self.memory.column("partition")[slots] == number
         mine &= self.memory.column("base_offset")[slots] >= offset
@@ -491,8 +489,8 @@ class Log:
         used[:, R_SLOT] = numbers[used[:, R_SLOT]]
         return Checkpoint(
             self.tail,
-            int(self.words[WORD_SYNCED]),
-            int(self.words[WORD_GENERATION]),
+            self.words[WORD_SYNCED],
+            self.words[WORD_GENERATION],
             [self.partitions.state(number) for number in sorted(self.partitions.slots)],
             used[used[:, R_SLOT] >= 0],
         )
@@ -529,7 +527,7 @@ class Log:
         self.background.wait()
         if self.failed is None and self.write():
             for segment in self.wal.segments:
-                if segment.end > int(self.words[WORD_SYNCED]):
+                if segment.end > self.words[WORD_SYNCED]:
                     self.disk.sync(segment.fd)
             self.words[WORD_SYNCED] = self.words[WORD_WRITTEN]
         self.snapshot().save(self.disk, self.directory)

@@ -124,7 +124,7 @@ class _Recovery:
     def _take_ring_end(self) -> int:
         """The tail a dead shard left in this memory, 0 if it is fresh; the tables are then emptied."""
         words = self._words
-        ring_end = int(words[WORD_TAIL]) if int(words[WORD_GENERATION]) else 0
+        ring_end = words[WORD_TAIL] if words[WORD_GENERATION] else 0
         self._log.partitions.clear()
         words[WORD_INDEX_TAIL] = words[WORD_INDEX_KEEP] = 0
         return ring_end
@@ -157,7 +157,7 @@ class _Recovery:
         for i, segment in enumerate(segments):
             if segment.start != end and not self._synced > segment.start:
                 break
-            segment.first_entry = int(self._words[WORD_INDEX_TAIL])
+            segment.first_entry = self._words[WORD_INDEX_TAIL]
             if i < len(segments) - 1 and segment.end <= known_to and self._trust(segment):
                 end = segment.end
                 continue
@@ -187,7 +187,7 @@ class _Recovery:
     def _file(self, segment: Segment) -> None:
         log = self._log
         index = FiledIndex.from_memory(
-            log.memory, segment.first_entry, int(self._words[WORD_INDEX_TAIL]), has_disk_frames=True
+            log.memory, segment.first_entry, self._words[WORD_INDEX_TAIL], has_disk_frames=True
         )
         index.save(log.disk, segment.index_path, segment.start, self._boot_id)
         log.register(segment, index)
@@ -318,13 +318,13 @@ class _Recovery:
         words[WORD_SEGMENT_BYTES] = log.wal.segment_bytes
         last = log.wal.segments[-1] if log.wal.segments else None
         words[WORD_SEGMENT_END] = last.end if last is not None else words[WORD_TAIL]
-        tail = int(words[WORD_TAIL])
+        tail = words[WORD_TAIL]
         assert tail % FRAME_ALIGNMENT_BYTES == 0
         if last is not None and last.end - last.start != log.wal.segment_bytes and tail < last.end:
             self._fill(last)
         if self._disk_frames and log.wal.segments:
             for segment in log.wal.segments:
-                if segment.end > int(words[WORD_SYNCED]):
+                if segment.end > words[WORD_SYNCED]:
                     log.disk.sync(segment.fd)
             words[WORD_SYNCED] = words[WORD_TAIL]
         for number, slot in log.partitions.slots.items():
@@ -333,16 +333,16 @@ class _Recovery:
             log.partitions.lead(number, generation)
         log.partitions.show_all()
         log.cursors[:] = words[WORD_INDEX_TAIL]
-        log.drained()
+        words[WORD_INDEX_KEEP] = words[WORD_INDEX_TAIL]
         log.wal.prepare_next()
-        self._recovered.records_end = int(words[WORD_TAIL])
+        self._recovered.records_end = words[WORD_TAIL]
 
     def _fill(self, last: Segment) -> None:
         """Segments have another size from now on: this one ends here, with padding to its end."""
         log, words = self._log, self._words
         ring_bytes = log.memory.layout.ring_bytes
-        while int(words[WORD_TAIL]) < last.end:
-            tail = int(words[WORD_TAIL])
+        while words[WORD_TAIL] < last.end:
+            tail = words[WORD_TAIL]
             pad_to(log.memory.memory, min(last.end, tail - tail % ring_bytes + ring_bytes))
             # Only the padding's header needs to be written.
             place = tail % ring_bytes

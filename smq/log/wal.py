@@ -15,6 +15,7 @@ from smq.log.background import Background
 from smq.log.disk import Disk
 from smq.log.filed_index import FiledIndex
 
+WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
 
 
@@ -52,9 +53,10 @@ class Wal:
         self.segments: list[Segment] = []
         self._next: Segment | None = None
         self._spares: list[Path] = []
-        self._preparing = 0
+        self._preparing_next = self._preparing_spare = False
         self._spare_numbers = count(1)
         self.failure: OSError | None = None
+        self.writes_ahead = False  # Worth its time when somebody waits for syncs.
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def invariants(self) -> None:
@@ -125,8 +127,8 @@ class Wal:
         return begun
 
     def _begin(self, start: int) -> Segment:
-        if self._next is None or self._next.start != start:
-            self._background.wait()  # It may be just being made.
+        while self._preparing_next:
+            self._background.wait_a_job()
         segment, self._next = self._next, None
         if segment is None or segment.start != start:
             segment = self._prepare(start, self._spares.pop() if self._spares else None)
@@ -150,14 +152,14 @@ class Wal:
 
     def prepare_next(self) -> None:
         """Have the next segment's file made, and spares behind it."""
-        if not self.segments or self._next is not None or self._preparing:
+        if not self.segments or self._next is not None or self._preparing_next:
             return
         start = self.segments[-1].end
         spare = self._spares.pop() if self._spares else None
-        self._preparing += 1
+        self._preparing_next = True
 
         def done(result: Segment | OSError) -> None:
-            self._preparing -= 1
+            self._preparing_next = False
             if isinstance(result, OSError):
                 self.failure = result
             else:
@@ -167,22 +169,35 @@ class Wal:
         self._background.submit(lambda: self._prepare(start, spare), done)
 
     def _prepare_spare(self) -> None:
-        if len(self._spares) >= SPARES_READY or self._preparing:
+        if len(self._spares) >= SPARES_READY or self._preparing_spare:
             return
         path = self._new_spare()
-        self._preparing += 1
+        self._preparing_spare = True
 
         def make() -> Path:
             self._disk.close(self._disk.create(path, self.segment_bytes))
             return path
 
-        def done(result: Path | OSError) -> None:
-            self._preparing -= 1
+        def made(result: Path | OSError) -> None:
+            self._preparing_spare = False
             if isinstance(result, Path):
                 self._spares.append(result)
                 self._prepare_spare()
 
-        self._background.submit(make, done)
+        def write(at: int) -> None:
+            """Write one piece, then let other jobs pass."""
+
+            def done(result: None | OSError) -> None:
+                if result is None:
+                    write(at + WRITE_AHEAD_BYTES)
+
+            if not self.writes_ahead or at >= self.segment_bytes:
+                made(path)
+            else:
+                size = min(WRITE_AHEAD_BYTES, self.segment_bytes - at)
+                self._background.submit(lambda: self._disk.fill(path, at, size), done)
+
+        self._background.submit(make, lambda result: write(0) if result == path else made(result))
 
     def replace(self, segment: Segment, build: Callable[[int], None]) -> None:
         """Put a fresh file in a segment's place: `build(fd)` writes it, then it is synced."""

@@ -15,7 +15,6 @@ from shm.kernels.plan import (
     HEAD_PARSED,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_REQUEST_COUNT,
-    HEAD_ROW_COUNT,
     HEAD_START,
     STOP_LOG_FULL,
     STOP_OUT_FULL,
@@ -36,7 +35,6 @@ class Produced(NamedTuple):
     consumed_to: int
     stop: int
     answers: memoryview
-    appended: bool
     level: int
     close: bool
 
@@ -52,8 +50,8 @@ class Producing:
     ) -> None:
         self._logs = list(logs.values())
         self._drain = drain
-        self._plan = new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX)
         self._request_bytes_max = request_bytes_max
+        self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
         self._out = np.zeros(ANSWERS_BYTES, np.uint8)
         self.producers_oldest_ms = 0
 
@@ -61,9 +59,8 @@ class Producing:
         self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now_ms: int
     ) -> Produced:
         """Take every whole Produce request of data[start:end], up to the first that is none."""
-        plan = self._plan
-        plan[HEAD_START], plan[HEAD_END], plan[HEAD_NOW_MS] = start, end, now_ms
-        plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
+        plan, head = self._plan, self._head
+        head[HEAD_START], head[HEAD_END], head[HEAD_NOW_MS] = start, end, now_ms
         if len(self._logs) == 1:
             log = self._logs[0]
             stop = produce(
@@ -72,19 +69,18 @@ class Producing:
             if stop >= STOP_LOG_FULL:
                 self._finish(data)
         else:
-            plan[HEAD_PARSED] = parse_requests(data, directory, plan)
+            head[HEAD_PARSED] = parse_requests(data, directory, plan)
             self._finish(data)
-        stop = int(plan[HEAD_PARSED])
-        if stop == STOP_PLAN_FULL and plan[HEAD_REQUEST_COUNT] == 0:
+        stop = head[HEAD_PARSED]
+        if stop == STOP_PLAN_FULL and head[HEAD_REQUEST_COUNT] == 0:
             self._grow_plan()
             return self.run(data, start, end, directory, now_ms)
         return Produced(
-            int(plan[HEAD_START]),
+            head[HEAD_START],
             stop,
-            memoryview(self._out)[: int(plan[HEAD_OUT_BYTES])],
-            bool(plan[HEAD_ROW_COUNT]),
-            int(plan[HEAD_LEVEL]),
-            bool(plan[HEAD_CLOSE]),
+            memoryview(self._out)[: head[HEAD_OUT_BYTES]],
+            head[HEAD_LEVEL],
+            bool(head[HEAD_CLOSE]),
         )
 
     def _finish(self, data: np.ndarray) -> None:
@@ -106,5 +102,8 @@ class Producing:
     def _grow_plan(self) -> None:
         """One request asks for more than a plan holds: it is at most a request's bytes."""
         rows = len(self._plan)
-        self._plan = new_plan(REQUESTS_MAX, rows, 2 * rows)
-        self._plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
+        self._set_plan(new_plan(REQUESTS_MAX, rows, 2 * rows))
+
+    def _set_plan(self, plan: np.ndarray) -> None:
+        self._plan, self._head = plan, memoryview(plan)  # The view reads words as Python ints.
+        plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max

@@ -122,6 +122,8 @@ class Shard:
         self.catalog, self.catalog_version = catalog, version
         self.levels = set(self._durabilities.values())
         self.directory = build_directory(catalog, self._code_of)
+        for log in self.logs.values():
+            log.wal.writes_ahead = DURABILITY_DISK in self.levels
 
     def _code_of(self, number: int) -> int | None:
         led = self._led.get(number)
@@ -155,12 +157,10 @@ class Shard:
 
     def publish(self, log: Log, level: int) -> None:
         """Move high watermarks whose level has been reached; notes in `moved` which did."""
-        if level not in self.levels:
-            log.skip(level)
-            return
-        while True:
+        while level in self.levels:
             touched = log.publish(level)
-            self.moved.update((log.number, slot) for slot in touched.tolist())
+            for slot in touched:
+                self.moved.add((log.number, slot))
             if len(touched) < TOUCHED_MAX:
                 return
 
@@ -173,11 +173,8 @@ class Shard:
         """Let a full log take more: write it, show what is written, wait for its tables."""
         if not log.write() and not log.repair():
             return
-        for level in (DURABILITY_MEMORY, DURABILITY_OS):
+        for level in (DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK):
             self.publish(log, level)
-        if DURABILITY_DISK not in self.levels:
-            log.skip(DURABILITY_DISK)
-        log.drained()
-        if log.is_full():
+        if not log.make_room_in_index(self.levels):
             log.background.wait()
-            log.drained()
+            log.make_room_in_index(self.levels)
