@@ -1,0 +1,154 @@
+"""A blocking connection to one broker: questions, and their answers in the same order.
+
+The first question is for the versions that the broker knows; every other is then asked in the
+newest version that both know. `start` and `finish` are the two halves of `ask`: whoever has
+questions for several brokers starts them all before finishing the first.
+"""
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Generic, TypeVar
+
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.api import API_BY_NAME
+from smq.wire.codec import Buffer, Writer
+from smq.wire.generated.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    read_api_versions_response,
+    write_api_versions_request,
+)
+from smq.wire.headers import RequestHeader, read_response_header, write_request_header
+
+CLIENT_ID = "smq"
+CONNECT_SECONDS_MAX = 5.0
+ANSWER_SECONDS_MAX = 60.0  # Longer than a broker lets any of our questions wait.
+RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # What one answer may make us hold.
+
+_SIZE = Struct(">i")
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class Question(Generic[Request, Response]):
+    """An API as this client uses it: how to ask, how to read, and up to which version."""
+
+    def __init__(
+        self,
+        name: str,
+        write: Callable[[Request, int, Writer], None],
+        read: Callable[[Buffer, int, int], Response],
+        version_max: int | None = None,
+    ) -> None:
+        self.api = API_BY_NAME[name]
+        self.write = write
+        self.read = read
+        self.version_max = self.api.last_version if version_max is None else version_max
+
+
+API_VERSIONS = Question[ApiVersionsRequest, ApiVersionsResponse](
+    "ApiVersions", write_api_versions_request, read_api_versions_response
+)
+
+
+class Connection:
+    """One socket. Raises BrokerError (BROKER_NOT_AVAILABLE) when nobody answers; then it is closed.
+
+    Invariant: the broker owes exactly the answers that `_owed` names, in that order.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address = f"{host}:{port}"
+        self._owed: deque[tuple[Question[Any, Any], int, int]] = deque()
+        self._last_correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        try:
+            self._socket = socket.create_connection((host, port), CONNECT_SECONDS_MAX)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        self._socket.settimeout(ANSWER_SECONDS_MAX)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._learn_versions()
+
+    def close(self) -> None:
+        """Close the socket; what is owed is lost."""
+        self._socket.close()
+
+    def ask(self, question: Question[Request, Response], request: Request) -> Response:
+        """One question and its answer."""
+        self.start(question, request)
+        response: Response = self.finish()
+        return response
+
+    def start(self, question: Question[Request, Any], request: Request) -> None:
+        """Send a question."""
+        self._send(question, request, self._version_of(question))
+
+    def finish(self) -> Any:  # noqa: ANN401  (of the type that the question gives)
+        """The answer to the oldest question that has none yet."""
+        question, version, correlation_id = self._owed.popleft()
+        data = self._receive()
+        answered, at = read_response_header(data, 0, question.api.key, version)
+        if answered != correlation_id:
+            raise PeerError(f"{self.address} answers {answered} where {correlation_id} was asked")
+        return question.read(data, at, version)
+
+    def _learn_versions(self) -> None:
+        # Version 0 is understood by every broker there is, and tells all that we want to know.
+        self._send(API_VERSIONS, ApiVersionsRequest(), 0)
+        response: ApiVersionsResponse = self.finish()
+        self._versions = {
+            each.api_key: (each.min_version, each.max_version) for each in response.api_keys
+        }
+
+    def _version_of(self, question: Question[Any, Any]) -> int:
+        first, last = self._versions.get(question.api.key, (0, -1))
+        version = min(last, question.version_max)
+        if version < max(first, question.api.first_version):
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{self.address} does not know a version of {question.api.name} that we know",
+            )
+        return version
+
+    def _send(self, question: Question[Request, Any], request: Request, version: int) -> None:
+        self._last_correlation_id += 1
+        writer = Writer()
+        header = RequestHeader(question.api.key, version, self._last_correlation_id, CLIENT_ID)
+        write_request_header(header, writer)
+        question.write(request, version, writer)
+        body = writer.to_bytes()
+        try:
+            self._socket.sendall(_SIZE.pack(len(body)) + body)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        self._owed.append((question, version, self._last_correlation_id))
+
+    def _receive(self) -> memoryview:
+        (size,) = _SIZE.unpack(self._receive_exactly(_SIZE.size))
+        if not 0 <= size <= RESPONSE_BYTES_MAX:
+            raise PeerError(f"{self.address} announces an answer of {size} bytes")
+        return self._receive_exactly(size)
+
+    def _receive_exactly(self, size: int) -> memoryview:
+        data = memoryview(bytearray(size))
+        received = 0
+        while received < size:
+            try:
+                count = self._socket.recv_into(data[received:])
+            except OSError as error:
+                raise self._unavailable(error) from error
+            if count == 0:
+                raise self._unavailable("it has closed the connection")
+            received += count
+        return data
+
+    def _unavailable(self, reason: object) -> BrokerError:
+        if hasattr(self, "_socket"):
+            self.close()
+        return BrokerError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"no broker answers at {self.address}: {reason}"
+        )
