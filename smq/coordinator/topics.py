@@ -55,6 +55,7 @@ class Topics:
             self._count(topic, +1)
         self._changes = 0
         self._catalog: Catalog | None = None
+        self._places: Mapping[int, tuple[Topic, int]] | None = None
 
     @property
     def changes(self) -> int:
@@ -67,6 +68,17 @@ class Topics:
         if self._catalog is None:
             self._catalog = Catalog(self._cluster_id, self._changes, dict(self._topics))
         return self._catalog
+
+    @property
+    def places(self) -> Mapping[int, tuple[Topic, int]]:
+        """Topic and index of each partition number."""
+        if self._places is None:
+            self._places = {
+                number: (topic, index)
+                for topic in self._topics.values()
+                for index, number in enumerate(topic.partition_numbers)
+            }
+        return self._places
 
     def create(self, wanted: NewTopic, now: Now, *, validate_only: bool = False) -> Topic:
         """Make a topic, or say what it would be like. Raises BrokerError."""
@@ -199,7 +211,7 @@ class Topics:
     def _changed(self, topic: Topic, sign: int) -> None:
         self._count(topic, sign)
         self._changes += 1
-        self._catalog = None
+        self._catalog = self._places = None
 
     def _count(self, topic: Topic, sign: int) -> None:
         for log in topic.logs:

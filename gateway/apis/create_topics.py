@@ -1,0 +1,87 @@
+"""CreateTopics (key 19), versions 2-7.
+
+- Each topic is made or has an error and a sentence of its own; a name that comes twice is
+  INVALID_REQUEST, once, after the others, and not made.
+- Names, counts, replicas and configs are checked as Kafka does; validate_only does nothing more.
+- The topic is in the catalog before the answer goes out. Nobody is waited for: the timeout says
+  nothing here.
+- From 4: -1 for the broker's number of partitions and of replicas (KIP-464).
+- From 5: number of partitions, replication factor and every config in the answer (KIP-525).
+- From 7: topic id (KIP-516).
+
+Left out: replication factors above 1 (smq.coordinator.topics says why), quotas (6, KIP-599).
+"""
+
+from collections import Counter
+
+from gateway.apis.describe_configs import topic_entries
+from gateway.coordinator_context import CoordinatorContext
+from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX, NewTopic
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+REPLICATION_FACTOR = 1
+
+
+def handle(request: CreateTopicsRequest, context: CoordinatorContext) -> CreateTopicsResponse:
+    """Make each topic, or say why not."""
+    counts = Counter(each.name for each in request.topics)
+    once = [each for each in request.topics if counts[each.name] == 1]
+    if sum(_partition_count(each, context) for each in once) > PARTITIONS_PER_REQUEST_MAX:
+        sentence = "Excessively large number of partitions per request."
+        refusal = BrokerError(ErrorCode.POLICY_VIOLATION, sentence)
+        return CreateTopicsResponse(topics=[_refused(each.name, refusal) for each in once])
+    results = [_create(each, request, context) for each in once]
+    twice = BrokerError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results += [_refused(name, twice) for name, count in counts.items() if count > 1]
+    return CreateTopicsResponse(topics=results)
+
+
+def _partition_count(wanted: CreatableTopic, context: CoordinatorContext) -> int:
+    if wanted.assignments:
+        return len(wanted.assignments)
+    if wanted.num_partitions < 0:
+        return context.coordinator.config.num_partitions
+    return wanted.num_partitions
+
+
+def _create(
+    wanted: CreatableTopic, request: CreateTopicsRequest, context: CoordinatorContext
+) -> CreatableTopicResult:
+    new = NewTopic(
+        name=wanted.name,
+        partition_count=wanted.num_partitions,
+        replication_factor=wanted.replication_factor,
+        assignments=[(each.partition_index, each.broker_ids) for each in wanted.assignments],
+        configs={each.name: each.value for each in wanted.configs},
+    )
+    topics = context.coordinator.topics
+    try:
+        topic = topics.create(new, context.now, validate_only=request.validate_only)
+    except BrokerError as refusal:
+        return _refused(wanted.name, refusal)
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.id,
+        error_message=None,
+        num_partitions=topic.partition_count,
+        replication_factor=REPLICATION_FACTOR,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name, value=entry.value, config_source=entry.config_source
+            )
+            for entry in topic_entries(topic.configs, context.coordinator.config)
+        ],
+    )
+
+
+def _refused(name: str, refusal: BrokerError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=refusal.code, error_message=refusal.message, configs=None
+    )

@@ -1,0 +1,77 @@
+"""DeleteTopics (key 20), versions 1-6.
+
+- Each topic goes with its records, configs and committed offsets: other processes drop what is
+  theirs when they see the next catalog.
+- UNKNOWN_TOPIC_OR_PARTITION; a name or id that comes twice is INVALID_REQUEST.
+- From 5: error messages (KIP-599). From 6: topics by id (KIP-516), an unknown one is
+  UNKNOWN_TOPIC_ID; both a name and an id, or neither, is INVALID_REQUEST.
+- Unlike Kafka, which shuffles, answers come in the order asked.
+"""
+
+from collections import Counter
+
+from gateway.coordinator_context import CoordinatorContext
+from smq.model.catalog import Catalog, Topic
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.codec import ZERO_UUID
+from smq.wire.generated.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+STATES_FROM = 6
+
+
+def handle(request: DeleteTopicsRequest, context: CoordinatorContext) -> DeleteTopicsResponse:
+    """Delete each topic, or say why not."""
+    if context.version >= STATES_FROM:
+        asked = request.topics
+    else:
+        asked = [DeleteTopicState(name=name) for name in request.topic_names]
+    catalog = context.coordinator.topics.catalog
+    counts = Counter((each.name, each.topic_id) for each in asked)
+    results = []
+    for (name, topic_id), count in counts.items():
+        state = DeleteTopicState(name=name, topic_id=topic_id)
+        try:
+            topic = _find(state, count, catalog)
+        except BrokerError as refusal:
+            result = DeletableTopicResult(
+                name=name,
+                topic_id=topic_id,
+                error_code=refusal.code,
+                error_message=refusal.message,
+            )
+        else:
+            context.coordinator.topics.delete(topic)
+            result = DeletableTopicResult(name=topic.name, topic_id=topic.id)
+        results.append(result)
+    return DeleteTopicsResponse(responses=results)
+
+
+def _find(asked: DeleteTopicState, count: int, catalog: Catalog) -> Topic:
+    if asked.name is None and asked.topic_id == ZERO_UUID:
+        raise _invalid("Neither topic name nor id were specified.")
+    if asked.name is not None and asked.topic_id != ZERO_UUID:
+        raise _invalid("You may not specify both topic name and topic id.")
+    if count > 1:
+        raise _invalid(f"Duplicate topic {'name' if asked.name is not None else 'id'}.")
+    if asked.name is not None:
+        topic, error = catalog.by_name.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        topic, error = catalog.by_id.get(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    if topic is None:
+        raise BrokerError(error, _SENTENCES[error])
+    return topic
+
+
+_SENTENCES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+}
+
+
+def _invalid(sentence: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, sentence)

@@ -1,0 +1,190 @@
+"""DescribeConfigs (key 32), versions 1-4.
+
+- TOPIC: every config of smq.model.topic_configs with the value that holds and where it is from.
+  INVALID_TOPIC_EXCEPTION for an impossible name, UNKNOWN_TOPIC_OR_PARTITION for no topic.
+- BROKER: the broker's settings, read-only, asked of the node that the name says; "" is the default
+  of all brokers, of which nothing is set.
+- Some or all (null or empty) keys; synonyms if asked: what would hold if the first were not set.
+- From 3: types, and documentation if asked (KIP-569).
+
+Left out: other resources (loggers, client metrics, groups): INVALID_REQUEST.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from enum import IntEnum
+
+from gateway.coordinator_context import CoordinatorContext
+from smq.model.config import SETTINGS, Config, Setting
+from smq.model.errors import BrokerError, ErrorCode
+from smq.model.names import topic_name_problem
+from smq.model.topic_configs import TOPIC_CONFIGS, ConfigType, TopicConfig, broker_default
+from smq.wire.generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+class Resource(IntEnum):
+    """What can be described."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class Source(IntEnum):
+    """Where a value is from."""
+
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+# Kafka's broker settings that tools ask for, and that are not settings here.
+FIXED_BROKER_CONFIGS = {
+    "compression.type": "producer",
+    "default.replication.factor": "1",
+    "delete.topic.enable": "true",
+    "log.cleanup.policy": "delete",
+    "log.message.timestamp.type": "CreateTime",
+    "min.insync.replicas": "1",
+}
+
+
+def handle(request: DescribeConfigsRequest, context: CoordinatorContext) -> DescribeConfigsResponse:
+    """Describe each resource."""
+    return DescribeConfigsResponse(
+        results=[_describe(each, request, context) for each in request.resources]
+    )
+
+
+def _describe(
+    resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: CoordinatorContext
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    entries_of = _RESOURCES.get(resource.resource_type)
+    try:
+        if entries_of is None:
+            raise _invalid(f"Unsupported resource type: {resource.resource_type}")
+        entries = entries_of(resource.resource_name, context)
+    except BrokerError as refusal:
+        result.error_code, result.error_message = refusal.code, refusal.message
+        return result
+    keys = resource.configuration_keys
+    result.configs = [_shown(each, request) for each in entries if not keys or each.name in keys]
+    return result
+
+
+def _shown(
+    entry: DescribeConfigsResourceResult, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResult:
+    if not request.include_synonyms:
+        entry.synonyms = []
+    if not request.include_documentation:
+        entry.documentation = None
+    return entry
+
+
+def _topic(name: str, context: CoordinatorContext) -> list[DescribeConfigsResourceResult]:
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    topic = context.coordinator.topics.catalog.by_name.get(name)
+    if topic is None:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic_entries(topic.configs, context.coordinator.config)
+
+
+def topic_entries(own: Mapping[str, str], broker: Config) -> list[DescribeConfigsResourceResult]:
+    """Every config of a topic with these values of its own, with its synonyms and documentation."""
+    return [_topic_entry(config, own, broker) for config in TOPIC_CONFIGS.values()]
+
+
+def _topic_entry(
+    config: TopicConfig, own: Mapping[str, str], broker: Config
+) -> DescribeConfigsResourceResult:
+    synonyms = []
+    if config.name in own:
+        synonyms.append(_synonym(config.name, own[config.name], Source.TOPIC))
+    fallback = broker_default(config, broker)
+    if config.broker_key and fallback != config.default:
+        synonyms.append(_synonym(config.broker_key, fallback, Source.STATIC_BROKER))
+    if config.broker_key:
+        synonyms.append(_synonym(config.broker_key, config.default, Source.DEFAULT))
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=own.get(config.name, fallback),
+        config_source=synonyms[0].source if synonyms else Source.DEFAULT,
+        synonyms=synonyms,
+        config_type=config.type,
+        documentation=config.doc,
+    )
+
+
+def _synonym(name: str, value: str, source: Source) -> DescribeConfigsSynonym:
+    return DescribeConfigsSynonym(name=name, value=value, source=source)
+
+
+def _broker(name: str, context: CoordinatorContext) -> list[DescribeConfigsResourceResult]:
+    if not name:
+        return []
+    if not name.isdecimal():
+        raise _invalid(f"Broker id must be an integer, but it is: {name}")
+    if int(name) != context.node_id:
+        raise _invalid(
+            f"Unexpected broker id, expected {context.node_id} or empty string, but received {name}"
+        )
+    config = context.coordinator.config
+    entries = [
+        _broker_entry(each, str(value))
+        for each, value in zip(SETTINGS.values(), config.values().values(), strict=True)
+    ]
+    entries += [
+        _fixed_entry(each, value)
+        for each, value in {"node.id": name, **FIXED_BROKER_CONFIGS}.items()
+    ]
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _broker_entry(setting: Setting, value: str) -> DescribeConfigsResourceResult:
+    is_default = value == str(setting.default)
+    synonyms = [] if is_default else [_synonym(setting.name, value, Source.STATIC_BROKER)]
+    synonyms.append(_synonym(setting.name, str(setting.default), Source.DEFAULT))
+    return DescribeConfigsResourceResult(
+        name=setting.name,
+        value=value.lower() if setting.type is bool else value,
+        read_only=True,
+        config_source=synonyms[0].source,
+        synonyms=synonyms,
+        config_type=_TYPES.get(setting.type, ConfigType.STRING),
+        documentation=setting.doc,
+    )
+
+
+def _fixed_entry(name: str, value: str) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=value,
+        read_only=True,
+        config_source=Source.DEFAULT,
+        synonyms=[_synonym(name, value, Source.DEFAULT)],
+        config_type=ConfigType.STRING,
+        documentation="Cannot be set here.",
+    )
+
+
+_TYPES: Mapping[type, ConfigType] = {bool: ConfigType.BOOLEAN, int: ConfigType.LONG}
+_RESOURCES: Mapping[
+    int, Callable[[str, CoordinatorContext], Collection[DescribeConfigsResourceResult]]
+] = {Resource.TOPIC: _topic, Resource.BROKER: _broker}
+
+
+def _invalid(sentence: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, sentence)

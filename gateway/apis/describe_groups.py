@@ -1,0 +1,69 @@
+"""DescribeGroups (key 15), versions 0-6.
+
+- State, protocol type and members of each group; metadata, assignments and the protocol's name
+  when the group is stable.
+- A group that is not there is "Dead" without an error, from 6 on GROUP_ID_NOT_FOUND (KIP-1043).
+- From 3: the operations a client is allowed, if it asks: all, there are no ACLs yet (KIP-430).
+- From 4: group instance ids (KIP-345).
+"""
+
+from gateway.coordinator_context import CoordinatorContext
+from smq.coordinator.group import Group
+from smq.coordinator.group_states import GroupState
+from smq.coordinator.roster import Member
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.generated.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+GROUP_NOT_FOUND_FROM = 6
+NO_OPERATIONS_ASKED = -2147483648
+READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
+EVERY_OPERATION = sum(
+    1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+)
+
+
+def handle(request: DescribeGroupsRequest, context: CoordinatorContext) -> DescribeGroupsResponse:
+    """Describe each group."""
+    groups = [_describe(group_id, context) for group_id in request.groups]
+    for group in groups:
+        group.authorized_operations = (
+            EVERY_OPERATION if request.include_authorized_operations else NO_OPERATIONS_ASKED
+        )
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(group_id: str, context: CoordinatorContext) -> DescribedGroup:
+    try:
+        group = context.coordinator.groups.find(group_id)
+    except BrokerError as refusal:
+        said = context.version >= GROUP_NOT_FOUND_FROM
+        return DescribedGroup(
+            error_code=refusal.code if said else ErrorCode.NONE,
+            error_message=refusal.message if said else None,
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+        )
+    stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if stable else "",
+        members=[_member(each, group, stable=stable) for each in group.roster],
+    )
+
+
+def _member(member: Member, group: Group, *, stable: bool) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(group.protocol_name) if stable else b"",
+        member_assignment=member.assignment if stable else b"",
+    )

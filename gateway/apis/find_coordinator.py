@@ -1,0 +1,63 @@
+"""FindCoordinator (key 10), versions 0-6.
+
+- A group's coordinator is named as one of the nodes, by a hash of its id: the same for whoever
+  asks, so that the members of a group share a connection's fate. Any node would do: it relays.
+- From 1: key type. Of a transactional id (1) there is no coordinator while there are no
+  transactions: COORDINATOR_NOT_AVAILABLE, as from a Kafka whose coordinator is not up. Any other
+  type is INVALID_REQUEST.
+- From 4: several keys at once, each with its answer (KIP-699).
+
+Left out: share groups (6, KIP-932).
+"""
+
+from zlib import crc32
+
+from gateway.coordinator_context import CoordinatorContext
+from smq.model.errors import ErrorCode
+from smq.shard.shard import Node
+from smq.wire.generated.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+BATCHES_FROM = 4
+GROUP, TRANSACTION = 0, 1
+
+
+def handle(request: FindCoordinatorRequest, context: CoordinatorContext) -> FindCoordinatorResponse:
+    """Name a node for each key."""
+    if context.version >= BATCHES_FROM:
+        return FindCoordinatorResponse(
+            coordinators=[_find(key, request.key_type, context) for key in request.coordinator_keys]
+        )
+    found = _find(request.key, request.key_type, context)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
+    if key_type == TRANSACTION:
+        return _none(
+            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are no transactions in this SMQ yet."
+        )
+    if key_type != GROUP:
+        return _none(key, ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type} here.")
+    node = coordinator_of(key, context.nodes)
+    return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
+
+
+def coordinator_of(group_id: str, nodes: list[Node]) -> Node:
+    """The node that is named as the coordinator of a group."""
+    return nodes[crc32(group_id.encode()) % len(nodes)]
+
+
+def _none(key: str, error: ErrorCode, sentence: str) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=sentence
+    )

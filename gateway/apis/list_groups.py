@@ -1,0 +1,33 @@
+"""ListGroups (key 16), versions 0-5.
+
+- Every group with its protocol type. Admin clients ask every node and join the answers, so that a
+  group is listed by the node that FindCoordinator names for it, and by no other.
+- From 4: states, and a filter by them (KIP-518). From 5: types, and a filter by them (KIP-848); all
+  groups are classic. Filters do not look at case; what is no state or no type matches nothing.
+"""
+
+from gateway.apis.find_coordinator import coordinator_of
+from gateway.coordinator_context import CoordinatorContext
+from smq.wire.generated.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+CLASSIC = "classic"
+
+
+def handle(request: ListGroupsRequest, context: CoordinatorContext) -> ListGroupsResponse:
+    """The groups of the node that asks."""
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC,
+            )
+            for group in context.coordinator.groups
+            if coordinator_of(group.group_id, context.nodes).id == context.node_id
+            and (not states or group.state.value.lower() in states)
+            and (not types or CLASSIC in types)
+        ]
+    )

@@ -1,0 +1,108 @@
+"""OffsetCommit (key 8), versions 2-10.
+
+- A member commits in its generation, also while it is told to rejoin: what it has read is read. In
+  the moment between joining and its assignment it gets REBALANCE_IN_PROGRESS. Somebody who is no
+  member (generation -1) commits while the group has no members, which makes the group if need be.
+- What is wrong with the group is said of every partition; UNKNOWN_TOPIC_OR_PARTITION and
+  OFFSET_METADATA_TOO_LARGE of the one that it concerns.
+- Offset, leader epoch and metadata come back as they are committed; null metadata as "".
+- 2-4: the retention that a client names is kept. From 6: leader epoch (KIP-320). From 7: static
+  members (KIP-345).
+- From 9: an unknown group is GROUP_ID_NOT_FOUND, before it was ILLEGAL_GENERATION (KIP-848).
+- From 10: topics by id; an unknown one is UNKNOWN_TOPIC_ID.
+"""
+
+from functools import cached_property
+
+from gateway.coordinator_context import CoordinatorContext
+from smq.coordinator.group_events import Commit
+from smq.model.catalog import Topic
+from smq.model.errors import BrokerError, ErrorCode
+from smq.store.rows import CommittedOffset
+from smq.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+GROUP_NOT_FOUND_FROM = 9
+IDS_FROM = 10
+
+
+def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetCommitResponse:
+    """Keep the offsets of a group."""
+    commits = _Commits(request, context)
+    response = OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=asked.name,
+                topic_id=asked.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=commits.take(_find(asked, context), each),
+                    )
+                    for each in asked.partitions
+                ],
+            )
+            for asked in request.topics
+        ]
+    )
+    context.coordinator.store.commit_offsets(request.group_id, commits.taken)
+    return response
+
+
+def _find(asked: OffsetCommitRequestTopic, context: CoordinatorContext) -> Topic | None:
+    catalog = context.coordinator.topics.catalog
+    if context.version >= IDS_FROM:
+        return catalog.by_id.get(asked.topic_id)
+    return catalog.by_name.get(asked.name)
+
+
+class _Commits:
+    """The offsets of one request that are to be kept. The group is asked once, if at all."""
+
+    def __init__(self, request: OffsetCommitRequest, context: CoordinatorContext) -> None:
+        self._request = request
+        self._context = context
+        self.taken: dict[int, CommittedOffset] = {}
+
+    def take(self, topic: Topic | None, asked: OffsetCommitRequestPartition) -> ErrorCode:
+        """Take one partition's offset, or say why not."""
+        if topic is None and self._context.version >= IDS_FROM:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if topic is None or not 0 <= asked.partition_index < topic.partition_count:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self._refusal is not ErrorCode.NONE:
+            return self._refusal
+        metadata = asked.committed_metadata or ""
+        if len(metadata) > self._context.coordinator.config.offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        now_ms, retention_ms = self._context.now.wall_ms, self._request.retention_time_ms
+        self.taken[topic.partition_numbers[asked.partition_index]] = CommittedOffset(
+            asked.committed_offset,
+            asked.committed_leader_epoch,
+            metadata,
+            now_ms,
+            None if retention_ms < 0 else now_ms + retention_ms,
+        )
+        return ErrorCode.NONE
+
+    @cached_property
+    def _refusal(self) -> ErrorCode:
+        """What the group has against it."""
+        request, groups = self._request, self._context.coordinator.groups
+        event = Commit(
+            request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+        )
+        try:
+            groups.handle(request.group_id, event, self._context.now)
+        except BrokerError as refusal:
+            unknown_group = refusal.code is ErrorCode.GROUP_ID_NOT_FOUND
+            if unknown_group and self._context.version < GROUP_NOT_FOUND_FROM:
+                return ErrorCode.ILLEGAL_GENERATION
+            return refusal.code
+        return ErrorCode.NONE

@@ -1,0 +1,45 @@
+"""What the handlers of the coordinator's APIs get and what they may answer. No IO, no clock.
+
+A handler returns the response message, or None: the answer will come later, through a ticket. What
+is due at once goes through a ticket too where a group decides, so that there is one way.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from smq.coordinator.coordinator import Coordinator
+from smq.coordinator.given import Now
+from smq.shard.shard import Node
+from smq.wire.headers import RequestHeader
+
+Message: TypeAlias = Any  # One of smq.wire.generated's responses.
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A request whose answer comes later: where it is to go, and how it is made a response."""
+
+    origin: object
+    respond: Callable[[Any], Message]
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorContext:
+    """A request that a node has relayed. `origin` is for whoever sends the answer."""
+
+    header: RequestHeader
+    client_host: str
+    node_id: int
+    nodes: list[Node]
+    coordinator: Coordinator
+    now: Now
+    origin: object
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    def ticket(self, respond: Callable[[Any], Message]) -> Ticket:
+        """A ticket for this request; `respond` makes the response of what a group answers."""
+        return Ticket(self.origin, respond)

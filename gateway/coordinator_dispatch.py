@@ -1,0 +1,67 @@
+"""From a relayed request's bytes to its response message, in the coordinator. No IO.
+
+What a shard relays is one of the table's COORDINATOR APIs, or a Metadata request that makes topics.
+"""
+
+from typing import NamedTuple
+
+from gateway.apis import metadata
+from gateway.apis.table import API_BY_KEY, Api, Where
+from gateway.coordinator_context import CoordinatorContext, Message
+from smq.coordinator.coordinator import Coordinator
+from smq.coordinator.given import Now
+from smq.model.errors import PeerError
+from smq.shard.shard import Node
+from smq.wire.codec import Writer
+from smq.wire.generated.metadata import MetadataRequest, MetadataResponse
+from smq.wire.headers import RequestHeader, read_request_header, write_response_header
+from smq.wire.internal import Relayed
+
+
+class Origin(NamedTuple):
+    """Where an answer goes: an opaque place, and what the response's form depends on."""
+
+    place: object
+    api: Api
+    header: RequestHeader
+
+    def encode(self, response: Message) -> bytes:
+        """The response as it goes to the shard: correlation id first, no size."""
+        writer = Writer()
+        header = self.header
+        write_response_header(header.correlation_id, header.api_key, header.api_version, writer)
+        self.api.write_response(response, header.api_version, writer)
+        return writer.to_bytes()
+
+
+class Asked(NamedTuple):
+    """A request that was handled; `response` is None when the answer comes by a ticket."""
+
+    origin: Origin
+    response: Message | None
+
+
+def dispatch(
+    relayed: Relayed, coordinator: Coordinator, nodes: list[Node], now: Now, place: object
+) -> Asked:
+    """Handle one request. Raises PeerError."""
+    header, at = read_request_header(relayed.request, 0)
+    api = API_BY_KEY.get(header.api_key)
+    if api is None or header.api_version not in api.versions:
+        raise PeerError(f"API key {header.api_key} has no version {header.api_version}")
+    request = api.read_request(relayed.request, at, header.api_version)
+    origin = Origin(place, api, header)
+    context = CoordinatorContext(
+        header, relayed.client_host, relayed.node_id, nodes, coordinator, now, origin
+    )
+    if isinstance(request, MetadataRequest):
+        return Asked(origin, _make_topics(request, context))
+    if api.where is not Where.COORDINATOR or api.handle is None:
+        raise PeerError(f"{api.name} is not for the coordinator")
+    return Asked(origin, api.handle(request, context))
+
+
+def _make_topics(request: MetadataRequest, context: CoordinatorContext) -> MetadataResponse:
+    topics = context.coordinator.topics
+    topics.ensure(metadata.names_to_create(request, topics.catalog), context.now)
+    return metadata.answer(request, context.version, topics.catalog, context.nodes)
