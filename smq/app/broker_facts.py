@@ -10,10 +10,14 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+import numpy as np
+
 from shm.kernels import words
 from shm.segment import LogMemory
 from smq.app.clock import wall_ms
 from smq.app.status import Status, read_status
+from smq.model.catalog import Topic
+from smq.store.manifest import Manifest, open_manifest
 
 COUNTERS = {
     "produce_requests": words.COUNTER_PRODUCE_REQUESTS,
@@ -33,6 +37,7 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
     if found is None:
         return None
     status, block = found
+    memories = attach_logs(status)
     return {
         **asdict(status),
         "ready": status.ready,
@@ -40,7 +45,8 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
         "nodes": [
             node._asdict() | {"connections": block.connections(node.id)} for node in block.nodes()
         ],
-        "logs": _logs(status, window_s),
+        "logs": _logs(memories, window_s),
+        "topics": _topics(data_dir / "store.sqlite", memories),
         "bytes": {
             "rings": status.ring_bytes * len(status.log_memories),
             "write_ahead_logs": _bytes_below(data_dir / "logs"),
@@ -61,9 +67,8 @@ def attach_logs(status: Status) -> list[LogMemory]:
     return attached
 
 
-def _logs(status: Status, window_s: float) -> list[dict[str, Any]]:
+def _logs(memories: list[LogMemory], window_s: float) -> list[dict[str, Any]]:
     """What each log has counted since its broker started, and how fast it grew over a moment."""
-    memories = attach_logs(status)
     before = [_counters(memory) for memory in memories]
     sleep(window_s)
     logs = []
@@ -75,6 +80,32 @@ def _logs(status: Status, window_s: float) -> list[dict[str, Any]]:
             {"log": log, "counters": counters, "per_s": rates, "bytes_in_ring": tail - start}
         )
     return logs
+
+
+def _topics(store: Path, memories: list[LogMemory]) -> list[dict[str, Any]]:
+    """Every topic: from the manifest what is sealed, from shared memory what is not yet."""
+    rows = {
+        int(row[words.P_NUMBER]): row
+        for memory in memories
+        for row in memory.partitions[: int(memory.words[words.WORD_PARTITION_COUNT])]
+    }
+    if not store.exists():
+        return []
+    with open_manifest(store) as manifest:
+        return [_topic(topic, manifest, rows) for topic in manifest.topics()]
+
+
+def _topic(topic: Topic, manifest: Manifest, rows: dict[int, np.ndarray]) -> dict[str, Any]:
+    known = [rows[number] for number in topic.partition_numbers if number in rows]
+    segments = [each for n in topic.partition_numbers for each in manifest.segments(n)]
+    return {
+        "name": topic.name,
+        "partitions": topic.partition_count,
+        "records": sum(int(row[words.P_HIGH_WATERMARK] - row[words.P_LOG_START]) for row in known),
+        "unsealed_bytes": sum(int(row[words.P_UNSEALED_BYTES]) for row in known),
+        "sealed_bytes": sum(each.bytes for each in segments),
+        "segments": len(segments),
+    }
 
 
 def _counters(memory: LogMemory) -> dict[str, int]:

@@ -24,6 +24,7 @@ def status(
 ) -> None:
     """Show the broker that serves a data directory."""
     from smq.app.broker_facts import broker_facts  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.app.group_facts import group_facts  # noqa: PLC0415  (So do the codecs.)
 
     settings, _ = load_config(config, {"data.dir": data_dir} if data_dir else {})
     facts = broker_facts(settings.data_dir, RATE_WINDOW_S)
@@ -33,10 +34,14 @@ def status(
             "or name its directory with --data-dir"
         )
     if as_json:
+        facts["groups"] = group_facts(facts["bootstrap"])
         typer.echo(json.dumps(facts, indent=2))
-    else:
-        for line in _lines(facts):
-            typer.echo(line)
+        return
+    for line in _lines(facts):
+        typer.echo(line)
+    # Last, for it is asked of the shards: a broker that hangs is on the screen by now.
+    for line in _group_lines(group_facts(facts["bootstrap"])):
+        typer.echo(line)
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
@@ -64,6 +69,24 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     yield ""
     for name, count in facts["bytes"].items():
         yield f"{name.replace('_', ' '):<18} {size(count):>10}"
+    yield ""
+    yield f"{'topic':<28} {'partitions':>10} {'records':>13} {'unsealed':>11} {'sealed':>11}"
+    for topic in facts["topics"]:
+        yield (
+            f"{topic['name']:<28} {topic['partitions']:>10} {topic['records']:>13,} "
+            f"{size(topic['unsealed_bytes']):>11} {size(topic['sealed_bytes']):>11}"
+        )
+
+
+def _group_lines(groups: list[dict[str, Any]] | str) -> Iterator[str]:
+    yield ""
+    if isinstance(groups, str):
+        yield f"groups: the broker does not tell: {groups}"
+        return
+    yield f"{'group':<28} {'state':<20} lag"
+    for group in groups:
+        lags = ", ".join(f"{topic} {lag:,}" for topic, lag in group["lags"].items())
+        yield f"{group['group']:<28} {group['state']:<20} {lags or 'nothing committed'}"
 
 
 def size(count: float) -> str:

@@ -19,6 +19,7 @@ def test_every_log_is_counted_and_every_byte_placed(tmp_path: Path) -> None:
     assert [node["connections"] for node in facts["nodes"]] == [0, 0]
     assert facts["bytes"]["write_ahead_logs"] == 8192
     assert facts["bytes"]["sealed"] == 0
+    assert facts["topics"] == []
 
 
 def test_there_is_nothing_to_know_of_no_broker(tmp_path: Path) -> None:

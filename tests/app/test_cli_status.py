@@ -22,6 +22,7 @@ def test_status_shows_processes_and_bytes(tmp_path: Path) -> None:
         text = smq("status", "--data-dir", str(tmp_path)).stdout
         assert f"{broker.status().bootstrap}  ready" in text
         assert "shard-2" in text
+        assert "groups: the broker does not tell: " in text  # It is a fake.
 
 
 def test_status_without_a_broker_says_what_to_do(tmp_path: Path) -> None:
