@@ -35,65 +35,25 @@ from gateway.apis import (
 from smq.wire.api import API_BY_NAME
 from smq.wire.generated import (
     api_versions as api_versions_codec,
-)
-from smq.wire.generated import (
     create_topics as create_topics_codec,
-)
-from smq.wire.generated import (
     delete_groups as delete_groups_codec,
-)
-from smq.wire.generated import (
     delete_topics as delete_topics_codec,
-)
-from smq.wire.generated import (
     describe_cluster as describe_cluster_codec,
-)
-from smq.wire.generated import (
     describe_configs as describe_configs_codec,
-)
-from smq.wire.generated import (
     describe_groups as describe_groups_codec,
-)
-from smq.wire.generated import (
     fetch as fetch_codec,
-)
-from smq.wire.generated import (
     find_coordinator as find_coordinator_codec,
-)
-from smq.wire.generated import (
     heartbeat as heartbeat_codec,
-)
-from smq.wire.generated import (
     init_producer_id as init_producer_id_codec,
-)
-from smq.wire.generated import (
     join_group as join_group_codec,
-)
-from smq.wire.generated import (
     leave_group as leave_group_codec,
-)
-from smq.wire.generated import (
     list_groups as list_groups_codec,
-)
-from smq.wire.generated import (
     list_offsets as list_offsets_codec,
-)
-from smq.wire.generated import (
     metadata as metadata_codec,
-)
-from smq.wire.generated import (
     offset_commit as offset_commit_codec,
-)
-from smq.wire.generated import (
     offset_fetch as offset_fetch_codec,
-)
-from smq.wire.generated import (
     offset_for_leader_epoch as offset_for_leader_epoch_codec,
-)
-from smq.wire.generated import (
     produce as produce_codec,
-)
-from smq.wire.generated import (
     sync_group as sync_group_codec,
 )
 
@@ -150,6 +110,15 @@ APIS: tuple[Api, ...] = (
     Api("Fetch", Where.SHARD, fetch_codec, fetch.handle, "sessions, follower fetching"),
     Api("ListOffsets", Where.SHARD, list_offsets_codec, list_offsets.handle),
     Api("Metadata", Where.SHARD, metadata_codec, metadata.handle, "authorized operations"),
+    Api("OffsetCommit", Where.COORDINATOR, offset_commit_codec, offset_commit.handle),
+    Api("OffsetFetch", Where.COORDINATOR, offset_fetch_codec, offset_fetch.handle),
+    Api("FindCoordinator", Where.COORDINATOR, find_coordinator_codec, find_coordinator.handle),
+    Api("JoinGroup", Where.COORDINATOR, join_group_codec, join_group.handle),
+    Api("Heartbeat", Where.COORDINATOR, heartbeat_codec, heartbeat.handle),
+    Api("LeaveGroup", Where.COORDINATOR, leave_group_codec, leave_group.handle),
+    Api("SyncGroup", Where.COORDINATOR, sync_group_codec, sync_group.handle),
+    Api("DescribeGroups", Where.COORDINATOR, describe_groups_codec, describe_groups.handle),
+    Api("ListGroups", Where.COORDINATOR, list_groups_codec, list_groups.handle),
     Api(
         "ApiVersions",
         Where.SHARD,
@@ -157,12 +126,17 @@ APIS: tuple[Api, ...] = (
         lambda request, context: api_versions.handle(request, context, _advertised()),
         "features",
     ),
+    Api("CreateTopics", Where.COORDINATOR, create_topics_codec, create_topics.handle),
+    Api("DeleteTopics", Where.COORDINATOR, delete_topics_codec, delete_topics.handle),
+    Api("InitProducerId", Where.COORDINATOR, init_producer_id_codec, init_producer_id.handle),
     Api(
         "OffsetForLeaderEpoch",
         Where.SHARD,
         offset_for_leader_epoch_codec,
         offset_for_leader_epoch.handle,
     ),
+    Api("DescribeConfigs", Where.COORDINATOR, describe_configs_codec, describe_configs.handle),
+    Api("DeleteGroups", Where.COORDINATOR, delete_groups_codec, delete_groups.handle),
     Api("DescribeCluster", Where.SHARD, describe_cluster_codec, describe_cluster.handle),
     Api("OffsetCommit", Where.COORDINATOR, offset_commit_codec, offset_commit.handle),
     Api("OffsetFetch", Where.COORDINATOR, offset_fetch_codec, offset_fetch.handle),

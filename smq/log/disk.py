@@ -1,9 +1,10 @@
 """The disk as the write-ahead log sees it: few calls, so that each can be traced or made to fail."""
 
-import mmap
 import os
 from pathlib import Path
 from typing import Protocol
+
+import numpy as np
 
 
 class Disk(Protocol):
@@ -24,8 +25,8 @@ class Disk(Protocol):
     def write(self, fd: int, data: memoryview, at: int) -> None:
         """Write all of `data` at a place in the file."""
 
-    def read(self, fd: int, length: int, at: int) -> bytes:
-        """Up to `length` bytes."""
+    def read(self, fd: int, length: int, at: int) -> np.ndarray:
+        """Up to `length` bytes, as a new uint8 array."""
 
     def sync(self, fd: int) -> None:
         """Return when the file's data are on the disk (fdatasync)."""
@@ -76,9 +77,16 @@ class OsDisk:
         while written < len(data):
             written += os.pwrite(fd, data[written:], at + written)
 
-    def read(self, fd: int, length: int, at: int) -> bytes:
-        """See Disk."""
-        return os.pread(fd, length, at)
+    def read(self, fd: int, length: int, at: int) -> np.ndarray:
+        """See Disk. Writable, as all memory of the log: kernels are compiled for one kind."""
+        data = np.empty(length, np.uint8)
+        view, got = memoryview(data), 0
+        while got < length:
+            count = os.preadv(fd, [view[got:]], at + got)
+            if count == 0:
+                break
+            got += count
+        return data[:got]
 
     def sync(self, fd: int) -> None:
         """See Disk."""
@@ -111,8 +119,3 @@ class OsDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-
-def map_for_reading(fd: int, length: int) -> mmap.mmap:
-    """A private read-only mapping of the first `length` bytes of a file."""
-    return mmap.mmap(fd, length, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)

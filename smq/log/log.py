@@ -365,17 +365,17 @@ class Log:
         place = position % self.memory.layout.ring_bytes
         return self.memory.ring_view[place : place + length]
 
-    def read_batch(self, position: int, length: int) -> bytes | memoryview:
+    def read_batch(self, position: int, length: int) -> memoryview:
         """A batch from ring or WAL. Raises DamagedFrame when the WAL's bytes are not a good frame."""
         view = self.view(position, length)
         if view is not None:
             return view
-        frame = self.wal.read(position - FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + length + 63)
-        data = np.frombuffer(frame, np.uint8)
+        size = FRAME_HEADER_BYTES + length + FRAME_ALIGNMENT_BYTES - 1
+        frame = self.wal.read(position - FRAME_HEADER_BYTES, size)
         if (
             len(frame) < FRAME_HEADER_BYTES + length
-            or not frame_is_good(data, 0, len(frame), position - FRAME_HEADER_BYTES)
-            or not batch_crc_is_good(data, FRAME_HEADER_BYTES, length)
+            or not frame_is_good(frame, 0, len(frame), position - FRAME_HEADER_BYTES)
+            or not batch_crc_is_good(frame, FRAME_HEADER_BYTES, length)
         ):
             raise DamagedFrame(f"{self.directory}: damaged frame at position {position}")
         return memoryview(frame)[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + length]
@@ -407,7 +407,7 @@ class Log:
     def _gather_run(self, spans: np.ndarray, out: np.ndarray, at: int) -> int:
         start = int(spans[0, 0]) - FRAME_HEADER_BYTES
         length = int(spans[-1, 0] + spans[-1, 1]) - start + FRAME_ALIGNMENT_BYTES
-        data = np.frombuffer(self.wal.read(start, length), np.uint8)
+        data = self.wal.read(start, length)
         end = int(gather_checked(data, start, spans, out, at))
         if end < 0:
             position = int(spans[-end - 1, 0])

@@ -196,7 +196,7 @@ class _Recovery:
     def _scan_segment(self, segment: Segment) -> int:
         """Enter a segment's frames; returns the position where the good ones end."""
         length = segment.end - segment.start
-        data = np.frombuffer(self._log.disk.read(segment.fd, length, 0), np.uint8)
+        data = self._log.disk.read(segment.fd, length, 0)
         at = 0
         while True:
             at = self._scan(data, at, segment.start)

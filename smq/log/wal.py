@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+
 from smq.log.background import Background
 from smq.log.disk import Disk
 from smq.log.filed_index import FiledIndex
@@ -93,11 +95,11 @@ class Wal:
             return self.segments[i]
         return None
 
-    def read(self, position: int, length: int) -> bytes:
+    def read(self, position: int, length: int) -> np.ndarray:
         """Bytes of the log; fewer, or none, where no segment covers them."""
         segment = self.find(position)
         if segment is None:
-            return b""
+            return np.empty(0, np.uint8)
         length = min(length, segment.end - position)
         return self._disk.read(segment.fd, length, position - segment.start)
 

@@ -1,0 +1,102 @@
+"""Compiles, or loads from the cache, every kernel a shard calls: by a tiny life of a log.
+
+The supervisor does this before it forks, so that no process compiles, and none waits for it. A
+kernel that a test finds compiled later than this belongs in here.
+"""
+
+import struct
+
+import numpy as np
+
+from shm.kernels.append import append_rows, pad_to
+from shm.kernels.crc32c import crc32c
+from shm.kernels.directory import hash_key
+from shm.kernels.fetch import choose_batches, find_timestamp, gather, gather_checked
+from shm.kernels.frames import batch_crc_is_good, frame_is_good
+from shm.kernels.index import LINK_COLUMNS, find_entry, first_entry
+from shm.kernels.plan import HEAD_END, HEAD_REQUEST_BYTES_MAX, HEAD_START, new_plan
+from shm.kernels.produce import parse_requests, produce, write_answers
+from shm.kernels.producers import (
+    PRODUCER_COLUMNS,
+    producer_row,
+    producers_are_full,
+    rehash_producers,
+)
+from shm.kernels.publish import read_version, write_version
+from shm.kernels.recover import SCAN_COLUMNS, find_frame, replay_frames, scan_frames
+from shm.kernels.sync import BOX_WORDS, post_sync, stop_sync, sync_loop
+from shm.kernels.visible import publish
+from shm.kernels.words import FRAME_HEADER_BYTES, P_LAST_ENTRY, WORD_GENERATION
+from shm.segment import LogMemory
+
+_BATCH = struct.Struct(">qiibIhiqqqhii")
+
+
+def warm() -> None:
+    """Have every kernel ready. Compiling takes seconds, loading a tenth of one."""
+    log = LogMemory.in_process(0, 1 << 16, 1 << 15, 4)
+    log.partitions[0, P_LAST_ENTRY] = -1
+    links = np.full((LINK_COLUMNS, log.layout.index_capacity), -1, np.int64)
+    producers = np.zeros((4, PRODUCER_COLUMNS), np.int64)
+    spans = np.zeros((1, 2), np.int64)
+    _warm_write(log, links, producers)
+    _warm_read(log, links, spans)
+    _warm_recovery(log, links, producers)
+    _warm_sync(log)
+
+
+def _a_frame(log: LogMemory) -> np.ndarray:
+    """Bytes of one frame, as a plain append would leave them; its checks are not right."""
+    batch = _BATCH.pack(0, 49, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
+    frame = np.zeros(128, np.uint8)
+    frame[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + len(batch)] = np.frombuffer(batch, np.uint8)
+    assert log.words[WORD_GENERATION] == 0
+    return frame
+
+
+def _warm_write(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> None:
+    plan, out = new_plan(1, 1, 1), np.zeros(256, np.uint8)
+    directory = np.zeros(8, np.int64)
+    data = np.zeros(64, np.uint8)
+    plan[HEAD_START], plan[HEAD_END], plan[HEAD_REQUEST_BYTES_MAX] = 0, 3, 64
+    produce(data, log.memory, links, producers, directory, plan, out)
+    parse_requests(data, directory, plan)
+    append_rows(log.memory, links, producers, data, plan)
+    write_answers(data, plan, out)
+    publish(log.memory, links, np.zeros(3, np.int64), 1, 0, np.zeros(1, np.int64))
+    rehash_producers(producers, producers.copy(), 0, np.ones(4, np.bool_))
+    producers_are_full(producers)
+    producer_row(producers, 0, 1)
+    words = np.zeros(8, np.int64)
+    write_version(words, int(read_version(words)) + 1)
+
+
+def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
+    frame, out = _a_frame(log), np.zeros(64, np.uint8)
+    choose_batches(log.memory, links, 0, 0, 0, 0, spans)
+    find_timestamp(log.memory, links, find_entry(log.memory, links, 0, 0), 0, 0)
+    first_entry(log.memory, links, 0)
+    gather(log.ring, spans, 0, out)
+    gather_checked(frame, 0, spans, out, 0)
+    frame_is_good(frame, 0, len(frame), 0)
+    batch_crc_is_good(frame, FRAME_HEADER_BYTES, 61)
+    for data in (frame, np.frombuffer(bytes(8), np.uint8)):  # Writable and read-only.
+        crc32c(data, 0, 8)
+        hash_key(data, 0, 8, False)  # noqa: FBT003  (kernels take no keywords)
+
+
+def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> None:
+    rows = np.zeros((1, SCAN_COLUMNS), np.int64)
+    frame = _a_frame(log)
+    scan_frames(frame, 0, len(frame), 0, 0, rows)
+    find_frame(frame, 0, len(frame), 0, 0)
+    place = np.zeros(5, np.int64)
+    replay_frames(log.memory, links, producers, frame, rows, np.zeros(1, np.int64), place)
+    pad_to(log.memory, 1 << 15)
+
+
+def _warm_sync(log: LogMemory) -> None:
+    box = np.zeros(BOX_WORDS, np.int64)
+    stop_sync(box)
+    sync_loop(log.memory, box)
+    post_sync(box, 0, 0)
