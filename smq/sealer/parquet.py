@@ -185,7 +185,9 @@ class ParquetSegment:
     """Reads a Parquet segment, a row group at a time. Raises ArrowInvalid when it is none."""
 
     def __init__(self, data: np.ndarray) -> None:
-        self._file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+        self._file = pq.ParquetFile(
+            pa.BufferReader(pa.py_buffer(data)), page_checksum_verification=True
+        )
         facts = self._file.metadata.metadata or {}
         self.facts = {
             key.decode().removeprefix("smq."): value.decode()
@@ -223,14 +225,17 @@ class ParquetSegment:
                 row, at = encode_batch(rows, row, run, BATCH_BYTES, out, at)
         return out[:at]
 
-    def find_time(self, timestamp: int) -> tuple[int, int] | None:
-        """Offset and timestamp of the first record of this time or later."""
+    def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
+        """Offset and time of the first record from `from_offset` on that is so late or later."""
         for span in self.spans:
-            if span.max_timestamp >= timestamp and span.group >= 0:
-                table = self._file.read_row_group(span.group, ["_offset", "_ts_ms"])
-                times = table["_ts_ms"].to_numpy()
-                row = int((times >= timestamp).argmax())
-                return table["_offset"][row].as_py(), int(times[row])
+            if span.max_timestamp < timestamp or span.end <= from_offset or span.group < 0:
+                continue
+            table = self._file.read_row_group(span.group, ["_offset", "_ts_ms"])
+            offsets, times = table["_offset"].to_numpy(), table["_ts_ms"].to_numpy()
+            fits = (times >= timestamp) & (offsets >= from_offset)
+            if fits.any():
+                row = int(fits.argmax())
+                return int(offsets[row]), int(times[row])
         return None
 
     def _spans(self) -> list[Span]:

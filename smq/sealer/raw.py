@@ -1,9 +1,10 @@
 """A raw segment: record batches as they were sent, and an index behind them.
 
-    0                    body_bytes               -32
-    +--------------------+-----------------------+------------------------------------------+
-    | batches            | index, a row a batch  | body bytes, rows, CRC-32C of index, magic |
-    +--------------------+-----------------------+------------------------------------------+
+    0             body bytes             -48
+    +-------------+----------------------+----------------------------------------------+
+    | batches     | index, a row a batch | base offset, end offset, body bytes, rows,   |
+    |             |                      | CRC-32C of the index and of these, magic     |
+    +-------------+----------------------+----------------------------------------------+
 
 Little endian. The index tells the batches apart even where one of them cannot be read. The CRC of
 the whole file is in the manifest; the one here lets a file be read without it.
@@ -28,8 +29,9 @@ INDEX_DTYPE = np.dtype(
         ("end", "<i8"),
     ]
 )
-_FOOTER = struct.Struct("<qqQ8s")
-FOOTER_BYTES = _FOOTER.size
+_FACTS = struct.Struct("<qqqq")
+_CHECK = struct.Struct("<Q8s")
+FOOTER_BYTES = _FACTS.size + _CHECK.size
 
 
 class NotRaw(ValueError):
@@ -64,13 +66,15 @@ class RawWriter:
         self._index.append(index_of(piece.facts, len(self._body) - int(piece.facts[B_AT, 0])))
         self._body += piece.batches
 
-    def finish(self, end_offset: int) -> bytes:
+    def finish(self, base_offset: int, end_offset: int) -> bytes:
         """The segment's bytes."""
         index = np.concatenate(self._index)
+        assert base_offset <= int(index["base_offset"][0])
         assert int(index["last_offset"][-1]) < end_offset
-        rows = index.tobytes()
-        check = int(crc32c(read_only(rows), 0, len(rows)))
-        return bytes(self._body) + rows + _FOOTER.pack(len(self._body), len(index), check, MAGIC)
+        facts = _FACTS.pack(base_offset, end_offset, len(self._body), len(index))
+        checked = index.tobytes() + facts
+        check = int(crc32c(read_only(checked), 0, len(checked)))
+        return bytes(self._body) + checked + _CHECK.pack(check, MAGIC)
 
 
 class RawSegment:
@@ -81,22 +85,27 @@ class RawSegment:
         view = data.data
         if len(view) < FOOTER_BYTES or bytes(view[-len(MAGIC) :]) != MAGIC:
             raise NotRaw("it does not end as a raw segment does")
-        body_bytes, count, check, _ = _FOOTER.unpack(view[-FOOTER_BYTES:])
-        rows_end = len(view) - FOOTER_BYTES
-        if body_bytes < 0 or body_bytes + count * INDEX_DTYPE.itemsize != rows_end:
+        facts_at = len(view) - FOOTER_BYTES
+        check_at = len(view) - _CHECK.size
+        self.base_offset, self.end_offset, body_bytes, count = _FACTS.unpack(
+            view[facts_at:check_at]
+        )
+        if body_bytes < 0 or body_bytes + count * INDEX_DTYPE.itemsize != facts_at:
             raise NotRaw("its length is not what its footer says")
-        if int(crc32c(data, body_bytes, rows_end)) != check:
+        check, _ = _CHECK.unpack(view[check_at:])
+        if int(crc32c(data, body_bytes, check_at)) != check:
             raise NotRaw("its index has a wrong CRC")
-        self.index = data[body_bytes:rows_end].view(INDEX_DTYPE)
+        self.index = data[body_bytes:facts_at].view(INDEX_DTYPE)
         self.body = view[:body_bytes]
 
-    def find_time(self, timestamp: int) -> tuple[int, int] | None:
+    def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
         """The first batch that may hold a record of this time or later: base offset, its newest.
 
         A raw segment's records cannot all be read, so that the answer is as exact as the batch.
         """
         late = self.index["max_timestamp"] >= timestamp
+        late &= self.index["last_offset"] >= from_offset
         if not late.any():
             return None
         row = self.index[int(late.argmax())]
-        return int(row["base_offset"]), int(row["max_timestamp"])
+        return max(int(row["base_offset"]), from_offset), int(row["max_timestamp"])

@@ -22,13 +22,14 @@ def _segment() -> bytes:
         for piece in cut(data):
             writer.add(piece)
     assert writer.size == sum(map(len, BATCHES))
-    return writer.finish(9)
+    return writer.finish(0, 9)
 
 
 def test_batches_are_those_that_were_sent() -> None:
     segment = RawSegment(read_only(_segment()))
     assert bytes(segment.body) == b"".join(BATCHES)
     assert segment.index["base_offset"].tolist() == [0, 3, 6]
+    assert (segment.base_offset, segment.end_offset) == (0, 9)
     assert segment.index["last_offset"].tolist() == [2, 5, 8]
     assert [bytes(segment.body[row["at"] : row["end"]]) for row in segment.index] == BATCHES
 
@@ -39,6 +40,8 @@ def test_a_time_is_found_by_the_batchs_newest() -> None:
     assert segment.find_time(50) == (0, 50)
     assert segment.find_time(51) == (6, 90)
     assert segment.find_time(91) is None
+    assert segment.find_time(-1, from_offset=4) == (4, 20)
+    assert segment.find_time(-1, from_offset=9) is None
 
 
 def test_no_cut_is_taken_for_a_segment() -> None:

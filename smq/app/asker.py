@@ -1,0 +1,64 @@
+"""A blocking conversation with another process of ours: a question, its answer, the next one.
+
+For programs and workers that do one thing at a time. Whoever has an event loop uses a Link.
+"""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from smq.model.errors import PeerError, StoreError, Unavailable
+from smq.wire.internal import InternalReader, encode_command
+
+ANSWER_WAIT_S = 10.0  # A shard answers in milliseconds; one that is stopped must not hold us.
+RECEIVE_BYTES = 1 << 20
+
+
+class Refused(StoreError):
+    """The other process understood and said no, with a sentence."""
+
+
+class Asker:
+    """Connects when first asked, and again after a break."""
+
+    def __init__(self, path: Path, wait_s: float = ANSWER_WAIT_S) -> None:
+        self._path, self._wait_s = path, wait_s
+        self._socket: socket.socket | None = None
+
+    def ask(self, command: dict[str, Any]) -> tuple[Any, bytes]:
+        """What stands under "ok", and the bytes behind the answer's line of JSON.
+
+        Raises Refused; Unavailable when there is no answer, which leaves open whether it was done.
+        """
+        name = self._path.stem
+        try:
+            body = self._answer(command)
+        except (OSError, PeerError) as reason:
+            self.close()
+            raise Unavailable(name, f"{command['do']}: no answer: {reason}") from reason
+        line, _, data = body.partition(b"\n")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Refused(name, f"{command['do']}: {answer['error']}")
+        return answer["ok"], data
+
+    def close(self) -> None:
+        """Break the connection."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _answer(self, command: dict[str, Any]) -> bytes:
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            self._socket.settimeout(self._wait_s)
+            self._socket.connect(str(self._path))
+        self._socket.sendall(encode_command(0, command))
+        reader = InternalReader()
+        while True:
+            received = self._socket.recv(RECEIVE_BYTES)
+            if not received:
+                raise ConnectionResetError("the connection was closed")
+            for frame in reader.receive(received):
+                return frame.body

@@ -1,0 +1,68 @@
+"""The sealer's ports over unix sockets: a shard, and the manifest as the coordinator keeps it.
+
+The manifest is read in the SQL store itself, as other readers do it: what the coordinator has
+answered is committed, and a cold read waits for no other process.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from smq.app.asker import Asker
+from smq.store.manifest import Manifest, open_manifest
+from smq.store.rows import Segment
+
+
+class ShardOverSocket:
+    """A `smq.sealer.ports.ShardPort`."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    def batches(self, number: int, offset: int, bytes_max: int) -> bytes:
+        """Whole batches from the one that holds `offset` on."""
+        command = {"do": "batches", "number": number, "offset": offset, "bytes_max": bytes_max}
+        return self._asker.ask(command)[1]
+
+    def sealed(self, number: int, end: int) -> None:
+        """Everything below `end` is sealed."""
+        self._asker.ask({"do": "sealed", "number": number, "end": end})
+
+    def log_start(self, number: int, offset: int) -> None:
+        """Records below `offset` are deleted."""
+        self._asker.ask({"do": "log_start", "number": number, "offset": offset})
+
+
+class StoredManifest:
+    """A `smq.sealer.ports.ManifestPort`."""
+
+    def __init__(self, path: Path, coordinator: Asker) -> None:
+        self._path, self._coordinator = path, coordinator
+        self._manifest: Manifest | None = None
+
+    def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]:
+        """The segments that hold records at or after `from_offset`, in order."""
+        return self._opened().segments(partition_number, from_offset)
+
+    def log_start(self, partition_number: int) -> int:
+        """Where retention has moved the partition's start to."""
+        return self._opened().log_start(partition_number)
+
+    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
+        """Add these; what the manifest holds in their place."""
+        command = {"do": "commit_segments", "segments": [asdict(segment) for segment in segments]}
+        return [Segment(**fields) for fields in self._coordinator.ask(command)[0]]
+
+    def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
+        """Take these out."""
+        command = {"do": "delete_segments", "number": partition_number}
+        self._coordinator.ask({**command, "base_offsets": base_offsets})
+
+    def set_log_start(self, partition_number: int, offset: int) -> None:
+        """Raise a partition's log start offset."""
+        command = {"do": "set_log_start", "number": partition_number, "offset": offset}
+        self._coordinator.ask(command)
+
+    def _opened(self) -> Manifest:
+        if self._manifest is None:
+            self._manifest = open_manifest(self._path)
+        return self._manifest

@@ -1,0 +1,267 @@
+"""The main of the sealer: looks at the shards, and hands work to its workers.
+
+    shards  ──partitions──▶  what is due  ──▶  worker "seal": seals, retention, sweeps
+    shards  ──cold, offset_for_time──────────▶  worker "cold": reads back
+
+Two workers, so that a read never waits for a seal; each does one job at a time and is there only
+while there are any. This process itself holds nothing that is worth keeping: after a death the
+next one looks at the shards and goes on.
+"""
+
+import json
+import os
+import select
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from smq.app.child import fork
+from smq.app.clock import wall_ms
+from smq.app.inheritance import SEALER, Inheritance, Stop, shard_name
+from smq.app.link import Link, accept_links
+from smq.app.loop import Loop
+from smq.app.peers import Peer
+from smq.app.sealer_worker import Surroundings, work
+from smq.model.catalog import Catalog
+from smq.model.topic_configs import TopicSettings
+from smq.sealer.plan import PartitionState, ShardState, due
+from smq.sealer.ports import Place
+from smq.wire.internal import InternalFrame, encode_command
+
+POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
+JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is at fault itself.
+PROBLEM_REPEAT_MS = 60_000  # The same problem is said again after so long.
+
+Answer = dict[str, Any]
+Answered = Callable[[Answer], None]
+
+
+@dataclass(slots=True)
+class _Job:
+    question: dict[str, Any]
+    answered: Answered
+    attempts: int = 0
+
+
+class Hands:
+    """One worker, when there is work: jobs in, answers out, in order."""
+
+    def __init__(self, loop: Loop, name: str, at: Surroundings) -> None:
+        self._loop, self._name, self._at = loop, name, at
+        self._jobs: deque[_Job] = deque()
+        self._link: Link | None = None
+        self._pid = 0
+        self._stopped = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
+    def do(self, question: dict[str, Any], answered: Answered) -> None:
+        """Have a job done; `answered` gets {"ok": …} or {"error": sentence}."""
+        self._jobs.append(_Job(question, answered))
+        if len(self._jobs) == 1:
+            self._send()
+
+    def stop(self) -> None:
+        """End the worker; what it was at is found again by the next start."""
+        self._stopped = True
+        if self._pid:
+            os.kill(self._pid, 9)
+            os.waitpid(self._pid, 0)
+
+    def _send(self) -> None:
+        if self._link is None:
+            self._hire()
+        assert self._link is not None
+        self._jobs[0].attempts += 1
+        self._link.send(encode_command(0, self._jobs[0].question))
+
+    def _hire(self) -> None:
+        ours, theirs = socket.socketpair()
+        stop = Stop()
+        self._pid = fork(self._name, lambda: work(theirs, self._at), stop)
+        stop.close()
+        theirs.close()
+        self._link = Link(self._loop, ours, self._answer, self._left)
+
+    def _answer(self, _link: Link, frame: InternalFrame) -> None:
+        job = self._jobs[0]
+        job.answered(json.loads(frame.body))
+        self._jobs.popleft()
+        if self._jobs:
+            self._send()
+
+    def _left(self, _link: Link) -> None:
+        """The worker is gone: for want of work, or in the middle of a job."""
+        os.waitpid(self._pid, 0)
+        self._pid, self._link = 0, None
+        if not self._jobs or self._stopped:
+            return
+        if self._jobs[0].attempts >= JOB_ATTEMPTS_MAX:
+            job = self._jobs.popleft()
+            job.answered({"error": f"{self._name} died of it: {job.question}"})
+        if self._jobs:
+            self._send()
+
+
+@dataclass(slots=True)
+class _Known:
+    """The catalog by partition number, at a version."""
+
+    version: int = 0
+    places: dict[int, tuple[Place, TopicSettings, int]] = field(default_factory=dict)
+
+    def look(self, inheritance: Inheritance) -> None:
+        block = inheritance.catalog
+        if block.version() == self.version:
+            return
+        self.version, published = block.read()
+        self.places = {}
+        for topic in Catalog.decode(published).by_name.values():
+            settings = TopicSettings.of(topic.configs, inheritance.config)
+            for partition, number in enumerate(topic.partition_numbers):
+                place = Place(topic.namespace, topic.name, partition, number)
+                node = Catalog.leader(topic.logs[partition], inheritance.config.shards)
+                self.places[number] = place, settings, node
+
+    def settings(self, number: int) -> TopicSettings | None:
+        found = self.places.get(number)
+        return None if found is None else found[1]
+
+
+class Sealer:
+    """The rounds: ask the shards, hand out what is due, again. And the doors for cold reads."""
+
+    def __init__(self, loop: Loop, inheritance: Inheritance) -> None:
+        config = inheritance.config
+        at = Surroundings(inheritance.data_dir, config.filer_root, inheritance.runtime_dir)
+        self._loop, self._inheritance = loop, inheritance
+        self.sealing, self.reading = Hands(loop, "seal", at), Hands(loop, "cold", at)
+        self._known = _Known()
+        self._shards = {
+            node: Peer(loop, inheritance.socket_path(shard_name(node)))
+            for node in range(1, config.shards + 1)
+        }
+        self._in_hand: set[int] = set()
+        self._states: dict[int, PartitionState] = {}
+        self._chores = 0
+        self._asked: set[int] = set()
+        self._pressure = False
+        self._links: set[Link] = set()
+        self._said: dict[str, int] = {}
+        self._retained_ms = self._swept_ms = 0
+
+    def listen(self, listener: socket.socket) -> None:
+        """Serve the shards."""
+
+        def accepted(sock: socket.socket) -> None:
+            self._links.add(Link(self._loop, sock, self._question, self._links.discard))
+
+        accept_links(self._loop, listener, accepted)
+
+    def round(self) -> None:
+        """Ask every shard that is not being asked; come back later."""
+        self._known.look(self._inheritance)
+        for node, peer in self._shards.items():
+            if node not in self._asked:
+                self._asked.add(node)
+                question = partial(encode_command, command={"do": "partitions"})
+                peer.ask(question, partial(self._shard_answered, node))
+        self._housekeep(wall_ms())
+        self._loop.call_later(POLL_MS, self.round)
+
+    def stop(self) -> None:
+        """End the workers."""
+        self.sealing.stop()
+        self.reading.stop()
+
+    def _question(self, link: Link, frame: InternalFrame) -> None:
+        question = json.loads(frame.body)
+        if question["do"] == "pressure":
+            self._pressure = True
+            link.send(encode_command(frame.id, {"ok": True}))
+        elif question["do"] in {"cold", "offset_for_time"}:
+            self.reading.do(question, partial(self._answer_to, link, frame.id))
+        else:
+            link.send(encode_command(frame.id, {"error": f"there is no {question['do']!r}"}))
+
+    def _answer_to(self, link: Link, frame_id: int, answer: Answer) -> None:
+        self._say_problem(answer)
+        link.send(encode_command(frame_id, answer))
+
+    def _shard_answered(self, node: int, body: bytes) -> None:
+        self._asked.discard(node)
+        if not body or "ok" not in (answer := json.loads(body)):
+            return
+        state = ShardState.of(answer)
+        self._states.update((each.number, each) for each in state.partitions)
+        for each in due(state, self._known.settings, wall_ms(), pressure=self._pressure):
+            if each.number not in self._in_hand:
+                self._seal(node, each.number, each.sealed_end, each.stable_end)
+        self._pressure = False
+
+    def _seal(self, node: int, number: int, sealed_end: int, end: int) -> None:
+        place, settings, _ = self._known.places[number]
+        self._in_hand.add(number)
+
+        def answered(answer: Answer) -> None:
+            self._in_hand.discard(number)
+            self._say_problem(answer)
+
+        job = {"do": "seal", "node": node, "place": place, "segment_bytes": settings.seal_bytes}
+        self.sealing.do({**job, "sealed_end": sealed_end, "end": end}, answered)
+
+    def _housekeep(self, now_ms: int) -> None:
+        config = self._inheritance.config
+        if self._chores or not self._known.version:
+            return
+        if now_ms - self._retained_ms >= config.log_retention_check_interval_ms:
+            self._retained_ms = now_ms
+            for number, state in self._states.items():
+                if number in self._known.places:
+                    self._retain(number, state)
+        if now_ms - self._swept_ms >= config.filer_sweep_ms:
+            self._swept_ms = now_ms
+            before_ms = now_ms - config.filer_sweep_ms
+            numbers = list(self._known.places)
+            self._chore({"do": "sweep", "numbers": numbers, "before_ms": before_ms})
+
+    def _retain(self, number: int, state: PartitionState) -> None:
+        place, settings, node = self._known.places[number]
+        job = {"do": "retain", "node": node, "place": place, "settings": settings}
+        known = {"shard_start": state.start, "unsealed_bytes": state.unsealed_bytes}
+        self._chore({**job, **known})
+
+    def _chore(self, job: dict[str, Any]) -> None:
+        def answered(answer: Answer) -> None:
+            self._chores -= 1
+            self._say_problem(answer)
+
+        self._chores += 1
+        self.sealing.do(job, answered)
+
+    def _say_problem(self, answer: Answer) -> None:
+        problem = answer.get("error")
+        if problem is None:
+            return
+        now_ms = wall_ms()
+        if now_ms - self._said.get(problem, 0) >= PROBLEM_REPEAT_MS:
+            self._said[problem] = now_ms
+            sys.stderr.write(f"sealer: {problem}\n")
+
+
+def sealer_main(inheritance: Inheritance) -> None:
+    """Seal, keep house and serve cold reads until asked to stop."""
+    loop = Loop()
+    sealer = Sealer(loop, inheritance)
+    sealer.listen(inheritance.unix_listeners[SEALER])
+    loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _: loop.stop())
+    inheritance.report_ready()
+    sealer.round()
+    loop.run()
+    sealer.stop()

@@ -1,0 +1,155 @@
+"""A child of the sealer that does its work: the only process of the broker that holds pyarrow.
+
+It is forked when there is something to do, takes one job after the other (JSON both ways, see
+`JOBS`), and leaves when nothing comes for a while: memory that Arrow has touched goes back to the
+machine that way and no other. It may be killed at any moment; so may its parent, which takes it
+along.
+"""
+
+import json
+import socket
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smq.app.asker import Asker
+from smq.app.clock import monotonic_ms, wall_ms
+from smq.app.inheritance import COORDINATOR, shard_name, socket_path
+from smq.app.sealer_ports import ShardOverSocket, StoredManifest
+from smq.filer.local import LocalStore
+from smq.model.errors import PeerError, StoreError
+from smq.model.topic_configs import TopicSettings
+from smq.sealer.housekeeping import Housekeeping
+from smq.sealer.ports import Place
+from smq.store.store import FILE_NAME
+from smq.wire.internal import InternalReader, encode_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smq.sealer.cold import ColdReader
+
+IDLE_S = 15.0
+RECEIVE_BYTES = 1 << 16
+CACHE_BYTES_MAX = 1 << 30
+
+Answer = dict[str, Any]
+
+
+class Surroundings(NamedTuple):
+    """Where everything is."""
+
+    data_dir: Path
+    filer_root: Path
+    runtime_dir: Path
+
+
+class Worker:
+    """Does jobs. What a job needs is opened, and imported, when the first of its kind comes."""
+
+    def __init__(self, at: Surroundings) -> None:
+        self._at = at
+        self._shards: dict[int, ShardOverSocket] = {}
+        self.jobs: dict[str, Callable[..., Any]] = {
+            "seal": self.seal,
+            "retain": self.retain,
+            "sweep": self.sweep,
+            "cold": self.cold,
+            "offset_for_time": self.offset_for_time,
+        }
+
+    def do(self, job: dict[str, Any]) -> Answer:
+        """The answer to a job: {"ok": …}, or {"error": sentence}."""
+        try:
+            return {"ok": self.jobs[job.pop("do")](**job)}
+        except (StoreError, PeerError) as reason:
+            return {"error": str(reason)}
+
+    def seal(
+        self, node: int, place: list[Any], sealed_end: int, end: int, segment_bytes: int
+    ) -> int:
+        """Seal a partition; up to which offset it is sealed now."""
+        from smq.sealer.seal import Gone, Sealing  # noqa: PLC0415  (It imports pyarrow.)
+
+        job = Sealing(self.store, self._shard(node), self.manifest, wall_ms)
+        try:
+            return job.seal(Place(*place), sealed_end, end, segment_bytes)
+        except Gone:
+            return end
+
+    def retain(
+        self,
+        node: int,
+        place: list[Any],
+        settings: list[Any],
+        shard_start: int,
+        unsealed_bytes: int,
+    ) -> list[str]:
+        """Delete what a partition no longer keeps; the files that went."""
+        job = Housekeeping(self.store, self._shard(node), self.manifest)
+        retention = job.retain(
+            Place(*place),
+            TopicSettings(*settings),
+            wall_ms(),
+            shard_start=shard_start,
+            unsealed_bytes=unsealed_bytes,
+        )
+        return [segment.path for segment in retention.deleted]
+
+    def sweep(self, numbers: list[int], before_ms: int) -> list[str]:
+        """Delete files that no line of the manifest names."""
+        return Housekeeping(self.store, self._shard(1), self.manifest).sweep(numbers, before_ms)
+
+    def cold(self, number: int, offset: int, bytes_max: int) -> Answer:
+        """Batches from sealed segments, as a range of a file."""
+        found = self._reader.read(number, offset, bytes_max)
+        if found is None:
+            raise StoreError(f"partition {number}", f"no segment has offset {offset}")
+        return {
+            "path": str(found.path),
+            "at": found.at,
+            "length": found.length,
+            "next_offset": found.next_offset,
+        }
+
+    def offset_for_time(self, number: int, timestamp: int) -> Answer | None:
+        """The first sealed record of a time or later."""
+        found = self._reader.offset_for_time(number, timestamp)
+        return None if found is None else {"offset": found[0], "timestamp": found[1]}
+
+    @cached_property
+    def store(self) -> LocalStore:
+        return LocalStore(self._at.filer_root)
+
+    @cached_property
+    def manifest(self) -> StoredManifest:
+        coordinator = Asker(socket_path(self._at.runtime_dir, COORDINATOR))
+        return StoredManifest(self._at.data_dir / FILE_NAME, coordinator)
+
+    @cached_property
+    def _reader(self) -> "ColdReader":
+        from smq.sealer.cold import Cache, ColdReader  # noqa: PLC0415  (It imports pyarrow.)
+
+        cache = Cache(self._at.data_dir / "cache", CACHE_BYTES_MAX, monotonic_ms)
+        return ColdReader(self.store, self.manifest, cache)
+
+    def _shard(self, node: int) -> ShardOverSocket:
+        if node not in self._shards:
+            asker = Asker(socket_path(self._at.runtime_dir, shard_name(node)))
+            self._shards[node] = ShardOverSocket(asker)
+        return self._shards[node]
+
+
+def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:
+    """Do the jobs that come, until none comes for a while or nobody is there to send one."""
+    worker, reader = Worker(at), InternalReader()
+    sock.settimeout(idle_s)
+    while True:
+        try:
+            received = sock.recv(RECEIVE_BYTES)
+        except TimeoutError:
+            return
+        if not received:
+            return
+        for frame in reader.receive(received):
+            sock.sendall(encode_command(frame.id, worker.do(json.loads(frame.body))))

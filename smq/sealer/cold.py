@@ -1,0 +1,211 @@
+"""Reading back: record batches, and offsets by time, from sealed segments.
+
+A shard asks for a partition's batches from an offset on and gets a range of a file in the cache
+directory, which it sends as it would send its log. What is cached is a whole row group, turned into
+batches once and then read through by the requests that follow. The cache is bounded: the file that
+was asked for longest ago goes first, but not before the shard has had time to open what it was told
+of. A segment is checked against the manifest when it is opened; one that is not what the manifest
+says is reported by its name and never served.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from shm.arrow import read_only
+from shm.kernels.crc32c import crc32c
+from shm.kernels.records import new_facts, scan_batches
+from smq.filer.store import Store
+from smq.model.errors import NotFound, StoreError
+from smq.sealer.parquet import ParquetSegment
+from smq.sealer.raw import NotRaw, RawSegment, index_of
+from smq.store.rows import Segment
+
+SEGMENTS_OPEN_MAX = 8  # Each may be the whole file in memory, where the filer is not local.
+CACHE_KEEP_MS = 10_000  # A file stays at least this long after it was named to a shard.
+
+
+class Damaged(StoreError):
+    """A segment's file is not what the manifest says."""
+
+
+class Manifest(Protocol):
+    """The part of the manifest that reading needs."""
+
+    def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]: ...
+    def log_start(self, partition_number: int) -> int: ...
+
+
+class Found(NamedTuple):
+    """Whole batches: `length` bytes at `at` of a file. What follows begins at `next_offset`."""
+
+    path: Path
+    at: int
+    length: int
+    next_offset: int
+
+
+class Batches(NamedTuple):
+    """A file of batches in the cache, and where each of them is (`smq.sealer.raw.INDEX_DTYPE`)."""
+
+    path: Path
+    places: np.ndarray
+    length: int
+
+    def find(self, offset: int, bytes_max: int) -> Found | None:
+        """Batches from the one on that holds `offset`: as many as fit, one at least."""
+        ends, last_offsets = self.places["end"], self.places["last_offset"]
+        first = int(np.searchsorted(last_offsets, offset))
+        if first == len(self.places):
+            return None
+        at = int(self.places["at"][first])
+        row = max(first, int(np.searchsorted(ends, at + bytes_max, "right")) - 1)
+        return Found(self.path, at, int(ends[row]) - at, int(last_offsets[row]) + 1)
+
+
+class Cache:
+    """Files of batches in a directory of our own, at most so many bytes of them."""
+
+    def __init__(self, directory: Path, bytes_max: int, now_ms: Callable[[], int]) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        for left_behind in directory.iterdir():
+            left_behind.unlink()
+        self._directory, self._bytes_max, self._now_ms = directory, bytes_max, now_ms
+        self._held: OrderedDict[tuple[str, int], tuple[Batches, int]] = OrderedDict()
+        self._next_name = 0
+        self.bytes = 0
+
+    def get(self, key: tuple[str, int]) -> Batches | None:
+        """What was put under the key, if it is still there; it is kept a while from now on."""
+        held = self._held.get(key)
+        if held is None:
+            return None
+        self._held[key] = held[0], self._now_ms()
+        self._held.move_to_end(key)
+        return held[0]
+
+    def put(self, key: tuple[str, int], batches: np.ndarray, index: np.ndarray) -> Batches:
+        """Keep batches under a key."""
+        path = self._directory / f"{self._next_name}.batches"
+        self._next_name += 1
+        path.write_bytes(batches.data)
+        entry = Batches(path, index, len(batches))
+        self._held[key] = entry, self._now_ms()
+        self.bytes += entry.length
+        self._evict()
+        return entry
+
+    def _evict(self) -> None:
+        oldest_kept_ms = self._now_ms() - CACHE_KEEP_MS
+        while self.bytes > self._bytes_max:
+            key, (batches, used_ms) = next(iter(self._held.items()))
+            if used_ms >= oldest_kept_ms:
+                return
+            batches.path.unlink(missing_ok=True)
+            self.bytes -= batches.length
+            del self._held[key]
+
+
+class ColdReader:
+    """Serves what has left the log."""
+
+    def __init__(self, store: Store, manifest: Manifest, cache: Cache) -> None:
+        self._store, self._manifest, self._cache = store, manifest, cache
+        self._open: OrderedDict[str, ParquetSegment | RawSegment] = OrderedDict()
+
+    def read(self, number: int, offset: int, bytes_max: int) -> Found | None:
+        """Batches of a partition from `offset` on; None when no segment has any.
+
+        Raises Damaged, NotFound, Unavailable.
+        """
+        for segment in self._manifest.segments(number, offset):
+            place = offset
+            while place < segment.end_offset:
+                batches, place = self._batches(segment, place)
+                if (found := batches.find(offset, bytes_max)) is not None:
+                    return found
+        return None
+
+    def offset_for_time(self, number: int, timestamp: int) -> tuple[int, int] | None:
+        """Offset and time of a partition's first record of this time or later, if it is sealed."""
+        log_start = self._manifest.log_start(number)
+        for segment in self._manifest.segments(number, log_start):
+            if segment.max_timestamp_ms >= timestamp:
+                opened = self._opened(segment)
+                with _damage_named(segment):
+                    found = opened.find_time(timestamp, log_start)
+                if found is not None:
+                    return found
+        return None
+
+    def _batches(self, segment: Segment, offset: int) -> tuple[Batches, int]:
+        """The cached part of a segment that answers for an offset, and where that part ends."""
+        opened = self._opened(segment)
+        span = None if isinstance(opened, RawSegment) else opened.span_of(offset)
+        key = (segment.path, -1 if span is None else span.group)
+        end = segment.end_offset if span is None else span.end
+        if (cached := self._cache.get(key)) is not None:
+            return cached, end
+        if isinstance(opened, RawSegment):
+            return self._cache.put(key, read_only(opened.body), opened.index), end
+        assert span is not None
+        with _damage_named(segment):
+            data = opened.batches(span)
+        return self._cache.put(key, data, _places(data)), end
+
+    def _opened(self, segment: Segment) -> ParquetSegment | RawSegment:
+        opened = self._open.get(segment.path)
+        if opened is None:
+            opened = open_segment(self._store, segment)
+            self._open[segment.path] = opened
+            if len(self._open) > SEGMENTS_OPEN_MAX:
+                self._open.popitem(last=False)
+        self._open.move_to_end(segment.path)
+        return opened
+
+
+def open_segment(store: Store, segment: Segment) -> ParquetSegment | RawSegment:
+    """A segment's file, checked against the manifest. Raises Damaged, naming it; Unavailable."""
+    try:
+        data = _bytes_of(store, segment.path)
+    except NotFound as reason:
+        raise Damaged(
+            segment.path, "the manifest names this segment, but there is none"
+        ) from reason
+    if len(data) != segment.bytes:
+        raise Damaged(segment.path, f"it has {len(data)} bytes; the manifest says {segment.bytes}")
+    if int(crc32c(data, 0, len(data))) != segment.crc32c:
+        raise Damaged(segment.path, "it is not what was sealed: its CRC-32C is another")
+    with _damage_named(segment):
+        return RawSegment(data) if segment.kind == "raw" else ParquetSegment(data)
+
+
+@contextmanager
+def _damage_named(segment: Segment) -> Iterator[None]:
+    """What is found wrong while a segment is read, with its name."""
+    try:
+        yield
+    except (NotRaw, pa.ArrowException, OSError, KeyError, ValueError) as reason:
+        raise Damaged(segment.path, f"it cannot be read: {reason}") from reason
+
+
+def _bytes_of(store: Store, key: str) -> np.ndarray:
+    path = store.local_path(key)
+    if path is None:
+        return read_only(store.get(key))
+    if store.head(key).length == 0:  # An empty file cannot be mapped.
+        return read_only(b"")
+    mapped = np.memmap(path, np.uint8, "r")
+    return read_only(mapped)
+
+
+def _places(data: np.ndarray) -> np.ndarray:
+    facts = new_facts(len(data))
+    count = scan_batches(data, 0, len(data), facts)
+    assert count >= 0, "our own batches"
+    return index_of(facts[:, :count], 0)

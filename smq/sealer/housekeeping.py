@@ -1,0 +1,71 @@
+"""Retention and sweeping: what is deleted from the manifest, the log and the filer.
+
+    log start raised in the manifest  →  shard told  →  lines deleted  →  files deleted
+
+In this order nobody is ever sent to a file that is gone: below the log start nothing is read. Files
+that no line names (of a seal that was killed, of a topic that was deleted) are swept once they are
+old enough to be nobody's work in progress.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from smq.filer.store import Store
+from smq.model.topic_configs import TopicSettings
+from smq.sealer.plan import Retention, retain
+from smq.sealer.ports import SEGMENTS_PREFIX, ManifestPort, Place, ShardPort
+
+
+class Housekeeping(NamedTuple):
+    """The job, with whom it talks to."""
+
+    store: Store
+    shard: ShardPort
+    manifest: ManifestPort
+
+    def retain(
+        self,
+        place: Place,
+        settings: TopicSettings,
+        now_ms: int,
+        *,
+        shard_start: int,
+        unsealed_bytes: int = 0,
+    ) -> Retention:
+        """Delete what a partition's settings no longer keep. Raises StoreError.
+
+        `shard_start` is the log start offset as the shard knows it: it may have missed an earlier
+        one, when somebody was killed in between.
+        """
+        number = place.number
+        log_start = self.manifest.log_start(number)
+        retention = retain(
+            self.manifest.segments(number),
+            settings,
+            now_ms,
+            log_start=log_start,
+            unsealed_bytes=unsealed_bytes,
+        )
+        if retention.log_start > log_start:
+            self.manifest.set_log_start(number, retention.log_start)
+        if retention.log_start > shard_start:
+            self.shard.log_start(number, retention.log_start)
+        if retention.deleted:
+            bases = [segment.base_offset for segment in retention.deleted]
+            self.manifest.delete_segments(number, bases)
+        for segment in retention.deleted:
+            self.store.delete(segment.path)
+        return retention
+
+    def sweep(self, numbers: Iterable[int], before_ms: int) -> list[str]:
+        """Delete files older than this that no line of these partitions, all there are, names."""
+        old = [
+            facts.key for facts in self.store.list(SEGMENTS_PREFIX) if facts.modified_ms < before_ms
+        ]
+        # Read after the list: of a line committed meanwhile the file is named, or is not old.
+        named = {each.path for number in numbers for each in self.manifest.segments(number)}
+        swept = [key for key in old if key not in named]
+        for key in swept:
+            self.store.delete(key)
+        self.store.sweep(before_ms)
+        return swept

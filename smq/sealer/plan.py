@@ -1,0 +1,119 @@
+"""What to seal now, and what retention deletes. Decisions only: no IO, the time is an argument.
+
+A partition is sealed when enough of it waits, or its oldest record has waited long enough; a record
+is sealed before retention would delete it, because only sealed segments are deleted. When a log
+wants space, all its partitions are sealed whatever their size, the oldest record first: a segment
+of the log is free when the last of its partitions is sealed beyond it.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from smq.model.topic_configs import TopicSettings
+from smq.store.rows import Segment
+
+# Of wal.bytes.max: above it sealing no longer waits for sizes and times. What is left is what
+# producers may write while it runs.
+PRESSURE_SHARE = 0.5
+
+
+class PartitionState(NamedTuple):
+    """What a shard says of a partition of its own."""
+
+    number: int
+    log: int
+    start: int
+    sealed_end: int
+    stable_end: int
+    unsealed_bytes: int
+    oldest_ms: int
+
+
+class ShardState(NamedTuple):
+    """What a shard says of itself."""
+
+    partitions: tuple[PartitionState, ...]
+    wal_bytes: int
+    wal_bytes_max: int
+
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> "ShardState":
+        """From the answer to the command "partitions"."""
+        rows = (
+            PartitionState(*(int(row[field]) for field in PartitionState._fields))
+            for row in answer["ok"]
+        )
+        return cls(tuple(rows), int(answer["wal_bytes"]), int(answer["wal_bytes_max"]))
+
+    @property
+    def wants_space(self) -> bool:
+        return self.wal_bytes >= self.wal_bytes_max * PRESSURE_SHARE
+
+
+def due(
+    state: ShardState,
+    settings_of: Callable[[int], TopicSettings | None],
+    now_ms: int,
+    *,
+    pressure: bool = False,
+) -> list[PartitionState]:
+    """The partitions to seal now, those with the oldest records first.
+
+    `settings_of` a partition's number is None when its topic is gone.
+    """
+    pressure = pressure or state.wants_space
+    chosen = [
+        partition
+        for partition in state.partitions
+        if partition.stable_end > partition.sealed_end
+        and (settings := settings_of(partition.number)) is not None
+        and (pressure or _is_due(partition, settings, now_ms))
+    ]
+    return sorted(chosen, key=lambda partition: partition.oldest_ms)
+
+
+def _is_due(partition: PartitionState, settings: TopicSettings, now_ms: int) -> bool:
+    wait_ms = settings.seal_ms
+    if settings.retention_ms >= 0:
+        wait_ms = min(wait_ms, settings.retention_ms)
+    full = partition.unsealed_bytes >= settings.seal_bytes
+    return full or now_ms - partition.oldest_ms >= wait_ms
+
+
+class Retention(NamedTuple):
+    """Segments to delete, and the log start offset that results."""
+
+    log_start: int
+    deleted: list[Segment]
+
+
+def retain(
+    segments: Iterable[Segment],
+    settings: TopicSettings,
+    now_ms: int,
+    *,
+    log_start: int = 0,
+    unsealed_bytes: int = 0,
+) -> Retention:
+    """What to delete of a partition's segments, which are in order.
+
+    Kafka's rules: from the oldest on, a segment goes while its newest record is older than
+    `retention.ms`, or while what stays without it still has `retention.bytes`. Records without a
+    time go by when they were sealed. A segment below the log start goes in any case.
+    """
+    segments = list(segments)
+    size = sum(segment.bytes for segment in segments) + unsealed_bytes
+    deleted: list[Segment] = []
+    for segment in segments:
+        size -= segment.bytes
+        too_much = 0 <= settings.retention_bytes <= size
+        if not (segment.end_offset <= log_start or too_much or _is_old(segment, settings, now_ms)):
+            break
+        deleted.append(segment)
+        log_start = max(log_start, segment.end_offset)
+    return Retention(log_start, deleted)
+
+
+def _is_old(segment: Segment, settings: TopicSettings, now_ms: int) -> bool:
+    newest_ms = segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.committed_ms
+    return 0 <= settings.retention_ms < now_ms - newest_ms

@@ -1,0 +1,71 @@
+"""Whom the sealer's jobs talk to: the shards, and the manifest, which the coordinator keeps.
+
+Whoever stands behind a port raises StoreError when the other side cannot do it; a job that meets
+one ends, and what it had not finished is found again by the next round.
+"""
+
+from typing import NamedTuple, Protocol
+
+from smq.store.rows import Segment
+
+
+class Place(NamedTuple):
+    """A partition: where its files lie, and the number it goes by."""
+
+    namespace: str
+    topic: str
+    partition: int
+    number: int
+
+    def key(self, base_offset: int, end_offset: int, attempt: int, suffix: str) -> str:
+        """The key of a segment's file in the filer."""
+        directory = f"{directory_of(self.namespace, self.topic)}partition={self.partition}/"
+        return f"{directory}{base_offset:020d}-{end_offset}-{attempt}.{suffix}"
+
+
+SEGMENTS_PREFIX = "topics/"
+
+
+def directory_of(namespace: str, topic: str) -> str:
+    """Where a topic's segments lie in the filer."""
+    return f"{SEGMENTS_PREFIX}{namespace}/{topic}/"
+
+
+class ShardPort(Protocol):
+    """The shard that leads a partition."""
+
+    def batches(self, number: int, offset: int, bytes_max: int) -> bytes:
+        """Whole batches from the one that holds `offset` on, below the last stable offset."""
+        ...
+
+    def sealed(self, number: int, end: int) -> None:
+        """Everything below `end` is sealed; the shard's checkpoint that says so is durable."""
+        ...
+
+    def log_start(self, number: int, offset: int) -> None:
+        """Records below `offset` are deleted."""
+        ...
+
+
+class ManifestPort(Protocol):
+    """The manifest; what is changed is durable when the call returns."""
+
+    def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]:
+        """The segments that hold records at or after `from_offset`, in order."""
+        ...
+
+    def log_start(self, partition_number: int) -> int:
+        """Where retention has moved the partition's start to."""
+        ...
+
+    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
+        """Add these; what the manifest holds in their place. None for a partition that is gone."""
+        ...
+
+    def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
+        """Take these out."""
+        ...
+
+    def set_log_start(self, partition_number: int, offset: int) -> None:
+        """Raise a partition's log start offset."""
+        ...

@@ -1,0 +1,154 @@
+"""Sealing one partition: batches from its shard, a file in the filer, a line in the manifest.
+
+    file synced  →  line committed  →  the shard's checkpoint says so  →  the shard frees its log
+
+A kill between any two is safe. A file without a line is swept one day; a line the shard has not
+heard of is told again before anything else is sealed; two that seal the same partition at once (an
+old process and its successor) meet in the manifest, which takes the first and shows the other what
+it took. A segment is a run of batches of one kind, so that a batch that must be raw does not keep
+its neighbours from being Parquet.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from shm.arrow import read_only
+from shm.kernels.crc32c import crc32c
+from shm.kernels.records import B_MAX_TIMESTAMP, C_TIMESTAMP
+from smq.filer.store import Data, Store
+from smq.model.errors import AlreadyExists
+from smq.sealer.decode import Kind, Piece, cut
+from smq.sealer.parquet import ParquetWriter
+from smq.sealer.ports import ManifestPort, Place, ShardPort
+from smq.sealer.raw import RawWriter
+from smq.store.rows import Segment
+
+MiB = 1024 * 1024
+CHUNK_BYTES = 8 * MiB  # Asked of the shard at a time: its loop must not be held for long.
+# A file is made in memory; and engines like files of this size, whatever `smq.seal.bytes` says.
+SEGMENT_BYTES_MAX = 128 * MiB
+SUFFIXES = {Kind.ROWS: "parquet", Kind.RAW: "batches"}
+KINDS = {Kind.ROWS: "parquet", Kind.RAW: "raw"}
+
+
+class Gone(Exception):
+    """The partition was deleted while it was being sealed."""
+
+
+class _Open:
+    """A segment that is being written."""
+
+    def __init__(self, place: Place, base_offset: int, first: Piece) -> None:
+        self.base_offset = self.end_offset = base_offset
+        self.kind = Kind.RAW if first.kind is Kind.RAW else Kind.ROWS
+        self.log_append_time = first.log_append_time
+        self.writer = RawWriter() if self.kind is Kind.RAW else _parquet_writer(place, first)
+        self.record_count = self.sent_bytes = 0
+        self.times: list[int] = []
+
+    def takes(self, piece: Piece) -> bool:
+        """Whether a piece can stand in this segment: markers can in any, others where like is."""
+        if piece.kind is not self.kind:
+            return piece.kind is Kind.CONTROL
+        return self.kind is Kind.RAW or piece.log_append_time == self.log_append_time
+
+    def add(self, piece: Piece) -> None:
+        self.writer.add(piece)
+        self.end_offset = piece.end_offset
+        self.record_count += piece.record_count if piece.kind is not Kind.CONTROL else 0
+        self.sent_bytes += len(piece.batches)
+        rows = piece.kind is Kind.ROWS
+        times = piece.columns[C_TIMESTAMP] if rows else piece.facts[B_MAX_TIMESTAMP]
+        self.times += [int(times.min()), int(times.max())]
+
+
+def _parquet_writer(place: Place, first: Piece) -> ParquetWriter:
+    labels = {"namespace": place.namespace, "topic": place.topic, "partition": str(place.partition)}
+    return ParquetWriter(labels, log_append_time=first.log_append_time)
+
+
+class Sealing(NamedTuple):
+    """The job, with whom it talks to. `now_ms` is the wall clock."""
+
+    store: Store
+    shard: ShardPort
+    manifest: ManifestPort
+    now_ms: Callable[[], int]
+
+    def seal(self, place: Place, sealed_end: int, end: int, segment_bytes: int) -> int:
+        """Seal a partition's records of [sealed_end, end); where it is sealed up to now.
+
+        Less than `end` when the shard has nothing more to give. Raises Gone, StoreError, PeerError.
+        """
+        position = self._resume(place, sealed_end)
+        segment: _Open | None = None
+        segment_bytes = min(segment_bytes, SEGMENT_BYTES_MAX)
+        chunk_bytes = min(CHUNK_BYTES, segment_bytes)
+        for piece in self._pieces(place.number, position, end, chunk_bytes):
+            if segment is not None and not segment.takes(piece):
+                position, segment = self._commit(place, segment), None
+            segment = segment or _Open(place, position, piece)
+            segment.add(piece)
+            if max(segment.sent_bytes, segment.writer.size) >= segment_bytes:
+                position, segment = self._commit(place, segment), None
+        return position if segment is None else self._commit(place, segment)
+
+    def _resume(self, place: Place, sealed_end: int) -> int:
+        """Where the manifest ends; the shard is told if it does not know."""
+        segments = self.manifest.segments(place.number, sealed_end)
+        if not segments:
+            return sealed_end
+        end = segments[-1].end_offset
+        self.shard.sealed(place.number, end)
+        return end
+
+    def _pieces(self, number: int, position: int, end: int, bytes_max: int) -> Iterator[Piece]:
+        while position < end:
+            batches = self.shard.batches(number, position, bytes_max)
+            if not batches:
+                return
+            before = position
+            for piece in cut(batches):
+                yield piece
+                position = piece.end_offset
+            assert position > before, "the shard gave batches below the offset it was asked for"
+
+    def _commit(self, place: Place, segment: _Open) -> int:
+        data = segment.writer.finish(segment.base_offset, segment.end_offset)
+        bytes_ = read_only(data)
+        attempt, key = self._put(place, segment, data)
+        line = Segment(
+            partition_number=place.number,
+            base_offset=segment.base_offset,
+            end_offset=segment.end_offset,
+            kind=KINDS[segment.kind],
+            path=key,
+            bytes=len(bytes_),
+            crc32c=int(crc32c(bytes_, 0, len(bytes_))),
+            record_count=segment.record_count,
+            min_timestamp_ms=min(segment.times),
+            max_timestamp_ms=max(segment.times),
+            attempt=attempt,
+            committed_ms=self.now_ms(),
+        )
+        # If this fails it may be committed nonetheless: the file stays, and is swept if it is not.
+        committed = self.manifest.commit_segments([line])
+        if [each.path for each in committed] != [key]:
+            self.store.delete(key)
+        if not committed:
+            raise Gone
+        self.shard.sealed(place.number, segment.end_offset)
+        return segment.end_offset
+
+    def _put(self, place: Place, segment: _Open, data: Data) -> tuple[int, str]:
+        """Write the file under the first attempt's name that is free."""
+        attempt = self.now_ms()
+        while True:
+            suffix = SUFFIXES[segment.kind]
+            key = place.key(segment.base_offset, segment.end_offset, attempt, suffix)
+            try:
+                self.store.put(key, data)
+            except AlreadyExists:
+                attempt += 1
+            else:
+                return attempt, key

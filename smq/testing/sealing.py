@@ -1,0 +1,96 @@
+"""Fakes of the sealer's ports, and an end that may come at any step."""
+
+from collections.abc import Callable
+from typing import Any
+
+from shm.arrow import read_only
+from shm.kernels.records import B_AT, B_END, B_LAST_OFFSET, new_facts, scan_batches
+from smq.model.errors import Unavailable
+from smq.store.manifest import WritableManifest
+from smq.store.rows import Segment
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+class Fuse:
+    """Counts steps; at the one it was set for, the process is killed before or after the step."""
+
+    def __init__(self, steps: int = -1, *, after: bool = False) -> None:
+        self._steps, self._after = steps, after
+        self.taken = 0
+
+    def step(self, action: Callable[[], Any]) -> Any:  # noqa: ANN401  (whatever it returns)
+        """Take a step, or half of it."""
+        self.taken += 1
+        if self.taken == self._steps and not self._after:
+            raise Killed
+        result = action()
+        if self.taken == self._steps:
+            raise Killed
+        return result
+
+
+class FakeShard:
+    """One partition's log: batches behind each other, freed as they are sealed."""
+
+    def __init__(self, batches: list[bytes], fuse: Fuse | None = None) -> None:
+        self._log = b"".join(batches)
+        self.fuse = fuse or Fuse()
+        self.sealed_end = self.start = 0
+        self.asked = 0
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record."""
+        facts = new_facts(len(self._log))
+        count = scan_batches(read_only(self._log), 0, len(self._log), facts)
+        return int(facts[B_LAST_OFFSET, count - 1]) + 1
+
+    def append(self, batch: bytes) -> None:
+        """Add a batch."""
+        self._log += batch
+
+    def batches(self, number: int, offset: int, bytes_max: int) -> bytes:
+        """Whole batches from the one that holds `offset` on."""
+        self.asked += 1
+        if offset < self.sealed_end:
+            raise Unavailable(f"partition {number}", f"offset {offset} has left the log")
+        facts = new_facts(len(self._log))
+        count = scan_batches(read_only(self._log), 0, len(self._log), facts)
+        found = b""
+        for batch in facts[:, :count].T.tolist():
+            data = self._log[batch[B_AT] : batch[B_END]]
+            if batch[B_LAST_OFFSET] >= offset and (not found or len(found + data) <= bytes_max):
+                found += data
+        return found
+
+    def sealed(self, number: int, end: int) -> None:  # noqa: ARG002
+        """Everything below `end` is sealed."""
+        self.fuse.step(lambda: setattr(self, "sealed_end", max(self.sealed_end, end)))
+
+    def log_start(self, number: int, offset: int) -> None:  # noqa: ARG002
+        """Records below `offset` are deleted."""
+        self.fuse.step(lambda: setattr(self, "start", max(self.start, offset)))
+
+
+class FusedManifest:
+    """A manifest port that may be the last thing a process touches."""
+
+    def __init__(self, manifest: WritableManifest, fuse: Fuse | None = None) -> None:
+        self._manifest, self.fuse = manifest, fuse or Fuse()
+        self.segments, self.log_start = manifest.segments, manifest.log_start
+
+    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
+        """Add these."""
+        committed: list[Segment] = self.fuse.step(lambda: self._manifest.commit_segments(segments))
+        return committed
+
+    def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
+        """Take these out."""
+        self.fuse.step(lambda: self._manifest.delete_segments(partition_number, base_offsets))
+
+    def set_log_start(self, partition_number: int, offset: int) -> None:
+        """Raise a partition's log start offset."""
+        self.fuse.step(lambda: self._manifest.set_log_start(partition_number, offset))

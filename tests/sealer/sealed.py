@@ -1,0 +1,72 @@
+"""A partition that is sealed, for the tests of the sealer's jobs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from uuid import UUID
+
+from shm.kernels import records_reference as plain
+from smq.filer.store import Store
+from smq.model.catalog import Topic
+from smq.sealer.cold import Cache, ColdReader
+from smq.sealer.ports import ManifestPort, Place, ShardPort
+from smq.sealer.seal import Sealing
+from smq.store.manifest import WritableManifest
+from smq.store.store import Store as SqlStore
+from smq.wire.records import read_batches
+
+PLACE = Place("kafka", "orders", 0, 1)
+SEGMENT_BYTES = 1 << 26
+
+
+def batch(
+    offset: int, records: int = 1, *, time: int = 0, attributes: int = 0, key: bytes = b"h"
+) -> bytes:
+    """A batch of a few records; `key` is that of a header."""
+    made = [
+        plain.PlainRecord(offset + i, time + i, b"key", b"value %d" % (offset + i), ((key, None),))
+        for i in range(records)
+    ]
+    return plain.batch(made, end_offset=offset + records, attributes=attributes)
+
+
+@contextmanager
+def manifest_in(directory: Path) -> Iterator[WritableManifest]:
+    """A manifest that knows partition 1."""
+    store = SqlStore.open(directory / "store.sqlite")
+    store.add_topic(Topic("orders", UUID(int=1), (1,), (0,)), 0)
+    yield store.manifest
+    store.close()
+
+
+def seal(  # noqa: PLR0913  (A job has many sides.)
+    store: Store,
+    shard: ShardPort,
+    manifest: ManifestPort,
+    *,
+    sealed_end: int,
+    end: int,
+    segment_bytes: int = SEGMENT_BYTES,
+    first_ms: int = 1000,
+) -> int:
+    """Seal the partition; where it is sealed up to then."""
+    times = count(first_ms)
+    job = Sealing(store, shard, manifest, lambda: next(times))
+    return job.seal(PLACE, sealed_end, end, segment_bytes)
+
+
+def read_back(
+    store: Store, manifest: ManifestPort, cache_dir: Path, *, offset: int = 0, bytes_max: int = 200
+) -> list[tuple[int, bytes | None]]:
+    """Offsets and values as a consumer that begins at `offset` gets them."""
+    reader = ColdReader(store, manifest, Cache(cache_dir, 1 << 20, lambda: 0))
+    records: list[tuple[int, bytes | None]] = []
+    while (found := reader.read(PLACE.number, offset, bytes_max)) is not None:
+        data = found.path.read_bytes()[found.at : found.at + found.length]
+        assert data
+        for each in read_batches(data):
+            records += [(r.offset, r.value) for r in each.records() if r.offset >= offset]
+        assert found.next_offset > offset
+        offset = found.next_offset
+    return records

@@ -1,0 +1,151 @@
+"""Reading back what was sealed; and what was damaged is named, never served."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smq.filer.local import LocalStore
+from smq.filer.memory import MemoryStore
+from smq.filer.store import OVERWRITE, Store
+from smq.sealer import parquet
+from smq.sealer.cold import CACHE_KEEP_MS, Cache, ColdReader, Damaged
+from smq.sealer.raw import INDEX_DTYPE
+from smq.store.manifest import WritableManifest
+from smq.testing.sealing import FakeShard
+from tests.sealer.sealed import batch, manifest_in, read_back, seal
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Iterator[WritableManifest]:
+    with manifest_in(tmp_path) as manifest:
+        yield manifest
+
+
+@pytest.fixture(params=["memory", "local"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "filer")
+
+
+def _reader(store: Store, manifest: WritableManifest, tmp_path: Path, **cache: int) -> ColdReader:
+    bytes_max = cache.get("bytes_max", 1 << 20)
+    return ColdReader(store, manifest, Cache(tmp_path / "cache", bytes_max, lambda: 0))
+
+
+def _seal(store: Store, manifest: WritableManifest, batches: list[bytes]) -> None:
+    shard = FakeShard(batches)
+    seal(store, shard, manifest, sealed_end=0, end=shard.end)
+
+
+def test_any_offset_is_found_in_whole_batches(
+    store: Store, manifest: WritableManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 7)
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 120)
+    batches = [batch(i, 5, key=b"\xff" if i in {20, 25} else b"h") for i in range(0, 50, 5)]
+    _seal(store, manifest, batches)
+    expected = [(i, b"value %d" % i) for i in range(50)]
+    for offset in (0, 1, 6, 19, 20, 24, 29, 49):
+        for bytes_max in (1, 200, 10_000):
+            read = read_back(
+                store, manifest, tmp_path / "cache", offset=offset, bytes_max=bytes_max
+            )
+            assert read == expected[offset:], (offset, bytes_max)
+    reader = _reader(store, manifest, tmp_path)
+    assert reader.read(1, 50, 100) is None
+    assert reader.read(77, 0, 100) is None
+
+
+def test_what_is_in_a_gap_is_answered_with_what_follows(
+    store: Store, manifest: WritableManifest, tmp_path: Path
+) -> None:
+    _seal(store, manifest, [batch(10), batch(20)])
+    reader = _reader(store, manifest, tmp_path)
+    for offset in (0, 10, 15, 20):
+        found = reader.read(1, offset, 1000)
+        assert found is not None
+        assert found.next_offset == 21
+    assert read_back(store, manifest, tmp_path / "cache") == [(10, b"value 10"), (20, b"value 20")]
+
+
+def test_offsets_are_found_by_time_across_segments(
+    store: Store, manifest: WritableManifest, tmp_path: Path
+) -> None:
+    batches = [batch(0, 3, time=10), batch(3, time=99, key=b"\xff"), batch(4, 3, time=50)]
+    _seal(store, manifest, batches)
+    reader = _reader(store, manifest, tmp_path)
+    found = [reader.offset_for_time(1, time) for time in (0, 11, 13, 99, 100)]
+    assert found == [(0, 10), (1, 11), (3, 99), (3, 99), None]
+    manifest.set_log_start(1, 2)
+    assert reader.offset_for_time(1, 0) == (2, 12)
+    assert reader.offset_for_time(1, 99) == (3, 99)
+
+
+@pytest.mark.parametrize("key", [b"h", b"\xff"], ids=["parquet", "raw"])
+def test_a_damaged_segment_is_named_and_not_served(
+    store: Store, manifest: WritableManifest, tmp_path: Path, key: bytes
+) -> None:
+    _seal(store, manifest, [batch(0, 3, key=key)])
+    [segment] = manifest.segments(1)
+    whole = store.get(segment.path)
+    for damaged, said in (
+        (whole[:-1], "bytes"),
+        (b"", "bytes"),
+        (whole[:60] + bytes([whole[60] ^ 1]) + whole[61:], "CRC-32C"),
+    ):
+        store.put(segment.path, damaged, OVERWRITE)
+        with pytest.raises(Damaged, match=segment.path) as caught:
+            _reader(store, manifest, tmp_path).read(1, 0, 100)
+        assert said in str(caught.value)
+    store.delete(segment.path)
+    with pytest.raises(Damaged, match="there is none"):
+        _reader(store, manifest, tmp_path).offset_for_time(1, 0)
+
+
+def test_a_whole_file_that_is_no_segment_is_damage_too(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    store = MemoryStore()
+    _seal(store, manifest, [batch(0)])
+    manifest._database.change("UPDATE segments SET kind = 'raw'")
+    with pytest.raises(Damaged, match="cannot be read"):
+        _reader(store, manifest, tmp_path).read(1, 0, 100)
+
+
+class TestCache:
+    @pytest.fixture
+    def now(self) -> list[int]:
+        return [0]
+
+    @pytest.fixture
+    def cache(self, tmp_path: Path, now: list[int]) -> Cache:
+        return Cache(tmp_path / "cache", 100, lambda: now[0])
+
+    @staticmethod
+    def _put(cache: Cache, number: int) -> None:
+        cache.put(("s", number), np.zeros(40, np.uint8), np.zeros(1, INDEX_DTYPE))
+
+    def test_it_is_bounded_and_keeps_what_was_used_last(self, cache: Cache, now: list[int]) -> None:
+        for number in range(2):
+            self._put(cache, number)
+            now[0] += CACHE_KEEP_MS + 1
+        assert cache.get(("s", 0)) is not None
+        self._put(cache, 2)
+        assert cache.get(("s", 1)) is None
+        assert cache.bytes == 80
+        assert len(list(cache._directory.iterdir())) == 2
+
+    def test_what_was_just_named_to_a_shard_stays(self, cache: Cache, now: list[int]) -> None:
+        for number in range(5):
+            self._put(cache, number)
+        assert all(cache.get(("s", number)) is not None for number in range(5))
+        now[0] += CACHE_KEEP_MS + 1
+        self._put(cache, 5)
+        assert cache.bytes == 80
+
+    def test_what_an_earlier_life_left_is_gone(self, tmp_path: Path) -> None:
+        (tmp_path / "cache").mkdir()
+        (tmp_path / "cache" / "0.batches").write_bytes(b"x")
+        Cache(tmp_path / "cache", 100, lambda: 0)
+        assert list((tmp_path / "cache").iterdir()) == []

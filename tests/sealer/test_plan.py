@@ -1,0 +1,145 @@
+"""What is sealed now and what is deleted: tables of cases, and what must hold for any."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smq.model.topic_configs import TopicSettings
+from smq.sealer.plan import PartitionState, Retention, ShardState, due, retain
+from smq.store.rows import Segment
+
+
+def _settings(
+    *,
+    retention_ms: int = -1,
+    retention_bytes: int = -1,
+    seal_bytes: int = 1000,
+    seal_ms: int = 60_000,
+) -> TopicSettings:
+    return TopicSettings(
+        durability="os",
+        message_bytes_max=1000,
+        log_append_time=False,
+        timestamp_after_max_ms=0,
+        timestamp_before_max_ms=0,
+        retention_ms=retention_ms,
+        retention_bytes=retention_bytes,
+        seal_bytes=seal_bytes,
+        seal_ms=seal_ms,
+    )
+
+
+def _partition(number: int, *, unsealed_bytes: int = 10, oldest_ms: int = 0) -> PartitionState:
+    return PartitionState(number, 0, 0, 5, 9, unsealed_bytes, oldest_ms)
+
+
+def _state(*partitions: PartitionState, wal_bytes: int = 0) -> ShardState:
+    return ShardState(partitions, wal_bytes, 100)
+
+
+def _due(
+    state: ShardState, now_ms: int, settings: TopicSettings, *, pressure: bool = False
+) -> list[int]:
+    return [each.number for each in due(state, lambda _: settings, now_ms, pressure=pressure)]
+
+
+def test_a_partition_is_sealed_when_it_is_full_or_old() -> None:
+    state = _state(_partition(1, unsealed_bytes=999), _partition(2, unsealed_bytes=1000))
+    assert _due(state, 59_999, _settings()) == [2]
+    assert _due(state, 60_000, _settings()) == [1, 2]
+
+
+def test_what_retention_would_delete_is_sealed_before() -> None:
+    assert _due(_state(_partition(1)), 500, _settings(retention_ms=500)) == [1]
+    assert _due(_state(_partition(1)), 499, _settings(retention_ms=500)) == []
+
+
+def test_a_log_that_wants_space_has_all_its_partitions_sealed_the_oldest_first() -> None:
+    partitions = [_partition(1, oldest_ms=30), _partition(2, oldest_ms=10)]
+    assert _due(_state(*partitions, wal_bytes=49), 40, _settings()) == []
+    assert _due(_state(*partitions, wal_bytes=50), 40, _settings()) == [2, 1]
+    assert _due(_state(*partitions), 40, _settings(), pressure=True) == [2, 1]
+
+
+def test_nothing_is_sealed_of_a_partition_without_stable_records_or_without_a_topic() -> None:
+    sealed = _partition(1)._replace(stable_end=5)
+    assert _due(_state(sealed), 10**9, _settings(), pressure=True) == []
+    assert due(_state(_partition(2)), lambda _: None, 10**9, pressure=True) == []
+
+
+def test_a_shards_state_is_read_from_its_answer() -> None:
+    row = dict(zip(PartitionState._fields, range(7), strict=True))
+    answer = {"ok": [row], "wal_bytes": 3, "wal_bytes_max": 4}
+    assert ShardState.of(answer) == ShardState((PartitionState(*range(7)),), 3, 4)
+
+
+def _segments(*sizes_and_times: tuple[int, int]) -> list[Segment]:
+    return [
+        Segment(1, 10 * i, 10 * i + 10, "parquet", f"s{i}", size, 0, 10, 0, time, 0, 777)
+        for i, (size, time) in enumerate(sizes_and_times)
+    ]
+
+
+def _kept(retention: Retention) -> tuple[int, list[str]]:
+    return retention.log_start, [segment.path for segment in retention.deleted]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (_settings(), (0, [])),
+        (_settings(retention_ms=500), (10, ["s0"])),
+        (_settings(retention_ms=499), (20, ["s0", "s1"])),
+        (_settings(retention_ms=0), (20, ["s0", "s1"])),
+        (_settings(retention_bytes=0), (30, ["s0", "s1", "s2"])),
+        (_settings(retention_bytes=70), (10, ["s0"])),
+        (_settings(retention_bytes=71), (0, [])),
+        (_settings(retention_bytes=40), (20, ["s0", "s1"])),
+        (_settings(retention_bytes=0, retention_ms=0), (30, ["s0", "s1", "s2"])),
+    ],
+)
+def test_segments_are_deleted_from_the_oldest_on(
+    settings: TopicSettings, expected: tuple[int, list[str]]
+) -> None:
+    segments = _segments((30, 100), (30, 500), (40, 1000))
+    assert _kept(retain(segments, settings, 1000)) == expected
+
+
+def test_a_young_segment_keeps_the_older_ones_behind_it() -> None:
+    segments = _segments((1, 5000), (1, 1))
+    assert _kept(retain(segments, _settings(retention_ms=100), 1000)) == (0, [])
+
+
+def test_records_without_a_time_go_by_when_they_were_sealed() -> None:
+    segments = _segments((1, -1))
+    assert _kept(retain(segments, _settings(retention_ms=100), 877)) == (0, [])
+    assert _kept(retain(segments, _settings(retention_ms=100), 878)) == (10, ["s0"])
+
+
+def test_unsealed_bytes_count_and_are_not_deleted() -> None:
+    segments = _segments((30, 0))
+    settings = _settings(retention_bytes=50)
+    assert _kept(retain(segments, settings, 0, unsealed_bytes=49)) == (0, [])
+    assert _kept(retain(segments, settings, 0, unsealed_bytes=50)) == (10, ["s0"])
+
+
+def test_what_is_below_the_log_start_goes_whatever_the_settings() -> None:
+    segments = _segments((1, 9), (1, 9))
+    assert _kept(retain(segments, _settings(), 0, log_start=15)) == (15, ["s0"])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(-1, 1000)), max_size=8),
+    st.integers(-1, 1000),
+    st.integers(-1, 200),
+    st.integers(0, 100),
+)
+def test_what_is_deleted_is_a_beginning_and_the_log_starts_behind_it(
+    sizes_and_times: list[tuple[int, int]], retention_ms: int, retention_bytes: int, log_start: int
+) -> None:
+    segments = _segments(*sizes_and_times)
+    settings = _settings(retention_ms=retention_ms, retention_bytes=retention_bytes)
+    start, deleted = retain(segments, settings, 1000, log_start=log_start)
+    assert deleted == segments[: len(deleted)]
+    assert start == max([log_start, *(segment.end_offset for segment in deleted)])
+    assert all(segment.end_offset > log_start for segment in segments[len(deleted) :])

@@ -1,0 +1,179 @@
+"""Sealing a partition, and being killed at any step of it."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from smq.filer.memory import MemoryStore
+from smq.model.errors import Unavailable
+from smq.sealer.seal import Gone
+from smq.store.manifest import WritableManifest
+from smq.store.rows import Segment
+from smq.testing.faulty_store import Flaky, Torn
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
+from tests.sealer.sealed import PLACE, batch, manifest_in, read_back, seal
+
+LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Iterator[WritableManifest]:
+    with manifest_in(tmp_path) as manifest:
+        yield manifest
+
+
+def _values(*offsets: int) -> list[tuple[int, bytes | None]]:
+    return [(offset, b"value %d" % offset) for offset in offsets]
+
+
+def test_a_partition_is_sealed_and_its_shard_told(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    store, shard = MemoryStore(), FakeShard([batch(0, 3, time=50), batch(3, 2, time=20)])
+    assert seal(store, shard, manifest, sealed_end=0, end=5) == 5
+    assert shard.sealed_end == 5
+    [segment] = manifest.segments(1)
+    assert (segment.base_offset, segment.end_offset, segment.kind) == (0, 5, "parquet")
+    assert (segment.record_count, segment.min_timestamp_ms, segment.max_timestamp_ms) == (5, 20, 52)
+    assert store.head(segment.path).length == segment.bytes
+    assert read_back(store, manifest, tmp_path / "cache") == _values(*range(5))
+
+
+def test_nothing_stable_is_nothing_to_do(manifest: WritableManifest) -> None:
+    store, shard = MemoryStore(), FakeShard([])
+    assert seal(store, shard, manifest, sealed_end=7, end=7) == 7
+    assert shard.asked == 0
+    assert list(store.list()) == []
+
+
+def test_a_shard_with_nothing_to_give_ends_the_job(manifest: WritableManifest) -> None:
+    assert seal(MemoryStore(), FakeShard([]), manifest, sealed_end=0, end=9) == 0
+
+
+def test_what_must_be_raw_is_a_segment_of_its_own(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    raw = [batch(2, key=b"\xff"), batch(3, attributes=TRANSACTIONAL)]
+    marker = batch(4, attributes=TRANSACTIONAL | CONTROL)
+    shard = FakeShard([batch(0, 2), *raw, marker, batch(5)])
+    store = MemoryStore()
+    assert seal(store, shard, manifest, sealed_end=0, end=6) == 6
+    segments = manifest.segments(1)
+    assert [(each.kind, each.base_offset, each.end_offset) for each in segments] == [
+        ("parquet", 0, 2),
+        ("raw", 2, 5),
+        ("parquet", 5, 6),
+    ]
+    assert segments[1].record_count == 2
+    assert segments[1].path.endswith(".batches")
+    assert store.get(segments[1].path).startswith(b"".join([*raw, marker]))
+    assert read_back(store, manifest, tmp_path / "cache") == _values(*range(6))
+
+
+def test_a_change_of_the_timestamp_type_begins_another_segment(manifest: WritableManifest) -> None:
+    shard = FakeShard([batch(0), batch(1, attributes=LOG_APPEND_TIME), batch(2)])
+    seal(MemoryStore(), shard, manifest, sealed_end=0, end=3)
+    assert [each.base_offset for each in manifest.segments(1)] == [0, 1, 2]
+
+
+def test_a_segment_ends_when_it_is_large_enough(manifest: WritableManifest) -> None:
+    shard = FakeShard([batch(i) for i in range(6)])
+    seal(MemoryStore(), shard, manifest, sealed_end=0, end=6, segment_bytes=160)
+    segments = manifest.segments(1)
+    assert [each.base_offset for each in segments] == [0, 2, 4]
+    assert all(before.end_offset == after.base_offset for before, after in pairwise(segments))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", range(1, 8))
+def test_a_kill_at_any_step_loses_and_doubles_nothing(
+    manifest: WritableManifest, tmp_path: Path, step: int, after: bool
+) -> None:
+    batches = [batch(0, 2), batch(2, key=b"\xff"), batch(3, 2)]
+    store, fuse = MemoryStore(), Fuse(step, after=after)
+    shard = FakeShard(batches, fuse)
+    put = store.put
+    store.put = lambda *given: fuse.step(lambda: put(*given))  # type: ignore[method-assign]
+    try:
+        seal(store, shard, FusedManifest(manifest, fuse), sealed_end=0, end=5)
+    except Killed:
+        assert fuse.taken == step
+    shard.fuse = Fuse()
+    store.put = put  # type: ignore[method-assign]
+    # The successor knows what the shard says of itself, and the manifest.
+    assert seal(store, shard, manifest, sealed_end=shard.sealed_end, end=5, first_ms=2000) == 5
+    assert shard.sealed_end == 5
+    assert read_back(store, manifest, tmp_path / "cache") == _values(*range(5))
+    segments = manifest.segments(1)
+    assert [each.base_offset for each in segments] == [0, 2, 3]
+
+
+def test_a_line_the_shard_has_not_heard_of_is_told_again(manifest: WritableManifest) -> None:
+    store, shard = MemoryStore(), FakeShard([batch(0, 5)])
+    seal(store, shard, manifest, sealed_end=0, end=5)
+    shard.sealed_end = 0
+    assert seal(store, shard, manifest, sealed_end=0, end=5) == 5
+    assert shard.sealed_end == 5
+    assert len(manifest.segments(1)) == len(list(store.list())) == 1
+
+
+class _Slower(FusedManifest):
+    """Another process commits first, what this one is about to."""
+
+    def __init__(self, manifest: WritableManifest, store: MemoryStore, shard: FakeShard) -> None:
+        super().__init__(manifest)
+        self._meanwhile = partial(seal, store, shard, manifest, sealed_end=0, end=5, first_ms=9)
+
+    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
+        self._meanwhile()
+        return super().commit_segments(segments)
+
+
+def test_of_two_that_seal_the_same_the_second_deletes_its_file(manifest: WritableManifest) -> None:
+    store, shard = MemoryStore(), FakeShard([batch(0, 5)])
+    slower = _Slower(manifest, store, shard)
+    assert seal(store, shard, slower, sealed_end=0, end=5) == 5
+    [segment] = manifest.segments(1)
+    assert [facts.key for facts in store.list()] == [segment.path]
+    assert segment.attempt == 9
+
+
+def test_a_name_that_is_taken_is_not_overwritten(manifest: WritableManifest) -> None:
+    store, shard = MemoryStore(), FakeShard([batch(0, 5)])
+    left_behind = PLACE.key(0, 5, 1000, "parquet")
+    store.put(left_behind, b"of a topic of the same name, long deleted")
+    seal(store, shard, manifest, sealed_end=0, end=5)
+    [segment] = manifest.segments(1)
+    assert segment.attempt == 1001
+    assert store.get(left_behind).startswith(b"of a topic")
+
+
+def test_a_partition_that_was_deleted_meanwhile_leaves_nothing(tmp_path: Path) -> None:
+    store, shard = MemoryStore(), FakeShard([batch(0)])
+    with manifest_in(tmp_path) as manifest:
+        manifest._database.change("DELETE FROM partitions")
+        with pytest.raises(Gone):
+            seal(store, shard, manifest, sealed_end=0, end=1)
+    assert list(store.list()) == []
+    assert shard.sealed_end == 0
+
+
+@pytest.mark.parametrize("weather", [Flaky, Torn])
+def test_in_bad_weather_it_is_sealed_in_the_end(
+    manifest: WritableManifest, tmp_path: Path, weather: type[Flaky | Torn]
+) -> None:
+    inner, shard = MemoryStore(), FakeShard([batch(i, key=b"\xff" * (i % 2)) for i in range(8)])
+    store = weather(inner, Random(7))
+    for _ in range(100):
+        try:
+            seal(store, shard, manifest, sealed_end=shard.sealed_end, end=8)
+        except Unavailable:
+            continue
+        break
+    assert shard.sealed_end == 8
+    assert read_back(inner, manifest, tmp_path / "cache") == _values(*range(8))
+    assert len(list(inner.list())) == len(manifest.segments(1))
