@@ -23,8 +23,19 @@ from shm.kernels.producers import (
     rehash_producers,
 )
 from shm.kernels.publish import read_version, write_version
+from shm.kernels.records import (
+    count_utf8,
+    fill_headers,
+    new_columns,
+    new_facts,
+    new_headers,
+    scan_batches,
+    walk_batches,
+)
+from shm.kernels.records_encode import Rows, Run, encode_batch
 from shm.kernels.recover import SCAN_COLUMNS, find_frame, replay_frames, scan_frames
 from shm.kernels.sync import BOX_WORDS, post_sync, stop_sync, sync_loop
+from shm.kernels.views import VIEW_BYTES, fill_views
 from shm.kernels.visible import publish
 from shm.kernels.words import FRAME_HEADER_BYTES, P_LAST_ENTRY, WORD_GENERATION
 from shm.segment import LogMemory
@@ -43,6 +54,7 @@ def warm() -> None:
     _warm_read(log, links, spans)
     _warm_recovery(log, links, producers)
     _warm_sync(log)
+    _warm_records()
 
 
 def _a_frame(log: LogMemory) -> np.ndarray:
@@ -100,3 +112,16 @@ def _warm_sync(log: LogMemory) -> None:
     stop_sync(box)
     sync_loop(log.memory, box)
     post_sync(box, 0, 0)
+
+
+def _warm_records() -> None:
+    data, out = np.frombuffer(bytes(64), np.uint8), np.zeros(64, np.uint8)
+    facts, columns, headers = new_facts(0), new_columns(1), new_headers(1)
+    for each in (facts, columns, headers):
+        each[:] = 0
+    scan_batches(data, 0, 0, facts)
+    walk_batches(data, facts, 0, 0, columns)
+    fill_headers(data, columns, headers)
+    count_utf8(data, headers[0], headers[1])
+    encode_batch(Rows(columns, headers, data, data, data, data), 0, Run(1, 1, 0, 0), 64, out, 0)
+    fill_views(data, columns[0], columns[1], np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8))
