@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from smq.app import cli_serve, cli_status
+from smq.app import cli_consume, cli_produce, cli_serve, cli_status, cli_topics
 
 app = typer.Typer(
     name="smq",
@@ -20,6 +20,9 @@ app = typer.Typer(
 )
 app.command("serve")(cli_serve.serve)
 app.command("status")(cli_status.status)
+app.add_typer(cli_topics.app, name="topic")
+app.command("produce")(cli_produce.produce)
+app.command("consume")(cli_consume.consume)
 
 
 def _print_version(*, wanted: bool) -> None:

@@ -1,6 +1,6 @@
 """Topics and consumer groups: create, list, describe, delete; who lags how far behind."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from smq.client.cluster import Cluster, NoSuchTopic, check
@@ -25,6 +25,7 @@ from smq.wire.generated.delete_topics import (
 from smq.wire.generated.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     read_describe_configs_response,
     write_describe_configs_request,
@@ -52,6 +53,7 @@ from smq.wire.generated.offset_fetch import (
 TIMEOUT_MS = 30_000
 DEFAULT_OF_THE_BROKER = -1  # For partition counts and replication factors.
 RESOURCE_TOPIC = 2
+SOURCE_TOPIC = 1  # A setting of this topic, and not a default.
 KEY_TYPE_GROUP = 0
 
 CREATE_TOPICS = Question[CreateTopicsRequest, CreateTopicsResponse](
@@ -135,15 +137,15 @@ def delete_topic(cluster: Cluster, name: str) -> None:
     cluster.forget()
 
 
-def topic_configs(cluster: Cluster, name: str) -> dict[str, str | None]:
-    """All settings of a topic, those by default too."""
+def topic_configs(cluster: Cluster, name: str) -> Sequence[DescribeConfigsResourceResult]:
+    """All settings of a topic, those by default too; `config_source` says whence each is."""
     resource = DescribeConfigsResource(
         resource_type=RESOURCE_TOPIC, resource_name=name, configuration_keys=None
     )
     request = DescribeConfigsRequest(resources=[resource])
     (result,) = cluster.anyone().ask(DESCRIBE_CONFIGS, request).results
     check(result.error_code, result.error_message)
-    return {config.name: config.value for config in result.configs}
+    return result.configs
 
 
 def groups(cluster: Cluster) -> list[ListedGroup]:

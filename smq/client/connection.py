@@ -146,9 +146,10 @@ class Connection:
             received += count
         return data
 
-    def _unavailable(self, reason: object) -> BrokerError:
+    def _unavailable(self, reason: OSError | str) -> BrokerError:
         if hasattr(self, "_socket"):
             self.close()
+        words = (reason.strerror if isinstance(reason, OSError) else None) or reason
         return BrokerError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"no broker answers at {self.address}: {reason}"
+            ErrorCode.BROKER_NOT_AVAILABLE, f"no broker answers at {self.address}: {words}"
         )

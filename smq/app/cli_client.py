@@ -1,0 +1,84 @@
+"""What the verbs that speak to a broker share: where it is, and how failures are told."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+
+if TYPE_CHECKING:
+    from smq.client.cluster import Cluster
+
+BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap", help="Brokers to begin with, separated by commas.", metavar="HOST:PORT"
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
+
+
+@contextmanager
+def cluster_at(bootstrap: str) -> Iterator["Cluster"]:
+    """The cluster, and every failure of the block as one sentence and exit code 1."""
+    from smq.client.cluster import Cluster  # noqa: PLC0415  (NumPy takes its time.)
+
+    try:
+        with Cluster(bootstrap) as cluster:
+            yield cluster
+    except BrokerError as error:
+        raise refusal(_sentence(error)) from error
+    except PeerError as error:
+        raise refusal(f"what answers at {bootstrap} is no Kafka broker: {error}") from error
+
+
+def refusal(sentence: str) -> SystemExit:
+    """The end of a verb that cannot do what it was asked to."""
+    return SystemExit(f"smq: {sentence}")
+
+
+def _sentence(error: BrokerError) -> str:
+    sentence = error.message or f"the broker answers {error.code.name}"
+    if error.code == ErrorCode.BROKER_NOT_AVAILABLE:
+        sentence += "; start one with `smq serve`, or name another with --bootstrap"
+    return sentence
+
+
+def split_pair(text: str, option: str) -> tuple[str, str]:
+    """`name=value` of an option."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise refusal(f"{option} takes name=value, and not {text!r}")
+    return name, value
+
+
+def to_json(data: bytes | None) -> str | dict[str, str] | None:
+    """Bytes in JSON: text where they are UTF-8, else base64."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def from_json(value: object) -> bytes | None:
+    """The bytes that `to_json` wrote. Raises ValueError."""
+    match value:
+        case None:
+            return None
+        case str():
+            return value.encode()
+        case {"base64": str(encoded)}:
+            try:
+                return base64.b64decode(encoded, validate=True)
+            except binascii.Error as error:
+                raise ValueError(str(error)) from error
+    raise ValueError(f'it is text, null or {{"base64": …}}, and not {value!r}')

@@ -1,0 +1,142 @@
+"""`smq consume`: the records of a topic on standard output, to an end or for ever."""
+
+import json
+import os
+import re
+import sys
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from smq.app.cli_client import (
+    BOOTSTRAP_DEFAULT,
+    AsJson,
+    Bootstrap,
+    TopicName,
+    cluster_at,
+    refusal,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from smq.client.cluster import Cluster
+    from smq.client.consumer import Place
+    from smq.wire.records import Record
+
+PLACES = "earliest, latest, an offset, or @ and a time: milliseconds since 1970, or ISO 8601"
+
+
+def consume(  # noqa: PLR0913  (Each is an option.)
+    topic: TopicName,
+    *,
+    start: Annotated[
+        str, typer.Option("--from", help=f"Where to begin: {PLACES}.", metavar="PLACE")
+    ] = "earliest",
+    until: Annotated[
+        str | None,
+        typer.Option("--until", help="Where to end, before it; else where the topic ends now."),
+    ] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", help="One of those to read; else all.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=0, help="How many records at most.")
+    ] = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with records that are yet to come.")
+    ] = False,
+    keys: Annotated[
+        bool, typer.Option("--keys", help="Each key and a tab before its value.")
+    ] = False,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Headers (k=v,k=v) and a tab before all else.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the records of a topic, one on a line."""
+    with cluster_at(bootstrap) as cluster:
+        found = _records(cluster, topic, partition, (start, until), follow=follow)
+        output = sys.stdout.buffer
+        try:
+            for at, record in islice(found, count):
+                line = (
+                    _json_line(topic, at, record)
+                    if as_json
+                    else _line(record, keys=keys, headers=headers)
+                )
+                _write(output, line, at_once=follow)
+            output.flush()
+        except KeyboardInterrupt:  # How one leaves --follow.
+            output.flush()
+        except BrokenPipeError:  # Who reads us has enough.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # Python flushes at its end.
+
+
+def _records(
+    cluster: "Cluster",
+    topic: str,
+    partitions: list[int] | None,
+    places: tuple[str, str | None],
+    *,
+    follow: bool,
+) -> "Iterator[tuple[int, Record]]":
+    from smq.client.consumer import LATEST, Consumer, resolve  # noqa: PLC0415  (takes its time)
+
+    start, until = place(places[0], "--from"), places[1] and place(places[1], "--until")
+    every = range(len(cluster.retrying(lambda: cluster.topic(topic)).leaders))
+    chosen = every if partitions is None else partitions
+    ends = None if follow and not until else resolve(cluster, topic, chosen, until or LATEST)
+    offsets = resolve(cluster, topic, chosen, start)
+    return Consumer(cluster, topic, offsets).read(ends)
+
+
+def place(text: str, option: str) -> "Place":
+    """What an option says of a place in the log."""
+    from smq.client.consumer import EARLIEST, LATEST, Place  # noqa: PLC0415  (takes its time)
+
+    if text in {"earliest", "latest"}:
+        return EARLIEST if text == "earliest" else LATEST
+    if text.isdecimal():
+        return Place(offset=int(text))
+    if re.fullmatch(r"@\d+", text):
+        return Place(timestamp=int(text[1:]))
+    at, sign, time_text = text.partition("@")
+    try:
+        time = datetime.fromisoformat(time_text if sign and not at else "")
+    except ValueError:
+        raise refusal(f"{option} takes {PLACES}; and not {text!r}") from None
+    return Place(timestamp=int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000))
+
+
+def _write(output: BinaryIO, line: bytes, *, at_once: bool) -> None:
+    output.write(line)
+    if at_once:
+        output.flush()
+
+
+def _line(record: "Record", *, keys: bool, headers: bool) -> bytes:
+    parts = []
+    if headers:
+        pairs = (key + b"=" + (value or b"") for key, value in record.headers)
+        parts += [b",".join(pairs), b"\t"]
+    if keys:
+        parts += [record.key or b"", b"\t"]
+    return b"".join([*parts, record.value or b"", b"\n"])
+
+
+def _json_line(topic: str, partition: int, record: "Record") -> bytes:
+    fields = {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "key": to_json(record.key),
+        "value": to_json(record.value),
+        "headers": [[to_json(key), to_json(value)] for key, value in record.headers],
+    }
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
