@@ -22,6 +22,7 @@ from typing import Any
 from smq.app.cli_serve import ONE_THREAD
 from smq.app.clock import monotonic_ms
 from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
+from smq.app.machine import this_machine
 from smq.app.serve import serve
 from smq.app.status import Status, read_status
 from smq.app.supervisor import Mains
@@ -32,7 +33,7 @@ RING = re.compile(r"smq-log-(\d+)")
 
 
 def config_for(data_dir: Path, shards: int, **settings: object) -> Config:
-    machine = Machine(2, 4 * GiB, data_dir, data_dir / "run")
+    machine = Machine(2, 4 * GiB, data_dir, this_machine(os.environ).runtime_home)
     given = {"shards": shards, "port": 0, "ring.bytes": "4MiB", "data.dir": data_dir} | settings
     config = parse(machine, command_line=given)
     assert isinstance(config, Config), config
@@ -125,6 +126,9 @@ class Running:
         assert found
         return found[0]
 
+    def runtime_dir(self) -> Path:
+        return config_for(self.data_dir, 1).runtime_dir / self.status().cluster_id
+
     def pid(self, name: str) -> int:
         return self.status().processes[name].pid
 
@@ -136,7 +140,7 @@ class Running:
         assert name in {COORDINATOR, SEALER}
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(DEADLINE_MS / 1000)
-        sock.connect(str(self.data_dir / "run" / self.status().cluster_id / f"{name}.sock"))
+        sock.connect(str(self.runtime_dir() / f"{name}.sock"))
         return answer(sock)
 
     def close(self) -> None:
