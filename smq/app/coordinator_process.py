@@ -40,6 +40,7 @@ def coordinator_main(inheritance: Inheritance) -> None:
     gc.freeze()
     inheritance.report_ready()
     loop.run()
+    server.close()
     store.close()
 
 

@@ -62,6 +62,12 @@ class CoordinatorServer:
         """Serve one more process of ours."""
         self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
 
+    def close(self) -> None:
+        """Close every link: who waits for an answer learns that it will not come."""
+        for link in self._links:
+            link.close()
+        self._links.clear()
+
     def _frame(self, link: Link, frame: InternalFrame) -> None:
         try:
             if frame.kind == KIND_KAFKA:
@@ -131,9 +137,7 @@ class CoordinatorServer:
 
     def _start_over(self, reason: StoreError) -> None:
         sys.stderr.write(f"coordinator: {reason}; clients are asked to try again\n")
-        for link in self._links:
-            link.close()
-        self._links.clear()
+        self.close()
         self._answers.clear()
         self._coordinator.store.rollback()
         self._coordinator = self._build()

@@ -7,7 +7,7 @@ everything a turn of its loop has changed, before the answers of that turn go ou
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from uuid import UUID
 
 from smq.model.catalog import Topic
@@ -26,7 +26,7 @@ class Store:
         self.manifest = WritableManifest(database)
 
     @classmethod
-    def open(cls, path: Path) -> "Store":
+    def open(cls, path: Path) -> Self:
         """The store at `path`, made or brought up to date. Raises StoreError."""
         return cls(Database.open(path))
 

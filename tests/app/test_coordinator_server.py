@@ -75,6 +75,7 @@ class Peer:
         self._bench = bench
         self.sock, theirs = socket.socketpair()
         bench.server.take(theirs)
+        bench.peers.append(self)
         self._reader = InternalReader()
         self._frame_id = 0
 
@@ -120,6 +121,8 @@ class Bench:
 
     def __init__(self, path: Path) -> None:
         self.loop = Loop()
+        self._chance = Random(1)
+        self.peers: list[Peer] = []
         self.now = Now(1_000, 1_700_000_000_000)
         self.store = FailingStore.open(path)
         self.published: list[Catalog] = []
@@ -129,7 +132,7 @@ class Bench:
         self.turn()
 
     def _build(self) -> Coordinator:
-        return Coordinator(self.store, CONFIG, Cluster("cluster", 2), Random(1), self.now)
+        return Coordinator(self.store, CONFIG, Cluster("cluster", 2), self._chance, self.now)
 
     def _publish(self, value: bytes) -> None:
         self.published.append(Catalog.decode(value))
@@ -144,14 +147,14 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path / "store.sqlite")
     yield bench
     bench.server.close()
+    for peer in bench.peers:
+        peer.sock.close()
     bench.store.close()
 
 
 @pytest.fixture
-def peer(bench: Bench) -> Iterator[Peer]:
-    peer = Peer(bench)
-    yield peer
-    peer.sock.close()
+def peer(bench: Bench) -> Peer:
+    return Peer(bench)
 
 
 def create(peer: Peer, name: str) -> int:
@@ -282,7 +285,6 @@ def test_a_full_disk_costs_the_turn_and_nothing_else(
     body = again.answers()[asked]
     _, at = read_response_header(body, 0, 19, 7)
     assert read_create_topics_response(body, at, 7).topics[0].error_code == ErrorCode.NONE
-    again.sock.close()
 
 
 def test_a_process_that_takes_no_answers_makes_nobody_wait(bench: Bench, peer: Peer) -> None:
@@ -292,7 +294,6 @@ def test_a_process_that_takes_no_answers_makes_nobody_wait(bench: Bench, peer: P
         create(hung, f"topic-{number}")
         bench.turn()
     assert create(peer, "mine") in peer.answers()
-    hung.sock.close()
 
 
 def test_a_heartbeat_is_answered_at_once(peer: Peer) -> None:
