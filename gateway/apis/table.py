@@ -112,34 +112,6 @@ APIS: tuple[Api, ...] = (
     Api("Metadata", Where.SHARD, metadata_codec, metadata.handle, "authorized operations"),
     Api("OffsetCommit", Where.COORDINATOR, offset_commit_codec, offset_commit.handle),
     Api("OffsetFetch", Where.COORDINATOR, offset_fetch_codec, offset_fetch.handle),
-    Api("FindCoordinator", Where.COORDINATOR, find_coordinator_codec, find_coordinator.handle),
-    Api("JoinGroup", Where.COORDINATOR, join_group_codec, join_group.handle),
-    Api("Heartbeat", Where.COORDINATOR, heartbeat_codec, heartbeat.handle),
-    Api("LeaveGroup", Where.COORDINATOR, leave_group_codec, leave_group.handle),
-    Api("SyncGroup", Where.COORDINATOR, sync_group_codec, sync_group.handle),
-    Api("DescribeGroups", Where.COORDINATOR, describe_groups_codec, describe_groups.handle),
-    Api("ListGroups", Where.COORDINATOR, list_groups_codec, list_groups.handle),
-    Api(
-        "ApiVersions",
-        Where.SHARD,
-        api_versions_codec,
-        lambda request, context: api_versions.handle(request, context, _advertised()),
-        "features",
-    ),
-    Api("CreateTopics", Where.COORDINATOR, create_topics_codec, create_topics.handle),
-    Api("DeleteTopics", Where.COORDINATOR, delete_topics_codec, delete_topics.handle),
-    Api("InitProducerId", Where.COORDINATOR, init_producer_id_codec, init_producer_id.handle),
-    Api(
-        "OffsetForLeaderEpoch",
-        Where.SHARD,
-        offset_for_leader_epoch_codec,
-        offset_for_leader_epoch.handle,
-    ),
-    Api("DescribeConfigs", Where.COORDINATOR, describe_configs_codec, describe_configs.handle),
-    Api("DeleteGroups", Where.COORDINATOR, delete_groups_codec, delete_groups.handle),
-    Api("DescribeCluster", Where.SHARD, describe_cluster_codec, describe_cluster.handle),
-    Api("OffsetCommit", Where.COORDINATOR, offset_commit_codec, offset_commit.handle),
-    Api("OffsetFetch", Where.COORDINATOR, offset_fetch_codec, offset_fetch.handle),
     Api(
         "FindCoordinator",
         Where.COORDINATOR,
@@ -153,6 +125,13 @@ APIS: tuple[Api, ...] = (
     Api("SyncGroup", Where.COORDINATOR, sync_group_codec, sync_group.handle),
     Api("DescribeGroups", Where.COORDINATOR, describe_groups_codec, describe_groups.handle),
     Api("ListGroups", Where.COORDINATOR, list_groups_codec, list_groups.handle),
+    Api(
+        "ApiVersions",
+        Where.SHARD,
+        api_versions_codec,
+        lambda request, context: api_versions.handle(request, context, _advertised()),
+        "features",
+    ),
     Api(
         "CreateTopics",
         Where.COORDINATOR,
@@ -169,6 +148,12 @@ APIS: tuple[Api, ...] = (
         "transactions",
     ),
     Api(
+        "OffsetForLeaderEpoch",
+        Where.SHARD,
+        offset_for_leader_epoch_codec,
+        offset_for_leader_epoch.handle,
+    ),
+    Api(
         "DescribeConfigs",
         Where.COORDINATOR,
         describe_configs_codec,
@@ -176,7 +161,9 @@ APIS: tuple[Api, ...] = (
         "loggers, client metrics, groups",
     ),
     Api("DeleteGroups", Where.COORDINATOR, delete_groups_codec, delete_groups.handle),
+    Api("DescribeCluster", Where.SHARD, describe_cluster_codec, describe_cluster.handle),
 )
 
 API_BY_KEY: dict[int, Api] = {api.key: api for api in APIS}
+assert list(API_BY_KEY) == sorted(API_BY_KEY)
 assert len(API_BY_KEY) == len(APIS)
