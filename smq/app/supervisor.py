@@ -195,6 +195,7 @@ class Supervisor:
         if self.stopping:
             return
         self.stopping = True
+        self.say("stopping")
         for process in self.processes:
             if process.pid:
                 signal.pidfd_send_signal(process.pidfd, signal.SIGTERM)

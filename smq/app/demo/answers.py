@@ -27,6 +27,11 @@ ON_SEALED = """
     FROM read_parquet(?) GROUP BY 1 ORDER BY 3 DESC LIMIT 3
 """
 
+LATE_ON_SEALED = f"""
+    SELECT count(*), count(*) FILTER ((decode(_value) ->> 'dep_delay')::INT > {LATE_MINUTES})
+    FROM read_parquet(?) WHERE _offset >= ? AND _offset < ?
+"""  # noqa: S608  (a number of ours)
+
 ON_SOURCE = f"""
     WITH flights AS (SELECT * FROM read_csv(?, nullstr = 'NA')),
          weather AS (SELECT origin, time_hour, max(precip) > 0 AS rain
@@ -46,6 +51,13 @@ def latest_airlines(files: list[str]) -> list[tuple[Any, ...]]:
     """One line of SQL over the sealed files: the three airlines with the longest mean delay."""
     with duckdb.connect() as database:
         return database.execute(ON_SEALED, [files]).fetchall()
+
+
+def late_between(files: list[str], first_offset: int, end_offset: int) -> tuple[int, int]:
+    """How many flights lie between two offsets of a partition, and how many of them were late."""
+    with duckdb.connect() as database:
+        (counts,) = database.execute(LATE_ON_SEALED, [files, first_offset, end_offset]).fetchall()
+    return counts[0], counts[1]
 
 
 def delays_of_source(data: Path) -> list[list[Any]]:

@@ -50,6 +50,8 @@ class Batch(NamedTuple):
 
     log: LogMemory
     position: int
+    number: int
+    base_offset: int
     data: np.ndarray
 
     def overtaken(self) -> bool:
@@ -67,8 +69,8 @@ def visible_batches(log: LogMemory, numbers: set[int]) -> Iterator[Batch]:
         number, position = int(log.column("partition")[slot]), int(log.column("position")[slot])
         at = position % len(log.ring) + FRAME_HEADER_BYTES
         data = log.ring[at : at + int(log.column("bytes")[slot])]
-        batch = Batch(log, position, read_only(data))
-        if not batch.overtaken() and log.column("base_offset")[slot] < watermarks[number]:
+        batch = Batch(log, position, number, int(log.column("base_offset")[slot]), read_only(data))
+        if not batch.overtaken() and batch.base_offset < watermarks[number]:
             yield batch
 
 
@@ -76,6 +78,16 @@ def values_of(batches: list[Batch]) -> pa.ChunkedArray:
     """The values of their records, as views on the payload."""
     values = (views(batch.data)[1].view(pa.string_view()) for batch in batches)
     return pa.chunked_array(list(values), pa.string_view())
+
+
+def spans(batches: list[Batch], flights: int) -> dict[int, list[int]]:
+    """The first offset and the one after the last, by partition; nothing is missing in between."""
+    found: dict[int, list[int]] = {}
+    for batch in batches:
+        end = batch.base_offset + len(views(batch.data)[1])
+        found.setdefault(batch.number, [batch.base_offset, end])[1] = end
+    assert sum(end - first for first, end in found.values()) == flights
+    return found
 
 
 def main() -> None:
@@ -90,15 +102,18 @@ def main() -> None:
     with duckdb.connect() as database:
         database.register("live", live)
         (counts,) = database.execute(QUERY).fetchall()
+    read_ns = monotonic_ns()
+    told_spans = spans(batches, counts[0])
     if any(batch.overtaken() for batch in batches):
         raise SystemExit("the ring has overtaken this reader: read again")
     told = {
         "flights": counts[0],
         "delayed": counts[1],
+        "spans": told_spans,
         "payload_bytes": sum(len(batch.data) for batch in batches),
         "view_bytes": 16 * len(live),
         "map_ms": (mapped_ns - started_ns) / 1e6,
-        "query_ms": (monotonic_ns() - mapped_ns) / 1e6,
+        "query_ms": (read_ns - mapped_ns) / 1e6,
     }
     sys.stdout.write(json.dumps(told) + "\n")
 
