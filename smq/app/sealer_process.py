@@ -11,6 +11,7 @@ next one looks at the shards and goes on.
 import json
 import os
 import select
+import signal
 import socket
 import sys
 from collections import deque
@@ -70,8 +71,9 @@ class Hands:
     def stop(self) -> None:
         """End the worker; what it was at is found again by the next start."""
         self._stopped = True
-        if self._pid:
-            os.kill(self._pid, 9)
+        if self._link is not None:
+            self._link.close()
+            os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
 
     def _send(self) -> None:
@@ -84,7 +86,12 @@ class Hands:
     def _hire(self) -> None:
         ours, theirs = socket.socketpair()
         stop = Stop()
-        self._pid = fork(self._name, lambda: work(theirs, self._at), stop)
+
+        def run() -> None:
+            ours.close()
+            work(theirs, self._at)
+
+        self._pid = fork(self._name, run, stop)
         stop.close()
         theirs.close()
         self._link = Link(self._loop, ours, self._answer, self._left)
@@ -176,9 +183,13 @@ class Sealer:
         self._loop.call_later(POLL_MS, self.round)
 
     def stop(self) -> None:
-        """End the workers."""
+        """End the workers, and all conversations."""
         self.sealing.stop()
         self.reading.stop()
+        for link in self._links:
+            link.close()
+        for shard in self._shards.values():
+            shard.close()
 
     def _question(self, link: Link, frame: InternalFrame) -> None:
         question = json.loads(frame.body)

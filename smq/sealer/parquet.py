@@ -223,7 +223,7 @@ class ParquetSegment:
             run = Run(end_row, end, self._attributes, self._epoch_at(start))
             while row < end_row:
                 row, at = encode_batch(rows, row, run, BATCH_BYTES, out, at)
-        return out[:at]
+        return read_only(out[:at])
 
     def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
         """Offset and time of the first record from `from_offset` on that is so late or later."""

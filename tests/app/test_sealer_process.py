@@ -1,0 +1,166 @@
+"""The sealer as a process with workers: rounds, cold reads, deaths, and leaving when idle."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smq.app import sealer_process, sealer_worker
+from smq.app.clock import wall_ms
+from smq.app.inheritance import SEALER
+from smq.app.link import Link
+from smq.app.sealer_process import Hands, Sealer
+from smq.app.sealer_worker import Surroundings
+from smq.wire.internal import InternalFrame, encode_command
+from tests.app.fake_peers import TidyLoop, turn_until
+from tests.app.fake_sealed_broker import NUMBER, FakeSealedBroker
+from tests.sealer.sealed import batch
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def loop() -> Iterator[TidyLoop]:
+    loop = TidyLoop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def start(loop: TidyLoop, tmp_path: Path) -> Iterator[Any]:
+    """Start a sealer among fakes: start(batches, **settings) -> (broker, sealer)."""
+    started: list[tuple[FakeSealedBroker, Sealer]] = []
+
+    def begin(batches: list[bytes], **settings: object) -> tuple[FakeSealedBroker, Sealer]:
+        broker = FakeSealedBroker(loop, tmp_path, batches, **settings)
+        sealer = Sealer(loop, broker.inheritance)
+        started.append((broker, sealer))
+        sealer.listen(broker.inheritance.unix_listeners[SEALER])
+        sealer.round()
+        return broker, sealer
+
+    yield begin
+    for broker, sealer in started:
+        sealer.stop()
+        broker.close()
+
+
+def _ask(loop: TidyLoop, broker: FakeSealedBroker, question: dict[str, Any]) -> dict[str, Any]:
+    answers: list[dict[str, Any]] = []
+
+    def answered(_link: Link, frame: InternalFrame) -> None:
+        answers.append(json.loads(frame.body))
+
+    path = broker.inheritance.socket_path(SEALER)
+    link = Link.connect(loop, path, answered, lambda _: None)
+    link.send(encode_command(7, question))
+    turn_until(loop, lambda: bool(answers))
+    link.close()
+    return answers[0]
+
+
+def test_what_is_old_is_sealed_and_read_back(loop: TidyLoop, start: Any) -> None:
+    batches = [batch(0, 3, time=10), batch(3, key=b"\xff", time=20), batch(4, 2, time=30)]
+    broker, _ = start(batches)
+    turn_until(loop, lambda: broker.shard.sealed_end == 6)
+    assert [segment.kind for segment in broker.segments()] == ["parquet", "raw", "parquet"]
+    answer = _ask(loop, broker, {"do": "cold", "number": NUMBER, "offset": 4, "bytes_max": 100})
+    found = answer["ok"]
+    data = Path(found["path"]).read_bytes()[found["at"] : found["at"] + found["length"]]
+    assert data == batches[2]
+    assert found["next_offset"] == 6
+    question = {"do": "offset_for_time", "number": NUMBER, "timestamp": 20}
+    assert _ask(loop, broker, question) == {"ok": {"offset": 3, "timestamp": 20}}
+    assert _ask(loop, broker, {**question, "timestamp": 99}) == {"ok": None}
+
+
+def test_what_cannot_be_done_is_an_error_in_words(loop: TidyLoop, start: Any) -> None:
+    broker, _ = start([batch(0)])
+    question = {"do": "cold", "number": 99, "offset": 0, "bytes_max": 1}
+    assert _ask(loop, broker, question) == {"error": "partition 99: no segment has offset 0"}
+    assert "there is no" in _ask(loop, broker, {"do": "dance"})["error"]
+
+
+def test_what_is_young_waits_until_space_is_wanted(loop: TidyLoop, start: Any) -> None:
+    broker, sealer = start([batch(0)])
+    broker.oldest_ms = wall_ms() + HOUR_MS
+    broker.asked.clear()
+    turn_until(loop, lambda: broker.asked.count("partitions") >= 2)
+    assert broker.segments() == []
+    assert not sealer.sealing.busy
+    assert _ask(loop, broker, {"do": "pressure"}) == {"ok": True}
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+
+
+def test_retention_deletes_what_is_sealed_and_old(
+    loop: TidyLoop, start: Any, tmp_path: Path
+) -> None:
+    broker, _ = start(
+        [batch(0, time=1), batch(1, time=wall_ms() + HOUR_MS)],
+        **{
+            "log.retention.ms": 1000,
+            "log.retention.check.interval.ms": 1,
+            "seal.bytes": 1,
+        },
+    )
+    turn_until(loop, lambda: broker.shard.start == 1)
+    turn_until(loop, lambda: [each.base_offset for each in broker.segments()] == [1])
+    files = tmp_path / "filer" / "topics" / "kafka" / "orders" / "partition=0"
+    turn_until(loop, lambda: len(list(files.iterdir())) == 1)
+
+
+def test_a_worker_that_dies_is_replaced_and_the_job_done_again(loop: TidyLoop, start: Any) -> None:
+    broker, sealer = start([batch(0)])
+    turn_until(loop, lambda: sealer.sealing._pid > 0)
+    os.kill(sealer.sealing._pid, 9)
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+
+
+def test_a_damaged_segment_is_named_to_the_shard_and_in_the_log(
+    loop: TidyLoop, start: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker, _ = start([batch(0)])
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    [segment] = broker.segments()
+    file = tmp_path / "filer" / segment.path
+    file.write_bytes(file.read_bytes()[:-1])
+    question = {"do": "cold", "number": NUMBER, "offset": 0, "bytes_max": 1}
+    assert segment.path in _ask(loop, broker, question)["error"]
+    _ask(loop, broker, question)
+    assert capsys.readouterr().err.count(segment.path) == 1
+
+
+@pytest.fixture
+def hands(loop: TidyLoop, tmp_path: Path) -> Iterator[Hands]:
+    hands = Hands(loop, "test", Surroundings(tmp_path, tmp_path / "filer", tmp_path))
+    yield hands
+    hands.stop()
+
+
+def test_a_job_that_kills_its_workers_is_given_up(
+    loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(_socket: socket.socket, _at: Surroundings) -> None:
+        os._exit(9)
+
+    monkeypatch.setattr(sealer_process, "work", die)
+    answers: list[dict[str, Any]] = []
+    hands.do({"do": "kill"}, answers.append)
+    hands.do({"do": "also"}, answers.append)
+    turn_until(loop, lambda: len(answers) == 2)
+    assert "died of it" in answers[0]["error"]
+
+
+def test_a_worker_leaves_when_there_is_nothing_to_do(
+    loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealer_process, "work", lambda sock, at: sealer_worker.work(sock, at, 0.05))
+    answers: list[dict[str, Any]] = []
+    for _ in range(2):
+        hands.do({"do": "sweep", "numbers": [], "before_ms": 0}, answers.append)
+        turn_until(loop, lambda: hands._pid == 0)
+    assert answers == [{"ok": []}, {"ok": []}]
