@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from smq.app import cli_consume, cli_produce, cli_serve, cli_status, cli_topics
+from smq.app import cli_consume, cli_produce, cli_serve, cli_spark, cli_status, cli_topics
 
 app = typer.Typer(
     name="smq",
@@ -23,6 +23,7 @@ app.command("status")(cli_status.status)
 app.add_typer(cli_topics.app, name="topic")
 app.command("produce")(cli_produce.produce)
 app.command("consume")(cli_consume.consume)
+app.command("spark", context_settings=cli_spark.PASS_THROUGH)(cli_spark.spark)
 
 
 def _print_version(*, wanted: bool) -> None:

@@ -1,0 +1,36 @@
+"""`smq spark JOB …`: run one of the jobs of `spark_jobs` as a program of its own.
+
+The job gets the rest of the line. Java is the machine's, else the packaged one (extra `spark`).
+"""
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def jobs() -> list[str]:
+    """The programs among the modules of spark_jobs, without importing them."""
+    found = find_spec("spark_jobs")
+    assert found is not None
+    assert found.submodule_search_locations
+    files = (p for root in found.submodule_search_locations for p in Path(root).glob("*.py"))
+    return sorted(file.stem for file in files if '__name__ == "__main__"' in file.read_text())
+
+
+def spark(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(help="The job.", autocompletion=jobs)],
+) -> None:
+    """Run a Spark job over sealed topics; `smq spark JOB --help` says what it takes."""
+    if job not in jobs():
+        raise SystemExit(f"smq: there is no job {job!r}, only {', '.join(jobs())}")
+    if find_spec("pyspark") is None:
+        raise SystemExit("smq: Spark is not installed; `pip install 'smq-broker[spark]'`")
+    command = [sys.executable, "-m", f"spark_jobs.{job}", *context.args]
+    os.execv(sys.executable, command)  # noqa: S606  (one of ours, by name)
