@@ -8,10 +8,41 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gateway.apis.table import APIS, Where
 from smq.model import config
+from smq.model.topic_configs import TOPIC_CONFIGS
+
+_WHERE = {
+    Where.KERNEL: "in the kernel that appends",
+    Where.SHARD: "by each node itself",
+    Where.COORDINATOR: "by the coordinator",
+}
+
+
+def _apis() -> str:
+    rows = ["| key | API | versions | answered | left out |", "|---|---|---|---|---|"]
+    for api in APIS:
+        key, first, last = api.advertised
+        rows.append(
+            f"| {key} | {api.name} | {first}-{last} | {_WHERE[api.where]} | {api.left_out} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def _topic_configs() -> str:
+    rows = ["| setting | default | broker's setting | meaning |", "|---|---|---|---|"]
+    for each in TOPIC_CONFIGS.values():
+        setting = each.setting.replace("_", ".")
+        default = "the broker's" if setting else f"`{each.default}`" if each.default else ""
+        ours = f"`{setting}`" if setting else ""
+        rows.append(f"| `{each.name}` | {default} | {ours} | {each.doc} |")
+    return "\n".join(rows) + "\n"
+
 
 PARTS: Mapping[str, Callable[[], str]] = {
     "docs/configuration.md": config.documentation,
+    "docs/topic_configs.md": _topic_configs,
+    "docs/api_versions.md": _apis,
 }
 
 
