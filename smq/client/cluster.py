@@ -200,7 +200,7 @@ class Cluster:
 
     def _connection(self, address: tuple[str, int]) -> Connection:
         connection = self._connections.get(address)
-        if connection is None:
+        if connection is None or connection.is_closed:
             connection = self._connections[address] = Connection(*address)
         return connection
 

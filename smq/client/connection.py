@@ -71,7 +71,15 @@ class Connection:
             raise self._unavailable(error) from error
         self._socket.settimeout(ANSWER_SECONDS_MAX)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._learn_versions()
+        try:
+            self._learn_versions()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_closed(self) -> bool:
+        return self._socket.fileno() < 0
 
     def close(self) -> None:
         """Close the socket; what is owed is lost."""

@@ -1,0 +1,330 @@
+"""A Kafka small enough to read: real sockets, topics in lists, faults on demand.
+
+Every node leads some partitions and refuses the others. `faults` holds what the next requests of an
+API meet: an error code, or "close" for a connection that ends instead of an answer; "close after"
+does the work first.
+"""
+
+import socket
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from struct import pack_into
+from typing import Any
+
+from smq.model.errors import ErrorCode
+from smq.wire.api import API_BY_KEY
+from smq.wire.codec import Writer
+from smq.wire.generated import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_fetch,
+    produce,
+)
+from smq.wire.headers import read_request_header, write_response_header
+from smq.wire.records import read_batches
+from smq.wire.structure_code import snake
+
+LONG_POLL_SECONDS_MAX = 0.2
+
+
+class FakePartition:
+    """Batches with their offsets, and the sequences of producers."""
+
+    def __init__(self, leader: int) -> None:
+        self.leader = leader
+        self.batches: list[bytes] = []
+        self.end = 0
+        self.start = 0
+        self.sequences: dict[int, int] = {}
+
+    def append(self, data: bytes) -> tuple[ErrorCode, int]:
+        (batch,) = read_batches(data)
+        if batch.base_sequence < self.sequences.get(batch.producer_id, 0):
+            return ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1
+        if batch.base_sequence > self.sequences.get(batch.producer_id, 0):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        self.sequences[batch.producer_id] = batch.base_sequence + batch.record_count
+        patched = bytearray(data)
+        pack_into(">q", patched, 0, self.end)
+        self.batches.append(bytes(patched))
+        self.end += batch.record_count
+        return ErrorCode.NONE, self.end - batch.record_count
+
+    def records(self) -> list[Any]:
+        return [r for batch in read_batches(b"".join(self.batches)) for r in batch.records()]
+
+    def from_offset(self, offset: int) -> bytes:
+        found = (data for data in self.batches if next(read_batches(data)).last_offset >= offset)
+        return b"".join(found)
+
+
+class FakeKafka:
+    """Some nodes with ids from 1, each with a port and a thread for each connection."""
+
+    def __init__(self, node_count: int = 1) -> None:
+        self.topics: dict[str, list[FakePartition]] = {}
+        self.committed: dict[str, dict[str, dict[int, int]]] = {}
+        self.faults: dict[str, deque[ErrorCode | str]] = defaultdict(deque)
+        self.requests: list[tuple[int, str]] = []
+        self.hidden_apis: set[str] = set()
+        self._changed = threading.Condition()
+        self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(node_count)]
+        self._connections: list[socket.socket] = []
+        self._producers = 0
+        for node_id, listener in enumerate(self._listeners, 1):
+            threading.Thread(target=self._accept, args=(node_id, listener), daemon=True).start()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{each.getsockname()[1]}" for each in self._listeners)
+
+    def add_topic(self, name: str, partition_count: int = 1) -> list[FakePartition]:
+        nodes = len(self._listeners)
+        self.topics[name] = [FakePartition(1 + each % nodes) for each in range(partition_count)]
+        return self.topics[name]
+
+    def close(self) -> None:
+        for each in [*self._listeners, *self._connections]:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self, node_id: int, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                self._connections.append(connection)
+                threading.Thread(
+                    target=self._serve, args=(node_id, connection), daemon=True
+                ).start()
+
+    def _serve(self, node_id: int, connection: socket.socket) -> None:
+        with suppress(OSError), connection, connection.makefile("rb") as stream:
+            while size := stream.read(4):
+                answer = self._answer(node_id, stream.read(int.from_bytes(size)))
+                if answer is None:
+                    return
+                connection.sendall(answer)
+
+    def _answer(self, node_id: int, data: bytes) -> bytes | None:
+        header, at = read_request_header(data, 0)
+        api = API_BY_KEY[header.api_key]
+        codec = import_module(f"smq.wire.generated.{snake(api.name)}")
+        request = getattr(codec, f"read_{snake(api.name)}_request")(data, at, header.api_version)
+        with self._changed:
+            self.requests.append((node_id, api.name))
+            fault = self.faults[api.name].popleft() if self.faults[api.name] else ErrorCode.NONE
+            if fault == "close":
+                return None
+            code = fault if isinstance(fault, ErrorCode) else ErrorCode.NONE
+            response = HANDLERS[api.name](self, node_id, request, code)
+            self._changed.notify_all()
+        if fault == "close after":
+            return None
+        writer = Writer()
+        write_response_header(header.correlation_id, api.key, header.api_version, writer)
+        write = getattr(codec, f"write_{snake(api.name)}_response")
+        write(response, header.api_version, writer)
+        return b"".join(bytes(piece) for piece in writer.framed() if isinstance(piece, bytes))
+
+    def api_versions(self, _node: int, _request: Any, code: ErrorCode) -> Any:
+        return api_versions.ApiVersionsResponse(
+            error_code=code,
+            api_keys=[
+                api_versions.ApiVersion(
+                    api_key=each.key, min_version=each.first_version, max_version=each.last_version
+                )
+                for each in API_BY_KEY.values()
+                if each.name not in self.hidden_apis
+            ],
+        )
+
+    def metadata(self, _node: int, request: Any, code: ErrorCode) -> Any:
+        names = list(self.topics) if request.topics is None else [t.name for t in request.topics]
+        brokers = [
+            metadata.MetadataResponseBroker(
+                node_id=node_id, host="127.0.0.1", port=each.getsockname()[1]
+            )
+            for node_id, each in enumerate(self._listeners, 1)
+        ]
+        topics = [self._topic_metadata(name, code) for name in names]
+        return metadata.MetadataResponse(brokers=brokers, topics=topics)
+
+    def _topic_metadata(self, name: str, code: ErrorCode) -> Any:
+        if name not in self.topics:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return metadata.MetadataResponseTopic(
+            error_code=code,
+            name=name,
+            is_internal=name.startswith("__"),
+            partitions=[
+                metadata.MetadataResponsePartition(partition_index=index, leader_id=each.leader)
+                for index, each in enumerate(self.topics.get(name, []))
+            ],
+        )
+
+    def init_producer_id(self, _node: int, _request: Any, code: ErrorCode) -> Any:
+        self._producers += 1
+        return init_producer_id.InitProducerIdResponse(
+            error_code=code, producer_id=self._producers, producer_epoch=0
+        )
+
+    def produce(self, node_id: int, request: Any, code: ErrorCode) -> Any:
+        (topic,) = request.topic_data
+        answers = []
+        for each in topic.partition_data:
+            error, partition = code, self.topics[topic.name][each.index]
+            base_offset = -1
+            if partition.leader != node_id:
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if error == ErrorCode.NONE:
+                error, base_offset = partition.append(bytes(each.records))
+            answers.append(
+                produce.PartitionProduceResponse(
+                    index=each.index, error_code=error, base_offset=base_offset
+                )
+            )
+        answer = produce.TopicProduceResponse(name=topic.name, partition_responses=answers)
+        return produce.ProduceResponse(responses=[answer])
+
+    def fetch(self, node_id: int, request: Any, code: ErrorCode) -> Any:
+        (topic,) = request.topics
+        wanted = [(each, self.topics[topic.topic][each.partition]) for each in topic.partitions]
+        self._changed.wait_for(
+            lambda: any(each.fetch_offset != partition.end for each, partition in wanted),
+            min(request.max_wait_ms / 1000, LONG_POLL_SECONDS_MAX),
+        )
+        answers = []
+        for each, partition in wanted:
+            error = code
+            if not partition.start <= each.fetch_offset <= partition.end:
+                error = ErrorCode.OFFSET_OUT_OF_RANGE
+            if partition.leader != node_id:
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            answers.append(
+                fetch.PartitionData(
+                    partition_index=each.partition,
+                    error_code=error,
+                    records=b"" if error else partition.from_offset(each.fetch_offset),
+                )
+            )
+        answer = fetch.FetchableTopicResponse(topic=topic.topic, partitions=answers)
+        return fetch.FetchResponse(responses=[answer])
+
+    def list_offsets(self, _node: int, request: Any, code: ErrorCode) -> Any:
+        (topic,) = request.topics
+        answers = [
+            list_offsets.ListOffsetsPartitionResponse(
+                partition_index=each.partition_index,
+                error_code=code,
+                offset=offset_at(self.topics[topic.name][each.partition_index], each.timestamp),
+            )
+            for each in topic.partitions
+        ]
+        answer = list_offsets.ListOffsetsTopicResponse(name=topic.name, partitions=answers)
+        return list_offsets.ListOffsetsResponse(topics=[answer])
+
+    def create_topics(self, _node: int, request: Any, code: ErrorCode) -> Any:
+        (wanted,) = request.topics
+        if wanted.name in self.topics:
+            code = ErrorCode.TOPIC_ALREADY_EXISTS
+        if code == ErrorCode.NONE:
+            self.add_topic(wanted.name, max(1, wanted.num_partitions))
+        result = create_topics.CreatableTopicResult(
+            name=wanted.name, error_code=code, error_message=code.name.lower() if code else None
+        )
+        return create_topics.CreateTopicsResponse(topics=[result])
+
+    def delete_topics(self, _node: int, request: Any, code: ErrorCode) -> Any:
+        (wanted,) = request.topics
+        if code == ErrorCode.NONE:
+            del self.topics[wanted.name]
+        result = delete_topics.DeletableTopicResult(name=wanted.name, error_code=code)
+        return delete_topics.DeleteTopicsResponse(responses=[result])
+
+    def describe_configs(self, _node: int, request: Any, code: ErrorCode) -> Any:
+        (wanted,) = request.resources
+        configs = [
+            describe_configs.DescribeConfigsResourceResult(
+                name="retention.ms", value="7", config_source=1
+            ),
+            describe_configs.DescribeConfigsResourceResult(
+                name="cleanup.policy", value="delete", config_source=5
+            ),
+        ]
+        result = describe_configs.DescribeConfigsResult(
+            error_code=code, resource_type=2, resource_name=wanted.resource_name, configs=configs
+        )
+        return describe_configs.DescribeConfigsResponse(results=[result])
+
+    def find_coordinator(self, _node: int, _request: Any, code: ErrorCode) -> Any:
+        last = len(self._listeners)
+        return find_coordinator.FindCoordinatorResponse(error_code=code, node_id=last)
+
+    def list_groups(self, node_id: int, _request: Any, code: ErrorCode) -> Any:
+        mine = self.committed if node_id == len(self._listeners) else {}
+        found = [list_groups.ListedGroup(group_id=each) for each in mine]
+        return list_groups.ListGroupsResponse(error_code=code, groups=found)
+
+    def offset_fetch(self, node_id: int, request: Any, code: ErrorCode) -> Any:
+        if node_id != len(self._listeners):
+            code = ErrorCode.NOT_COORDINATOR
+        topics = [
+            offset_fetch.OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    offset_fetch.OffsetFetchResponsePartition(
+                        partition_index=index, committed_offset=offset
+                    )
+                    for index, offset in offsets.items()
+                ],
+            )
+            for name, offsets in self.committed.get(request.group_id, {}).items()
+        ]
+        return offset_fetch.OffsetFetchResponse(error_code=code, topics=topics)
+
+
+Handler = Callable[[FakeKafka, int, Any, ErrorCode], Any]
+HANDLERS: dict[str, Handler] = {
+    "ApiVersions": FakeKafka.api_versions,
+    "Metadata": FakeKafka.metadata,
+    "InitProducerId": FakeKafka.init_producer_id,
+    "Produce": FakeKafka.produce,
+    "Fetch": FakeKafka.fetch,
+    "ListOffsets": FakeKafka.list_offsets,
+    "CreateTopics": FakeKafka.create_topics,
+    "DeleteTopics": FakeKafka.delete_topics,
+    "DescribeConfigs": FakeKafka.describe_configs,
+    "FindCoordinator": FakeKafka.find_coordinator,
+    "ListGroups": FakeKafka.list_groups,
+    "OffsetFetch": FakeKafka.offset_fetch,
+}
+
+
+def offset_at(partition: FakePartition, timestamp: int) -> int:
+    if timestamp == -1:
+        return partition.end
+    if timestamp == -2:
+        return partition.start
+    found = [each.offset for each in partition.records() if each.timestamp_ms >= timestamp]
+    return found[0] if found else -1
+
+
+@contextmanager
+def fake_kafka(node_count: int = 1) -> Iterator[FakeKafka]:
+    fake = FakeKafka(node_count)
+    try:
+        yield fake
+    finally:
+        fake.close()
