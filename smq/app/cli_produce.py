@@ -179,7 +179,7 @@ def _send_all(
                 producer.flush()
                 raise refusal(
                     f"line {number} of {name} is no record: {error}; "
-                    f"the {producer.acknowledged} records before it are sent"
+                    f"records sent before it: {producer.acknowledged}"
                 ) from error
             timestamp = wall_ms() if record.timestamp_ms is None else record.timestamp_ms
             producer.add(record.value, timestamp, record.key, record.headers, record.partition)

@@ -94,6 +94,11 @@ class FakeKafka:
         self.topics[name] = [FakePartition(1 + each % nodes) for each in range(partition_count)]
         return self.topics[name]
 
+    def wait_for(self, condition: Callable[[], bool], seconds_max: float) -> bool:
+        """Whether something became true in time."""
+        with self._changed:
+            return self._changed.wait_for(condition, seconds_max)
+
     def close(self) -> None:
         for each in [*self._listeners, *self._connections]:
             with suppress(OSError):

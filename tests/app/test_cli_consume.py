@@ -1,0 +1,155 @@
+"""smq consume, against a fake Kafka."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from smq.app.cli import app
+from smq.app.cli_consume import place
+from smq.client.cluster import Cluster
+from smq.client.consumer import EARLIEST, LATEST, Place
+from smq.client.producer import Producer
+from tests.app.smq_command import SMQ
+from tests.client.fake_kafka import FakeKafka, fake_kafka
+
+DEADLINE_SECONDS = 20
+
+
+@pytest.fixture
+def kafka() -> Iterator[FakeKafka]:
+    with fake_kafka() as fake:
+        fake.add_topic("a", 2)
+        with Cluster(fake.bootstrap) as cluster:
+            producer = Producer(cluster, "a")
+            for number in range(4):
+                headers = ((b"h", b"%d" % number), (b"\xff", None))
+                producer.add(b"v%d" % number, 1000 * number, b"k", headers, partition=0)
+            producer.add(None, 9000, partition=1)
+            producer.flush()
+        yield fake
+
+
+def consume(kafka: FakeKafka, *arguments: str, exit_code: int = 0) -> bytes:
+    done = CliRunner().invoke(app, ["consume", "a", *arguments, "--bootstrap", kafka.bootstrap])
+    assert done.exit_code == exit_code, done.output
+    return done.stdout_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("earliest", EARLIEST),
+        ("latest", LATEST),
+        ("17", Place(offset=17)),
+        ("@17", Place(timestamp=17)),
+        ("@1970-01-02", Place(timestamp=86_400_000)),
+        ("@1970-01-02T00:00:01+00:00", Place(timestamp=86_401_000)),
+    ],
+)
+def test_a_place_is_said_in_words_numbers_and_times(text: str, meant: Place) -> None:
+    assert place(text, "--from") == meant
+
+
+@pytest.mark.parametrize("text", ["", "first", "-1", "@", "@yesterday", "1970-01-02", "x@1"])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(SystemExit, match="smq: --until takes earliest"):
+        place(text, "--until")
+
+
+def test_values_are_lines(kafka: FakeKafka) -> None:
+    assert sorted(consume(kafka).split(b"\n")) == [b"", b"", b"v0", b"v1", b"v2", b"v3"]
+    assert consume(kafka, "--partition", "0", "--count", "2") == b"v0\nv1\n"
+
+
+def test_keys_and_headers_stand_before_values(kafka: FakeKafka) -> None:
+    output = consume(kafka, "--from", "3", "--partition", "0", "--keys", "--headers")
+    assert output == b"h=3,\xff=\tk\tv3\n"
+
+
+def test_from_and_until_are_places(kafka: FakeKafka) -> None:
+    chosen = ("--partition", "0")
+    assert consume(kafka, *chosen, "--from", "1", "--until", "3") == b"v1\nv2\n"
+    assert consume(kafka, *chosen, "--from", "@1001", "--until", "@3000") == b"v2\n"
+    assert consume(kafka, *chosen, "--from", "latest") == b""
+
+
+def test_json_gives_all_of_a_record(kafka: FakeKafka) -> None:
+    (line,) = consume(kafka, "--partition", "0", "--from", "3", "--json").splitlines()
+    assert json.loads(line) == {
+        "topic": "a",
+        "partition": 0,
+        "offset": 3,
+        "timestamp": 3000,
+        "key": "k",
+        "value": "v3",
+        "headers": [["h", "3"], [{"base64": "/w=="}, None]],
+    }
+    assert json.loads(consume(kafka, "--partition", "1", "--json"))["value"] is None
+
+
+def test_its_json_lines_copy_a_topic(kafka: FakeKafka, tmp_path: Path) -> None:
+    kafka.add_topic("copy", 2)
+    lines = tmp_path / "lines"
+    lines.write_bytes(consume(kafka, "--json"))
+    options = ["--json-lines", "--bootstrap", kafka.bootstrap]
+    done = CliRunner().invoke(app, ["produce", "copy", str(lines), *options])
+    assert done.exit_code == 0, done.output
+    for one, other in zip(kafka.topics["a"], kafka.topics["copy"], strict=True):
+        assert one.records() == other.records()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--from", "99"], "has no offset 99: its records are from 0 up to"),
+        (["--partition", "2"], "topic a has no partition 2, only 0 to 1"),
+        (["--from", "soon"], "--from takes earliest"),
+    ],
+)
+def test_what_cannot_be_read_is_exit_code_1(
+    kafka: FakeKafka, arguments: list[str], sentence: str
+) -> None:
+    options = ["--until", "100"] if arguments[1] == "99" else []
+    output = consume(kafka, *arguments, *options, exit_code=1).decode()
+    assert output.startswith("smq: ")
+    assert sentence in output
+
+
+def start(kafka: FakeKafka, *arguments: str) -> "subprocess.Popen[bytes]":
+    command = [*SMQ, "consume", "a", *arguments, "--bootstrap", kafka.bootstrap]
+    pipe: Any = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe)
+
+
+def test_following_prints_what_comes_until_it_is_interrupted(kafka: FakeKafka) -> None:
+    with start(kafka, "--follow", "--partition", "0", "--from", "3") as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"v3\n"
+        with Cluster(kafka.bootstrap) as cluster:
+            producer = Producer(cluster, "a")
+            producer.add(b"later", 0, partition=0)
+            producer.flush()
+        assert child.stdout.readline() == b"later\n"
+        child.send_signal(signal.SIGINT)
+        assert child.communicate(timeout=DEADLINE_SECONDS) == (b"", b"")
+    assert child.returncode == 0
+
+
+def test_a_reader_that_has_enough_is_no_failure(kafka: FakeKafka) -> None:
+    with start(kafka, "--follow") as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.stdout.close()
+        with Cluster(kafka.bootstrap) as cluster:
+            producer = Producer(cluster, "a")
+            producer.add(b"nobody reads this", 0)
+            producer.flush()
+        assert child.wait(DEADLINE_SECONDS) == 0
+        assert child.stderr is not None
+        assert child.stderr.read() == b""
