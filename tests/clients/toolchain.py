@@ -1,0 +1,90 @@
+"""Foreign toolchains: how each client's program is built, once, and called.
+
+What is missing on a developer's machine skips the test with a reason; in CI nothing may be missing.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+HERE = Path(__file__).parent
+BUILD_SECONDS_MAX = 600
+
+
+def missing(what: str) -> NoReturn:
+    """There is no such tool, or no way to what it needs."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+def need(tool: str) -> None:
+    if shutil.which(tool) is None:
+        missing(f"there is no {tool} on this machine")
+
+
+def build(command: list[str], folder: Path) -> None:
+    """Run a build tool; that it cannot fetch what it needs is a missing toolchain."""
+    need(command[0])
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS_MAX
+    )
+    if done.returncode:
+        missing(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-m", f"tests.clients.programs.{program}"]
+
+
+@cache
+def _go_programs() -> Path:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    programs = home / "smq-test" / "clients-go"
+    programs.mkdir(parents=True, exist_ok=True)
+    packages = ["./franz", "./sarama", "./kafkago"]
+    build(["go", "build", "-o", f"{programs}/", *packages], HERE / "go")
+    return programs
+
+
+def go(program: str) -> list[str]:
+    return [str(_go_programs() / program)]
+
+
+@cache
+def _java_classes() -> str:
+    folder = HERE / "java"
+    newest = max(each.stat().st_mtime for each in (folder / "pom.xml", *folder.rglob("*.java")))
+    jar = folder / "target" / "java-client-1.jar"
+    if not jar.exists() or jar.stat().st_mtime < newest:
+        build(["mvn", "--quiet", "--batch-mode", "package"], folder)
+    return f"{jar}:{folder / 'target' / 'libs'}/*"
+
+
+def java() -> list[str]:
+    need("java")
+    return ["java", "-cp", _java_classes(), "smq.Client"]
+
+
+@cache
+def _node_modules() -> None:
+    folder = HERE / "node"
+    if not (folder / "node_modules" / "kafkajs").exists():
+        build(["npm", "ci", "--no-audit", "--no-fund"], folder)
+
+
+def node() -> list[str]:
+    need("node")
+    _node_modules()
+    return ["node", str(HERE / "node" / "client.js")]
+
+
+def kcat() -> list[str]:
+    need("kcat")
+    return python("kcat_client")
