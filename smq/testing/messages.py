@@ -7,8 +7,8 @@ from uuid import UUID
 
 from smq.model.errors import ErrorCode
 from smq.wire.codec import Message
-from smq.wire.messages import APIS
 from smq.wire.messages.notation import Api, Field
+from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import snake
 
 ARRAY_LENGTH_MAX = 3

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from smq.wire.messages import APIS
 from smq.wire.messages.notation import Api, Field
+from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import StructureCode, Used, is_structure, snake, wrapped
 
 FOLDER = Path(__file__).parent / "generated"

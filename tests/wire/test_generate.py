@@ -13,8 +13,8 @@ from smq.testing.messages import MESSAGES, codec_module, random_message
 from smq.wire.codec import ZERO_UUID, Malformed, Message, Writer
 from smq.wire.generate import FOLDER, generate
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
-from smq.wire.messages import APIS
 from smq.wire.messages.notation import Api, Field
+from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import snake
 from tests.wire.oracles import kafka_python_class, kio_class
 

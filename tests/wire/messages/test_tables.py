@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from smq.testing.messages import MESSAGES
-from smq.wire.messages import APIS
+from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import snake
 from tests.wire.oracles import kafka_python_facts, kio_class
 
