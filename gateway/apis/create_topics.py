@@ -82,6 +82,4 @@ def _create(
 
 
 def _refused(name: str, refusal: BrokerError) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=name, error_code=refusal.code, error_message=refusal.message, configs=None
-    )
+    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)

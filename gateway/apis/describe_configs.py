@@ -65,9 +65,7 @@ def _describe(
     resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: CoordinatorContext
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        error_message=None,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     entries_of = _RESOURCES.get(resource.resource_type)
     try:
@@ -75,7 +73,7 @@ def _describe(
             raise _invalid(f"Unsupported resource type: {resource.resource_type}")
         entries = entries_of(resource.resource_name, context)
     except BrokerError as refusal:
-        result.error_code, result.error_message = refusal.code, refusal.message
+        result.error_code, result.error_message = refusal.code, refusal.message or ""
         return result
     keys = resource.configuration_keys
     result.configs = [_shown(each, request) for each in entries if not keys or each.name in keys]
@@ -143,7 +141,7 @@ def _broker(name: str, context: CoordinatorContext) -> list[DescribeConfigsResou
         )
     config = context.coordinator.config
     entries = [
-        _broker_entry(each, str(value))
+        _broker_entry(each, value)
         for each, value in zip(SETTINGS.values(), config.values().values(), strict=True)
     ]
     entries += [
@@ -153,19 +151,23 @@ def _broker(name: str, context: CoordinatorContext) -> list[DescribeConfigsResou
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def _broker_entry(setting: Setting, value: str) -> DescribeConfigsResourceResult:
-    is_default = value == str(setting.default)
-    synonyms = [] if is_default else [_synonym(setting.name, value, Source.STATIC_BROKER)]
-    synonyms.append(_synonym(setting.name, str(setting.default), Source.DEFAULT))
+def _broker_entry(setting: Setting, value: object) -> DescribeConfigsResourceResult:
+    synonyms = [_synonym(setting.name, _text(setting.default), Source.DEFAULT)]
+    if value != setting.default:
+        synonyms.insert(0, _synonym(setting.name, _text(value), Source.STATIC_BROKER))
     return DescribeConfigsResourceResult(
         name=setting.name,
-        value=value.lower() if setting.type is bool else value,
+        value=_text(value),
         read_only=True,
         config_source=synonyms[0].source,
         synonyms=synonyms,
         config_type=_TYPES.get(setting.type, ConfigType.STRING),
         documentation=setting.doc,
     )
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _fixed_entry(name: str, value: str) -> DescribeConfigsResourceResult:

@@ -34,7 +34,7 @@ def handle(request: FindCoordinatorRequest, context: CoordinatorContext) -> Find
     found = _find(request.key, request.key_type, context)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=found.error_message or "NONE",  # As Kafka does, but from 4 on.
         node_id=found.node_id,
         host=found.host,
         port=found.port,

@@ -20,7 +20,7 @@ def handle(request: InitProducerIdRequest, context: CoordinatorContext) -> InitP
     """Give a producer its id."""
     error = _problem(request)
     if error is not ErrorCode.NONE:
-        return InitProducerIdResponse(error_code=error)
+        return InitProducerIdResponse(error_code=error, producer_epoch=NONE)
     return InitProducerIdResponse(
         producer_id=context.coordinator.producer_ids.next(), producer_epoch=0
     )

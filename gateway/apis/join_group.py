@@ -8,11 +8,14 @@
 - From 1: a rebalance timeout of its own (before, it is the session timeout).
 - From 4: a new dynamic member gets MEMBER_ID_REQUIRED and its id, to join with (KIP-394).
 - From 5: static members, by group instance id; a fenced one gets FENCED_INSTANCE_ID (KIP-345).
-- From 7: protocol type in the answer (KIP-559). From 8: a reason, which we do not keep (KIP-800).
+- From 7: protocol type in the answer; it and the protocol's name are null with an error (KIP-559).
+- From 8: a reason, which we do not keep (KIP-800).
 - From 9: a static leader that comes back is told to skip the assignment (KIP-814).
 
 Left out: groups of the consumer protocol (KIP-848) are not there to be joined.
 """
+
+from functools import partial
 
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.given import random_uuid
@@ -26,13 +29,15 @@ from smq.wire.generated.join_group import (
 
 REBALANCE_TIMEOUT_FROM = 1
 MEMBER_ID_REQUIRED_FROM = 4
+NULL_PROTOCOL_FROM = 7
 SKIP_ASSIGNMENT_FROM = 9
 
 
 def handle(request: JoinGroupRequest, context: CoordinatorContext) -> JoinGroupResponse | None:
     """Let the member join; it is answered when the group knows what to say."""
+    respond = partial(_respond, nulls=context.version >= NULL_PROTOCOL_FROM)
     event = Join(
-        ticket=context.ticket(_respond),
+        ticket=context.ticket(respond),
         member_id=request.member_id,
         new_member_id=_new_member_id(request, context),
         instance_id=request.group_instance_id,
@@ -52,7 +57,7 @@ def handle(request: JoinGroupRequest, context: CoordinatorContext) -> JoinGroupR
     try:
         context.coordinator.groups.handle(request.group_id, event, context.now)
     except BrokerError as refusal:
-        return _respond(JoinAnswer(error=refusal.code, member_id=request.member_id))
+        return respond(JoinAnswer(error=refusal.code, member_id=request.member_id))
     return None
 
 
@@ -61,12 +66,12 @@ def _new_member_id(request: JoinGroupRequest, context: CoordinatorContext) -> st
     return f"{named_for}-{random_uuid(context.coordinator.chance)}"
 
 
-def _respond(answer: JoinAnswer) -> JoinGroupResponse:
+def _respond(answer: JoinAnswer, *, nulls: bool) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=answer.error,
         generation_id=answer.generation,
         protocol_type=answer.protocol_type,
-        protocol_name=answer.protocol_name or "",
+        protocol_name=answer.protocol_name if nulls else answer.protocol_name or "",
         leader=answer.leader,
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,

@@ -49,7 +49,7 @@ def _at_least(least: int) -> Callable[[Value], str]:
 
 
 def _one_of(*values: Value, otherwise: str = "") -> Callable[[Value], str]:
-    words = otherwise or f"Value must be one of: {', '.join(map(str, values))}"
+    words = otherwise or f"String must be one of: {', '.join(map(str, values))}"
     return lambda value: "" if value in values else words
 
 
@@ -68,12 +68,14 @@ _TABLE = (
         T.INT,
         "-1",
         NO_MEANING + "batches are stored as they were sent.",
+        broker_key="compression.gzip.level",
     ),
     TopicConfig(
         "compression.lz4.level",
         T.INT,
         "9",
         NO_MEANING + "batches are stored as they were sent.",
+        broker_key="compression.lz4.level",
     ),
     TopicConfig(
         "compression.type",
@@ -88,6 +90,7 @@ _TABLE = (
         T.INT,
         "3",
         NO_MEANING + "batches are stored as they were sent.",
+        broker_key="compression.zstd.level",
     ),
     TopicConfig(
         "delete.retention.ms",
@@ -119,7 +122,6 @@ _TABLE = (
         str(INT64_MAX),
         "smq.durability=disk syncs each record before it is acknowledged.",
         _one_of(INT64_MAX, otherwise="set smq.durability=disk instead"),
-        "log.flush.interval.ms",
     ),
     TopicConfig(
         "follower.replication.throttled.replicas",
@@ -288,7 +290,6 @@ _TABLE = (
         "0",
         NO_MEANING + "partitions share the files of their log.",
         _at_least(0),
-        "log.roll.jitter.ms",
     ),
     TopicConfig(
         "segment.ms",
@@ -296,7 +297,6 @@ _TABLE = (
         "604800000",
         NO_MEANING + "partitions share the files of their log; see smq.seal.ms.",
         _at_least(1),
-        "log.roll.ms",
     ),
     TopicConfig(
         "smq.durability",
