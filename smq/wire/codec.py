@@ -3,7 +3,9 @@
 Readers take a buffer and a place in it, and return the value and the place after it. They trust
 nothing: what cannot be raises `Malformed`, and what runs over the end raises one of `READ_ERRORS`,
 which the generated `read_...` functions turn into `Malformed` (no check costs less than a check).
-Text that is not UTF-8 is read with replacement characters, as Kafka does.
+What Kafka tolerates we do: text that is not UTF-8 is read with replacement characters, unknown
+tagged fields are skipped, bytes after a message are ignored. Not its lengths below -1, which it
+takes for null.
 
 Writers take a list's `append` and add pieces. A `records` field may be something *lent*: memory
 that is not copied into the answer but handed on, by itself, to whoever sends the pieces.
