@@ -110,5 +110,6 @@ def rehash_producers(source, target, oldest_ms, slot_kept):
         slot = source[i, R_SLOT] - 1
         if slot >= 0 and slot_kept[slot] and source[i, R_LAST_MS] >= oldest_ms:
             row = producer_row(target, slot, source[i, R_PRODUCER_ID])
-            target[row] = source[i]
+            for column in range(PRODUCER_COLUMNS):  # A row assigned compiles for seconds.
+                target[row, column] = source[i, column]
             target[0, 0] += 1
