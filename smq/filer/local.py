@@ -27,7 +27,7 @@ from smq.model.errors import (
     Unavailable,
 )
 
-UNFINISHED = ".unfinished"  # No key part starts with a dot.
+UNFINISHED = ".unfinished"  # No key starts with a dot.
 NANOSECONDS_PER_MS = 1_000_000
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -148,7 +148,7 @@ class LocalStore:
         for name, entry in sorted(entries, key=lambda named: os.fsencode(named[0])):
             key = base + name
             raw = os.fsencode(key)
-            if name.startswith(".") or raw[: len(prefix)] != prefix[: len(raw)]:
+            if key.startswith(".") or raw[: len(prefix)] != prefix[: len(raw)]:
                 continue
             if name.endswith("/"):
                 if raw >= after[: len(raw)]:

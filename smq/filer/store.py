@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, Protocol
 from smq.model.errors import StoreError
 
 KEY_BYTES_MAX = 1024  # S3's bound.
-KEY_PART_BYTES_MAX = 240  # A file name may have 255 bytes on Linux.
+KEY_PART_BYTES_MAX = 255  # Of a file's name on Linux; a topic's has at most 249.
 
 CREATE: Literal["create"] = "create"
 OVERWRITE: Literal["overwrite"] = "overwrite"
@@ -100,19 +100,13 @@ class Store(Protocol):
 
 def checked_key(key: str) -> str:
     """The key, if every store can hold it. Raises StoreError: it can name nothing outside."""
-    parts = key.split("/")
-    if not key or len(key.encode(errors="replace")) > KEY_BYTES_MAX:
-        raise StoreError(key, f"a key has 1 to {KEY_BYTES_MAX} bytes")
-    for part in parts:
-        if (
-            not part
-            or part.startswith(".")
-            or len(part.encode(errors="replace")) > KEY_PART_BYTES_MAX
-        ):
+    if not key or key.startswith(".") or len(key.encode(errors="replace")) > KEY_BYTES_MAX:
+        raise StoreError(key, f"a key has 1 to {KEY_BYTES_MAX} bytes and no dot first")
+    if not key.isprintable() or "\\" in key:
+        raise StoreError(key, "a key has printable characters and no backslash")
+    for part in key.split("/"):
+        if part in {"", ".", ".."} or len(part.encode(errors="replace")) > KEY_PART_BYTES_MAX:
             raise StoreError(
-                key,
-                f"between its slashes a key has 1 to {KEY_PART_BYTES_MAX} bytes, no dot first",
+                key, f"between slashes a key has 1 to {KEY_PART_BYTES_MAX} bytes, not . or .."
             )
-        if not part.isprintable() or "\\" in part:
-            raise StoreError(key, "a key has printable characters and no backslash")
     return key

@@ -24,7 +24,8 @@ BAD_KEYS = (
     "../a",
     "./a",
     ".hidden",
-    "a/.unfinished/b",
+    ".unfinished/b",
+    "a/.",
     "a\0b",
     "a\nb",
     "a\\b",
@@ -136,6 +137,13 @@ class StoreTests:
                 call(key)
         with pytest.raises(StoreError):
             store.put(key, b"x", OVERWRITE)
+
+    @pytest.mark.parametrize(
+        "key", ["a/.hidden/b", "a/..b", "a/" + "x" * KEY_PART_BYTES_MAX, "ä/ö"]
+    )
+    def test_a_key_may_be_anything_else(self, store: Store, key: str) -> None:
+        store.put(key, b"x")
+        assert [facts.key for facts in store.list()] == [key]
 
     def test_an_empty_object_is_an_object(self, store: Store) -> None:
         store.put("a/empty", b"")
