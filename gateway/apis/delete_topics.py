@@ -30,25 +30,40 @@ def handle(request: DeleteTopicsRequest, context: CoordinatorContext) -> DeleteT
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    catalog = context.coordinator.topics.catalog
     counts = Counter((each.name, each.topic_id) for each in asked)
-    results = []
-    for (name, topic_id), count in counts.items():
-        state = DeleteTopicState(name=name, topic_id=topic_id)
+    # The catalog is the one before: making a new one for each topic would take a while.
+    deletion = _Deletion(context.coordinator.topics.catalog)
+    results = [
+        deletion.find(DeleteTopicState(name=name, topic_id=topic_id), count)
+        for (name, topic_id), count in counts.items()
+    ]
+    for topic in deletion.found.values():
+        context.coordinator.topics.delete(topic)
+    return DeleteTopicsResponse(responses=results)
+
+
+class _Deletion:
+    """The topics that are to be deleted, each once."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.found: dict[str, Topic] = {}
+
+    def find(self, asked: DeleteTopicState, count: int) -> DeletableTopicResult:
+        """Find one more; the result says it is deleted, or why not."""
         try:
-            topic = _find(state, count, catalog)
+            topic = _find(asked, count, self._catalog)
+            if topic.name in self.found:
+                raise _invalid("The provided topic name maps to an ID that was already supplied.")
         except BrokerError as refusal:
-            result = DeletableTopicResult(
-                name=name,
-                topic_id=topic_id,
+            return DeletableTopicResult(
+                name=asked.name,
+                topic_id=asked.topic_id,
                 error_code=refusal.code,
                 error_message=refusal.message,
             )
-        else:
-            context.coordinator.topics.delete(topic)
-            result = DeletableTopicResult(name=topic.name, topic_id=topic.id)
-        results.append(result)
-    return DeleteTopicsResponse(responses=results)
+        self.found[topic.name] = topic
+        return DeletableTopicResult(name=topic.name, topic_id=topic.id)
 
 
 def _find(asked: DeleteTopicState, count: int, catalog: Catalog) -> Topic:

@@ -1,0 +1,38 @@
+import pytest
+
+from smq.model.errors import ErrorCode
+from smq.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tests.gateway.coordinator_bench import CoordinatorBench
+
+E = ErrorCode
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_each_producer_gets_an_id_of_its_own(bench: CoordinatorBench, version: int) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    answers = [bench.ask("InitProducerId", version, request) for _ in range(3)]
+    assert len({answer.producer_id for answer in answers}) == 3
+    assert {(answer.error_code, answer.producer_epoch) for answer in answers} == {(E.NONE, 0)}
+
+
+def test_an_idempotent_producer_that_brings_an_id_gets_another(bench: CoordinatorBench) -> None:
+    request = InitProducerIdRequest(transactional_id=None, producer_id=77, producer_epoch=5)
+    answer = bench.ask("InitProducerId", 3, request)
+    assert (answer.error_code, answer.producer_epoch) == (E.NONE, 0)
+    assert answer.producer_id != 77
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"transactional_id": ""}, E.INVALID_REQUEST),
+        ({"transactional_id": "mine"}, E.UNSUPPORTED_VERSION),
+        ({"transactional_id": None, "producer_id": 5}, E.INVALID_REQUEST),
+        ({"transactional_id": None, "producer_epoch": 5}, E.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    bench: CoordinatorBench, fields: dict[str, int | str | None], error: ErrorCode
+) -> None:
+    answer = bench.ask("InitProducerId", 4, InitProducerIdRequest(**fields))  # type: ignore[arg-type]
+    assert answer == InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)

@@ -1,0 +1,63 @@
+"""The coordinator's APIs without a process: requests and answers as bytes, a clock to turn."""
+
+from itertools import count
+from typing import Any
+
+from gateway.apis.table import API_BY_KEY
+from gateway.coordinator_context import Ticket
+from gateway.coordinator_dispatch import Origin, dispatch
+from smq.shard.shard import Node
+from smq.wire.api import API_BY_NAME
+from smq.wire.codec import Writer
+from smq.wire.headers import RequestHeader, read_response_header, write_request_header
+from smq.wire.internal import Relayed
+from tests.coordinator.coordinator_driver import CoordinatorDriver
+
+NODES = [Node(1, "one", 9092, 7), Node(2, "two", 9093, 8)]
+
+
+def relayed(name: str, version: int, request: Any, node_id: int = 1) -> Relayed:
+    """A request as a shard relays it."""
+    api = API_BY_KEY[API_BY_NAME[name].key]
+    writer = Writer()
+    write_request_header(RequestHeader(api.key, version, 77, "client"), writer)
+    write = getattr(api.codec, api.read_request.__name__.replace("read_", "write_"))
+    write(request, version, writer)
+    return Relayed(node_id, "10.0.0.9", memoryview(writer.to_bytes()))
+
+
+def decoded(name: str, version: int, body: bytes) -> Any:
+    """A response as a client reads it."""
+    api = API_BY_KEY[API_BY_NAME[name].key]
+    correlation_id, at = read_response_header(body, 0, api.key, version)
+    assert correlation_id == 77
+    read = getattr(api.codec, api.write_response.__name__.replace("write_", "read_"))
+    return read(body, at, version)
+
+
+class CoordinatorBench(CoordinatorDriver):
+    """Asks, and collects the answers that come later by the number `ask` returned for them."""
+
+    _places = count(1)
+
+    def ask(self, name: str, version: int, request: Any, node_id: int = 1) -> Any:
+        """The response; or a number, where the answer is to come later."""
+        place = next(self._places)
+        question = relayed(name, version, request, node_id)
+        asked = dispatch(question, self.coordinator, NODES, self.now, place)
+        if asked.response is not None:
+            return decoded(name, version, asked.origin.encode(asked.response))
+        later = self.answers()
+        return later.get(place, place)
+
+    def answers(self) -> dict[int, Any]:
+        """What has been answered since."""
+        found = {}
+        for answer in self.coordinator.groups.take_answers():
+            assert isinstance(answer.ticket, Ticket)
+            origin = answer.ticket.origin
+            assert isinstance(origin, Origin)
+            assert isinstance(origin.place, int)
+            body = origin.encode(answer.ticket.respond(answer.answer))
+            found[origin.place] = decoded(origin.api.name, origin.header.api_version, body)
+        return found
