@@ -28,7 +28,7 @@ check: setup  ## Format, lint, floors, types, the quick tests, the wheel.
 	$(BIN)/python -m tests.wheel_smoke
 
 test: check  ## check, the slower tests, and short slices of the long ones: what CI runs.
-	$(BIN)/pytest -q -m "(slow or clients or spark or sim) and not oracle"
+	$(BIN)/pytest -q --timeout 600 -m "(slow or clients or spark or sim) and not oracle"
 
 fix: setup  ## Format, and repair what the linter can.
 	$(BIN)/ruff format .
@@ -44,7 +44,7 @@ record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests co
 	$(BIN)/python -m tests.oracle.record
 
 sim: setup  ## Kills at random under load; SEED=… replays a run.
-	$(BIN)/pytest -q -m sim $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m smq.testing.kill_run $(if $(SEED),--seed $(SEED))
 
 docs: setup  ## Write the generated parts of docs/.
 	$(BIN)/python -m smq.app.documentation

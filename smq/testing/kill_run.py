@@ -1,0 +1,238 @@
+"""Kills at random under load: is anything lost, doubled, reordered, or changed under a reader?
+
+`make sim SEED=…` or `python -m smq.testing.kill_run --kills 50 --records 2000000`.
+
+An idempotent producer of librdkafka's sends numbered records to each partition, in rounds; in each
+round one process of the broker, chosen by the seed (the supervisor among them), gets SIGKILL at a
+moment chosen by the seed. The n-th record of a partition must stand at offset n: that alone says
+that none is lost, doubled or in the wrong place. A consumer reads along and keeps a checksum of
+what it saw; at the end everything is read again from the start and compared.
+
+The seed decides who is killed and when; the machine's own timing decides what that interrupts.
+"""
+
+import argparse
+import random
+import struct
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from smq.app.clock import monotonic_ms
+from smq.client.admin import create_topic
+from smq.client.cluster import Cluster
+from smq.testing.smq_broker import SUPERVISOR, SmqBroker
+
+TOPIC = "numbered"
+PARTITIONS = 6
+SHARDS = 2
+VICTIMS = (*(f"shard-{i}" for i in range(1, SHARDS + 1)), "coordinator", "sealer", SUPERVISOR)
+VALUE = struct.Struct("<qq84x")  # Partition and number; 100 bytes.
+ROUND_MS_MAX = 400  # A kill falls somewhere into the first of a round's milliseconds.
+QUIET_MS_MAX = 120_000  # Longer without any progress is a hang.
+SEAL_MS = 2000  # So that sealing goes on all the while.
+
+
+class Wrong(AssertionError):
+    """The broker broke a promise."""
+
+
+@dataclass
+class Reader:
+    """Reads each partition in order; raises Wrong at the first record that is not in its place."""
+
+    bootstrap: str
+    next_offsets: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
+    checksums: list[dict[int, int]] = field(default_factory=lambda: [{} for _ in range(PARTITIONS)])
+
+    def __post_init__(self) -> None:
+        self._running = [0] * PARTITIONS
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "nobody",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "log_level": 0,
+            }
+        )
+        places = [TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)]
+        self._consumer.assign(places)
+
+    def read(self) -> int:
+        """What has come since; how many records."""
+        messages = self._consumer.consume(5000, 0.2)
+        for message in messages:
+            self._take(message)
+        return len(messages)
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        if error is not None:
+            if not error.retriable() and error.code() in _OF_CONTENT:
+                raise Wrong(f"a reader is told: {error}")
+            return  # A broker that is away for a moment.
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None
+        assert isinstance(value, bytes)
+        expected = self.next_offsets[partition]
+        if offset != expected or VALUE.unpack(value) != (partition, expected):
+            raise Wrong(
+                f"partition {partition}: offset {offset} holds {VALUE.unpack(value)}, "
+                f"where record {expected} should be"
+            )
+        self.next_offsets[partition] += 1
+        self._running[partition] = zlib.crc32(value, self._running[partition])
+        self.checksums[partition][expected] = self._running[partition]
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()
+
+
+# Errors that say something about the records, not about the way to them.
+_OF_CONTENT = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._BAD_MSG}  # noqa: SLF001
+
+
+class Load:
+    """The producer: numbered records, spread over the partitions."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.sent = [0] * PARTITIONS
+        self.acknowledged = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "message.timeout.ms": QUIET_MS_MAX,
+                "linger.ms": 2,
+                "retry.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+
+    def send(self, count: int) -> None:
+        """That many records more; waits while librdkafka's queue is full."""
+        for _ in range(count):
+            partition = min(range(PARTITIONS), key=self.sent.__getitem__)
+            value = VALUE.pack(partition, self.sent[partition])
+            while True:
+                try:
+                    self._producer.produce(
+                        TOPIC, value, partition=partition, on_delivery=self._delivered
+                    )
+                    break
+                except BufferError:
+                    self._producer.poll(0.05)
+            self.sent[partition] += 1
+        self._producer.poll(0)
+
+    def finish(self) -> None:
+        """Wait for every acknowledgement."""
+        left = self._producer.flush(QUIET_MS_MAX / 1000)
+        if left:
+            raise Wrong(f"{left} records are still not acknowledged")
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            raise Wrong(f"a record was refused: {error}")
+        self.acknowledged += 1
+
+
+@contextmanager
+def reading_along(reader: Reader) -> Iterator[Callable[[], None]]:
+    """Read in a thread; the block gets a check that raises what the thread met."""
+    met: list[BaseException] = []
+    stop = Event()
+
+    def follow() -> None:
+        try:
+            while not stop.is_set():
+                reader.read()
+        except BaseException as failure:  # noqa: BLE001  (carried over to the main thread)
+            met.append(failure)
+
+    def check() -> None:
+        if met:
+            raise met[0]
+
+    thread = Thread(target=follow)
+    thread.start()
+    try:
+        yield check
+    finally:
+        stop.set()
+        thread.join()
+    check()
+
+
+def read_up_to(reader: Reader, ends: list[int]) -> None:
+    """Read until each partition has been read to its end, and not beyond."""
+    quiet_since_ms = monotonic_ms()
+    while reader.next_offsets != ends:
+        if reader.read():
+            quiet_since_ms = monotonic_ms()
+        if monotonic_ms() - quiet_since_ms > QUIET_MS_MAX:
+            raise Wrong(f"read up to {reader.next_offsets}, but sent up to {ends}")
+
+
+def kill_run(
+    directory: Path, seed: int, kills: int, records: int, say: Callable[[str], object]
+) -> None:
+    """One run. Raises Wrong."""
+    chance = random.Random(seed)  # noqa: S311  (no secret)
+    settings = {"shards": str(SHARDS), "seal.ms": str(SEAL_MS)}
+    with SmqBroker(directory, settings) as broker:
+        with Cluster(broker.bootstrap) as cluster:
+            create_topic(cluster, TOPIC, PARTITIONS)
+        load, along = Load(broker.bootstrap), Reader(broker.bootstrap)
+        with reading_along(along) as check:
+            for number in range(kills):
+                sender = Thread(target=load.send, args=(records // kills,))
+                sender.start()
+                Event().wait(chance.uniform(0, ROUND_MS_MAX) / 1000)
+                victim = chance.choice(VICTIMS)
+                broker.kill(victim)
+                broker.restart()
+                sender.join()
+                check()
+                say(f"kill {number + 1} of {kills}: {victim}; {load.acknowledged:,} acknowledged")
+            load.finish()
+        read_up_to(along, load.sent)
+        again = Reader(broker.bootstrap)
+        read_up_to(again, load.sent)
+        if again.checksums != along.checksums:
+            raise Wrong("what was read first is not what was read at the end")
+        say(f"{sum(load.sent):,} records, {kills} kills: 0 lost, doubled, reordered or changed")
+        for reader in (along, again):
+            reader.close()
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    given = parser.parse_args()
+    sys.stdout.write(f"seed {given.seed}\n")
+    with tempfile.TemporaryDirectory(prefix="smq-") as directory:
+        kill_run(
+            Path(directory),
+            given.seed,
+            given.kills,
+            given.records,
+            lambda line: sys.stdout.write(line + "\n"),
+        )
+
+
+if __name__ == "__main__":
+    main()
