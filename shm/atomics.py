@@ -1,8 +1,8 @@
 """Memory order has one home: every acquire, release and futex of the repository is here.
 
-All of these are intrinsics, callable only inside kernels, on int64 or uint8 arrays (`words`) over shared
-memory; an index counts elements of the array. A plain access of a shared word in a loop is hoisted by the
-compiler; these are not.
+All of these are intrinsics, callable only inside kernels, on int64 or uint8 arrays (`words`) over
+shared memory; an index counts elements of the array. A plain access of a shared word in a loop is
+hoisted by the compiler; these are not.
 
     store_release(words, i, value)    what was written before is seen by whoever acquires value
     load_acquire(words, i)            … this is the partner

@@ -26,7 +26,7 @@ A frame, in the ring and in the write-ahead log alike (little endian):
     bytes       of the batch; a padding frame's `bytes` fill up to the end of ring or segment
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from shm.kernels.words import (
 LAYOUT_MAGIC = 0x0001_51_4D_53  # "SMQ" and the version of this map, little endian.
 PAGE_BYTES = 4096
 
-INDEX_DTYPES = {
+INDEX_DTYPES: dict[str, np.dtype[Any]] = {
     "position": np.dtype("<i8"),
     "base_offset": np.dtype("<i8"),
     "max_timestamp": np.dtype("<i8"),
@@ -77,7 +77,7 @@ class Layout(NamedTuple):
     def total_bytes(self) -> int:
         return self.ring_at + self.ring_bytes
 
-    def index_columns(self) -> dict[str, tuple[int, np.dtype]]:
+    def index_columns(self) -> dict[str, tuple[int, np.dtype[Any]]]:
         """Where each column of the index begins."""
         at, columns = self.index_at, {}
         for name, dtype in INDEX_DTYPES.items():

@@ -6,10 +6,19 @@ Rows of other logs are passed over, so that a shard which serves several logs ca
 
 import numpy as np
 
-from shm.kernels.batches import check_content, check_for_partition, check_shape
+from shm.atomics import fence
+from shm.kernels.batches import (
+    CORRUPT_MESSAGE,
+    check_content,
+    check_shape,
+    check_size,
+    check_times,
+    is_idempotent,
+    sequences_of,
+)
 from shm.kernels.bytes import copy_bytes, get16, get32, get64, put16, put32, put64
 from shm.kernels.crc32c import crc32c
-from shm.kernels.frames import frame_bytes, write_frame_header
+from shm.kernels.frames import batch_crc_is_good, frame_bytes, write_frame_header
 from shm.kernels.index import append_entry
 from shm.kernels.jit import kernel
 from shm.kernels.memory import (
@@ -34,6 +43,7 @@ from shm.kernels.plan import (
     ROW_ERROR,
     ROW_LOG_START,
     ROW_STATE,
+    ROW_TRANSACTIONAL,
     ROW_VERSION,
     STOP_LOG_FULL,
     STOP_PRODUCERS_FULL,
@@ -52,7 +62,6 @@ from shm.kernels.words import (
     ATTRIBUTE_LOG_APPEND_TIME,
     BATCH_ATTRIBUTES_AT,
     BATCH_BASE_OFFSET_AT,
-    BATCH_BASE_SEQUENCE_AT,
     BATCH_CRC_AT,
     BATCH_LAST_OFFSET_DELTA_AT,
     BATCH_LEADER_EPOCH_AT,
@@ -77,6 +86,7 @@ from shm.kernels.words import (
     P_NUMBER,
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
+    WORD_CLAIMED,
     WORD_GENERATION,
     WORD_INDEX_CAPACITY,
     WORD_INDEX_KEEP,
@@ -100,14 +110,24 @@ def place_of(memory, position):
 
 
 @kernel
+def claim(memory, end):
+    """Announce that the ring is about to be written up to position `end`.
+
+    SYNC POINT with shm.reader: the claim is seen before any byte it covers changes. A reader reads
+    bytes, then the claim: what lies a ring's length below it or later has not been touched.
+    """
+    release_word(memory, WORD_CLAIMED, end)
+    fence()
+
+
+@kernel
 def pad_to(memory, end):
     """Fill the log from its tail up to `end` with one padding frame."""
     tail = get_word(memory, WORD_TAIL)
+    claim(memory, end)
     stamps = (get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION))
     size = end - tail - FRAME_HEADER_BYTES
-    write_frame_header(
-        memory, place_of(memory, tail), tail, stamps, size, 0, FRAME_KIND_PADDING, 0
-    )
+    write_frame_header(memory, place_of(memory, tail), tail, stamps, size, 0, FRAME_KIND_PADDING, 0)
     release_word(memory, WORD_TAIL, end)
 
 
@@ -138,11 +158,16 @@ def make_room(memory, size):
 
 
 @kernel
-def _stamp_append_time(memory, start, batch_bytes, now_ms):
-    """Make it a LogAppendTime batch: the attribute, the largest timestamp, and so a new CRC."""
-    attributes = get16(memory, start + BATCH_ATTRIBUTES_AT) | ATTRIBUTE_LOG_APPEND_TIME
-    put16(memory, start + BATCH_ATTRIBUTES_AT, attributes)
-    put64(memory, start + BATCH_MAX_TIMESTAMP_AT, now_ms)
+def _stamp_time_type(memory, start, batch_bytes, is_append_time, now_ms):
+    """Have a batch say who gave its timestamps; a new CRC where that is not what it said."""
+    attributes = get16(memory, start + BATCH_ATTRIBUTES_AT)
+    if is_append_time:
+        put16(memory, start + BATCH_ATTRIBUTES_AT, attributes | ATTRIBUTE_LOG_APPEND_TIME)
+        put64(memory, start + BATCH_MAX_TIMESTAMP_AT, now_ms)
+    elif attributes & ATTRIBUTE_LOG_APPEND_TIME:
+        put16(memory, start + BATCH_ATTRIBUTES_AT, attributes & ~ATTRIBUTE_LOG_APPEND_TIME)
+    else:
+        return
     crc = np.int64(crc32c(memory, start + BATCH_ATTRIBUTES_AT, start + batch_bytes))
     put32(memory, start + BATCH_CRC_AT, crc)
 
@@ -168,15 +193,16 @@ def append_batch(memory, links, slot, data, at, batch_bytes, now_ms):
     position = get_word(memory, WORD_TAIL)
     frame = place_of(memory, position)
     start = frame + FRAME_HEADER_BYTES
+    claim(memory, position + frame_bytes(batch_bytes))
     copy_bytes(memory, start, data, at, batch_bytes)
     base_offset = get_partition(memory, slot, P_LOG_END)
     put64(memory, start + BATCH_BASE_OFFSET_AT, base_offset)
     put32(memory, start + BATCH_LEADER_EPOCH_AT, get_partition(memory, slot, P_EPOCH))
-    if get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME:
-        _stamp_append_time(memory, start, batch_bytes, now_ms)
+    flags = get_partition(memory, slot, P_FLAGS)
+    _stamp_time_type(memory, start, batch_bytes, flags & FLAG_LOG_APPEND_TIME != 0, now_ms)
     stamps = (get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION))
     number = get_partition(memory, slot, P_NUMBER)
-    level = (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3
+    level = (flags >> DURABILITY_SHIFT) & 3
     write_frame_header(
         memory, frame, position, stamps, batch_bytes, number, FRAME_KIND_BATCH, level
     )
@@ -194,40 +220,57 @@ def append_batch(memory, links, slot, data, at, batch_bytes, now_ms):
 
 @kernel
 def _check(plan, row, data, memory, slot):
+    """Whether a row's batch may be appended, its sequence apart: (error, bytes of the batch).
+
+    Notes the log start from where on Kafka answers it: with errors that its log finds in a batch.
+    """
     if get_partition(memory, slot, P_FLAGS) & (FLAG_READ_ONLY | FLAG_SPACE):
-        return KAFKA_STORAGE_ERROR
-    at, size = plan[row + ROW_AT], plan[row + ROW_BYTES]
-    error = check_shape(data, at, size, plan[row + ROW_VERSION])
+        return KAFKA_STORAGE_ERROR, np.int64(0)
+    at = plan[row + ROW_AT]
+    end, version = at + plan[row + ROW_BYTES], plan[row + ROW_VERSION]
+    error, size = check_shape(data, at, end, version, plan[row + ROW_TRANSACTIONAL])
     if error == 0:
-        error = check_content(data, at)
+        error = check_size(memory, slot, size)
+    if error == 0 and not batch_crc_is_good(data, at, size):
+        error = CORRUPT_MESSAGE
+    if error != 0:
+        return error, size
+    plan[row + ROW_LOG_START] = get_partition(memory, slot, P_LOG_START)
+    error = check_content(data, at, size)
     if error == 0:
-        error = check_for_partition(data, at, size, memory, slot, plan[HEAD_NOW_MS])
-    return error
+        error = check_times(data, at, memory, slot, plan[HEAD_NOW_MS])
+    return error, size
+
+
+@kernel
+def _find_producer(producers, slot, data, at, plan, row):
+    """Check an idempotent batch's sequence: (its producer's row, whether to append).
+
+    A duplicate is answered as it was when it was new, with its largest timestamp.
+    """
+    place = producer_row(producers, slot, get64(data, at + BATCH_PRODUCER_ID_AT))
+    epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
+    verdict, known = check_sequence(producers, place, epoch, sequences_of(data, at))
+    if verdict == DUPLICATE:
+        plan[row + ROW_BASE_OFFSET] = producers[place, known + 2]
+        plan[row + ROW_APPEND_TIME] = producers[place, known + 3]
+    elif verdict != ACCEPT:
+        plan[row + ROW_ERROR] = verdict
+    return place, verdict == ACCEPT
 
 
 @kernel
 def _append_row(memory, links, producers, data, plan, row):
     """Append one row's batch; returns 0, or the reason why the log must be helped first."""
-    slot = plan[row + ROW_CODE] & 0xFFFFFFFF
-    error = _check(plan, row, data, memory, slot)
+    slot, at, now_ms = plan[row + ROW_CODE] & 0xFFFFFFFF, plan[row + ROW_AT], plan[HEAD_NOW_MS]
+    error, size = _check(plan, row, data, memory, slot)
     plan[row + ROW_ERROR] = error
     if error != 0:
         return 0
-    now_ms, at, size = plan[HEAD_NOW_MS], plan[row + ROW_AT], plan[row + ROW_BYTES]
-    producer_id = get64(data, at + BATCH_PRODUCER_ID_AT)
-    epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
-    first = get32(data, at + BATCH_BASE_SEQUENCE_AT)
-    last = (first + get32(data, at + BATCH_LAST_OFFSET_DELTA_AT)) & 0x7FFFFFFF
-    place = np.int64(0)
-    if producer_id >= 0:
-        place = producer_row(producers, slot, producer_id)
-        verdict, known = check_sequence(producers, place, epoch, first, last)
-        if verdict == DUPLICATE:
-            plan[row + ROW_BASE_OFFSET] = producers[place, known + 2]
-            plan[row + ROW_APPEND_TIME] = producers[place, known + 3]
-        elif verdict != ACCEPT:
-            plan[row + ROW_ERROR] = verdict
-        if verdict != ACCEPT:
+    idempotent, place = is_idempotent(data, at), np.int64(0)
+    if idempotent:
+        place, is_new = _find_producer(producers, slot, data, at, plan, row)
+        if not is_new:
             return 0
         if producers[place, R_SLOT] == 0 and producers_are_full(producers):
             return STOP_PRODUCERS_FULL
@@ -237,10 +280,9 @@ def _append_row(memory, links, producers, data, plan, row):
     stamped = get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME
     plan[row + ROW_BASE_OFFSET] = base_offset
     plan[row + ROW_APPEND_TIME] = now_ms if stamped else -1
-    if producer_id >= 0:
+    if idempotent:
         timestamp = now_ms if stamped else get64(data, at + BATCH_MAX_TIMESTAMP_AT)
-        producer = (slot, producer_id, epoch)
-        remember_batch(producers, place, producer, (first, last), base_offset, timestamp, now_ms)
+        remember_batch(producers, place, slot, data, at, (base_offset, timestamp, now_ms))
     return 0
 
 
@@ -265,5 +307,4 @@ def append_rows(memory, links, producers, data, plan):
             slot = plan[row + ROW_CODE] & 0xFFFFFFFF
             level = (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3
             plan[HEAD_LEVEL] = max(plan[HEAD_LEVEL], level)
-            plan[row + ROW_LOG_START] = get_partition(memory, slot, P_LOG_START)
     return 0

@@ -22,16 +22,16 @@ def _pointer(context, builder, array_type, array, at):
     return builder.gep(data, [at])
 
 
-def _load(bits, big_endian):
+def _load(bits, order):
     """An intrinsic (data, at) -> int64: `bits` bits, sign-extended."""
 
     @intrinsic
-    def load(_typing, data, at):
+    def load(_typing, data, _at):
         def generate(context, builder, signature, args):
             pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
             value = builder.load(builder.bitcast(pointer, ir.PointerType(ir.IntType(bits))))
             value.align = 1
-            if big_endian:
+            if order == "big":
                 value = builder.bswap(value)
             return builder.sext(value, ir.IntType(64)) if bits < 64 else value
 
@@ -40,16 +40,16 @@ def _load(bits, big_endian):
     return load
 
 
-def _store(bits, big_endian):
+def _store(bits, order):
     """An intrinsic (data, at, value): the low `bits` bits of an int64."""
 
     @intrinsic
-    def store(_typing, data, at, value):
+    def store(_typing, data, _at, _value):
         def generate(context, builder, signature, args):
             pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
             number = ir.IntType(bits)
             value = builder.trunc(args[2], number) if bits < 64 else args[2]
-            if big_endian:
+            if order == "big":
                 value = builder.bswap(value)
             builder.store(value, builder.bitcast(pointer, ir.PointerType(number))).align = 1
             return context.get_dummy_value()
@@ -59,15 +59,15 @@ def _store(bits, big_endian):
     return store
 
 
-get16, get32, get64 = _load(16, True), _load(32, True), _load(64, True)
-put16, put32, put64 = _store(16, True), _store(32, True), _store(64, True)
-load16, load32, load64 = _load(16, False), _load(32, False), _load(64, False)
-store16, store32, store64 = _store(16, False), _store(32, False), _store(64, False)
+get16, get32, get64 = (_load(bits, "big") for bits in (16, 32, 64))
+put16, put32, put64 = (_store(bits, "big") for bits in (16, 32, 64))
+load16, load32, load64 = (_load(bits, "little") for bits in (16, 32, 64))
+store16, store32, store64 = (_store(bits, "little") for bits in (16, 32, 64))
 
 
 @intrinsic
-def copy_bytes(_typing, target, target_at, source, source_at, length):
-    """memcpy between two uint8 arrays; they must not overlap."""
+def copy_bytes(_typing, target, _target_at, source, _source_at, _length):
+    """memcpy between two uint8 arrays that do not overlap: target, its start, source, its start."""
 
     def generate(context, builder, signature, args):
         to = _pointer(context, builder, signature.args[0], args[0], args[1])

@@ -107,6 +107,23 @@ def _shifted(table, crc):
     )
 
 
+@kernel
+def update_by_table(data, start, end, crc):
+    """See crc32c_update: for processors without the instruction."""
+    crc = np.uint32(crc)
+    while start + 8 <= end:
+        word = load_word(data, start) ^ np.uint64(crc)
+        crc = np.uint32(0)
+        for row in range(8):
+            byte = (word >> np.uint64(8 * row)) & np.uint64(0xFF)
+            crc ^= _TABLE[7 - row, byte]
+        start += 8
+    while start < end:
+        crc = (crc >> np.uint32(8)) ^ _TABLE[0, (crc ^ data[start]) & np.uint32(0xFF)]
+        start += 1
+    return crc
+
+
 if HAS_INSTRUCTION:
     assert _INSTRUCTION is not None
     _crc_word = _step(_INSTRUCTION[0], _INSTRUCTION[2], 64)
@@ -140,22 +157,7 @@ if HAS_INSTRUCTION:
         return np.uint32(crc)
 
 else:
-
-    @kernel
-    def crc32c_update(data, start, end, crc):
-        """The running (not inverted) check after the bytes data[start:end] of a uint8 array."""
-        crc = np.uint32(crc)
-        while start + 8 <= end:
-            word = load_word(data, start) ^ np.uint64(crc)
-            crc = np.uint32(0)
-            for row in range(8):
-                byte = (word >> np.uint64(8 * row)) & np.uint64(0xFF)
-                crc ^= _TABLE[7 - row, byte]
-            start += 8
-        while start < end:
-            crc = (crc >> np.uint32(8)) ^ _TABLE[0, (crc ^ data[start]) & np.uint32(0xFF)]
-            start += 1
-        return crc
+    crc32c_update = update_by_table
 
 
 @kernel

@@ -51,7 +51,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", compiled)
 
 
-def _without_literals(compiled: Any) -> None:  # noqa: ANN401  (numba has no types)
+def _without_literals(compiled: Any) -> None:
     """Have kernels that call this one share a version for all constants they pass.
 
     Numba compiles `get_word(memory, 7)` and `get_word(memory, 8)` apart, which cost a fourth of
@@ -59,7 +59,7 @@ def _without_literals(compiled: Any) -> None:  # noqa: ANN401  (numba has no typ
     """
     template_of = compiled.get_call_template
 
-    def get_call_template(args: list[Any], keywords: dict[str, Any]) -> Any:  # noqa: ANN401
+    def get_call_template(args: list[Any], keywords: dict[str, Any]) -> Any:
         assert not keywords, "kernels take no keywords"
         return template_of([numba.types.unliteral(each) for each in args], keywords)
 

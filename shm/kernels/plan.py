@@ -28,8 +28,8 @@ HEAD_ROW_COUNT = 9  # out
 HEAD_STOP = 10  # out: why the kernel stopped
 HEAD_LEVEL = 11  # out: the highest durability of any row that was appended
 HEAD_OUT_BYTES = 12  # out: bytes of answers
-HEAD_PARSED = 14  # out: why parsing stopped, one of the first four stops
 HEAD_CLOSE = 13  # out: an error with acks=0: the connection must be closed
+HEAD_PARSED = 14  # out: why parsing stopped, one of the first four stops
 
 STOP_NEED_MORE = 0  # The rest is no whole request.
 STOP_OTHER_API = 1  # The next request is not Produce, or of a version we do not speak.
@@ -46,6 +46,7 @@ REQUEST_ACKS = 2
 REQUEST_TOPIC = 3  # The first of its topics …
 REQUEST_TOPIC_COUNT = 4
 REQUEST_END = 5  # After its last byte in the buffer.
+REQUEST_TRANSACTIONAL = 6  # Whether it names a transactional id.
 
 TOPIC_WORDS = 5
 TOPIC_KEY_AT = 0
@@ -64,6 +65,7 @@ ROW_ERROR = 6
 ROW_BASE_OFFSET = 7
 ROW_APPEND_TIME = 8
 ROW_LOG_START = 9
+ROW_TRANSACTIONAL = 10  # As the request's.
 DONE = 1
 
 
@@ -78,7 +80,7 @@ def new_plan(requests: int, topics: int, rows: int) -> np.ndarray:
 
 
 @kernel
-def request_at(plan, i):
+def request_at(i):
     """Where request i begins in the plan."""
     return HEAD_WORDS + REQUEST_WORDS * i
 

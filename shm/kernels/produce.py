@@ -6,7 +6,9 @@
     produce          all three, for a shard that serves one log: one call for all that a recv gave
 
 A request that is no Produce, or that breaks the protocol, ends the plan before it: what came
-earlier is appended and answered first.
+earlier is appended and answered first. Bytes after a request's last field are ignored, as Kafka
+does. Unlike Kafka, a partition named twice in a request is appended twice and answered twice (Kafka
+drops all but the last, unsaid), and answers come in the order that was asked.
 
 Formats: ProduceRequest and ProduceResponse, 3 to 13; flexible from 9 (KIP-482), record errors from
 8 (KIP-467), topic ids instead of names in 13 (KIP-516).
@@ -40,6 +42,7 @@ from shm.kernels.plan import (
     REQUEST_END,
     REQUEST_TOPIC,
     REQUEST_TOPIC_COUNT,
+    REQUEST_TRANSACTIONAL,
     REQUEST_VERSION,
     ROW_APPEND_TIME,
     ROW_AT,
@@ -50,6 +53,7 @@ from shm.kernels.plan import (
     ROW_LOG_START,
     ROW_PARTITION,
     ROW_STATE,
+    ROW_TRANSACTIONAL,
     ROW_VERSION,
     STOP_MALFORMED,
     STOP_NEED_MORE,
@@ -74,6 +78,7 @@ INVALID_REQUIRED_ACKS = 21
 UNKNOWN_TOPIC_ID = 100
 BAD = -1  # A cursor that left the request.
 FULL = -2
+GO_ON = -1
 ANSWER_BYTES_MAX = 64  # Of a partition or of the frame around them, without the topic's key.
 
 
@@ -164,30 +169,20 @@ def _parse_partition(data, at, end, plan, row):
 
 
 @kernel
-def _parse_topic(data, at, end, directory, plan, request):
-    """Read one topic into the plan: after it, BAD or FULL."""
-    version, acks = plan[request + REQUEST_VERSION], plan[request + REQUEST_ACKS]
-    flexible, is_id = version >= FLEXIBLE_FROM, version >= IDS_FROM
-    if plan[HEAD_TOPIC_COUNT] == plan[HEAD_TOPIC_CAPACITY]:
-        return np.int64(FULL)
-    topic = topic_at(plan, plan[HEAD_TOPIC_COUNT])
-    if is_id:
-        length = np.int64(ID_BYTES)
-    else:
-        length, at = read_length(data, at, end, flexible, 2)
-    if at == BAD or length < 0 or length > end - at:
-        return np.int64(BAD)
-    plan[topic + TOPIC_KEY_AT], plan[topic + TOPIC_KEY_BYTES] = at, length
-    found = find_topic(directory, data, at, length, is_id)
-    count, at = read_length(data, at + length, end, flexible, 4)
-    if at == BAD or count < 0:
-        return np.int64(BAD)
-    if count > plan[HEAD_ROW_CAPACITY] - plan[HEAD_ROW_COUNT]:
-        return np.int64(FULL)
-    plan[topic + TOPIC_ROW], plan[topic + TOPIC_ROW_COUNT] = plan[HEAD_ROW_COUNT], count
+def _begin_row(plan, row, request):
+    """A row as it is before anything is known of it."""
+    plan[row + ROW_VERSION] = plan[request + REQUEST_VERSION]
+    plan[row + ROW_TRANSACTIONAL] = plan[request + REQUEST_TRANSACTIONAL]
+    plan[row + ROW_BASE_OFFSET] = plan[row + ROW_APPEND_TIME] = plan[row + ROW_LOG_START] = -1
+
+
+@kernel
+def _parse_rows(data, at, end, directory, plan, request, found, count):
+    """Read a topic's partitions into rows: after them, or BAD."""
+    acks, is_id = plan[request + REQUEST_ACKS], plan[request + REQUEST_VERSION] >= IDS_FROM
     for i in range(count):
         row = row_at(plan, plan[HEAD_ROW_COUNT] + i)
-        plan[row + ROW_VERSION] = version
+        _begin_row(plan, row, request)
         at = _parse_partition(data, at, end, plan, row)
         if at == BAD:
             return at
@@ -196,16 +191,41 @@ def _parse_topic(data, at, end, directory, plan, request):
             error = INVALID_REQUIRED_ACKS
         plan[row + ROW_CODE], plan[row + ROW_ERROR] = code, error
         plan[row + ROW_STATE] = DONE if error != 0 else 0
-        plan[row + ROW_BASE_OFFSET] = plan[row + ROW_APPEND_TIME] = plan[row + ROW_LOG_START] = -1
     plan[HEAD_ROW_COUNT] += count
+    return np.int64(at)
+
+
+@kernel
+def _parse_topic(data, at, end, directory, plan, request):
+    """Read one topic into the plan: after it, BAD or FULL."""
+    version = plan[request + REQUEST_VERSION]
+    flexible, is_id = version >= FLEXIBLE_FROM, version >= IDS_FROM
+    if plan[HEAD_TOPIC_COUNT] == plan[HEAD_TOPIC_CAPACITY]:
+        return np.int64(FULL)
+    topic = topic_at(plan, plan[HEAD_TOPIC_COUNT])
+    length = np.int64(ID_BYTES)
+    if not is_id:
+        length, at = read_length(data, at, end, flexible, 2)
+    if at == BAD or length < 0 or length > end - at:
+        return np.int64(BAD)
+    plan[topic + TOPIC_KEY_AT], plan[topic + TOPIC_KEY_BYTES] = at, length
+    found = find_topic(directory, data, at, length, is_id)
+    count, at = read_length(data, at + length, end, flexible, 4)
+    bytes_min = 6 if flexible else 8  # Of a partition. Nobody gets a larger plan for less.
+    if at == BAD or count < 0 or count * bytes_min > end - at:
+        return np.int64(BAD)
+    if count > plan[HEAD_ROW_CAPACITY] - plan[HEAD_ROW_COUNT]:
+        return np.int64(FULL)
+    plan[topic + TOPIC_ROW], plan[topic + TOPIC_ROW_COUNT] = plan[HEAD_ROW_COUNT], count
     plan[HEAD_TOPIC_COUNT] += 1
-    return skip_tags(data, at, end) if flexible else at
+    at = _parse_rows(data, at, end, directory, plan, request, found, count)
+    return skip_tags(data, at, end) if flexible and at != BAD else at
 
 
 @kernel
 def _parse_request(data, at, end, directory, plan):
     """Read the request in data[at:end] into the plan: 0, BAD or FULL (the plan then unchanged)."""
-    request = request_at(plan, plan[HEAD_REQUEST_COUNT])
+    request = request_at(plan[HEAD_REQUEST_COUNT])
     topics_before, rows_before = plan[HEAD_TOPIC_COUNT], plan[HEAD_ROW_COUNT]
     version = get16(data, at + 2)
     flexible = version >= FLEXIBLE_FROM
@@ -213,13 +233,16 @@ def _parse_request(data, at, end, directory, plan):
     plan[request + REQUEST_CORRELATION] = get32(data, at + 4)
     plan[request + REQUEST_TOPIC] = topics_before
     plan[request + REQUEST_END] = end
-    at = skip_string(data, at + 8, end, False)  # The client id is never compact.
+    at = skip_string(data, at + 8, end, False)  # noqa: FBT003  (The client id is never compact.)
     if flexible and at != BAD:
         at = skip_tags(data, at, end)
-    if at != BAD:
-        at = skip_string(data, at, end, flexible)  # The transactional id.
+    if at == BAD:
+        return at
+    length, at = read_length(data, at, end, flexible, 2)  # The transactional id.
+    at += max(np.int64(0), length)
     if at == BAD or end - at < 6:
         return np.int64(BAD)
+    plan[request + REQUEST_TRANSACTIONAL] = length >= 0
     plan[request + REQUEST_ACKS] = get16(data, at)
     count, at = read_length(data, at + 6, end, flexible, 4)
     if at == BAD or count < 0:
@@ -238,6 +261,22 @@ def _parse_request(data, at, end, directory, plan):
 
 
 @kernel
+def _look(data, at, end, plan):
+    """GO_ON when a whole Produce request begins at data[at], or why to stop."""
+    if end - at < 4:
+        return STOP_NEED_MORE
+    size = get32(data, at)
+    if size < 8 or size > plan[HEAD_REQUEST_BYTES_MAX]:
+        return STOP_MALFORMED
+    if end - at - 4 < size:
+        return STOP_NEED_MORE
+    version = get16(data, at + 6)
+    if get16(data, at + 4) != 0 or version < VERSION_MIN or version > VERSION_MAX:
+        return STOP_OTHER_API
+    return STOP_PLAN_FULL if plan[HEAD_REQUEST_COUNT] == plan[HEAD_REQUEST_CAPACITY] else GO_ON
+
+
+@kernel
 def parse_requests(data, directory, plan):
     """Read every whole Produce request of data[start:end] (the plan's head) into the plan.
 
@@ -247,26 +286,16 @@ def parse_requests(data, directory, plan):
     plan[HEAD_REQUEST_COUNT] = plan[HEAD_TOPIC_COUNT] = plan[HEAD_ROW_COUNT] = 0
     plan[HEAD_LEVEL] = plan[HEAD_OUT_BYTES] = plan[HEAD_CLOSE] = 0
     end = plan[HEAD_END]
-    while True:
-        at = plan[HEAD_START]
-        if end - at < 4:
-            return STOP_NEED_MORE
-        size = get32(data, at)
-        if size < 8 or size > plan[HEAD_REQUEST_BYTES_MAX]:
-            return STOP_MALFORMED
-        if end - at - 4 < size:
-            return STOP_NEED_MORE
-        version = get16(data, at + 6)
-        if get16(data, at + 4) != 0 or version < VERSION_MIN or version > VERSION_MAX:
-            return STOP_OTHER_API
-        if plan[HEAD_REQUEST_COUNT] == plan[HEAD_REQUEST_CAPACITY]:
-            return STOP_PLAN_FULL
-        result = _parse_request(data, at + 4, at + 4 + size, directory, plan)
-        if result == BAD:
-            return STOP_MALFORMED
-        if result == FULL:
-            return STOP_PLAN_FULL
-        plan[HEAD_START] = at + 4 + size
+    stop = _look(data, plan[HEAD_START], end, plan)
+    while stop == GO_ON:
+        at = plan[HEAD_START] + 4
+        after = at + get32(data, plan[HEAD_START])
+        result = _parse_request(data, at, after, directory, plan)
+        if result < 0:
+            return STOP_MALFORMED if result == BAD else STOP_PLAN_FULL
+        plan[HEAD_START] = after
+        stop = _look(data, after, end, plan)
+    return stop
 
 
 @kernel
@@ -370,19 +399,21 @@ def _answer_bytes_max(plan):
 def write_answers(data, plan, out):
     """Write the responses to a plan whose rows are all done; sets HEAD_OUT_BYTES.
 
-    acks=0 gets no response; an error there sets HEAD_CLOSE, as Kafka closes the connection. Returns
-    0, or STOP_OUT_FULL when `out` (uint8) is too small: nothing was written, give a larger one.
+    acks=0 gets no response; an error there sets HEAD_CLOSE and ends the answers, as Kafka closes the
+    connection. Returns 0, or STOP_OUT_FULL when `out` (uint8) is too small: nothing was written,
+    give a larger one.
     """
     if _answer_bytes_max(plan) > out.size:
         plan[HEAD_STOP] = STOP_OUT_FULL
         return STOP_OUT_FULL
     at = np.int64(0)
     for i in range(plan[HEAD_REQUEST_COUNT]):
-        request = request_at(plan, i)
+        request = request_at(i)
         if plan[request + REQUEST_ACKS] != 0:
             at = _write_answer(data, out, at, plan, request)
         elif _has_error(plan, request):
             plan[HEAD_CLOSE] = 1
+            break
     plan[HEAD_OUT_BYTES] = at
     return 0
 

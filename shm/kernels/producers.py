@@ -14,7 +14,10 @@ at 0; a producer nobody knows may start anywhere. Sequences wrap from 2^31 - 1 t
 
 import numpy as np
 
+from shm.kernels.batches import sequences_of
+from shm.kernels.bytes import get16, get64
 from shm.kernels.jit import kernel
+from shm.kernels.words import BATCH_PRODUCER_EPOCH_AT, BATCH_PRODUCER_ID_AT
 
 PRODUCER_COLUMNS = 32
 PRODUCER_BATCHES = 5
@@ -57,50 +60,51 @@ def producers_are_full(producers):
 
 
 @kernel
-def check_sequence(producers, row, epoch, first, last):
-    """ACCEPT, DUPLICATE with the place of the batch it repeats, or an error code: (code, place)."""
-    if producers[row, R_SLOT] == 0:
-        return ACCEPT, np.int64(0)
+def check_sequence(producers, row, epoch, sequences):
+    """ACCEPT, DUPLICATE with the place of the batch it repeats, or an error code: (code, place).
+
+    `sequences` is (first, last).
+    """
+    first, last = sequences
     known = producers[row, R_EPOCH]
-    if epoch < known:
+    follows = True
+    if producers[row, R_SLOT] != 0 and epoch < known:
         return INVALID_PRODUCER_EPOCH, np.int64(0)
-    if epoch > known:
-        return (ACCEPT if first == 0 else OUT_OF_ORDER_SEQUENCE_NUMBER), np.int64(0)
-    for i in range(producers[row, R_BATCH_COUNT]):
-        at = R_BATCHES + 4 * i
-        if producers[row, at] == first and producers[row, at + 1] == last:
-            return DUPLICATE, np.int64(at)
-    if producers[row, R_BATCH_COUNT] == 0:
-        return ACCEPT, np.int64(0)
-    before = producers[row, R_BATCHES + 4 * producers[row, R_NEWEST] + 1]
-    if first == (0 if before == SEQUENCE_MAX else before + 1):
-        return ACCEPT, np.int64(0)
-    return OUT_OF_ORDER_SEQUENCE_NUMBER, np.int64(0)
+    if producers[row, R_SLOT] != 0 and epoch > known:
+        follows = first == 0
+    elif producers[row, R_SLOT] != 0:
+        for i in range(producers[row, R_BATCH_COUNT]):
+            at = R_BATCHES + 4 * i
+            if producers[row, at] == first and producers[row, at + 1] == last:
+                return DUPLICATE, np.int64(at)
+        before = producers[row, R_BATCHES + 4 * producers[row, R_NEWEST] + 1]
+        follows = first == (before + 1) & SEQUENCE_MAX
+    return (ACCEPT if follows else OUT_OF_ORDER_SEQUENCE_NUMBER), np.int64(0)
 
 
 @kernel
-def remember_batch(producers, row, producer, sequences, base_offset, timestamp, now_ms):
-    """Note an appended batch; `producer` is (slot, id, epoch), `sequences` (first, last)."""
+def remember_batch(producers, row, slot, data, at, appended):
+    """Note the batch at data[at], appended as `appended`: (base offset, largest timestamp, now)."""
+    epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
     if producers[row, R_SLOT] == 0:
         producers[0, 0] += 1
-        producers[row, R_SLOT] = producer[0] + 1
-        producers[row, R_PRODUCER_ID] = producer[1]
-        producers[row, R_EPOCH] = producer[2]
-        producers[row, R_BATCH_COUNT] = 0
-        producers[row, R_NEWEST] = PRODUCER_BATCHES - 1
-    elif producers[row, R_EPOCH] != producer[2]:
-        producers[row, R_EPOCH] = producer[2]
+        producers[row, R_SLOT] = slot + 1
+        producers[row, R_PRODUCER_ID] = get64(data, at + BATCH_PRODUCER_ID_AT)
+        producers[row, R_EPOCH] = epoch - 1
+    if producers[row, R_EPOCH] != epoch:
+        producers[row, R_EPOCH] = epoch
         producers[row, R_BATCH_COUNT] = 0
         producers[row, R_NEWEST] = PRODUCER_BATCHES - 1
     newest = (producers[row, R_NEWEST] + 1) % PRODUCER_BATCHES
     producers[row, R_NEWEST] = newest
     producers[row, R_BATCH_COUNT] = min(PRODUCER_BATCHES, producers[row, R_BATCH_COUNT] + 1)
+    first, last = sequences_of(data, at)
     at = R_BATCHES + 4 * newest
-    producers[row, at] = sequences[0]
-    producers[row, at + 1] = sequences[1]
-    producers[row, at + 2] = base_offset
-    producers[row, at + 3] = timestamp
-    producers[row, R_LAST_MS] = now_ms
+    producers[row, at] = first
+    producers[row, at + 1] = last
+    producers[row, at + 2] = appended[0]
+    producers[row, at + 3] = appended[1]
+    producers[row, R_LAST_MS] = appended[2]
 
 
 @kernel

@@ -3,12 +3,14 @@
 import numpy as np
 
 from shm.kernels.append import account
+from shm.kernels.batches import is_idempotent, sequences_of
 from shm.kernels.bytes import get16, get32, get64, load32, load64, load_u32
 from shm.kernels.frames import batch_crc_is_good, frame_bytes, frame_is_good
 from shm.kernels.index import append_entry
 from shm.kernels.jit import kernel
 from shm.kernels.memory import get_partition, set_partition
 from shm.kernels.producers import (
+    DUPLICATE,
     R_SLOT,
     check_sequence,
     producer_row,
@@ -18,7 +20,6 @@ from shm.kernels.producers import (
 from shm.kernels.words import (
     BATCH_ATTRIBUTES_AT,
     BATCH_BASE_OFFSET_AT,
-    BATCH_BASE_SEQUENCE_AT,
     BATCH_LAST_OFFSET_DELTA_AT,
     BATCH_LEADER_EPOCH_AT,
     BATCH_MAX_TIMESTAMP_AT,
@@ -112,20 +113,16 @@ def find_frame(data, at, end, first_position, generation):
 @kernel
 def _replay_producer(producers, slot, data, batch, base_offset, now_ms):
     """Note whose batch it was; False: the table must grow first."""
-    producer_id = get64(data, batch + BATCH_PRODUCER_ID_AT)
-    if producer_id < 0:
+    if not is_idempotent(data, batch):
         return True
-    row = producer_row(producers, slot, producer_id)
+    row = producer_row(producers, slot, get64(data, batch + BATCH_PRODUCER_ID_AT))
     if producers[row, R_SLOT] == 0 and producers_are_full(producers):
         return False
     epoch = get16(data, batch + BATCH_PRODUCER_EPOCH_AT)
-    first = get32(data, batch + BATCH_BASE_SEQUENCE_AT)
-    last = (first + get32(data, batch + BATCH_LAST_OFFSET_DELTA_AT)) & 0x7FFFFFFF
-    verdict, _place = check_sequence(producers, row, epoch, first, last)
-    if verdict >= 0:  # A batch already known from the checkpoint is not noted twice.
+    verdict, _place = check_sequence(producers, row, epoch, sequences_of(data, batch))
+    if verdict != DUPLICATE:  # A batch already known from the checkpoint is not noted twice.
         timestamp = get64(data, batch + BATCH_MAX_TIMESTAMP_AT)
-        producer = (slot, producer_id, epoch)
-        remember_batch(producers, row, producer, (first, last), base_offset, timestamp, now_ms)
+        remember_batch(producers, row, slot, data, batch, (base_offset, timestamp, now_ms))
     return True
 
 

@@ -27,7 +27,9 @@ BOX_REQUESTS = 64
 WAIT_NS = 1_000_000_000
 
 _fdatasync = types.ExternalFunction("fdatasync", types.int32(types.int32))
-_write = types.ExternalFunction("write", types.int64(types.int32, types.CPointer(types.int64), types.int64))
+_write = types.ExternalFunction(
+    "write", types.int64(types.int32, types.CPointer(types.int64), types.int64)
+)
 
 
 @kernel
