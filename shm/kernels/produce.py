@@ -399,9 +399,9 @@ def _answer_bytes_max(plan):
 def write_answers(data, plan, out):
     """Write the responses to a plan whose rows are all done; sets HEAD_OUT_BYTES.
 
-    acks=0 gets no response; an error there sets HEAD_CLOSE and ends the answers, as Kafka closes the
-    connection. Returns 0, or STOP_OUT_FULL when `out` (uint8) is too small: nothing was written,
-    give a larger one.
+    acks=0 gets no response; an error there sets HEAD_CLOSE and ends the answers, as Kafka closes
+    the connection. Returns 0, or STOP_OUT_FULL when `out` (uint8) is too small: nothing was
+    written, give a larger one.
     """
     if _answer_bytes_max(plan) > out.size:
         plan[HEAD_STOP] = STOP_OUT_FULL
