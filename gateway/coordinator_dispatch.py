@@ -3,6 +3,7 @@
 What a shard relays is one of the table's COORDINATOR APIs, or a Metadata request that makes topics.
 """
 
+import struct
 from typing import NamedTuple
 
 from gateway.apis import metadata
@@ -26,11 +27,18 @@ class Origin(NamedTuple):
     header: RequestHeader
 
     def encode(self, response: Message) -> bytes:
-        """The response as it goes to the shard: correlation id first, no size."""
+        """The response as it goes to the shard: correlation id first, no size.
+
+        Raises PeerError when it cannot be said in this version: a name that came by a flexible
+        version may be longer than the older ones can write.
+        """
         writer = Writer()
         header = self.header
         write_response_header(header.correlation_id, header.api_key, header.api_version, writer)
-        self.api.write_response(response, header.api_version, writer)
+        try:
+            self.api.write_response(response, header.api_version, writer)
+        except struct.error as reason:
+            raise PeerError(f"{self.api.name}: the answer does not fit: {reason}") from reason
         return writer.to_bytes()
 
 

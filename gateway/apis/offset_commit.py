@@ -17,6 +17,7 @@ from functools import cached_property
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Commit
 from smq.model.catalog import Topic
+from smq.model.config import INT64_MAX
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.offset_commit import (
@@ -87,7 +88,7 @@ class _Commits:
             asked.committed_leader_epoch,
             metadata,
             now_ms,
-            None if retention_ms < 0 else now_ms + retention_ms,
+            None if retention_ms < 0 else min(now_ms + retention_ms, INT64_MAX),
         )
         return ErrorCode.NONE
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from gateway.coordinator_context import Ticket
+from gateway.coordinator_context import Message, Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
 from smq.app.link import Link
 from smq.app.loop import Loop, Timer
@@ -86,7 +86,7 @@ class CoordinatorServer:
             send(CLOSE_CONNECTION)
             return
         if asked.response is not None:
-            send(asked.origin.encode(asked.response))
+            send(_encoded(asked.origin, asked.response))
 
     def _command(self, link: Link, frame: InternalFrame) -> None:
         answer = execute(json.loads(frame.body), self._coordinator, self._clock())
@@ -117,7 +117,7 @@ class CoordinatorServer:
             origin = answer.ticket.origin
             assert isinstance(origin, Origin)
             assert callable(origin.place)
-            origin.place(origin.encode(answer.ticket.respond(answer.answer)))
+            origin.place(_encoded(origin, answer.ticket.respond(answer.answer)))
 
     def _publish_changes(self) -> None:
         topics = self._coordinator.topics
@@ -142,3 +142,10 @@ class CoordinatorServer:
         self._coordinator.store.rollback()
         self._coordinator = self._build()
         self._published_changes = -1
+
+
+def _encoded(origin: Origin, response: Message) -> bytes:
+    try:
+        return origin.encode(response)
+    except PeerError:
+        return CLOSE_CONNECTION

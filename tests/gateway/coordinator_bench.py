@@ -1,6 +1,7 @@
 """The coordinator's APIs without a process: requests and answers as bytes, a clock to turn."""
 
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from gateway.apis.table import API_BY_KEY
@@ -38,7 +39,10 @@ def decoded(name: str, version: int, body: bytes) -> Any:
 class CoordinatorBench(CoordinatorDriver):
     """Asks, and collects the answers that come later by the number `ask` returned for them."""
 
-    _places = count(1)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._places = count(1)
+        self._answered: dict[int, Any] = {}
 
     def ask(self, name: str, version: int, request: Any, node_id: int = 1) -> Any:
         """The response; or a number, where the answer is to come later."""
@@ -47,17 +51,21 @@ class CoordinatorBench(CoordinatorDriver):
         asked = dispatch(question, self.coordinator, NODES, self.now, place)
         if asked.response is not None:
             return decoded(name, version, asked.origin.encode(asked.response))
-        later = self.answers()
-        return later.get(place, place)
+        self._collect()
+        return self._answered.pop(place, place)
 
     def answers(self) -> dict[int, Any]:
         """What has been answered since."""
-        found = {}
+        self._collect()
+        answered, self._answered = self._answered, {}
+        return answered
+
+    def _collect(self) -> None:
         for answer in self.coordinator.groups.take_answers():
             assert isinstance(answer.ticket, Ticket)
             origin = answer.ticket.origin
             assert isinstance(origin, Origin)
             assert isinstance(origin.place, int)
             body = origin.encode(answer.ticket.respond(answer.answer))
-            found[origin.place] = decoded(origin.api.name, origin.header.api_version, body)
-        return found
+            response = decoded(origin.api.name, origin.header.api_version, body)
+            self._answered[origin.place] = response

@@ -1,15 +1,24 @@
+from random import Random
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.apis.table import APIS, Where
+from gateway.apis.table import API_BY_KEY, APIS, Where
 from gateway.coordinator_dispatch import dispatch
 from smq.model.errors import ErrorCode, PeerError
+from smq.testing.messages import random_message
+from smq.wire.codec import Message
 from smq.wire.generated.api_versions import ApiVersionsRequest
+from smq.wire.generated.describe_groups import DescribeGroupsRequest
 from smq.wire.generated.heartbeat import HeartbeatRequest
+from smq.wire.generated.list_groups import ListGroupsRequest
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from smq.wire.internal import Relayed
+from smq.wire.messages.tables import APIS as WIRE_APIS
 from tests.gateway.coordinator_bench import NODES, CoordinatorBench, relayed
+from tests.gateway.groups import join_request
 
 COORDINATED = [api for api in APIS if api.where is Where.COORDINATOR]
 
@@ -61,3 +70,76 @@ def test_garbage_is_answered_or_refused_and_nothing_else(
     if asked.response is not None:
         asked.origin.encode(asked.response)
     bench.answers()
+
+
+def test_an_answer_that_does_not_fit_an_old_version_is_refused(bench: CoordinatorBench) -> None:
+    bench.ask("JoinGroup", 9, join_request(group_id="g" * 40_000))
+    described = DescribeGroupsRequest(groups=["g" * 40_000])
+    assert bench.ask("DescribeGroups", 6, described).groups[0].group_state == "Empty"
+    for node_id in (1, 2):
+        question = relayed("ListGroups", 0, ListGroupsRequest(), node_id)
+        asked = dispatch(question, bench.coordinator, NODES, bench.now, 1)
+        assert asked.response is not None
+        if asked.response.groups:
+            with pytest.raises(PeerError, match="does not fit"):
+                asked.origin.encode(asked.response)
+
+
+def plausible(random: Random, bench: CoordinatorBench, message: Any) -> None:
+    """Put names in place of random ones that make requests meet each other."""
+    groups = list(bench.coordinator.groups)
+    members = [member.member_id for group in groups for member in group.roster]
+    choices: dict[str, list[Any]] = {
+        "group_id": ["g", "g", "h"],
+        "groups_names": [["g"], ["h", "x"]],
+        "member_id": ["", *members],
+        "group_instance_id": [None, None, "i", "j"],
+        "session_timeout_ms": [6000, 10_000],
+        "rebalance_timeout_ms": [-1, 0, 10_000],
+        "protocol_type": ["consumer"],
+        "protocol_name": ["range"],
+        "generation_id": [group.generation for group in groups] or [0],
+        "generation_id_or_member_epoch": [-1, *(group.generation for group in groups)],
+        "num_partitions": [-1, 1, 3],
+        "replication_factor": [-1, 1],
+        "configs": [[]],
+        "partition_index": [0, 1, 2],
+    }
+    for name in type(message).__slots__:
+        value = getattr(message, name)
+        if name in choices and random.random() < 0.9:
+            setattr(message, name, random.choice(choices[name]))
+        elif name == "name" and random.random() < 0.8:
+            message.name = random.choice(["t", "u"])
+        elif isinstance(value, list):
+            for each in value:
+                if isinstance(each, Message):
+                    plausible(random, bench, each)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_conversation_is_answered_and_leaves_the_groups_whole(
+    bench: CoordinatorBench, seed: int
+) -> None:
+    random = Random(seed)
+    apis = [api for api in WIRE_APIS if API_BY_KEY[api.key].where is Where.COORDINATOR]
+    waiting: set[int] = set()
+    for _ in range(300):
+        api = random.choice(apis)
+        version = random.randint(api.versions.start, api.versions.stop - 1)
+        request = random_message(random, api, f"{api.name}Request", version)
+        plausible(random, bench, request)
+        answer = bench.ask(api.name, version, request)
+        if isinstance(answer, int):
+            waiting.add(answer)
+        waiting -= bench.answers().keys()
+        bench.wait(random.choice((0, 0, 1000, 7000)))
+        waiting -= bench.answers().keys()
+        for group in bench.coordinator.groups:
+            group.invariants()
+        if random.random() < 0.05:
+            bench.store.commit()
+            bench.restart()
+            waiting.clear()
+    bench.wait(1_000_000)
+    assert waiting == bench.answers().keys()

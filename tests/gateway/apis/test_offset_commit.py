@@ -63,9 +63,10 @@ def test_somebody_from_outside_makes_the_group(bench: CoordinatorBench) -> None:
 
 def test_a_retention_that_the_client_names_is_kept(bench: CoordinatorBench) -> None:
     make_topic(bench)
-    commit(bench, 4, retention_time_ms=5000)
-    [committed] = bench.store.committed_offsets("g").values()
-    assert committed.expire_ms == bench.now.wall_ms + 5000
+    for retention_ms, expire_ms in ((5000, bench.now.wall_ms + 5000), (2**63 - 1, 2**63 - 1)):
+        commit(bench, 4, retention_time_ms=retention_ms)
+        [committed] = bench.store.committed_offsets("g").values()
+        assert committed.expire_ms == expire_ms
 
 
 @pytest.mark.parametrize(
