@@ -20,6 +20,7 @@ WORD_SYNCED = 32  # Position up to which the disk has them. Written by the sync 
 WORD_RING_START = 40  # The ring holds no frame below this position.
 WORD_INDEX_KEEP = 41  # Index entries from this one on must not be overwritten yet.
 WORD_PARTITION_COUNT = 48
+WORD_CLAIMED = 56  # The ring is being overwritten up to here: announced before a byte is.
 WORD_COUNTERS = 64  # From here on: counters, below.
 COUNTER_PRODUCE_REQUESTS = 64
 COUNTER_BATCHES_IN = 65

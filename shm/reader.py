@@ -1,0 +1,156 @@
+"""A log read by another process: index and frames as Arrow, at the addresses of the mapping.
+
+Nothing is copied and nothing is locked, so whatever is read may be overwritten meanwhile. The order
+of a reader is: take a snapshot, read, then ask whether it still stood (`is_intact`). A race, told:
+
+    reader takes entries [a, b) → reads frame a → shard announces a claim that covers a's place →
+    shard overwrites it → reader asks: the claim is more than a ring above a: not intact
+
+Visible is what lies below the partition's high watermark; the index also has what is only appended.
+A reader that may not see every topic of a log must not be handed the log's memory.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shm.kernels.glance import acquire_word, word_after_reading
+from shm.kernels.words import (
+    FRAME_HEADER_BYTES,
+    P_HIGH_WATERMARK,
+    P_NUMBER,
+    WORD_CLAIMED,
+    WORD_INDEX_TAIL,
+    WORD_PARTITION_COUNT,
+    WORD_RING_START,
+    WORD_TAIL,
+)
+from shm.layout import INDEX_DTYPES
+from shm.segment import LogMemory
+
+VIEW_DTYPE = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
+"""An element of Arrow's binary_view layout that points into a buffer: longer than 12 bytes."""
+
+
+class Place(NamedTuple):
+    """A batch in the ring."""
+
+    position: int
+    base_offset: int
+    data: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The index entries [first, end) of a log as they were when it was taken."""
+
+    reader: "LogReader"
+    first: int
+    end: int
+
+    def slots(self) -> np.ndarray:
+        """The entries' slots in the columns, in order."""
+        return np.arange(self.first, self.end) % self.reader.memory.layout.index_capacity
+
+    def record_batches(self) -> list[Any]:
+        """The entries as pyarrow record batches: at most two, before and after the wrap.
+
+        Columns are those of shm.layout, their buffers the mapping itself, and `frame`, a
+        binary_view whose data buffer is the ring: each value is a record batch as it was sent.
+        """
+        capacity = self.reader.memory.layout.index_capacity
+        start, stop = self.first % capacity, self.first % capacity + self.end - self.first
+        pieces = [(start, min(stop, capacity)), (0, stop - capacity)]
+        return [self._piece(a, b) for a, b in pieces if b > a]
+
+    def _piece(self, start: int, stop: int) -> Any:  # noqa: ANN401  (pyarrow has no types)
+        import pyarrow as pa  # noqa: PLC0415  (only for who wants Arrow)
+
+        columns = {}
+        for name, dtype in INDEX_DTYPES.items():
+            values = self.reader.memory.column(name)[start:stop]
+            kind = pa.from_numpy_dtype(dtype)
+            columns[name] = pa.Array.from_buffers(kind, stop - start, [None, pa.py_buffer(values)])
+        columns["frame"] = self._frames(pa, start, stop)
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _frames(self, pa: Any, start: int, stop: int) -> Any:  # noqa: ANN401
+        memory = self.reader.memory
+        views = np.zeros(stop - start, VIEW_DTYPE)
+        places = memory.column("position")[start:stop] % memory.layout.ring_bytes
+        views["length"] = memory.column("bytes")[start:stop]
+        views["offset"] = places + FRAME_HEADER_BYTES
+        prefix_at = views["offset"][:, None] + np.arange(4)
+        views["prefix"] = memory.ring[prefix_at].view("V4").ravel()
+        buffers = [None, pa.py_buffer(views.view(np.uint8)), pa.py_buffer(memory.ring)]
+        return pa.Array.from_buffers(pa.binary_view(), stop - start, buffers)
+
+    def is_intact(self) -> bool:
+        """Whether nothing of the snapshot has been overwritten up to now."""
+        reader = self.reader
+        if self.first == self.end:
+            return True
+        i = self.first % reader.memory.layout.index_capacity
+        position = int(reader.memory.column("position")[i])
+        return self.first >= reader.oldest_entry() and position >= reader.oldest_position()
+
+
+class LogReader:
+    """Reads a log's memory that was attached read-only (LogMemory.attach)."""
+
+    def __init__(self, memory: LogMemory) -> None:
+        self.memory = memory
+
+    def oldest_position(self) -> int:
+        """The ring still has every frame from here on, also while a next one is being written."""
+        words = self.memory.memory
+        claimed = int(word_after_reading(words, WORD_CLAIMED))
+        end = max(claimed, int(acquire_word(words, WORD_TAIL)))
+        start = int(acquire_word(words, WORD_RING_START))
+        return max(start, end - self.memory.layout.ring_bytes)
+
+    def oldest_entry(self) -> int:
+        """The index still has every entry from here on, also while a next one is being written."""
+        tail = int(word_after_reading(self.memory.memory, WORD_INDEX_TAIL))
+        return max(0, tail + 1 - self.memory.layout.index_capacity)
+
+    def snapshot(self, first: int = 0) -> Snapshot:
+        """The entries from `first` on whose frames are in the ring now."""
+        end = int(acquire_word(self.memory.memory, WORD_INDEX_TAIL))
+        low, high = max(first, self.oldest_entry()), end
+        oldest, positions = self.oldest_position(), self.memory.column("position")
+        while low < high:
+            middle = (low + high) // 2
+            if positions[middle % self.memory.layout.index_capacity] < oldest:
+                low = middle + 1
+            else:
+                high = middle
+        return Snapshot(self, low, end)
+
+    def high_watermarks(self) -> dict[int, int]:
+        """The HWM of each partition, by its number."""
+        count = int(acquire_word(self.memory.memory, WORD_PARTITION_COUNT))
+        rows = self.memory.partitions[:count]
+        return {int(row[P_NUMBER]): int(row[P_HIGH_WATERMARK]) for row in rows}
+
+    def visible(self, snapshot: Snapshot, number: int) -> Iterator[Place]:
+        """The visible batches of a partition in a snapshot, oldest first, where they lie.
+
+        Ask `snapshot.is_intact()` after having read them.
+        """
+        limit = self.high_watermarks().get(number, 0)
+        for place in self.places(snapshot, number):
+            if place.base_offset >= limit:
+                return
+            yield place
+
+    def places(self, snapshot: Snapshot, number: int) -> Iterator[Place]:
+        """All batches of a partition in a snapshot, oldest first, visible or not."""
+        memory, slots = self.memory, snapshot.slots()
+        for slot in slots[memory.column("partition")[slots] == number]:
+            position = int(memory.column("position")[slot])
+            at = position % memory.layout.ring_bytes + FRAME_HEADER_BYTES
+            data = memory.ring[at : at + memory.column("bytes")[slot]]
+            yield Place(position, int(memory.column("base_offset")[slot]), data)
