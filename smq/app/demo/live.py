@@ -16,16 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from shm.arrow import read_only, views
-from shm.kernels.words import (
-    FRAME_HEADER_BYTES,
-    P_HIGH_WATERMARK,
-    P_NUMBER,
-    WORD_INDEX_CAPACITY,
-    WORD_INDEX_TAIL,
-    WORD_PARTITION_COUNT,
-    WORD_RING_START,
-)
-from shm.segment import LogMemory
+from shm.reader import LogReader, Snapshot
 from smq.app.broker_facts import attach_logs
 from smq.app.clock import monotonic_ns
 from smq.app.status import read_status
@@ -48,30 +39,16 @@ def partition_numbers(data_dir: Path, topic: str) -> set[int]:
 class Batch(NamedTuple):
     """A record batch where it lies in a ring."""
 
-    log: LogMemory
-    position: int
     number: int
     base_offset: int
     data: np.ndarray
 
-    def overtaken(self) -> bool:
-        """Whether the ring has moved on over it: what was read since then may be anything."""
-        return self.position < int(self.log.words[WORD_RING_START])
 
-
-def visible_batches(log: LogMemory, numbers: set[int]) -> Iterator[Batch]:
+def visible_batches(log: LogReader, snapshot: Snapshot, numbers: set[int]) -> Iterator[Batch]:
     """The batches of these partitions that lie in the ring and are visible."""
-    table = log.partitions[: int(log.words[WORD_PARTITION_COUNT])]
-    watermarks = {int(row[P_NUMBER]): int(row[P_HIGH_WATERMARK]) for row in table}
-    capacity, tail = int(log.words[WORD_INDEX_CAPACITY]), int(log.words[WORD_INDEX_TAIL])
-    slots = np.arange(max(0, tail - capacity), tail) % capacity
-    for slot in slots[np.isin(log.column("partition")[slots], list(numbers))]:
-        number, position = int(log.column("partition")[slot]), int(log.column("position")[slot])
-        at = position % len(log.ring) + FRAME_HEADER_BYTES
-        data = log.ring[at : at + int(log.column("bytes")[slot])]
-        batch = Batch(log, position, number, int(log.column("base_offset")[slot]), read_only(data))
-        if not batch.overtaken() and batch.base_offset < watermarks[number]:
-            yield batch
+    for number in numbers:
+        for place in log.visible(snapshot, number):
+            yield Batch(number, place.base_offset, read_only(place.data))
 
 
 def values_of(batches: list[Batch]) -> pa.ChunkedArray:
@@ -96,7 +73,8 @@ def main() -> None:
     assert found, "the broker does not run"
     numbers = partition_numbers(data_dir, topic)
     started_ns = monotonic_ns()
-    batches = [b for log in attach_logs(found[0]) for b in visible_batches(log, numbers)]
+    snapshots = [(log, log.snapshot()) for log in map(LogReader, attach_logs(found[0]))]
+    batches = [b for log, seen in snapshots for b in visible_batches(log, seen, numbers)]
     live = pa.table({"value": values_of(batches)})
     mapped_ns = monotonic_ns()
     with duckdb.connect() as database:
@@ -104,7 +82,7 @@ def main() -> None:
         (counts,) = database.execute(QUERY).fetchall()
     read_ns = monotonic_ns()
     told_spans = spans(batches, counts[0])
-    if any(batch.overtaken() for batch in batches):
+    if not all(seen.is_intact() for _, seen in snapshots):
         raise SystemExit("the ring has overtaken this reader: read again")
     told = {
         "flights": counts[0],
