@@ -1,0 +1,102 @@
+"""Which part of which segment a read of a topic needs. Decisions only; the manifest is given.
+
+Offsets are per partition, the end exclusive, as in Spark's Kafka source. What cannot be given whole
+is an error that names it: a reader never gets less than it asked for without being told.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from smq.model.catalog import NAMESPACE_DEFAULT, Topic
+from smq.store.rows import Segment
+
+Starting = Literal["earliest"] | Mapping[int, int]
+Ending = Literal["latest"] | Mapping[int, int]
+
+
+class Unreadable(Exception):
+    """Records that were asked for cannot be read; the message names them."""
+
+
+class Manifest(Protocol):
+    """The part of `smq.store.manifest.Manifest` that planning needs."""
+
+    def topics(self) -> list[Topic]: ...
+    def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]: ...
+    def log_start(self, partition_number: int) -> int: ...
+
+
+class Part(NamedTuple):
+    """The records [start, end) of a partition that lie in one segment."""
+
+    partition: int
+    segment: Segment
+    start: int
+    end: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the segment has others as well."""
+        return (self.start, self.end) != (self.segment.base_offset, self.segment.end_offset)
+
+
+def find_topic(manifest: Manifest, name: str) -> Topic:
+    """The topic of this name. Raises Unreadable."""
+    for topic in manifest.topics():
+        if (topic.namespace, topic.name) == (NAMESPACE_DEFAULT, name):
+            return topic
+    raise Unreadable(f"there is no topic {name}")
+
+
+def plan(manifest: Manifest, topic: Topic, starting: Starting, ending: Ending) -> list[Part]:
+    """The parts to read, in order. Raises Unreadable."""
+    for bounds in (starting, ending):
+        if not isinstance(bounds, str):
+            _check_partitions(topic, bounds)
+    starts = {} if isinstance(starting, str) else starting
+    ends = {} if isinstance(ending, str) else ending
+    parts: list[Part] = []
+    for partition, number in enumerate(topic.partition_numbers):
+        log_start = manifest.log_start(number)
+        segments = manifest.segments(number, log_start)
+        name = f"partition {partition} of {topic.name}"
+        start, end = _range(name, segments, log_start, starts.get(partition), ends.get(partition))
+        parts += _parts(name, partition, segments, start, end)
+    return parts
+
+
+def _check_partitions(topic: Topic, bounds: Mapping[int, int]) -> None:
+    unknown = sorted(set(bounds) - set(range(topic.partition_count)))
+    if unknown:
+        raise Unreadable(f"{topic.name} has no partition {unknown[0]}")
+
+
+def _range(
+    name: str, segments: Sequence[Segment], log_start: int, start: int | None, end: int | None
+) -> tuple[int, int]:
+    """Where to read from and to, of what is sealed."""
+    first = max(log_start, segments[0].base_offset) if segments else log_start
+    last = segments[-1].end_offset if segments else log_start
+    start = first if start is None else start
+    end = last if end is None else end
+    if start > end:
+        raise Unreadable(f"{name}: it starts at offset {start}, behind its end {end}")
+    if start < log_start:
+        raise Unreadable(f"{name}: offsets {start} to {log_start} were deleted by retention")
+    if end > last:
+        raise Unreadable(f"{name}: offsets up to {end} were asked for, {last} are sealed")
+    return start, end
+
+
+def _parts(
+    name: str, partition: int, segments: Sequence[Segment], start: int, end: int
+) -> list[Part]:
+    parts, place = [], start
+    for segment in segments:
+        if segment.end_offset <= start or segment.base_offset >= end:
+            continue
+        if segment.base_offset > place:
+            raise Unreadable(f"{name}: no segment has offsets {place} to {segment.base_offset}")
+        place = min(segment.end_offset, end)
+        parts.append(Part(partition, segment, max(segment.base_offset, start), place))
+    return parts

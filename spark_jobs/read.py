@@ -1,0 +1,171 @@
+"""A topic as a DataFrame with the columns of Spark's Kafka source, read from sealed segments.
+
+Python plans from the manifest; Spark's own reader gets exact Parquet paths, so that it prunes
+columns and skips row groups as with any table. `timestamp` is null where it does not fit,
+`headers` is empty where there are none. Segments that are `raw` are decoded here, in the driver:
+they hold the few records that Parquet cannot, their header keys put right where they are no text.
+What nobody can decode is an error that names it, or a warning if the caller says so.
+
+A DataFrame is what the manifest said when it was made; read again to see more.
+"""
+
+import warnings
+from collections.abc import Iterable
+from functools import reduce
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from smq.filer.local import LocalStore
+from smq.model.errors import StoreError
+from smq.sealer.cold import open_segment
+from smq.sealer.decode import Kind, cut
+from smq.sealer.parquet import LOG_APPEND_TIME, table_of
+from smq.sealer.ports import directory_of
+from smq.sealer.raw import RawSegment
+from smq.store.manifest import open_manifest
+from smq.store.store import FILE_NAME
+from spark_jobs.plan import Ending, Part, Starting, Unreadable, find_topic, plan
+
+FILE_SCHEMA = (
+    "_offset bigint, _ts timestamp, _key binary, _value binary, "
+    "_headers array<struct<key:string,value:binary>>, partition int"
+)
+SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, headers array<struct<key:string,value:binary>>"
+)
+CREATE_TIME_TYPE, LOG_APPEND_TIME_TYPE = 0, 1  # As Spark's Kafka source numbers them.
+Undecodable = Literal["fail", "warn"]
+
+
+def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
+    spark: SparkSession,
+    topic: str,
+    *,
+    data_dir: Path | str,
+    starting: Starting = "earliest",
+    ending: Ending = "latest",
+    undecodable: Undecodable = "fail",
+    filer_root: Path | str | None = None,
+) -> DataFrame:
+    """The sealed records of a topic, from and to these offsets (a mapping: by partition).
+
+    `data_dir` is the broker's; it may be running. Raises Unreadable, StoreError.
+    """
+    data_dir = Path(data_dir)
+    store = LocalStore(Path(filer_root) if filer_root is not None else data_dir / "filer")
+    with open_manifest(data_dir / FILE_NAME) as manifest:
+        found = find_topic(manifest, topic)
+        parts = plan(manifest, found, starting, ending)
+    reader = _Reader(spark, store, topic, directory_of(found.namespace, topic))
+    rows = [reader.parquet([part for part in parts if part.segment.kind == "parquet"])]
+    rows += reader.raw([part for part in parts if part.segment.kind == "raw"], undecodable)
+    return reduce(DataFrame.unionByName, rows)
+
+
+class _Reader:
+    def __init__(self, spark: SparkSession, store: LocalStore, topic: str, directory: str) -> None:
+        self._spark, self._store, self._topic = spark, store, topic
+        self._directory = store.root / directory
+
+    def parquet(self, parts: list[Part]) -> DataFrame:
+        """The rows of Parquet segments. Only of those that are cut an offset is asked for."""
+        groups: dict[tuple[int, bool], list[Part]] = {}
+        for part in parts:
+            groups.setdefault((self._timestamp_type(part), part.is_cut), []).append(part)
+        frames = [
+            self._frame(group, timestamp_type, is_cut=is_cut)
+            for (timestamp_type, is_cut), group in sorted(groups.items())
+        ]
+        return reduce(DataFrame.unionByName, frames or [self._spark.createDataFrame([], SCHEMA)])
+
+    def raw(self, parts: list[Part], undecodable: Undecodable) -> list[DataFrame]:
+        """The rows of raw segments."""
+        tables: list[pa.Table] = []
+        problems: list[str] = []
+        for part in parts:
+            tables += self._decoded(part, problems)
+        if problems:
+            sentence = "these records cannot be decoded: " + "; ".join(problems)
+            if undecodable == "fail":
+                raise Unreadable(sentence)
+            warnings.warn(sentence, stacklevel=3)
+        if not tables:
+            return []
+        return [self._spark.createDataFrame(pa.concat_tables(tables), SCHEMA)]
+
+    def _frame(self, parts: list[Part], timestamp_type: int, *, is_cut: bool) -> DataFrame:
+        paths = [str(self._store.root / part.segment.path) for part in parts]
+        files = self._spark.read.schema(FILE_SCHEMA).option("basePath", str(self._directory))
+        rows = files.parquet(*paths)
+        if is_cut:
+            rows = rows.where(reduce(Column.__or__, map(_holds, parts)))
+        return rows.select(
+            f.col("_key").alias("key"),
+            f.col("_value").alias("value"),
+            f.lit(self._topic).alias("topic"),
+            "partition",
+            f.col("_offset").alias("offset"),
+            f.col("_ts").alias("timestamp"),
+            f.lit(timestamp_type).alias("timestampType"),
+            f.col("_headers").alias("headers"),
+        )
+
+    def _timestamp_type(self, part: Part) -> int:
+        """From the file's footer. Raises Unreadable, naming a file that is not what was sealed."""
+        path = self._store.root / part.segment.path
+        try:
+            length = self._store.head(part.segment.path).length
+            facts = pq.read_metadata(path).metadata or {}
+        except (StoreError, pa.ArrowException, OSError) as reason:
+            raise Unreadable(f"{path} cannot be read: {reason}") from reason
+        if length != part.segment.bytes:
+            raise Unreadable(f"{path} has {length} bytes; the manifest says {part.segment.bytes}")
+        stamped = facts.get(b"smq.timestamp_type") == LOG_APPEND_TIME.encode()
+        return LOG_APPEND_TIME_TYPE if stamped else CREATE_TIME_TYPE
+
+    def _decoded(self, part: Part, problems: list[str]) -> Iterable[pa.Table]:
+        segment = open_segment(self._store, part.segment)
+        assert isinstance(segment, RawSegment)
+        for piece in cut(segment.body, lossy=True):
+            if (
+                piece.kind is Kind.RAW
+                and piece.base_offset < part.end
+                and piece.end_offset > part.start
+            ):
+                span = f"{piece.base_offset} to {piece.end_offset}"
+                problems.append(f"offsets {span} in {self._store.root / part.segment.path}")
+            if piece.kind is Kind.ROWS:
+                rows = table_of(piece)
+                inside = pc.and_(
+                    pc.greater_equal(rows["_offset"], part.start),
+                    pc.less(rows["_offset"], part.end),
+                )
+                yield self._kafka_columns(rows.filter(inside), part, stamped=piece.log_append_time)
+
+    def _kafka_columns(self, rows: pa.Table, part: Part, *, stamped: bool) -> pa.Table:
+        timestamp_type = LOG_APPEND_TIME_TYPE if stamped else CREATE_TIME_TYPE
+        columns = {
+            "key": rows["_key"],
+            "value": rows["_value"],
+            "topic": pa.repeat(self._topic, rows.num_rows),
+            "partition": pa.repeat(pa.scalar(part.partition, pa.int32()), rows.num_rows),
+            "offset": rows["_offset"],
+            "timestamp": rows["_ts"],
+            "timestampType": pa.repeat(pa.scalar(timestamp_type, pa.int32()), rows.num_rows),
+            "headers": rows["_headers"],
+        }
+        return pa.table(columns)
+
+
+def _holds(part: Part) -> Column:
+    """Whether a row of a segment that is cut is one of those that were asked for."""
+    offset = f.col("_offset")
+    within = (offset >= part.start) & (offset < part.end)
+    return (f.col("partition") == part.partition) & within

