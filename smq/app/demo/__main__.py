@@ -100,7 +100,9 @@ class Story:
     def live(self) -> dict[str, Any]:
         """Scene two: another process maps the frames and counts."""
         told: dict[str, Any] = json.loads(
-            run_module("smq.app.demo.live", str(self.broker.data_dir), TOPIC)
+            run_module(
+                self.directory / "live.log", "smq.app.demo.live", str(self.broker.data_dir), TOPIC
+            )
         )
         self.say(
             f"live frames as Arrow, in another process: {told['delayed']:,} of "
@@ -160,6 +162,7 @@ class Story:
         """Scene four: Spark joins flights, weather and airlines; DuckDB on the source agrees."""
         output = self.directory / "delays.json"
         run_module(
+            self.directory / "spark.log",
             "spark_jobs.flight_delays",
             "--data-dir",
             str(self.broker.data_dir),

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from smq.app.status import Status, read_status
@@ -52,15 +51,16 @@ class Broker:
         self._process.wait(STOP_S_MAX)
 
 
-def run_module(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
-    """Run one of our programs to its end; what it printed."""
-    done = subprocess.run(  # noqa: S603  (ourselves)
-        [sys.executable, "-m", module, *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        env={**os.environ, **(environment or {})},
-    )
+def run_module(log: Path, module: str, *arguments: str) -> str:
+    """Run one of our programs to its end; what it printed. Its murmurs go to a log."""
+    with log.open("w") as murmurs:
+        done = subprocess.run(  # noqa: S603  (ourselves)
+            [sys.executable, "-m", module, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=murmurs,
+            text=True,
+            check=False,
+        )
     if done.returncode:
-        raise SystemExit(f"{module} ended with exit code {done.returncode}")
+        raise SystemExit(f"{module} ended with exit code {done.returncode}: {log.read_text()}")
     return done.stdout

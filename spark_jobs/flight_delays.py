@@ -1,0 +1,79 @@
+"""Delays by carrier and month, with the weather: the demo's job, and an example of one.
+
+    smq spark flight_delays --data-dir DIR --output FILE
+
+Three topics are joined: flights with the airlines' names, and with the weather at the airport in
+the hour of departure. Minutes are counted as integers, so that any engine must agree to the digit.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from spark_jobs.read import read_topic
+from spark_jobs.session import start_session
+
+LATE_MINUTES = 15
+# 185 rows come out of it: Spark's default of 200 partitions would be mostly overhead.
+SHUFFLE_PARTITIONS = 2
+
+FLIGHT = "carrier STRING, month INT, origin STRING, time_hour STRING, dep_delay INT"
+WEATHER = "origin STRING, time_hour STRING, precip DOUBLE"
+AIRLINE = "carrier STRING, name STRING"
+
+
+def values(records: DataFrame, schema: str) -> DataFrame:
+    """The JSON objects in the values of records, as columns."""
+    return records.select(f.from_json(f.col("value").cast("string"), schema).alias("v")).select(
+        "v.*"
+    )
+
+
+def delays(flights: DataFrame, weather: DataFrame, airlines: DataFrame) -> DataFrame:
+    """A row for each carrier and month; rain counts where the airport reported any in that hour."""
+    rain = weather.groupBy("origin", "time_hour").agg((f.max("precip") > 0).alias("rain"))
+    late = f.col("dep_delay") > LATE_MINUTES
+    delay_of_rainy = f.when(f.col("rain"), f.col("dep_delay"))
+    return (
+        flights.join(f.broadcast(airlines), "carrier")
+        .join(f.broadcast(rain), ["origin", "time_hour"], "left")
+        .groupBy("carrier", "name", "month")
+        .agg(
+            f.count("*").alias("flights"),
+            f.count_if(late).alias("delayed"),
+            f.coalesce(f.sum("dep_delay"), f.lit(0)).alias("delay_minutes"),
+            f.count_if("rain").alias("rainy"),
+            f.coalesce(f.sum(delay_of_rainy), f.lit(0)).alias("rainy_delay_minutes"),
+        )
+        .orderBy("carrier", "month")
+    )
+
+
+def run(spark: SparkSession, data_dir: Path) -> list[list[Any]]:
+    """The rows, read from the sealed segments of a broker's data directory."""
+    flights, weather, airlines = (
+        values(read_topic(spark, topic, data_dir=data_dir), schema)
+        for topic, schema in (("flights", FLIGHT), ("weather", WEATHER), ("airlines", AIRLINE))
+    )
+    return [[*row] for row in delays(flights, weather, airlines).collect()]
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(prog="smq spark flight_delays", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
+    parser.add_argument("--output", type=Path, required=True, help="a JSON file for the rows")
+    given = parser.parse_args()
+    with start_session(
+        "flight delays", **{"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS)}
+    ) as spark:
+        rows = run(spark, given.data_dir)
+    given.output.write_text(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()
