@@ -11,7 +11,11 @@ from typing import Annotated
 
 import typer
 
-PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
+PASS_THROUGH = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "allow_interspersed_args": False,  # What follows the job, --help too, is for the job.
+}
 
 
 def jobs() -> list[str]:
