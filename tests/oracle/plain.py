@@ -22,7 +22,7 @@ BYTES_SHOWN_MAX = 64
 RECENT_MS = 1_600_000_000_000  # The dialogues' own timestamps are older, the broker's are not.
 NO_TIME_MS = 1 << 62
 
-_WORDS = {"error_message", "batch_index_error_message"}
+_WORDS = {"error_message", "batch_index_error_message", "documentation"}
 _DROPPED = {"throttle_time_ms", "finalized_features_epoch"}
 _MADE_UP = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -104,6 +104,7 @@ _MADE_UP_FIELDS: dict[str, Callable[[Any, Names], Any]] = {
     "host": lambda value, _: value and "<host>",
     "port": lambda value, _: "<port>" if value > 0 else value,
     "session_id": _numbered("session"),
+    "producer_id": _numbered("producer"),
     "log_append_time_ms": _time,
     "timestamp": _time,
 }

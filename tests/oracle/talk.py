@@ -189,15 +189,19 @@ class Voice:
         step: str,
         frame: bytes,
         *,
-        api: str = "ApiVersions",
-        version: int = 0,
+        answer: tuple[str, int] = ("ApiVersions", 0),
         size: int | None = None,
+        trim: Callable[[Any], None] | None = None,
     ) -> Any:
-        """Send these very bytes behind their size (or a lie about it), note what comes back."""
+        """Send these very bytes behind their size (or a lie about it), note what comes back.
+
+        `answer` is the API and the version in which an answer is expected.
+        """
+        api, version = answer
         correlation_id = int.from_bytes(frame[4:8], signed=True) if len(frame) >= 8 else 0
         self._expected = Expected(API_BY_NAME[api], version, correlation_id)
         self._send(_SIZE.pack(len(frame) if size is None else size) + frame)
-        return self.note(step)
+        return self.note(step, trim)
 
     def tell(self, request: Message, **how: Any) -> None:
         """Say something that gets no answer."""

@@ -212,7 +212,7 @@ def as_a_follower(talk: Talk) -> None:
 def bytes_that_are_no_request(talk: Talk) -> None:
     topic = talk.make_topic()
     whole = encode(fetch(talk, topic, at(0)), talk.version)
-    how = {"api": "Fetch", "version": talk.version}
+    how: dict[str, Any] = {"answer": ("Fetch", talk.version)}
     talk.ask_raw("whole", whole, **how)
     talk.ask_raw("cut by a byte", whole[:-1], **how)
     talk.ask_raw("a byte more", whole + b"\0", **how)
@@ -225,4 +225,4 @@ def versions_that_are_no_more(talk: Talk) -> None:
     whole = encode(fetch(talk, topic, at(0)), talk.version)
     for version in (0, 3, 19):
         frame = whole[:2] + version.to_bytes(2, signed=True) + whole[4:]
-        talk.ask_raw(f"version {version}", frame, api="Fetch", version=4)
+        talk.ask_raw(f"version {version}", frame, answer=("Fetch", 4))

@@ -343,7 +343,7 @@ def transactional(talk: Talk) -> None:
 def bytes_that_are_no_request(talk: Talk) -> None:
     topic = talk.make_topic()
     whole = encode(produce(talk, topic, batch()), talk.version)
-    how = {"api": "Produce", "version": talk.version}
+    how: dict[str, Any] = {"answer": ("Produce", talk.version)}
     talk.ask_raw("whole", whole, **how)
     talk.ask_raw("cut by a byte", whole[:-1], **how)
     talk.ask_raw("cut in the batch", whole[:-40], **how)
@@ -358,4 +358,4 @@ def versions_that_are_no_more(talk: Talk) -> None:
     whole = encode(produce(talk, topic, batch()), talk.version)
     for version in (0, 1, 2, 14, 99, -1):
         frame = whole[:2] + version.to_bytes(2, signed=True) + whole[4:]
-        talk.ask_raw(f"version {version}", frame, api="Produce", version=3)
+        talk.ask_raw(f"version {version}", frame, answer=("Produce", 3))

@@ -1,0 +1,91 @@
+"""Our answers are Apache Kafka's, but where docs/deviations.md says otherwise.
+
+The recorded answers are compared with those of our broker. With the marker `oracle`, they are
+compared with a live Apache Kafka too, which shows that the recording still holds.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from smq.testing.kafka import KafkaUnavailable
+from smq.testing.processes import Broker
+from tests.oracle.comparison import Deviation, Difference, differences, read_deviations
+from tests.oracle.dialogues import Dialogue
+from tests.oracle.record import recorded
+from tests.oracle.stage import all_dialogues, play, start
+
+pytestmark = pytest.mark.timeout(120)
+
+NAMES = sorted(all_dialogues())
+SHOWN_MAX = 30
+
+
+@pytest.fixture(scope="module")
+def smq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with start("smq", tmp_path_factory.mktemp("smq")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    try:
+        broker = start("kafka", tmp_path_factory.mktemp("kafka"))
+    except KafkaUnavailable as reason:
+        pytest.skip(str(reason))
+    with broker:
+        yield broker
+
+
+def played(dialogue: Dialogue, broker: Broker) -> list[Difference]:
+    """All differences of one dialogue, in all its versions."""
+    answers = recorded(dialogue)
+    found: list[Difference] = []
+    for version in dialogue.versions:
+        steps = play(dialogue, version, broker.port)
+        found += differences(f"{dialogue.name} v{version}", answers.get(version, {}), steps)
+    return found
+
+
+def words(found: list[Difference]) -> str:
+    lines = [f"{each.place}: Kafka {each.kafka!r}, here {each.smq!r}" for each in found]
+    return "\n".join([f"{len(found)} differences", *lines[:SHOWN_MAX]])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_are_those_of_apache_kafka(smq: Broker, name: str) -> None:
+    found = played(all_dialogues()[name], smq)
+    rows = [row for row in read_deviations() if row.is_about(name)]
+    unlisted = [each for each in found if not any(row.covers(each) for row in rows)]
+    assert not unlisted, words(unlisted)
+    no_more = [row for row in rows if not any(row.covers(each) for each in found)]
+    assert not no_more, f"listed, but it is no difference any more: {no_more}"
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_recording_is_what_apache_kafka_answers(kafka: Broker, name: str) -> None:
+    found = played(all_dialogues()[name], kafka)
+    assert not found, words(found)
+
+
+def test_every_deviation_is_about_a_dialogue() -> None:
+    lost = [row for row in read_deviations() if not any(map(row.is_about, NAMES))]
+    assert not lost
+
+
+def test_a_difference_is_found_at_its_place() -> None:
+    one = {"s": {"a": [1, {"b": 2}], "c": None}}
+    other = {"s": {"a": [1, {"b": 3}, 4]}}
+    assert list(differences("d v1", one, other)) == [
+        Difference("d v1 / s / a[1].b", 2, 3),
+        Difference("d v1 / s / a[2]", "(nothing)", 4),
+        Difference("d v1 / s / c", None, "(nothing)"),
+    ]
+
+
+def test_a_pattern_covers_the_places_it_names_only() -> None:
+    row = Deviation("d", "d v* / s / a[*].b", "why")
+    assert row.covers(Difference("d v1 / s / a[1].b", 2, 3))
+    assert not row.covers(Difference("d v1 / s / a[1].bc", 2, 3))
