@@ -39,8 +39,12 @@ _READ_COMMITTED = 1
 
 def handle(request: ListOffsetsRequest, context: ShardContext) -> Result:
     """Answer, or ask the sealer for times that only sealed segments know."""
-    names = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
-    twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()
+    names = [
+        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    ]
+    twice = (
+        {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()
+    )
     commands: list[dict[str, Any]] = []
     pending: list[tuple[ListOffsetsPartitionResponse, Led, int, int]] = []
     topics = []
@@ -49,13 +53,17 @@ def handle(request: ListOffsetsRequest, context: ShardContext) -> Result:
         for asked in topic.partitions:
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             answers.append(answer)
-            led = _find(topic.name, asked, context, is_twice=(topic.name, asked.partition_index) in twice)
+            led = _find(
+                topic.name, asked, context, is_twice=(topic.name, asked.partition_index) in twice
+            )
             if isinstance(led, ErrorCode):
                 answer.error_code = led
                 continue
             if _answer(answer, led, asked.timestamp, request.isolation_level):
                 continue
-            target = led.offsets().max_timestamp if asked.timestamp == MAX_TIMESTAMP else asked.timestamp
+            target = (
+                led.offsets().max_timestamp if asked.timestamp == MAX_TIMESTAMP else asked.timestamp
+            )
             commands.append({"do": "offset_for_time", "number": led.number, "timestamp": target})
             pending.append((answer, led, target, request.isolation_level))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -89,9 +97,7 @@ def _limit(offsets: Offsets, isolation: int) -> int:
     return offsets.last_stable if isolation == _READ_COMMITTED else offsets.high_watermark
 
 
-def _answer(
-    answer: ListOffsetsPartitionResponse, led: Led, timestamp: int, isolation: int
-) -> bool:
+def _answer(answer: ListOffsetsPartitionResponse, led: Led, timestamp: int, isolation: int) -> bool:
     """Fill the answer; False: sealed segments must be asked first."""
     offsets = led.offsets()
     if timestamp == LATEST:

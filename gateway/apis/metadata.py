@@ -91,9 +91,7 @@ def _answer_one(
         name = asked.name or ""
         topic = catalog.by_name.get(name)
         valid = is_valid_topic_name(name)
-        error = (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-        )
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
     if topic is None:
         return MetadataResponseTopic(
             error_code=error, name=name, topic_id=asked.topic_id, partitions=[]

@@ -101,7 +101,9 @@ class Connection:
                 buffers.extend(piece.next_buffers())
                 break  # What it lends is valid until the next call: send it first.
         try:
-            sent = self.socket.sendmsg(buffers) if len(buffers) > 1 else self.socket.send(buffers[0])
+            sent = (
+                self.socket.sendmsg(buffers) if len(buffers) > 1 else self.socket.send(buffers[0])
+            )
         except BlockingIOError:
             self._block()
             return False

@@ -1,12 +1,12 @@
 """What a shard does for our other processes, over its unix socket. JSON, see smq.wire.internal.
 
-    partitions   {}                            what is unsealed, and how full the WAL is
-    batches      number, offset, bytes_max     raw batches, a JSON line before them
-    sealed       number, end                   sealed segments hold everything below `end`; answered
-                                               when the checkpoint that says so is durable
-    log_start    number, offset                retention has dropped what is below
-    attach       log                           the log's memory, read-only: its descriptor comes
-                                               with the answer
+partitions   {}                            what is unsealed, and how full the WAL is
+batches      number, offset, bytes_max     raw batches, a JSON line before them
+sealed       number, end                   sealed segments hold everything below `end`; answered
+                                           when the checkpoint that says so is durable
+log_start    number, offset                retention has dropped what is below
+attach       log                           the log's memory, read-only: its descriptor comes
+                                           with the answer
 """
 
 import json
@@ -113,4 +113,3 @@ class ShardCommands:
         if led is None:
             raise ValueError(f"partition {number} is not led here")
         return led
-

@@ -41,12 +41,12 @@ from smq.shard.shard import Shard
 class ShardServer:
     """Serves clients for a shard. `peers` reaches coordinator and sealer."""
 
-    def __init__(self, loop: Loop, shard: Shard, peers: Peers, read_catalog: Callable[[], bool]) -> None:
+    def __init__(
+        self, loop: Loop, shard: Shard, peers: Peers, read_catalog: Callable[[], bool]
+    ) -> None:
         self._loop, self._shard, self._peers = loop, shard, peers
         self._read_catalog = read_catalog
-        self._producing = Producing(
-            shard.logs, shard.config.socket_request_max_bytes, shard.drain
-        )
+        self._producing = Producing(shard.logs, shard.config.socket_request_max_bytes, shard.drain)
         self._buffers = BufferPool()
         self._connections: set[Connection] = set()
         self._open_now: list[tuple[Connection, Slot]] = []
@@ -206,9 +206,7 @@ class ShardServer:
 
         self._peers.relay(connection.host, request, answered)
 
-    def _ask(
-        self, connection: Connection, slot: Slot, dispatched: Dispatched, ask: Ask
-    ) -> None:
+    def _ask(self, connection: Connection, slot: Slot, dispatched: Dispatched, ask: Ask) -> None:
         answers: list[Any] = [None] * len(ask.commands)
         missing = [len(ask.commands)]
 
@@ -221,9 +219,7 @@ class ShardServer:
         for index, command in enumerate(ask.commands):
             self._peers.ask_sealer(command, partial(answered, index))
 
-    def _wait(
-        self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait
-    ) -> None:
+    def _wait(self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait) -> None:
         """Try again whenever one of the partitions moves, for the last time at the deadline."""
 
         def attempt(*, is_last: bool) -> None:

@@ -87,9 +87,7 @@ class Producing:
         """Append what a plan still asks for, helping the logs along, and write the answers."""
         for log in self._logs:
             while True:
-                reason = append_rows(
-                    log.memory.memory, log.links, log.producers, data, self._plan
-                )
+                reason = append_rows(log.memory.memory, log.links, log.producers, data, self._plan)
                 if reason == STOP_LOG_FULL:
                     self._drain(log)
                 elif reason == STOP_PRODUCERS_FULL:
