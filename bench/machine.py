@@ -1,0 +1,55 @@
+"""What the machine says of processes and of its own limits."""
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+SYNC_FILE_BYTES = 16 * 1024 * 1024
+SYNC_ROUNDS = 300
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system time of processes so far; those that are gone count nothing."""
+    total = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total / CLOCK_TICKS
+
+
+def pss_mb(pids: Iterable[int], *, without: str = "") -> float:
+    """Proportional set size of processes, in MB; mappings whose name has `without` left out."""
+    total = 0
+    for pid in pids:
+        counted = True
+        for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+            if line[0] in "0123456789abcdef" and "-" in line.partition(" ")[0]:
+                counted = not (without and without in line)
+            elif counted and line.startswith("Pss:"):
+                total += int(line.split()[1])
+    return total * 1024 / 1e6
+
+
+def fdatasync_us(directory: Path) -> float:
+    """Median of pwrite + fdatasync of 4 KiB in a file that was written before: the disk's limit."""
+    path = directory / "sync-probe"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        os.pwrite(fd, bytes(SYNC_FILE_BYTES), 0)
+        os.fsync(fd)
+        taken = []
+        for i in range(SYNC_ROUNDS):
+            started = time.perf_counter()
+            os.pwrite(fd, b"x" * 4096, i * 4096)
+            os.fdatasync(fd)
+            taken.append(time.perf_counter() - started)
+        return median(taken) * 1e6
+    finally:
+        os.close(fd)
+        path.unlink()
