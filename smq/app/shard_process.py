@@ -49,7 +49,8 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
 
     def serve() -> None:
         """Serve once the coordinator has said which topics there are."""
-        if not _take_catalog(inheritance, shard):
+        _take_catalog(inheritance, shard)
+        if not shard.catalog_version:  # A turn of the loop may have taken it before us.
             loop.call_later(CATALOG_WAIT_MS, serve)
             return
         server.listen(inheritance.tcp_listeners[node_id])

@@ -54,6 +54,7 @@ class ShardServer:
         self._waiters: dict[tuple[int, int], set[Callable[[], None]]] = {}
         self._dirty: set[Connection] = set()
         self._draining = False
+        self._listener: socket.socket | None = None
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
 
@@ -101,7 +102,8 @@ class ShardServer:
     def stop(self) -> None:
         """Take no new clients and no new requests; answer what was asked."""
         self._draining = True
-        self._loop.unregister(self._listener.fileno())
+        if self._listener is not None:
+            self._loop.unregister(self._listener.fileno())
         for connection in list(self._connections):
             for cancel in list(connection.waits):
                 cancel()
