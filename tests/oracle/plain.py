@@ -84,7 +84,7 @@ def _as_it_is(value: Any, names: Names) -> Any:
     return value.replace(names.own, "~") if isinstance(value, str) else value
 
 
-def _made_up_part(value: str | None, names: Names) -> str | None:
+def made_up_part(value: str | None, names: Names) -> str | None:
     """Kafka makes member ids of what the client said and a UUID."""
     return value and _MADE_UP.sub(lambda found: names.of("uuid", found[0]), value)
 
@@ -98,8 +98,8 @@ def _time(value: int, _: Names) -> int | str:
 
 
 _MADE_UP_FIELDS: dict[str, Callable[[Any, Names], Any]] = {
-    "member_id": _made_up_part,
-    "leader": _made_up_part,
+    "member_id": made_up_part,
+    "leader": made_up_part,
     "cluster_id": lambda value, _: value and "<cluster>",
     "host": lambda value, _: value and "<host>",
     "port": lambda value, _: "<port>" if value > 0 else value,

@@ -30,7 +30,7 @@ from smq.wire.generated.list_offsets import (
 )
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
-from tests.oracle.plain import CLOSED, SILENT, Names, plain
+from tests.oracle.plain import CLOSED, SILENT, Names, made_up_part, plain
 
 CLIENT_ID = "oracle"
 ANSWER_SECONDS_MAX = 10.0
@@ -115,6 +115,10 @@ class Talk:
     def note(self, step: str, answer: Any) -> None:
         assert step not in self.steps, f"two steps are called {step!r}"
         self.steps[step] = answer
+
+    def meet(self, member_id: str) -> None:
+        """Give a member its name now, not when it is first seen in an answer."""
+        made_up_part(member_id, self.names)
 
     def quietly(self, request: Message, version: int | None = None) -> Any:
         """Ask over a connection of its own, without a note; closed or silent is an error here."""
