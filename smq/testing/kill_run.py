@@ -35,7 +35,8 @@ PARTITIONS = 6
 SHARDS = 2
 VICTIMS = (*(f"shard-{i}" for i in range(1, SHARDS + 1)), "coordinator", "sealer", SUPERVISOR)
 VALUE = struct.Struct("<qq84x")  # Partition and number; 100 bytes.
-ROUND_MS_MAX = 400  # A kill falls somewhere into the first of a round's milliseconds.
+ROUND_MS_MAX = 400  # Sending takes so long at least, and a kill falls somewhere into it.
+BREATHS = 40  # Of the sender in a round, so that something is under way at any moment of it.
 QUIET_MS_MAX = 120_000  # Longer without any progress is a hang.
 SEAL_MS = 2000  # So that sealing goes on all the while.
 
@@ -120,8 +121,10 @@ class Load:
         )
 
     def send(self, count: int) -> None:
-        """That many records more; waits while librdkafka's queue is full."""
-        for _ in range(count):
+        """That many records more, spread over a round; waits while librdkafka's queue is full."""
+        for number in range(count):
+            if number % (count // BREATHS) == 0:
+                self._producer.poll(ROUND_MS_MAX / 1000 / BREATHS)
             partition = min(range(PARTITIONS), key=self.sent.__getitem__)
             value = VALUE.pack(partition, self.sent[partition])
             while True:
