@@ -74,7 +74,7 @@ def frame_is_good(data, at, end, position):
     if kind == FRAME_KIND_BATCH:
         if size < BATCH_HEADER_BYTES or at + frame_bytes(size) > end:
             return False
-    elif kind != FRAME_KIND_PADDING or at + FRAME_HEADER_BYTES + size > end:
+    elif kind != FRAME_KIND_PADDING or not 0 <= size <= end - at - FRAME_HEADER_BYTES:
         return False
     return load_u32(data, at + FRAME_CHECK_AT) == frame_check(data, at)
 
