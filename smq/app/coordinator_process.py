@@ -4,11 +4,13 @@ import gc
 import random
 import select
 
+from shm.catalog import CATALOG_BYTES_MAX
 from smq.app.clock import monotonic_ms, wall_ms
 from smq.app.coordinator_server import CoordinatorServer
 from smq.app.inheritance import COORDINATOR, Inheritance
 from smq.app.link import accept_links
 from smq.app.loop import Loop
+from smq.app.serve import PARTITIONS_PER_LOG_MAX
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.given import Now
 from smq.coordinator.topics import Cluster
@@ -24,7 +26,9 @@ def coordinator_main(inheritance: Inheritance) -> None:
         store = Store.open(inheritance.data_dir / FILE_NAME)
     except StoreError as reason:
         raise SystemExit(f"smq: {reason}") from reason
-    cluster = Cluster(inheritance.cluster_id, inheritance.log_count)
+    cluster = Cluster(
+        inheritance.cluster_id, inheritance.log_count, PARTITIONS_PER_LOG_MAX, CATALOG_BYTES_MAX
+    )
     chance = random.SystemRandom()
     server = CoordinatorServer(
         loop,

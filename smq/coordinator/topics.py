@@ -5,6 +5,7 @@ beginning where the fewest partitions are. There is one replica of everything: a
 above 1 is refused, because a promise of copies on other hosts could not be kept.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -20,6 +21,7 @@ from smq.store.store import Store
 
 PARTITIONS_PER_REQUEST_MAX = 10_000  # Kafka's own limit.
 BROKER_DEFAULT = -1
+CATALOG_HEAD_BYTES_MAX = 1024  # The line of the cluster.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class Cluster(NamedTuple):
 
     id: str
     log_count: int
+    partitions_per_log_max: int
+    catalog_bytes_max: int
 
 
 class Topics:
@@ -45,12 +49,13 @@ class Topics:
 
     def __init__(self, store: Store, config: Config, cluster: Cluster, chance: Chance) -> None:
         self._store = store
-        self._cluster_id = cluster.id
         self._config = config
         self._chance = chance
         self._topics = {topic.name: topic for topic in store.manifest.topics()}
         self._names_by_key = {collision_key(name): name for name in self._topics}
+        self._cluster = cluster
         self._counts = [0] * cluster.log_count  # Partitions of each log.
+        self._catalog_bytes = CATALOG_HEAD_BYTES_MAX
         for topic in self._topics.values():
             self._count(topic, +1)
         self._changes = 0
@@ -66,7 +71,7 @@ class Topics:
     def catalog(self) -> Catalog:
         """The topics as they are now."""
         if self._catalog is None:
-            self._catalog = Catalog(self._cluster_id, self._changes, dict(self._topics))
+            self._catalog = Catalog(self._cluster.id, self._changes, dict(self._topics))
         return self._catalog
 
     @property
@@ -95,6 +100,7 @@ class Topics:
             tuple(logs),
             {name: text.strip() for name, text in wanted.configs.items() if text is not None},
         )
+        self._check_room(topic)
         if not validate_only:
             self._store.add_topic(topic, now.wall_ms)
             self._topics[topic.name] = topic
@@ -133,6 +139,19 @@ class Topics:
             raise BrokerError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{name}' collides with existing topic: {other}",
+            )
+
+    def _check_room(self, topic: Topic) -> None:
+        """What shards and catalog cannot hold must not be made: they would never start again."""
+        new = Counter(topic.logs)
+        full = any(
+            self._counts[log] + count > self._cluster.partitions_per_log_max
+            for log, count in new.items()
+        )
+        if full or self._catalog_bytes + _line_bytes(topic) > self._cluster.catalog_bytes_max:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION,
+                "This broker holds as many topics and partitions as it can: delete some first.",
             )
 
     def _spread_logs(self, wanted: NewTopic) -> list[int]:
@@ -214,8 +233,13 @@ class Topics:
         self._catalog = self._places = None
 
     def _count(self, topic: Topic, sign: int) -> None:
+        self._catalog_bytes += sign * _line_bytes(topic)
         for log in topic.logs:
             self._counts[log] += sign
+
+
+def _line_bytes(topic: Topic) -> int:
+    return len(topic.line().encode()) + 1
 
 
 def _bad_assignment(sentence: str) -> BrokerError:

@@ -132,7 +132,9 @@ class Bench:
         self.turn()
 
     def _build(self) -> Coordinator:
-        return Coordinator(self.store, CONFIG, Cluster("cluster", 2), self._chance, self.now)
+        return Coordinator(
+            self.store, CONFIG, Cluster("cluster", 2, 100_000, 1 * MiB), self._chance, self.now
+        )
 
     def _publish(self, value: bytes) -> None:
         self.published.append(Catalog.decode(value))

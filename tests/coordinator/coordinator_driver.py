@@ -18,10 +18,12 @@ CONFIG = Config(data_dir=Path("/nowhere"), shards=2, ring_bytes=16 * MiB, wal_se
 class CoordinatorDriver:
     """Turns are up to the test: `commit` and `restart`, or `restart` alone for a death."""
 
-    def __init__(self, path: Path, log_count: int = 3, **config: Any) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self.config = replace(CONFIG, **config)
-        self._cluster = Cluster("cluster", log_count)
+        self.config = CONFIG
+        self._cluster = Cluster(
+            "cluster", log_count=3, partitions_per_log_max=2_000, catalog_bytes_max=1 * MiB
+        )
         self._chance = Random(1)
         self.now = Now(monotonic_ms=5_000, wall_ms=1_700_000_000_000)
         self.store = Store.open(path)

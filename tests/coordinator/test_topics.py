@@ -151,3 +151,26 @@ def test_each_change_is_counted_and_shows_in_a_new_catalog(
     assert topics.changes == 1
     assert "a" not in before.by_name
     assert "a" in topics.catalog.by_name
+
+
+def test_what_the_shards_cannot_hold_is_not_made(driver: CoordinatorDriver) -> None:
+    create(driver, "wide", partition_count=5_998)  # 2,000 may be in each of the three logs.
+    with pytest.raises(BrokerError, match="delete some first") as refusal:
+        create(driver, "more", partition_count=3)
+    assert refusal.value.code is E.POLICY_VIOLATION
+    driver.coordinator.topics.delete(driver.coordinator.topics.catalog.by_name["wide"])
+    create(driver, "more", partition_count=3)
+
+
+def test_what_the_catalog_cannot_hold_is_not_made(driver: CoordinatorDriver) -> None:
+    names = ",".join(["0:1"] * 100_000)
+    configs = {"leader.replication.throttled.replicas": names}
+    create(driver, "a", configs=configs)
+    create(driver, "b", configs=configs)
+    with pytest.raises(BrokerError, match="delete some first"):
+        create(driver, "c", configs=configs)
+    driver.store.commit()
+    driver.restart()
+    with pytest.raises(BrokerError, match="delete some first"):
+        create(driver, "c", configs=configs)
+    assert len(driver.coordinator.topics.catalog.encode()) < 1024 * 1024
