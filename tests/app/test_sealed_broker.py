@@ -1,0 +1,185 @@
+"""A whole broker whose log is recycled: what is read back from sealed segments is what was sent."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shm.kernels import records_reference as plain
+from shm.kernels.words import BATCH_HEADER_BYTES
+from smq.client.admin import create_topic
+from smq.client.cluster import Cluster, check
+from smq.client.consumer import LIST_OFFSETS, Consumer
+from smq.client.producer import PRODUCE
+from smq.store.manifest import open_manifest
+from smq.store.rows import Segment
+from smq.testing.records import INT64_MAX, YEAR_2263_MS
+from smq.testing.smq_broker import SmqBroker
+from smq.wire.compression import Codec
+from smq.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from smq.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from smq.wire.records import Batch, Record, write_batch
+
+pytestmark = pytest.mark.slow
+
+TOPIC = "strange"
+SETTINGS = {
+    "wal.segment.bytes": "1MiB",
+    "ring.bytes": "4MiB",
+    "wal.bytes.max": "16MiB",
+    "seal.ms": "300",
+    "message.max.bytes": "300000",
+}
+ANY_TIME = {"message.timestamp.after.max.ms": str(INT64_MAX)}
+FILLER_BATCHES, FILLER_BYTES = 60, 200_000  # Enough to overtake the ring and every WAL segment.
+DEADLINE_S = 30
+STRANGE = [
+    Record(0, -1, None, None),
+    Record(1, 0, b"", b""),
+    Record(2, YEAR_2263_MS, b"k", None, ((b"twice", b"1"), (b"twice", None), (b"", b""))),
+    Record(3, INT64_MAX, None, b"v" * 5000),
+    Record(4, 5, b"not text", b"v", ((b"\xff\xfe", b"1"),)),
+    Record(5, 6, b"k", b"\0" * 3000),
+]
+GARBAGE_OFFSET = len(STRANGE)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SmqBroker]:
+    with SmqBroker(tmp_path, SETTINGS) as broker:
+        yield broker
+
+
+def _produce(cluster: Cluster, batch: bytes) -> None:
+    data = PartitionProduceData(index=0, records=batch)
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
+    )
+    [topic] = cluster.broker(cluster.topic(TOPIC).leaders[0]).ask(PRODUCE, request).responses
+    check(topic.partition_responses[0].error_code)
+
+
+def _produce_all(cluster: Cluster) -> int:
+    """Send what is strange, a batch each in every compression, garbage, and filler; the end."""
+    for record in STRANGE:
+        codec = list(Codec)[record.offset % len(Codec)]
+        _produce(cluster, write_batch([record._replace(offset=0)], compression=codec))
+    nothing = plain.PlainRecord(0, 0, None, None)
+    _produce(cluster, plain.batch([nothing], end_offset=1, inflated=b"garbage, its CRC good"))
+    filler = write_batch([Record(0, 7, None, bytes(FILLER_BYTES))])
+    for _ in range(FILLER_BATCHES):
+        _produce(cluster, filler)
+    return GARBAGE_OFFSET + 1 + FILLER_BATCHES
+
+
+def _segments(broker: SmqBroker) -> list[Segment]:
+    with open_manifest(broker.data_dir / "store.sqlite") as manifest:
+        [topic] = [each for each in manifest.topics() if each.name == TOPIC]
+        return manifest.segments(topic.partition_numbers[0])
+
+
+def _wait_sealed(broker: SmqBroker, end: int) -> list[Segment]:
+    deadline = time.monotonic() + DEADLINE_S
+    while not (segments := _segments(broker)) or segments[-1].end_offset < end:
+        assert time.monotonic() < deadline, f"sealed: {segments}"
+        time.sleep(0.05)
+    return segments
+
+
+def _wait_recycled(broker: SmqBroker) -> None:
+    """Until the segment with the first offsets is gone from the write-ahead log."""
+    first = broker.data_dir / "logs" / "0" / f"{0:020d}.wal"
+    deadline = time.monotonic() + DEADLINE_S
+    while first.exists():
+        assert time.monotonic() < deadline, "the first segment is still there"
+        time.sleep(0.05)
+
+
+def _fetched(cluster: Cluster, end: int) -> list[Batch]:
+    consumer, batches = Consumer(cluster, TOPIC, {0: 0}), list[Batch]()
+    while consumer.offsets[0] < end:
+        for _, batch in consumer._fetch([0]):
+            batches.append(batch)
+            consumer.offsets[0] = batch.last_offset + 1
+    return batches
+
+
+def _expected(batches: list[Batch], end: int) -> None:
+    """What was sent, and nothing else, in order."""
+    records = {
+        record.offset: record
+        for batch in batches
+        if batch.base_offset != GARBAGE_OFFSET
+        for record in batch.records()
+    }
+    assert sorted([*records, GARBAGE_OFFSET]) == list(range(end))
+    assert [records[record.offset] for record in STRANGE] == STRANGE
+    assert records[end - 1] == Record(end - 1, 7, None, bytes(FILLER_BYTES))
+    [garbage] = [batch for batch in batches if batch.base_offset == GARBAGE_OFFSET]
+    assert bytes(garbage.data[BATCH_HEADER_BYTES:]) == b"garbage, its CRC good"
+
+
+def _offset_at(cluster: Cluster, timestamp: int) -> tuple[int, int]:
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=[wanted])])
+    leader = cluster.broker(cluster.topic(TOPIC).leaders[0])
+    answer = leader.ask(LIST_OFFSETS, request).topics[0].partitions[0]
+    check(answer.error_code)
+    return answer.offset, answer.timestamp
+
+
+def test_everything_comes_back_from_sealed_segments(broker: SmqBroker) -> None:
+    with Cluster(broker.bootstrap) as cluster:
+        create_topic(cluster, TOPIC, 1, ANY_TIME)
+        end = _produce_all(cluster)
+        segments = _wait_sealed(broker, end)
+        assert {segment.kind for segment in segments} == {"parquet", "raw"}
+        _wait_recycled(broker)
+        _expected(_fetched(cluster, end), end)
+        assert _offset_at(cluster, 0)[0] == 1
+        assert _offset_at(cluster, YEAR_2263_MS + 1) == (3, INT64_MAX)
+    for process in ("sealer", "shard-1", "coordinator", "supervisor"):
+        broker.kill(process)
+        broker.restart()
+        with Cluster(broker.bootstrap) as cluster:
+            _expected(_fetched(cluster, end), end)
+
+
+def test_a_segment_that_was_altered_is_named_and_not_served(broker: SmqBroker) -> None:
+    with Cluster(broker.bootstrap, deadline_seconds=1) as cluster:
+        create_topic(cluster, TOPIC, 1, ANY_TIME)
+        end = _produce_all(cluster)
+        first = _wait_sealed(broker, end)[0]
+        _wait_recycled(broker)
+        file = broker.data_dir / "filer" / first.path
+        altered = bytearray(file.read_bytes())
+        altered[len(altered) // 2] ^= 1
+        file.write_bytes(altered)
+        with pytest.raises(Exception, match="KAFKA_STORAGE_ERROR"):
+            _fetched(cluster, end)
+    assert first.path in (broker.data_dir.parent / "output.log").read_text()
+
+
+def test_retention_moves_the_start_and_deletes_the_files(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "log.retention.check.interval.ms": "100", "log.retention.ms": "1"}
+    with SmqBroker(tmp_path, settings) as broker, Cluster(broker.bootstrap) as cluster:
+        create_topic(cluster, TOPIC, 1, ANY_TIME)
+        end = _produce_all(cluster)
+        deadline = time.monotonic() + DEADLINE_S
+        # The segment with the largest timestamp of all, and what follows it, is kept.
+        while _offset_at(cluster, -2)[0] == 0:
+            assert time.monotonic() < deadline, "the log start offset has not moved"
+            time.sleep(0.05)
+        start, _ = _offset_at(cluster, -2)
+        assert 0 < start <= end
+        files = broker.data_dir / "filer" / "topics" / "kafka" / TOPIC / "partition=0"
+        while any(int(file.name.split("-")[1]) <= start for file in files.iterdir()):
+            assert time.monotonic() < deadline, "the files are still there"
+            time.sleep(0.05)
