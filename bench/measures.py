@@ -21,14 +21,20 @@ GB = 1e9
 READABLE_BYTES = 200_000_000  # Less than a ring and than the page cache: hot for everybody.
 
 
+class Line(NamedTuple):
+    """One figure of a measurement as a line of the table; `target` is a bound of the ratio."""
+
+    words: str
+    figure: str
+    target: str = ""
+
+
 class Measure(NamedTuple):
-    """A line: its name, what to run, which figure is compared, and whether more is better."""
+    """What to run, and the lines that come of it."""
 
     name: str
     run: Callable[[Broker], Figures]
-    figure: str
-    more_is_better: bool
-    target: str
+    lines: tuple[Line, ...]
 
 
 @contextmanager
@@ -115,7 +121,9 @@ def raw_end_to_end(rate: int, seconds: float) -> Callable[[Broker], Figures]:
     return run
 
 
-def rdkafka_produce(records: int, record_bytes: int, **options: object) -> Callable[[Broker], Figures]:
+def rdkafka_produce(
+    records: int, record_bytes: int, **options: object
+) -> Callable[[Broker], Figures]:
     """Produce with librdkafka, acks=all."""
 
     def run(broker: Broker) -> Figures:
@@ -167,50 +175,117 @@ def many_partitions(broker: Broker) -> Figures:
     return {"created_s": created_s, "mb_s": spread["mb_s"], "of_one": spread["mb_s"] / one["mb_s"]}
 
 
+MB_S, CPU = Line("MB/s", "mb_s"), Line("broker CPU s/GB", "cpu_s_gb")
+P50, P99 = Line("p50 µs", "p50_us"), Line("p99 µs", "p99_us")
+
+
 def measures(scale: float) -> list[Measure]:
-    """The table's lines; `scale` 1 for figures to keep, less for a look."""
+    """Those of the raw client; `scale` 1 for figures to keep, less for a look."""
 
     def n(full: float) -> int:
         return max(1, int(full * scale))
 
+    seconds = 1 + 4 * scale
     return [
-        Measure("produce 1 KiB, 1 MB batches: MB/s", raw_produce(1_000_000, n(2 * GB)), "mb_s", True, "≥ 1.3"),
-        Measure("— CPU s/GB", raw_produce(1_000_000, n(2 * GB)), "cpu_s_gb", False, "≤ 0.9"),
-        Measure("produce 1 KiB, 16 KiB batches: MB/s", raw_produce(16384, n(0.6 * GB)), "mb_s", True, "≥ 4"),
-        Measure("— CPU s/GB", raw_produce(16384, n(0.6 * GB)), "cpu_s_gb", False, "≤ 0.3"),
-        Measure("produce 100 B, 1 MB batches: msg/s", raw_small(n(0.5 * GB)), "msg_s", True, ""),
-        Measure("single-record requests, five deep: req/s", raw_single(5, n(200_000)), "req_s", True, "≥ 6"),
-        Measure("single-record requests, one by one: req/s", raw_single(1, n(40_000)), "req_s", True, "≥ 1.4"),
-        Measure("consume hot, 1 MB batches: MB/s", raw_fetch(1_000_000, n(4 * GB)), "mb_s", True, "≥ 1.0"),
-        Measure("— CPU s/GB", raw_fetch(1_000_000, n(4 * GB)), "cpu_s_gb", False, "≤ 1.0"),
-        Measure("consume hot, 16 KiB batches: MB/s", raw_fetch(16384, n(3 * GB)), "mb_s", True, "≥ 1.0"),
-        Measure("— CPU s/GB", raw_fetch(16384, n(3 * GB)), "cpu_s_gb", False, "≤ 1.0"),
-        Measure("end to end, 10,000 msg/s: p50 µs", raw_end_to_end(10_000, 1 + 4 * scale), "p50_us", False, "≤ 0.35"),
-        Measure("— p99 µs", raw_end_to_end(10_000, 1 + 4 * scale), "p99_us", False, "≤ 0.3"),
-        Measure("end to end, 50,000 msg/s: p50 µs", raw_end_to_end(50_000, 1 + 4 * scale), "p50_us", False, "≤ 0.35"),
-        Measure("— p99 µs", raw_end_to_end(50_000, 1 + 4 * scale), "p99_us", False, "≤ 0.3"),
-        Measure("1,000 partitions: created s", many_partitions, "created_s", False, "≤ 1 s"),
-        Measure("— MB/s beside one partition's", many_partitions, "of_one", True, "≥ 0.5 of one"),
+        Measure(
+            "produce 1 KiB, 1 MB batches, five deep",
+            raw_produce(1_000_000, n(2 * GB)),
+            (MB_S._replace(target="≥ 1.3"), CPU._replace(target="≤ 0.9"), P50),
+        ),
+        Measure(
+            "produce 1 KiB, 16 KiB batches, five deep",
+            raw_produce(16384, n(0.6 * GB)),
+            (MB_S._replace(target="≥ 4"), CPU._replace(target="≤ 0.3")),
+        ),
+        Measure(
+            "produce 100 B, 1 MB batches",
+            raw_small(n(0.5 * GB)),
+            (Line("msg/s", "msg_s"),),
+        ),
+        Measure(
+            "single-record requests, five deep",
+            raw_single(5, n(200_000)),
+            (Line("requests/s", "req_s", "≥ 6"), P99),
+        ),
+        Measure(
+            "single-record requests, one by one",
+            raw_single(1, n(40_000)),
+            (Line("requests/s", "req_s", "≥ 1.4"), P50, P99),
+        ),
+        Measure(
+            "consume hot, 1 MB batches",
+            raw_fetch(1_000_000, n(4 * GB)),
+            (MB_S._replace(target="≥ 1.0"), CPU._replace(target="≤ 1.0")),
+        ),
+        Measure(
+            "consume hot, 16 KiB batches",
+            raw_fetch(16384, n(3 * GB)),
+            (MB_S._replace(target="≥ 1.0"), CPU._replace(target="≤ 1.0")),
+        ),
+        *(
+            Measure(
+                f"end to end at {rate:,} msg/s",
+                raw_end_to_end(rate, seconds),
+                (P50._replace(target="≤ 0.35"), P99._replace(target="≤ 0.3")),
+            )
+            for rate in (10_000, 50_000)
+        ),
+        Measure(
+            "a topic of 1,000 partitions",
+            many_partitions,
+            (
+                Line("created, s", "created_s"),
+                Line("MB/s beside one partition's", "of_one"),
+            ),
+        ),
     ]
 
 
 def rdkafka_measures(scale: float) -> list[Measure]:
-    """The lines of librdkafka."""
+    """Those of librdkafka."""
 
     def n(full: float) -> int:
         return max(1, int(full * scale))
 
-    big = {"batch_size": 1_000_000, "linger_ms": 5, "batch_num_messages": 100_000}
+    seconds = 1 + 4 * scale
+    big = {"batch_size": 1_000_000, "batch_num_messages": 100_000, "linger_ms": 5}
     small = {"batch_size": 16384, "linger_ms": 5}
+    alone = {"batch_num_messages": 1, "linger_ms": 0}
     return [
-        Measure("librdkafka: produce 1 KiB, 1 MB batches: MB/s", rdkafka_produce(n(1_500_000), 1024, **big), "mb_s", True, "≥ 1.0"),
-        Measure("librdkafka: produce 1 KiB, 16 KiB batches: MB/s", rdkafka_produce(n(500_000), 1024, **small), "mb_s", True, "≥ 2"),
-        Measure("librdkafka: single-record requests, five deep: msg/s", rdkafka_produce(n(100_000), 100, batch_num_messages=1, linger_ms=0, max_in_flight=5), "msg_s", True, "≥ 2"),
-        Measure("librdkafka: single-record requests, one by one: msg/s", rdkafka_produce(n(20_000), 100, batch_num_messages=1, linger_ms=0, max_in_flight=1), "msg_s", True, "≥ 1.2"),
-        Measure("librdkafka: consume hot, 1 MB batches: MB/s", rdkafka_consume(1_000_000, 190_000), "mb_s", True, "≥ 0.9"),
-        Measure("librdkafka: consume hot, 16 KiB batches: MB/s", rdkafka_consume(16384, 190_000), "mb_s", True, "≥ 0.9"),
-        Measure("librdkafka: end to end, 10,000 msg/s: p50 µs", rdkafka_end_to_end(10_000, 1 + 4 * scale), "p50_us", False, "≤ 0.6"),
-        Measure("— p99 µs", rdkafka_end_to_end(10_000, 1 + 4 * scale), "p99_us", False, "≤ 0.6"),
-        Measure("librdkafka: end to end, 50,000 msg/s: p50 µs", rdkafka_end_to_end(50_000, 1 + 4 * scale), "p50_us", False, "≤ 0.6"),
-        Measure("— p99 µs", rdkafka_end_to_end(50_000, 1 + 4 * scale), "p99_us", False, "≤ 0.6"),
+        Measure(
+            "librdkafka: produce 1 KiB, 1 MB batches",
+            rdkafka_produce(n(1_500_000), 1024, **big),
+            (MB_S._replace(target="≥ 1.0"),),
+        ),
+        Measure(
+            "librdkafka: produce 1 KiB, 16 KiB batches",
+            rdkafka_produce(n(500_000), 1024, **small),
+            (MB_S._replace(target="≥ 2"),),
+        ),
+        Measure(
+            "librdkafka: single-record requests, five deep",
+            rdkafka_produce(n(100_000), 100, max_in_flight=5, **alone),
+            (Line("msg/s", "msg_s", "≥ 2"),),
+        ),
+        Measure(
+            "librdkafka: single-record requests, one by one",
+            rdkafka_produce(n(20_000), 100, max_in_flight=1, **alone),
+            (Line("msg/s", "msg_s", "≥ 1.2"),),
+        ),
+        *(
+            Measure(
+                f"librdkafka: consume hot, {words} batches",
+                rdkafka_consume(batch_bytes, 190_000),
+                (MB_S._replace(target="≥ 0.9"),),
+            )
+            for words, batch_bytes in (("1 MB", 1_000_000), ("16 KiB", 16384))
+        ),
+        *(
+            Measure(
+                f"librdkafka: end to end at {rate:,} msg/s",
+                rdkafka_end_to_end(rate, seconds),
+                (P50._replace(target="≤ 0.6"), P99._replace(target="≤ 0.6")),
+            )
+            for rate in (10_000, 50_000)
+        ),
     ]

@@ -1,0 +1,91 @@
+"""Start, rest, disk and death: what a broker costs when nothing is measured but itself."""
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.clients import raw, raw_process
+from bench.machine import cpu_seconds, fdatasync_us, pss_mb
+from bench.measures import Figures, topic
+from smq.testing.processes import Broker
+from smq.testing.smq_broker import SmqBroker
+
+IDLE_SECONDS = 5.0
+IDLE_CONNECTIONS = 1000
+WAL_BYTES = 2_000_000_000
+READY_DEADLINE_SECONDS = 60.0
+
+
+def start_and_rest(start: Callable[[Path], Broker]) -> Figures:
+    """Seconds until ready, then memory and CPU of all processes at rest, and of idle connections."""
+    with tempfile.TemporaryDirectory() as directory:
+        started = time.perf_counter()
+        with start(Path(directory)) as broker:
+            ready_s = time.perf_counter() - started
+            time.sleep(1)
+            before = cpu_seconds(broker.pids())
+            time.sleep(IDLE_SECONDS)
+            cpu_percent = (cpu_seconds(broker.pids()) - before) / IDLE_SECONDS * 100
+            pss = pss_mb(broker.pids(), without="memfd:smq-log")
+            return {
+                "ready_s": ready_s,
+                "idle_pss_mb": pss,
+                "idle_cpu_percent": cpu_percent,
+                "kib_per_connection": _connections(broker),
+            }
+
+
+def _connections(broker: Broker) -> float:
+    before = pss_mb(broker.pids(), without="memfd:smq-log")
+    with raw_process(broker.port, "idle", connections=IDLE_CONNECTIONS) as client:
+        assert client.stdout is not None
+        assert client.stdin is not None
+        client.stdout.readline()
+        after = pss_mb(broker.pids(), without="memfd:smq-log")
+        client.stdin.close()
+    return (after - before) * 1e6 / 1024 / IDLE_CONNECTIONS
+
+
+def disk(broker: Broker, directory: Path) -> Figures:
+    """Acks of `disk` topics beside the machine's own fdatasync, measured before and after."""
+    limit_us = fdatasync_us(directory)
+    with topic(broker, 16, smq_durability="disk") as name:
+        options = {"topic": name, "record_bytes": 100, "batch_bytes": 1, "depth": 1}
+        raw(broker.port, "produce", requests=200, **options)
+        one = raw(broker.port, "produce", requests=1000, **options)
+        sixteen = raw(
+            broker.port, "produce", partitions=16, connections=16, requests=16_000, **options
+        )
+    limit_us = (limit_us + fdatasync_us(directory)) / 2
+    return {
+        "fdatasync_us": limit_us,
+        "ack_p50_us": one["p50_us"],
+        "of_fdatasync": one["p50_us"] / limit_us,
+        "acks_s_16": sixteen["req_s"],
+        "of_serial_syncs": sixteen["req_s"] * limit_us / 1e6,
+    }
+
+
+def death(directory: Path) -> Figures:
+    """Seconds until SMQ serves again after kill -9 of all its processes, 2 GB in the WAL."""
+    with SmqBroker(directory) as broker:
+        with_topic = "death"
+        raw(broker.port, "produce", topic=_create(broker, with_topic), bytes=WAL_BYTES)
+        for pid in broker.pids():
+            os.kill(pid, signal.SIGKILL)
+        broker.kill("supervisor")
+        started = time.perf_counter()
+        broker.restart()
+        return {"serving_s": time.perf_counter() - started}
+
+
+def _create(broker: Broker, name: str) -> str:
+    from smq.client.admin import create_topic  # noqa: PLC0415
+    from smq.client.cluster import Cluster  # noqa: PLC0415
+
+    with Cluster(broker.bootstrap) as cluster:
+        create_topic(cluster, name, 1)
+    return name

@@ -1,0 +1,78 @@
+"""The benchmark's table."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.measures import Figures, Measure
+
+BEGIN, END = "<!-- written by bench.run: begin -->", "<!-- written by bench.run: end -->"
+
+# What the issue of each absolute figure is: words, and the bound it should keep.
+_ABSOLUTE = {
+    "fdatasync_us": ("the machine's fdatasync, 4 KiB: µs", ""),
+    "ack_p50_us": ("`disk` topic, one connection: ack p50 µs", ""),
+    "of_fdatasync": ("— beside the machine's fdatasync", "≤ 2"),
+    "acks_s_16": ("`disk` topics, 16 connections: acks/s", ""),
+    "of_serial_syncs": ("— beside one fdatasync after another", "≥ 1.8"),
+    "ready_s": ("ready after start, warm kernels: s", "≤ 1.0"),
+    "idle_pss_mb": ("at rest, all processes: PSS MB, rings not counted", "≤ 200"),
+    "idle_cpu_percent": ("at rest: % of a core", "≤ 1"),
+    "kib_per_connection": ("an idle connection: KiB", "≤ 20"),
+    "serving_s": ("serving after kill -9 of everything, 2 GB in the WAL: s", "≤ 2"),
+}
+
+
+class Row(NamedTuple):
+    """One line: figures of both, their ratio, and the bound."""
+
+    words: str
+    smq: float
+    kafka: float | None
+    ratio: float | None
+    target: str
+
+
+def comparison_rows(measure: Measure, figures: dict[str, Figures]) -> list[Row]:
+    """The lines of a measurement that was taken of both brokers."""
+    rows = []
+    for line in measure.lines:
+        smq = figures["smq"][line.figure]
+        kafka = figures.get("kafka", {}).get(line.figure)
+        ratio = smq / kafka if kafka else None
+        rows.append(Row(f"{measure.name}: {line.words}", smq, kafka, ratio, line.target))
+    return rows
+
+
+def absolute_rows(figures: Figures, kafka: Figures | None = None) -> list[Row]:
+    """Lines whose bound is not a ratio."""
+    return [
+        Row(words, figures[key], (kafka or {}).get(key), None, target)
+        for key, (words, target) in _ABSOLUTE.items()
+        if key in figures
+    ]
+
+
+def table(rows: list[Row], *, heading: bool = True) -> str:
+    """As Markdown."""
+    lines = ["| measure | SMQ | Apache Kafka | ratio | target |", "|---|---|---|---|---|"]
+    body = [
+        f"| {row.words} | {_number(row.smq)} | {_number(row.kafka)} | {_number(row.ratio)} "
+        f"| {row.target} |"
+        for row in rows
+    ]
+    return "\n".join((lines if heading else []) + body)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def write_into(document: Path, rows: list[Row], ceiling: Figures, command: str) -> None:
+    """Put the table between the marks of a document."""
+    before, _, rest = document.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    notes = "".join(f"\n{key}: {value:,.0f}\n" for key, value in ceiling.items())
+    text = f"{BEGIN}\n`{command}`\n\n{table(rows)}\n{notes}{END}"
+    document.write_text(before + text + after)

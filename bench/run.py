@@ -1,0 +1,115 @@
+"""`make bench`: SMQ beside Apache Kafka, in one run, as ratios.
+
+Both brokers run; each measurement is taken of one, then of the other, several rounds, and medians
+are compared. Apache Kafka is warmed up first: its first 600 MB run at a sixth of its speed.
+`--quick` is a look, `--only WORDS` takes some of the lines, `--write` puts the table into
+docs/performance.md.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+from bench import lifecycle
+from bench.clients import ClientFailed, has_librdkafka, librdkafka
+from bench.measures import Figures, Measure, measures, raw_fetch, raw_produce, rdkafka_measures
+from bench.report import Row, absolute_rows, comparison_rows, table, write_into
+from smq.testing.kafka import Kafka, KafkaUnavailable
+from smq.testing.processes import Broker
+from smq.testing.smq_broker import SmqBroker
+
+WARM_UP_BYTES = 600_000_000
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+
+
+def main() -> None:
+    """Measure, print the table, and write it down if asked to."""
+    options = _options()
+    scale, rounds = (0.1, 1) if options.quick else (1.0, options.rounds)
+    wanted = [each for each in _all(scale) if options.only.lower() in each.name.lower()]
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="smq-bench-") as name, ExitStack() as stack:
+        directory = Path(name)
+        brokers: list[Broker] = [stack.enter_context(SmqBroker(directory / "smq"))]
+        try:
+            brokers.append(stack.enter_context(Kafka(directory / "kafka")))
+            _warm_up(brokers)
+        except KafkaUnavailable as reason:
+            print(f"without Apache Kafka: {reason}", file=sys.stderr)
+        for measure in wanted:
+            figures = _measure(measure, brokers, rounds)
+            rows += comparison_rows(measure, figures)
+            print(table(rows[-len(measure.lines) :], heading=False), flush=True)
+        if "disk" in options.only or not options.only:
+            rows += absolute_rows(lifecycle.disk(brokers[0], directory))
+    if not options.only or "rest" in options.only:
+        rows += _rest(with_kafka=len(brokers) > 1)
+    ceiling = _ceiling(scale) if has_librdkafka() and not options.only else {}
+    print("\n" + table(rows))
+    print(json.dumps(ceiling))
+    if options.write:
+        write_into(DOCUMENT, rows, ceiling, " ".join(["make bench", *sys.argv[1:]]))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="lines whose name has these words")
+    parser.add_argument("--write", action="store_true", help="into docs/performance.md")
+    return parser.parse_args()
+
+
+def _all(scale: float) -> list[Measure]:
+    return measures(scale) + (rdkafka_measures(scale) if has_librdkafka() else [])
+
+
+def _warm_up(brokers: list[Broker]) -> None:
+    for broker in brokers:
+        for batch_bytes in (1_000_000, 16384):
+            raw_produce(batch_bytes, WARM_UP_BYTES)(broker)
+            raw_fetch(batch_bytes, WARM_UP_BYTES)(broker)
+
+
+def _measure(measure: Measure, brokers: list[Broker], rounds: int) -> dict[str, Figures]:
+    """The median of each figure, by broker."""
+    taken: dict[str, list[Figures]] = {broker.name: [] for broker in brokers}
+    for _ in range(rounds):
+        for broker in brokers:
+            try:
+                taken[broker.name].append(measure.run(broker))
+            except ClientFailed as failure:
+                print(f"{measure.name}, {broker.name}: {failure}", file=sys.stderr)
+    return {
+        name: {key: median(each[key] for each in runs) for key in runs[0]}
+        for name, runs in taken.items()
+        if runs
+    }
+
+
+def _rest(*, with_kafka: bool) -> list[Row]:
+    starts: dict[str, Callable[[Path], Broker]] = {"smq": SmqBroker}
+    if with_kafka:
+        starts["kafka"] = Kafka
+    figures = {name: lifecycle.start_and_rest(start) for name, start in starts.items()}
+    with tempfile.TemporaryDirectory(prefix="smq-bench-") as name:
+        figures["smq"] |= lifecycle.death(Path(name))
+    return absolute_rows(figures["smq"], figures.get("kafka", {}))
+
+
+def _ceiling(scale: float) -> Figures:
+    """librdkafka against the mock broker in its own process: what the client itself can do."""
+    figures = librdkafka(
+        "mock", "produce", records=int(1_000_000 * scale), record_bytes=1024,
+        batch_size=1_000_000, linger_ms=5,
+    )  # fmt: skip
+    return {"librdkafka_mock_mb_s": figures["mb_s"]}
+
+
+if __name__ == "__main__":
+    main()
