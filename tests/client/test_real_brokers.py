@@ -1,6 +1,7 @@
 """The client against SMQ and against Apache Kafka: one conversation, the same outcome."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -106,3 +107,22 @@ def test_what_cannot_be_is_refused(cluster: Cluster, topic: str) -> None:
         assert raised.value.code == code
     with pytest.raises(BrokerError, match=f"{topic}-0 has no offset 99"):
         list(Consumer(cluster, topic, {0: 99}).read({0: 100}))
+
+
+@pytest.mark.slow
+def test_shards_killed_in_between_lose_double_and_reorder_nothing(tmp_path: Path) -> None:
+    with SmqBroker(tmp_path, {"shards": "2"}) as smq, Cluster(smq.bootstrap) as cluster:
+        admin.create_topic(cluster, "killed", 2)
+        producer = Producer(cluster, "killed")
+        for number in range(RECORDS):
+            producer.add(b"%d" % number, 0, partition=number % 2)
+            if number % 100 == 99:
+                if number % 400 == 199:
+                    smq.kill(f"shard-{1 + number // 400 % 2}")
+                producer.flush()
+        ends = resolve(cluster, "killed", range(2), LATEST)
+        found: dict[int, list[int]] = {0: [], 1: []}
+        for partition, record in Consumer(cluster, "killed", {0: 0, 1: 0}).read(ends):
+            found[partition].append(int(record.value or b""))
+    assert producer.acknowledged == RECORDS
+    assert found == {each: list(range(each, RECORDS, 2)) for each in range(2)}
