@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 
 from gateway.coordinator_context import CoordinatorContext
-from smq.model.config import SETTINGS, Config, Setting
+from smq.model.config import INT32_MAX, SETTINGS, Config, Setting
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import topic_name_problem
 from smq.model.topic_configs import TOPIC_CONFIGS, ConfigType, TopicConfig, broker_default
@@ -161,9 +161,16 @@ def _broker_entry(setting: Setting, value: object) -> DescribeConfigsResourceRes
         read_only=True,
         config_source=synonyms[0].source,
         synonyms=synonyms,
-        config_type=_TYPES.get(setting.type, ConfigType.STRING),
+        config_type=_type(setting),
         documentation=setting.doc,
     )
+
+
+def _type(setting: Setting) -> ConfigType:
+    if setting.type is int:
+        small = setting.at_most is not None and setting.at_most <= INT32_MAX
+        return ConfigType.INT if small else ConfigType.LONG
+    return ConfigType.BOOLEAN if setting.type is bool else ConfigType.STRING
 
 
 def _text(value: object) -> str:
@@ -182,7 +189,6 @@ def _fixed_entry(name: str, value: str) -> DescribeConfigsResourceResult:
     )
 
 
-_TYPES: Mapping[type, ConfigType] = {bool: ConfigType.BOOLEAN, int: ConfigType.LONG}
 _RESOURCES: Mapping[
     int, Callable[[str, CoordinatorContext], Collection[DescribeConfigsResourceResult]]
 ] = {Resource.TOPIC: _topic, Resource.BROKER: _broker}

@@ -50,6 +50,7 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
                 ],
             )
             for asked in request.topics
+            if asked.partitions  # A topic without any is left out, as Kafka does.
         ]
     )
     context.coordinator.store.commit_offsets(request.group_id, commits.taken)

@@ -127,6 +127,12 @@ def test_what_is_wrong_with_a_partition_is_said_of_that_one(bench: CoordinatorBe
     ]
 
 
+def test_a_topic_without_partitions_is_left_out(bench: CoordinatorBench) -> None:
+    make_topic(bench)
+    request = OffsetCommitRequest(group_id="g", topics=[topic(bench)])
+    assert bench.ask("OffsetCommit", 8, request).topics == []
+
+
 def test_an_unknown_id_is_an_unknown_topic_id(bench: CoordinatorBench) -> None:
     topics = [OffsetCommitRequestTopic(topic_id=UUID(int=9), partitions=[partition()])]
     assert commit(bench, 10, topics=topics) == [E.UNKNOWN_TOPIC_ID]
