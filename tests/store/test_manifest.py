@@ -89,3 +89,11 @@ def test_a_reader_in_another_process_sees_what_was_committed(store: Store, tmp_p
         assert reader.segments(1) == [FIRST]
         store.commit()
         assert reader.segments(1) == [FIRST, SECOND]
+
+
+def test_the_manifest_can_be_read_when_the_broker_is_stopped(store: Store, tmp_path: Path) -> None:
+    store.manifest.commit_segments([FIRST])
+    store.commit()
+    store.close()
+    with open_manifest(tmp_path / "store.sqlite") as reader:
+        assert reader.segments(1) == [FIRST]
