@@ -1,0 +1,147 @@
+"""Stories of a whole broker, over starts, deaths and changes of its settings."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from smq.app.broker_facts import broker_facts
+from smq.app.clock import monotonic_ms, wall_ms
+from smq.client.admin import create_topic
+from smq.client.cluster import Cluster
+from smq.client.consumer import EARLIEST, LATEST, Consumer, resolve
+from smq.client.producer import Producer
+from smq.testing.smq_broker import SUPERVISOR, SmqBroker
+from tests.app.fake_broker import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+PARTITIONS = 6
+
+
+@contextmanager
+def cluster_of(broker: SmqBroker, node: int | None = None) -> Iterator[Cluster]:
+    address = broker.bootstrap if node is None else broker.bootstrap.split(",")[node - 1]
+    with Cluster(address) as cluster:
+        yield cluster
+
+
+def send(cluster: Cluster, topic: str, first: int, count: int, padding: bytes = b"") -> None:
+    """Numbered records, the n-th to partition n modulo their number."""
+    producer = Producer(cluster, topic)
+    for number in range(first, first + count):
+        value = b"%d %b" % (number, padding)
+        producer.add(value, wall_ms(), headers=((b"n", value),), partition=number % PARTITIONS)
+    producer.flush()
+
+
+def numbers(cluster: Cluster, topic: str) -> list[int]:
+    """The numbers of all records, checked to be in order in each partition."""
+    partitions = range(len(cluster.retrying(lambda: cluster.topic(topic)).leaders))
+    ends = resolve(cluster, topic, partitions, LATEST)
+    found: dict[int, list[int]] = {partition: [] for partition in partitions}
+    reader = Consumer(cluster, topic, resolve(cluster, topic, partitions, EARLIEST))
+    for partition, record in reader.read(ends):
+        assert record.value is not None
+        assert record.headers == ((b"n", record.value),)
+        assert record.offset == len(found[partition])
+        found[partition].append(int(record.value.split()[0]))
+    assert all(each == sorted(each) for each in found.values())
+    return sorted(number for each in found.values() for number in each)
+
+
+def test_shards_rings_and_segments_may_change_between_starts(tmp_path: Path) -> None:
+    runs = ((3, "16MiB", "4MiB"), (1, "32MiB", "8MiB"), (2, "8MiB", "2MiB"))
+    for run, (shards, ring, segment) in enumerate(runs):
+        settings = {
+            "shards": str(shards),
+            "ring.bytes": ring,
+            "wal.segment.bytes": segment,
+            "seal.ms": "1000",
+        }
+        with SmqBroker(tmp_path, settings) as broker, cluster_of(broker) as cluster:
+            if run == 0:
+                create_topic(cluster, "t", PARTITIONS)
+            assert numbers(cluster, "t") == list(range(run * 30_000))
+            send(cluster, "t", run * 30_000, 30_000, bytes(200))
+            assert numbers(cluster, "t") == list(range((run + 1) * 30_000))
+            if run == 1:
+                broker.kill(SUPERVISOR)
+
+
+def test_what_was_sealed_and_recycled_is_read_back_unchanged(tmp_path: Path) -> None:
+    settings = {
+        "ring.bytes": "8MiB",
+        "wal.segment.bytes": "2MiB",
+        "wal.bytes.max": "16MiB",
+        "seal.ms": "300",
+    }
+    with SmqBroker(tmp_path, settings) as broker, cluster_of(broker) as cluster:
+        create_topic(cluster, "t", PARTITIONS)
+        for first in range(0, 60_000, 10_000):
+            send(cluster, "t", first, 10_000, bytes(500))
+
+        def sealed() -> bool:
+            facts = broker_facts(broker.data_dir, 0.01)
+            return facts is not None and all(not t["unsealed_bytes"] for t in facts["topics"])
+
+        eventually(sealed, "everything is sealed")
+        assert numbers(cluster, "t") == list(range(60_000))
+        facts = broker_facts(broker.data_dir, 0.01)
+        assert facts
+        assert facts["bytes"]["write_ahead_logs"] <= 16 * 1024 * 1024 + 1024 * 1024
+        assert sum(log["counters"]["fetches_from_sealed"] for log in facts["logs"]) > 0
+
+
+def test_leader_epochs_never_go_back_and_are_the_same_from_every_node(tmp_path: Path) -> None:
+    def epochs(broker: SmqBroker, node: int) -> list[int]:
+        with cluster_of(broker, node) as cluster:
+            (topic,) = cluster.retrying(lambda: cluster.metadata(["t"]))
+            partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
+            return [each.leader_epoch for each in partitions]
+
+    with SmqBroker(tmp_path, {"shards": "2"}) as broker:
+        with cluster_of(broker) as cluster:
+            create_topic(cluster, "t", PARTITIONS)
+        before = epochs(broker, 1)
+        for restart in range(50):
+            broker.kill(SUPERVISOR if restart % 10 == 9 else f"shard-{1 + restart % 2}")
+            broker.restart()
+            now = epochs(broker, 1)
+            assert now == epochs(broker, 2)
+            assert all(new >= old for new, old in zip(now, before, strict=True))
+            assert now != before
+            before = now
+
+
+def test_a_shard_that_is_stopped_makes_nobody_else_wait(tmp_path: Path) -> None:
+    with SmqBroker(tmp_path, {"shards": "2"}) as broker:
+        stopped = broker.status().processes["shard-2"].pid
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            started_ms = monotonic_ms()
+            with cluster_of(broker, 1) as cluster:
+                create_topic(cluster, "t", PARTITIONS)
+                leaders = cluster.topic("t").leaders
+                own = [partition for partition, leader in enumerate(leaders) if leader == 1]
+                producer = Producer(cluster, "t")
+                producer.add(b"value", wall_ms(), partition=own[0])
+                producer.flush()
+            assert monotonic_ms() - started_ms < 2000
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        with cluster_of(broker) as cluster:
+            send(cluster, "t", 0, 60)
+
+
+def test_a_killed_process_serves_again_within_a_second_and_refuses_nobody(tmp_path: Path) -> None:
+    with SmqBroker(tmp_path) as broker, cluster_of(broker) as cluster:
+        create_topic(cluster, "t", PARTITIONS)
+        send(cluster, "t", 0, 6000)
+        broker.kill("shard-1")
+        started_ms = monotonic_ms()
+        with cluster_of(broker) as another:
+            assert numbers(another, "t") == list(range(6000))
+        assert monotonic_ms() - started_ms < 1000
