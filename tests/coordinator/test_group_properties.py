@@ -3,8 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from smq.coordinator.group import Group, GroupLimits

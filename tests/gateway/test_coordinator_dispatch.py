@@ -2,8 +2,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gateway.apis.table import API_BY_KEY, APIS, Where
 from gateway.coordinator_dispatch import dispatch
