@@ -1,6 +1,6 @@
 """Kernels that race, for tests of the atomics."""
 # mypy: ignore-errors
-# ruff: noqa: ANN  (Numba infers them.)
+# ruff: noqa: ANN001, ANN201
 
 from shm.atomics import compare_exchange, fence, fetch_add, load_acquire, store_release
 from shm.kernels.jit import kernel

@@ -17,7 +17,7 @@ def test_the_words_of_the_header_are_where_version_1_has_them() -> None:
         "MAGIC": 0, "RING_BYTES": 1, "INDEX_CAPACITY": 2, "PARTITION_CAPACITY": 3, "LOG": 4,
         "GENERATION": 5, "SEGMENT_BYTES": 6, "SEGMENT_END": 7, "TAIL": 8, "INDEX_TAIL": 16,
         "WRITTEN": 24, "SYNCED": 32, "RING_START": 40, "INDEX_KEEP": 41, "PARTITION_COUNT": 48,
-        "COUNTERS": 64,
+        "CLAIMED": 56, "COUNTERS": 64,
     }  # fmt: skip
     assert {name: getattr(words, f"WORD_{name}") for name in pinned} == pinned
 
@@ -38,9 +38,11 @@ def test_a_frame_and_a_batch_have_their_fields_where_version_1_has_them() -> Non
     assert places == [0, 4, 8, 16, 24, 28, 32, 36, 40]
     assert (words.FRAME_HEADER_BYTES, words.FRAME_ALIGNMENT_BYTES) == (48, 64)
     assert words.FRAME_MAGIC.to_bytes(4, "little") == b"SMQF"
-    batch = ("BASE_OFFSET", "LENGTH", "LEADER_EPOCH", "MAGIC", "CRC", "ATTRIBUTES")
-    batch += ("LAST_OFFSET_DELTA", "BASE_TIMESTAMP", "MAX_TIMESTAMP", "PRODUCER_ID")
-    batch += ("PRODUCER_EPOCH", "BASE_SEQUENCE", "RECORD_COUNT")
+    batch = (
+        "BASE_OFFSET", "LENGTH", "LEADER_EPOCH", "MAGIC", "CRC", "ATTRIBUTES", "LAST_OFFSET_DELTA",
+        "BASE_TIMESTAMP", "MAX_TIMESTAMP", "PRODUCER_ID", "PRODUCER_EPOCH", "BASE_SEQUENCE",
+        "RECORD_COUNT",
+    )  # fmt: skip
     places = [getattr(words, f"BATCH_{name}_AT") for name in batch]
     assert places == [0, 8, 12, 16, 17, 21, 23, 27, 35, 43, 51, 53, 57]
 
