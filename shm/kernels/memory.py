@@ -1,7 +1,7 @@
 """Words of a log's memory (a uint8 array laid out by shm.layout), for kernels."""
 
 from shm.atomics import store_release
-from shm.kernels.bytes import load16, load32, load64, store16, store32, store64
+from shm.kernels.bytes import load16, load32, load64, load_u32, store16, store32, store64
 from shm.kernels.jit import kernel
 from shm.kernels.words import (
     HEADER_BYTES,
@@ -76,6 +76,12 @@ def entry_base_offset(memory, i):
 def entry_max_timestamp(memory, i):
     """Column `max_timestamp`."""
     return load64(memory, _column_at(memory, 16, 8, i))
+
+
+@kernel
+def entry_partition(memory, i):
+    """Column `partition`: its number."""
+    return load_u32(memory, _column_at(memory, 24, 4, i))
 
 
 @kernel

@@ -6,6 +6,7 @@ from shm.kernels.index import LINK_SLOT
 from shm.kernels.jit import kernel
 from shm.kernels.memory import (
     entry_base_offset,
+    entry_partition,
     entry_position,
     entry_record_count,
     get_partition,
@@ -19,6 +20,7 @@ from shm.kernels.words import (
     P_FLAGS,
     P_HIGH_WATERMARK,
     P_LAST_STABLE,
+    P_NUMBER,
     WORD_INDEX_CAPACITY,
     WORD_INDEX_TAIL,
 )
@@ -32,6 +34,14 @@ def _mark(memory, slot, touched, count):
     set_partition(memory, slot, P_DIRTY, 1)
     touched[count] = slot
     return count + 1
+
+
+@kernel
+def _is_of_level(memory, i, slot, level):
+    """Whether the partition of index slot i still has the row `slot`, and this level."""
+    if entry_partition(memory, i) != get_partition(memory, slot, P_NUMBER):
+        return False
+    return (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3 == level
 
 
 @kernel
@@ -52,7 +62,7 @@ def publish(memory, links, cursors, level, upto, touched):
         if entry_position(memory, i) >= upto:
             break
         slot = links[LINK_SLOT, i]
-        if (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3 == level:
+        if _is_of_level(memory, i, slot, level):
             end = entry_base_offset(memory, i) + entry_record_count(memory, i)
             release_partition(memory, slot, P_HIGH_WATERMARK, end)
             release_partition(memory, slot, P_LAST_STABLE, end)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from smq.app.loop import Loop
 from smq.app.receive import Rest
-from smq.log.log import DamagedFrame
+from smq.log.reading import DamagedFrame
 from smq.shard.lent import Sendable
 
 SLOW_DEADLINE_MS = 30_000  # A socket that takes nothing for so long holds WAL space no longer.

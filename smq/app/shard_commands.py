@@ -14,10 +14,11 @@ import socket
 from typing import Any
 
 from shm.kernels.words import P_UNSEALED_BYTES, P_UNSEALED_SINCE_MS
+from smq.app.clock import wall_ms
 from smq.app.link import Link, accept_links
 from smq.app.loop import Loop
 from smq.app.peers import Peers
-from smq.log.log import DamagedFrame
+from smq.log.reading import DamagedFrame
 from smq.shard.shard import Led, Shard
 from smq.shard.space import watch_space
 from smq.wire.internal import KIND_COMMAND, InternalFrame, encode_command, encode_frame
@@ -95,7 +96,7 @@ class ShardCommands:
 
     def _sealed(self, link: Link, frame_id: int, number: int, end: int) -> None:
         led = self._find(number)
-        led.log.sealed(number, end)
+        led.log.sealed(number, end, wall_ms())
         led.log.checkpoint(lambda: link.send(encode_command(frame_id, {"ok": True})))
 
     def _log_start(self, link: Link, frame_id: int, number: int, offset: int) -> None:

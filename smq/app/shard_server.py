@@ -277,8 +277,10 @@ class ShardServer:
 
     def _write(self, log: Log) -> None:
         """Write what the turn has appended, then show it."""
+        had_failed = log.failed is not None
         if not log.write() and not log.repair():
-            self._refuse(log)
+            if not had_failed:
+                self._refuse(log)
             return
         self._shard.publish(log, DURABILITY_OS)
         if DURABILITY_DISK in self._shard.levels:

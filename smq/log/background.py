@@ -1,25 +1,39 @@
 """Work that takes milliseconds and must not hold up the shard's loop: files to allocate, tables to
-file, checkpoints to write."""
+file, checkpoints to write.
+
+Jobs of one lane run one after another; lanes do not wait for each other, so that the next segment's
+file is never behind a checkpoint on a slow disk.
+"""
 
 import threading
 from collections.abc import Callable
+from enum import Enum
 from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
 
-class Background(Protocol):
-    """Runs jobs one after another and reports back in the loop's own thread."""
+class Lane(Enum):
+    """What a job is for: the WAL's files, or the tables and checkpoints beside them."""
 
-    def submit(self, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
-        """Run `job` elsewhere; `done(result)` is called by collect(), with an OSError if it failed."""
+    FILES = 0
+    TABLES = 1
+
+
+class Background(Protocol):
+    """Runs jobs and reports back in the loop's own thread."""
+
+    def submit(
+        self, lane: Lane, /, job: Callable[[], T], done: Callable[[T | OSError], None]
+    ) -> None:
+        """Run `job` elsewhere; collect() calls `done(result)`, with an OSError if it failed."""
 
     def collect(self) -> int:
         """Call `done` for what has finished; how many."""
 
-    def wait_a_job(self) -> None:
-        """Return when the next job has finished and been collected; at once if there is none."""
+    def wait_a_job(self, lane: Lane, /) -> None:
+        """Return when the lane's next job has finished and been collected; at once without one."""
 
     def wait(self) -> None:
         """Return when no job is left."""
@@ -28,7 +42,7 @@ class Background(Protocol):
 class InlineBackground:
     """Runs the job in submit(): for tests, the simulator and start-up."""
 
-    def submit(self, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+    def submit(self, _: Lane, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
         """See Background."""
         try:
             result: T | OSError = job()
@@ -40,7 +54,7 @@ class InlineBackground:
         """See Background."""
         return 0
 
-    def wait_a_job(self) -> None:
+    def wait_a_job(self, _: Lane) -> None:
         """See Background."""
 
     def wait(self) -> None:
@@ -48,22 +62,43 @@ class InlineBackground:
 
 
 class BackgroundThread:
-    """One thread; `wake` is called in it when something has finished."""
+    """A thread for each lane; `wake` is called in it when something has finished."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
-        self._jobs: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]] = SimpleQueue()
-        self._finished: SimpleQueue[tuple[Callable[..., None], object]] = SimpleQueue()
-        self._pending = 0
-        threading.Thread(target=self._run, name="background", daemon=True).start()
+        self._lanes = {lane: _Worker(lane.name.lower(), wake) for lane in Lane}
 
-    def submit(self, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+    def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
         """See Background."""
-        self._pending += 1
-        self._jobs.put((job, done))
+        self._lanes[lane].submit(job, done)
 
     def collect(self) -> int:
         """See Background."""
+        return sum(worker.collect() for worker in self._lanes.values())
+
+    def wait_a_job(self, lane: Lane) -> None:
+        """See Background."""
+        self._lanes[lane].wait_a_job()
+
+    def wait(self) -> None:
+        """See Background. What one lane has finished may give the other more to do."""
+        while any(worker.pending for worker in self._lanes.values()):
+            for worker in self._lanes.values():
+                worker.wait_a_job()
+
+
+class _Worker:
+    def __init__(self, name: str, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._jobs: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]] = SimpleQueue()
+        self._finished: SimpleQueue[tuple[Callable[..., None], object]] = SimpleQueue()
+        self.pending = 0
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def submit(self, job: Callable[[], object], done: Callable[..., None]) -> None:
+        self.pending += 1
+        self._jobs.put((job, done))
+
+    def collect(self) -> int:
         count = 0
         while not self._finished.empty():
             self._take(*self._finished.get())
@@ -71,17 +106,11 @@ class BackgroundThread:
         return count
 
     def wait_a_job(self) -> None:
-        """See Background."""
-        if self._pending:
+        if self.pending:
             self._take(*self._finished.get())
 
-    def wait(self) -> None:
-        """See Background."""
-        while self._pending:
-            self.wait_a_job()
-
     def _take(self, done: Callable[..., None], result: object) -> None:
-        self._pending -= 1
+        self.pending -= 1
         done(result)
 
     def _run(self) -> None:

@@ -12,7 +12,7 @@ epochs, and the producers of batches whose frames were recycled are known from h
 
 import json
 import struct
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
@@ -24,23 +24,27 @@ from smq.log.disk import Disk
 MAGIC = b"SMQCKPT\1"
 _HEAD = struct.Struct("<8sII")
 FILE_NAME = "checkpoint"
+FILE_NAME_BEFORE = "checkpoint.before"
 
 
 @dataclass(slots=True)
 class PartitionState:
     """What the checkpoint keeps of a partition; offsets are Kafka's.
 
-    `epochs` is the leader-epoch history: [epoch, offset of its first record], oldest first.
+    `epochs` is the leader-epoch history: (epoch, offset of its first record), oldest first.
     """
 
     number: int
+    epochs: list[tuple[int, int]] = field(default_factory=list)
     log_start: int = 0
     log_end: int = 0
     sealed_end: int = 0
     max_timestamp: int = -1
     unsealed_bytes: int = 0
     unsealed_since_ms: int = 0
-    epochs: list[list[int]] = field(default_factory=list)
+
+
+_FIELDS = [each.name for each in fields(PartitionState)]
 
 
 @dataclass(slots=True)
@@ -63,18 +67,32 @@ class Checkpoint:
             "position": self.position,
             "synced": self.synced,
             "generation": self.generation,
-            "partitions": [list(asdict(partition).values()) for partition in self.partitions],
+            "partitions": [[getattr(each, name) for name in _FIELDS] for each in self.partitions],
         }
         text = json.dumps(head, separators=(",", ":")).encode()
         body = text + self.producers.tobytes()
         check = int(crc32c(np.frombuffer(body, np.uint8), 0, len(body)))
-        disk.replace(directory / FILE_NAME, _HEAD.pack(MAGIC, len(text), check) + body)
+        path = directory / FILE_NAME
+        if path.exists():
+            disk.rename(path, directory / FILE_NAME_BEFORE)
+        disk.replace(path, _HEAD.pack(MAGIC, len(text), check) + body)
 
     @classmethod
-    def load(cls, directory: Path) -> "Checkpoint | None":
-        """The checkpoint in a log's directory; None when there is none or it is damaged."""
+    def load(cls, directory: Path) -> "tuple[Checkpoint | None, bool]":
+        """A log's checkpoint, and whether it is the newest one that was written.
+
+        The one before serves when the newest is damaged; (None, False) when there is none at all.
+        """
+        for name in (FILE_NAME, FILE_NAME_BEFORE):
+            loaded = cls._load(directory / name)
+            if loaded is not None:
+                return loaded, name == FILE_NAME
+        return None, False
+
+    @classmethod
+    def _load(cls, path: Path) -> "Checkpoint | None":
         try:
-            data = (directory / FILE_NAME).read_bytes()
+            data = path.read_bytes()
         except FileNotFoundError:
             return None
         if len(data) < _HEAD.size:
@@ -89,6 +107,9 @@ class Checkpoint:
             head["position"],
             head["synced"],
             head["generation"],
-            [PartitionState(*values) for values in head["partitions"]],
+            [
+                PartitionState(number, [(epoch, offset) for epoch, offset in epochs], *values)
+                for number, epochs, *values in head["partitions"]
+            ],
             producers.copy(),
         )

@@ -1,4 +1,4 @@
-"""The disk as the write-ahead log sees it: few calls, so that each can be traced or made to fail."""
+"""The disk as the write-ahead log sees it: few calls, each of which can be traced or fail."""
 
 import os
 from pathlib import Path
@@ -9,6 +9,9 @@ import numpy as np
 
 class Disk(Protocol):
     """What the log asks of a file system. Every method raises OSError."""
+
+    def make_directory(self, path: Path) -> None:
+        """A directory and its parents, durably; it may be there already."""
 
     def open(self, path: Path) -> int:
         """A descriptor to read and write an existing file."""
@@ -38,11 +41,21 @@ class Disk(Protocol):
         """Rename, and sync the directory."""
 
     def remove(self, path: Path) -> None:
-        """Delete a file."""
+        """Delete a file; durable after the next sync of the directory."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when what was created, renamed and removed in a directory is so on the disk."""
 
 
 class OsDisk:
     """The real one."""
+
+    def make_directory(self, path: Path) -> None:
+        """See Disk."""
+        for each in (*reversed(path.parents), path):
+            if not each.exists():
+                each.mkdir(mode=0o700, exist_ok=True)
+                self.sync_directory(each.parent)
 
     def open(self, path: Path) -> int:
         """See Disk."""
@@ -80,7 +93,7 @@ class OsDisk:
     def read(self, fd: int, length: int, at: int) -> np.ndarray:
         """See Disk. Writable, as all memory of the log: kernels are compiled for one kind."""
         data = np.empty(length, np.uint8)
-        view, got = memoryview(data), 0
+        view, got = data.data, 0
         while got < length:
             count = os.preadv(fd, [view[got:]], at + got)
             if count == 0:
@@ -106,15 +119,15 @@ class OsDisk:
     def rename(self, path: Path, target: Path) -> None:
         """See Disk."""
         path.rename(target)
-        self._sync_directory(target.parent)
+        self.sync_directory(target.parent)
 
     def remove(self, path: Path) -> None:
         """See Disk."""
         path.unlink(missing_ok=True)
 
-    @staticmethod
-    def _sync_directory(directory: Path) -> None:
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def sync_directory(self, path: Path) -> None:
+        """See Disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:

@@ -17,7 +17,6 @@ import numpy as np
 
 from shm.kernels.crc32c import crc32c
 from shm.kernels.words import FRAME_HEADER_BYTES
-from shm.segment import LogMemory
 from smq.log.disk import Disk
 
 MAGIC = b"SMQIDX\0\1"
@@ -47,42 +46,32 @@ class FiledIndex:
     def __init__(self, entries: np.ndarray, *, has_disk_frames: bool) -> None:
         self.entries = entries
         self.has_disk_frames = has_disk_frames
-        numbers, starts = np.unique(entries["partition"], return_index=True)
-        stops = [*starts[1:], len(entries)]
-        self._ranges = {
-            int(number): (int(start), int(stop))
-            for number, start, stop in zip(numbers, starts, stops, strict=True)
-        }
-        self.first_offsets = {
-            number: int(entries["base_offset"][start])
-            for number, (start, _) in self._ranges.items()
-        }
-        self.ends = {
-            number: int(entries["base_offset"][stop - 1] + entries["record_count"][stop - 1])
-            for number, (_, stop) in self._ranges.items()
-        }
+        numbers = entries["partition"]
+        edges = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+        starts = np.concatenate([[0], edges])[: len(entries)]
+        stops = np.append(starts[1:], len(entries))[: len(starts)]
+        lasts = entries[stops - 1]
+        keys = numbers[starts].tolist()
+        self._ranges = dict(
+            zip(keys, zip(starts.tolist(), stops.tolist(), strict=True), strict=True)
+        )
+        self.first_offsets = dict(zip(keys, entries["base_offset"][starts].tolist(), strict=True))
+        ends = lasts["base_offset"] + lasts["record_count"]
+        self.ends = dict(zip(keys, ends.tolist(), strict=True))
+        self._sums: np.ndarray | None = None
 
     @classmethod
-    def from_memory(
-        cls, memory: LogMemory, first_entry: int, end_entry: int, *, has_disk_frames: bool
-    ) -> "FiledIndex":
-        """Sort the entries [first_entry, end_entry) of a log's index; all must be in its window."""
-        slots = np.arange(first_entry, end_entry) % memory.layout.index_capacity
-        order = slots[np.argsort(memory.column("partition")[slots], kind="stable")]
-        entries = np.zeros(len(slots), ENTRY)
-        for name in memory.layout.index_columns():
-            entries[name] = memory.column(name)[order]
-        return cls(entries, has_disk_frames=has_disk_frames)
+    def sorted(cls, entries: np.ndarray, *, has_disk_frames: bool) -> "FiledIndex":
+        """Of entries in the order of the log, which is the order of offsets in each partition."""
+        order = np.argsort(entries["partition"], kind="stable")
+        return cls(entries[order], has_disk_frames=has_disk_frames)
 
     def choose(
         self, number: int, offset: int, limit: int, bytes_max: int, spans: np.ndarray
     ) -> tuple[int, int]:
         """As shm.kernels.fetch.choose_batches, for the batches in this segment."""
-        start, stop = self._ranges[number]
-        mine = self.entries[start:stop]
-        first = max(0, int(np.searchsorted(mine["base_offset"], offset, "right")) - 1)
-        if int(mine["base_offset"][first] + mine["record_count"][first]) <= offset:
-            first += 1
+        mine = self.of_partition(number)
+        first = self._first_from(mine, offset)
         last = min(int(np.searchsorted(mine["base_offset"], limit, "left")), first + len(spans))
         if first >= last:
             return 0, 0
@@ -92,10 +81,33 @@ class FiledIndex:
         spans[:count, 1] = mine["bytes"][first : first + count]
         return count, int(sizes[count - 1])
 
+    def bytes_from(self, number: int, offset: int) -> int:
+        """What the partition's batches take from the one that holds `offset` on."""
+        start, stop = self._ranges.get(number, (0, 0))
+        if self._sums is None:
+            self._sums = np.concatenate([[0], np.cumsum(self.entries["bytes"], dtype=np.int64)])
+        if start < stop and offset > self.first_offsets[number]:
+            start += self._first_from(self.entries[start:stop], offset)
+        return int(self._sums[stop] - self._sums[start])
+
+    def at_position(self, number: int, position: int) -> int:
+        """Which of the partition's entries is the frame at a position; -1: none."""
+        positions = self.of_partition(number)["position"]
+        i = int(np.searchsorted(positions, position))
+        return i if i < len(positions) and int(positions[i]) == position else -1
+
     def of_partition(self, number: int) -> np.ndarray:
         """The entries of one partition, by offset."""
         start, stop = self._ranges.get(number, (0, 0))
         return self.entries[start:stop]
+
+    @staticmethod
+    def _first_from(mine: np.ndarray, offset: int) -> int:
+        """The first of a partition's entries that reaches beyond `offset`."""
+        first = max(0, int(np.searchsorted(mine["base_offset"], offset, "right")) - 1)
+        if len(mine) and int(mine["base_offset"][first] + mine["record_count"][first]) <= offset:
+            first += 1
+        return first
 
     def save(self, disk: Disk, path: Path, segment_start: int, boot_id: bytes) -> None:
         """Write the table beside its segment."""
@@ -110,15 +122,17 @@ class FiledIndex:
     def load(cls, path: Path, segment_start: int) -> tuple["FiledIndex", bytes] | None:
         """The table at `path` and the boot id it was written under; None: absent or damaged."""
         try:
-            data = np.fromfile(path, np.uint8)
+            if path.stat().st_size < HEAD_BYTES:
+                return None
+            # Mapped privately: many small batches make long tables, and the page cache has them.
+            data: np.ndarray = np.memmap(path, np.uint8, "c")
         except OSError:
             return None
-        if len(data) < HEAD_BYTES:
-            return None
-        magic, start, count, check, boot_id, has_disk = _HEAD.unpack_from(data)
+        magic, start, count, check, boot_id, has_disk = _HEAD.unpack_from(data.data)
         body = data[HEAD_BYTES:]
         if magic != MAGIC or start != segment_start or len(body) != count * ENTRY.itemsize:
             return None
         if int(crc32c(body, 0, len(body))) != check:
             return None
-        return cls(body.view(ENTRY), has_disk_frames=bool(has_disk)), boot_id
+        entries = np.asarray(body).view(ENTRY)
+        return cls(entries, has_disk_frames=bool(has_disk)), boot_id

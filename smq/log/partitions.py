@@ -1,6 +1,7 @@
-"""The partitions of a log: their rows in the partition table, by number, and their leader epochs."""
+"""The partitions of a log: their rows in the partition table by number, their leader epochs."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -30,6 +31,14 @@ from shm.segment import LogMemory
 from smq.log.checkpoint import PartitionState
 
 TIME_UNLIMITED = 2**62
+_STATE_COLUMNS = (
+    P_LOG_START,
+    P_LOG_END,
+    P_SEALED_END,
+    P_MAX_TIMESTAMP,
+    P_UNSEALED_BYTES,
+    P_UNSEALED_SINCE_MS,
+)
 _KEPT_FLAGS = ~(3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME)
 
 
@@ -54,7 +63,7 @@ class Partitions:
         self.table = memory.partitions
         self._words = memory.words
         self.slots: dict[int, int] = {}
-        self.epochs: dict[int, list[list[int]]] = {}
+        self.epochs: dict[int, list[tuple[int, int]]] = {}
         self._free = list(range(len(self.table) - 1, -1, -1))
 
     def invariants(self) -> None:
@@ -92,7 +101,8 @@ class Partitions:
         row[P_LOG_START], row[P_SEALED_END] = state.log_start, state.sealed_end
         row[P_LOG_END] = max(state.log_start, state.sealed_end)
         row[P_MAX_TIMESTAMP] = state.max_timestamp
-        self.epochs[state.number] = [list(pair) for pair in state.epochs]
+        row[P_UNSEALED_SINCE_MS] = state.unsealed_since_ms
+        self.epochs[state.number] = list(state.epochs)
         return slot
 
     def set_unsealed(self, number: int, unsealed_bytes: int, since_ms: int) -> None:
@@ -101,17 +111,15 @@ class Partitions:
         row[P_UNSEALED_BYTES] = unsealed_bytes
         row[P_UNSEALED_SINCE_MS] = since_ms if unsealed_bytes else 0
 
-    def state(self, number: int) -> PartitionState:
-        """What a checkpoint keeps of a partition."""
-        row = self.table[self.slots[number]]
-        columns = (P_LOG_START, P_LOG_END, P_SEALED_END, P_MAX_TIMESTAMP)
-        return PartitionState(
-            number,
-            *(int(row[column]) for column in columns),
-            int(row[P_UNSEALED_BYTES]),
-            int(row[P_UNSEALED_SINCE_MS]),
-            [list(pair) for pair in self.epochs[number]],
-        )
+    def states(self) -> list[PartitionState]:
+        """What a checkpoint keeps of all partitions."""
+        numbers = sorted(self.slots)
+        slots = [self.slots[number] for number in numbers]
+        rows = self.table[slots][:, _STATE_COLUMNS].tolist()
+        return [
+            PartitionState(number, list(self.epochs[number]), *row)
+            for number, row in zip(numbers, rows, strict=True)
+        ]
 
     def configure(self, number: int, settings: PartitionSettings) -> int:
         """Apply a topic's settings to a partition's row; returns its slot."""
@@ -137,7 +145,17 @@ class Partitions:
         while history and history[-1][1] >= offset and history[-1][0] <= epoch:
             history.pop()
         if not history or history[-1][0] < epoch:
-            history.append([epoch, offset])
+            history.append((epoch, offset))
+
+    def start_at(self, number: int, offset: int) -> None:
+        """Move a partition's log start up; epochs that ended before it are forgotten."""
+        row = self.table[self.slots[number]]
+        row[P_LOG_START] = start = max(int(row[P_LOG_START]), min(offset, int(row[P_LOG_END])))
+        history = self.epochs[number]
+        while len(history) > 1 and history[1][1] <= start:
+            history.pop(0)
+        if history and history[0][1] < start:
+            history[0] = (history[0][0], start)
 
     def end_of_epoch(self, number: int, epoch: int) -> tuple[int, int]:
         """The largest epoch not above `epoch`, and the offset where it ended: (-1, -1) for unknown.
@@ -152,7 +170,7 @@ class Partitions:
             return epoch, int(row[P_LOG_END])
         if epoch < history[0][0]:
             return epoch, history[0][1]
-        for before, after in zip(history, history[1:], strict=False):
+        for before, after in pairwise(history):
             if before[0] <= epoch < after[0]:
                 return before[0], after[1]
         raise AssertionError("the history has no gap")
@@ -162,6 +180,12 @@ class Partitions:
         for slot in self.slots.values():
             row = self.table[slot]
             row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = row[P_LOG_END]
+
+    def extend(self, number: int, end: int, epoch: int) -> None:
+        """Move a partition's end up to where sealed segments are known to reach."""
+        row = self.table[self.slots[number]]
+        row[P_LOG_END] = row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = end
+        self.lead(number, epoch)
 
     def drop(self, number: int) -> None:
         """Forget a partition whose topic is gone."""

@@ -4,13 +4,13 @@
     2  full segments     their filed tables are believed (smq.log.filed_index) or they are scanned
     3  the rest          scanned frame by frame: header check, batch CRC, position, generation
     4  the ring          frames that the WAL does not have yet, when the supervisor kept the memory
+    5  a fence           a padding frame of the new generation, so that whatever lies behind the end
+                         is of an earlier life for every later start too
 
-A frame that is not good is the torn end of the log or damage. It is damage, is put aside under
-quarantine/ and skipped, when it lies below the highest position any good frame or the checkpoint
-knows to be synced; also when the machine has not been booted since it was written and a good frame
-of the same life follows, for then the page cache has lost nothing and only the very last write can
-be torn. Otherwise the log ends there. A generation below its predecessor's is a frame of an earlier
-life that fits in every other way: the log ends before it.
+A frame that is not good is the torn end of the log or damage (smq.log.torn tells them apart).
+Damage is put aside under quarantine/ and passed over. A generation below its predecessor's is a
+frame of an earlier life that fits in every other way: the log ends before it. Segments that are
+missing between others were freed.
 """
 
 from dataclasses import dataclass, field
@@ -19,9 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from shm.kernels.append import pad_to
+from shm.kernels.frames import frame_is_good
 from shm.kernels.producers import R_SLOT, producer_row
 from shm.kernels.recover import (
     REPLAY_PRODUCERS_FULL,
+    S_AT,
     S_BASE_OFFSET,
     S_EPOCH,
     S_KIND,
@@ -29,16 +31,20 @@ from shm.kernels.recover import (
     S_PARTITION,
     S_SYNCED,
     SCAN_COLUMNS,
-    find_frame,
     replay_frames,
     scan_frames,
 )
 from shm.kernels.words import (
+    BATCH_LAST_OFFSET_DELTA_AT,
     DURABILITY_DISK,
     FRAME_ALIGNMENT_BYTES,
+    FRAME_HEADER_BYTES,
     FRAME_KIND_BATCH,
+    FRAME_KIND_PADDING,
+    FRAME_PARTITION_AT,
     P_LOG_END,
     P_SEALED_END,
+    P_UNSEALED_SINCE_MS,
     WORD_GENERATION,
     WORD_INDEX_KEEP,
     WORD_INDEX_TAIL,
@@ -53,13 +59,14 @@ from shm.segment import LogMemory
 from smq.log.background import Background
 from smq.log.checkpoint import Checkpoint
 from smq.log.disk import Disk
-from smq.log.filed_index import FiledIndex
+from smq.log.filed_index import ENTRY, FiledIndex
 from smq.log.log import Log
+from smq.log.reading import put_aside
 from smq.log.sync import Syncer
-from smq.log.wal import Segment
+from smq.log.torn import BOOT_FILE, Evidence
+from smq.log.wal import Segment, Wal
 
 SCAN_ROWS = 65536
-QUARANTINE = "quarantine"
 
 
 @dataclass(slots=True)
@@ -72,7 +79,7 @@ class Recovered:
     from_ring_bytes: int = 0
 
 
-def open_log(
+def open_log(  # noqa: PLR0913  (a log's ports, and what a start is told)
     memory: LogMemory,
     directory: Path,
     disk: Disk,
@@ -85,58 +92,47 @@ def open_log(
     now_ms: int,
 ) -> tuple[Log, Recovered]:
     """Restore a log and make it ready to append in a new generation. Raises OSError."""
-    log = Log(memory, directory, disk, syncer, background, segment_bytes)
-    log.boot_id = boot_id
-    recovered = _Recovery(log, boot_id, now_ms).run(generation)
-    return log, recovered
+    wal = Wal(directory, disk, background, segment_bytes)
+    log = Log(memory, wal, disk, syncer, background, boot_id)
+    return log, _Recovery(log, now_ms).run(generation)
 
 
 class _Recovery:
-    def __init__(self, log: Log, boot_id: bytes, now_ms: int) -> None:
-        self._log, self._words = log, log.words
-        self._boot_id, self._now_ms = boot_id, now_ms
-        self._rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
+    def __init__(self, log: Log, now_ms: int) -> None:
+        self._log, self._words, self._now_ms = log, log.words, now_ms
+        capacity = log.memory.layout.index_capacity
+        self._rows = np.zeros((min(SCAN_ROWS, capacity), SCAN_COLUMNS), np.int64)
         self._generation = 0
-        self._synced = 0
-        self._producers_from = 0
-        self._disk_frames = False
+        self._evidence = Evidence(log, log.boot_id)
+        self._known_to = 0  # The checkpoint knows what lies below this position.
+        self._first_offsets: dict[int, int] = {}
+        self._entries: list[np.ndarray] = []  # Of the segment that is being scanned.
         self._recovered = Recovered()
 
     def run(self, generation: int) -> Recovered:
         """The whole of it."""
-        ring_end = self._take_ring_end()
         log, words = self._log, self._words
-        checkpoint = Checkpoint.load(log.directory)
-        self._restore(checkpoint)
+        ring_end = words[WORD_TAIL]  # Zero in fresh memory.
+        log.partitions.clear()
+        words[WORD_INDEX_TAIL] = words[WORD_INDEX_KEEP] = 0
+        checkpoint, is_newest = Checkpoint.load(log.directory)
+        if checkpoint is not None:
+            self._restore(checkpoint)
         log.wal.open_existing()
-        tail = self._read_segments(checkpoint)
+        tail = self._read_segments()
         words[WORD_TAIL] = words[WORD_WRITTEN] = tail
-        words[WORD_SYNCED] = min(tail, self._synced)
+        words[WORD_SYNCED] = min(tail, self._evidence.synced)
         log.wal.forget_from(tail)
-        if ring_end > tail:
-            self._read_ring(tail, ring_end)
-        else:
-            words[WORD_RING_START] = tail
-        self._clip_producers()
-        self._begin_life(generation)
+        self._set_ends(checkpoint, tail, is_newest=is_newest)
+        self._begin_life(generation, ring_end)
         return self._recovered
 
-    def _take_ring_end(self) -> int:
-        """The tail a dead shard left in this memory, 0 if it is fresh; the tables are then emptied."""
-        words = self._words
-        ring_end = words[WORD_TAIL] if words[WORD_GENERATION] else 0
-        self._log.partitions.clear()
-        words[WORD_INDEX_TAIL] = words[WORD_INDEX_KEEP] = 0
-        return ring_end
-
-    def _restore(self, checkpoint: Checkpoint | None) -> None:
-        if checkpoint is None:
-            return
+    def _restore(self, checkpoint: Checkpoint) -> None:
         log = self._log
         for state in checkpoint.partitions:
             log.partitions.restore(state)
-        self._synced = checkpoint.synced
-        self._producers_from = checkpoint.position
+        self._evidence.synced = checkpoint.synced
+        self._known_to = checkpoint.position
         while 2 * (len(checkpoint.producers) + 1) > len(log.producers):
             log.producers = np.zeros((2 * len(log.producers), log.producers.shape[1]), np.int64)
         for row in checkpoint.producers:
@@ -148,32 +144,35 @@ class _Recovery:
 
     # --- segments --------------------------------------------------------------------------------
 
-    def _read_segments(self, checkpoint: Checkpoint | None) -> int:
+    def _read_segments(self) -> int:
         """Enter what the segments hold; returns where the log ends."""
-        log = self._log
-        known_to = 0 if checkpoint is None else checkpoint.position
-        segments = list(log.wal.segments)
-        end = max(known_to, 0) if not segments else segments[0].start
+        segments = list(self._log.wal.segments)
+        end = self._known_to if not segments else segments[0].start
         for i, segment in enumerate(segments):
-            if segment.start != end and not self._synced > segment.start:
-                break
             segment.first_entry = self._words[WORD_INDEX_TAIL]
-            if i < len(segments) - 1 and segment.end <= known_to and self._trust(segment):
+            is_last = i == len(segments) - 1
+            if not is_last and segment.end <= self._known_to and self._trust(segment):
                 end = segment.end
                 continue
-            end = self._scan_segment(segment)
-            if end < segment.end:
+            stopped = self._scan_segment(segment)
+            if stopped > segment.start:
+                end = stopped
+            if stopped < segment.end:
                 break
-            if i < len(segments) - 1:
+            if not is_last or not self._fits(segment):
                 self._file(segment)
         return end
+
+    def _fits(self, segment: Segment) -> bool:
+        """Whether a segment has the size that the index's window is made for."""
+        return segment.end - segment.start == self._log.wal.segment_bytes
 
     def _trust(self, segment: Segment) -> bool:
         loaded = FiledIndex.load(segment.index_path, segment.start)
         if loaded is None:
             return False
         index, boot_id = loaded
-        if boot_id != self._boot_id and segment.end > self._synced:
+        if boot_id != self._log.boot_id and segment.end > self._evidence.synced:
             return False
         log = self._log
         for number, end in index.ends.items():
@@ -181,15 +180,19 @@ class _Recovery:
             if slot is not None:
                 row = log.partitions.table[slot]
                 row[P_LOG_END] = max(int(row[P_LOG_END]), end)
+                self._first_offsets.setdefault(number, index.first_offsets[number])
+        log.has_disk_frames |= index.has_disk_frames and segment.end > self._evidence.synced
         log.register(segment, index)
         return True
 
     def _file(self, segment: Segment) -> None:
         log = self._log
-        index = FiledIndex.from_memory(
-            log.memory, segment.first_entry, self._words[WORD_INDEX_TAIL], has_disk_frames=True
-        )
-        index.save(log.disk, segment.index_path, segment.start, self._boot_id)
+        entries = np.concatenate([np.zeros(0, ENTRY), *self._entries])
+        index = FiledIndex.sorted(entries, has_disk_frames=True)
+        try:
+            index.save(log.disk, segment.index_path, segment.start, log.boot_id)
+        except OSError as error:
+            log.notices.append(f"{segment.index_path} cannot be written: {error}")
         log.register(segment, index)
         self._words[WORD_INDEX_KEEP] = self._words[WORD_INDEX_TAIL]
 
@@ -197,12 +200,13 @@ class _Recovery:
         """Enter a segment's frames; returns the position where the good ones end."""
         length = segment.end - segment.start
         data = self._log.disk.read(segment.fd, length, 0)
+        self._entries = []
         at = 0
         while True:
             at = self._scan(data, at, segment.start)
             if at >= len(data):
                 return segment.end
-            following = self._after_damage(data, at, segment)
+            following = self._evidence.after_damage(data, at, segment, self._generation)
             if following < 0:
                 return segment.start + at
             self._quarantine(data[at:following], segment, at)
@@ -225,15 +229,20 @@ class _Recovery:
         if count == 0:
             return
         log, rows = self._log, self._rows[:count]
-        self._synced = max(self._synced, int(rows[:, S_SYNCED].max()))
+        self._evidence.synced = max(self._evidence.synced, int(rows[:, S_SYNCED].max()))
         batches = rows[rows[:, S_KIND] == FRAME_KIND_BATCH]
-        self._disk_frames |= bool((batches[:, S_LEVEL] == DURABILITY_DISK).any())
-        numbers = [int(number) for number in np.unique(batches[:, S_PARTITION])]
+        log.has_disk_frames |= bool((batches[:, S_LEVEL] == DURABILITY_DISK).any())
+        numbers = np.unique(batches[:, S_PARTITION]).tolist()
         slots = np.full(max(numbers, default=0) + 1, -1, np.int64)
         for number in numbers:
-            slots[number] = log.partitions.slot_of(number)
-            self._note_epochs(number, batches[batches[:, S_PARTITION] == number])
-        place = np.array([0, count, first_position, self._producers_from, self._now_ms], np.int64)
+            mine = batches[batches[:, S_PARTITION] == number]
+            newest = first_position + int(mine[-1, S_AT])
+            if number in log.partitions.slots or newest >= self._known_to:
+                slots[number] = log.partitions.slot_of(number)
+                self._note(number, mine)
+        self._pass_over_sealed(data, rows, slots)
+        before = self._words[WORD_INDEX_TAIL]
+        place = np.array([0, count, first_position, self._known_to, self._now_ms], np.int64)
         while (
             replay_frames(
                 log.memory.memory, log.links, log.producers, data, self._rows, slots, place
@@ -241,59 +250,64 @@ class _Recovery:
             == REPLAY_PRODUCERS_FULL
         ):
             log.grow_producers(0)
+        self._entries.append(log.lookup.entries(before, self._words[WORD_INDEX_TAIL]))
 
-    def _note_epochs(self, number: int, batches: np.ndarray) -> None:
+    def _pass_over_sealed(self, data: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> None:
+        """What is sealed is not entered: behind a freed segment it would seem to follow it."""
+        sealed_ends = self._log.partitions.table[:, P_SEALED_END]
+        ours = np.flatnonzero(rows[:, S_KIND] == FRAME_KIND_BATCH)
+        ours = ours[slots[rows[ours, S_PARTITION]] >= 0]
+        at = rows[ours, S_AT] + FRAME_HEADER_BYTES + BATCH_LAST_OFFSET_DELTA_AT
+        deltas = data[at[:, None] + np.arange(4)].view(">i4")[:, 0]
+        ends = rows[ours, S_BASE_OFFSET] + deltas + 1
+        sealed = ends <= sealed_ends[slots[rows[ours, S_PARTITION]]]
+        rows[ours[sealed], S_KIND] = FRAME_KIND_PADDING
+
+    def _note(self, number: int, batches: np.ndarray) -> None:
+        """Note a partition's first offset and the epochs of its batches."""
+        self._first_offsets.setdefault(number, int(batches[0, S_BASE_OFFSET]))
         epochs = batches[:, S_EPOCH]
         changes = np.flatnonzero(np.diff(epochs, prepend=epochs[0] - 1))
         history = self._log.partitions.epochs[number]
         for i in changes:
             if not history or int(epochs[i]) > history[-1][0]:
-                history.append([int(epochs[i]), int(batches[i, S_BASE_OFFSET])])
-
-    def _after_damage(self, data: np.ndarray, at: int, segment: Segment) -> int:
-        """Where a good frame follows the bad one at data[at], if that one is damage; else -1."""
-        following = int(find_frame(data, at, len(data), segment.start, self._generation))
-        position = segment.start + at
-        if position < self._synced:
-            return following if following >= 0 else len(data)
-        same_boot = self._boot_id == self._last_boot_id()
-        return following if same_boot else -1
-
-    def _last_boot_id(self) -> bytes:
-        path = self._log.directory / "boot"
-        return path.read_bytes() if path.exists() else b""
+                history.append((int(epochs[i]), int(batches[i, S_BASE_OFFSET])))
 
     def _quarantine(self, data: np.ndarray, segment: Segment, at: int) -> None:
         position = segment.start + at
-        directory = self._log.directory / QUARANTINE
-        directory.mkdir(exist_ok=True)
-        path = directory / f"{position:020d}.frame"
-        path.write_bytes(data.tobytes())
         self._recovered.damaged.append(
             f"{len(data)} damaged bytes at position {position} of {segment.path} are set aside in "
-            f"{path}: the records in them are lost, the others are served"
+            f"{put_aside(self._log.directory, position, data)}: the records in them are lost, the "
+            "others are served"
         )
+        if len(data) < FRAME_ALIGNMENT_BYTES or not frame_is_good(data, 0, len(data), position):
+            return
+        # The batch's header is good: its offsets are known, and are not given to anybody else.
+        number = int(data[FRAME_PARTITION_AT : FRAME_PARTITION_AT + 4].view(np.uint32)[0])
+        slot = self._log.partitions.slots.get(number)
+        if slot is None:
+            return
+        delta_at = FRAME_HEADER_BYTES + BATCH_LAST_OFFSET_DELTA_AT
+        base = int(data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + 8].view(">i8")[0])
+        end = base + int(data[delta_at : delta_at + 4].view(">i4")[0]) + 1
+        row = self._log.partitions.table[slot]
+        row[P_LOG_END] = max(int(row[P_LOG_END]), end)
 
-    # --- the ring --------------------------------------------------------------------------------
+    # --- partitions ------------------------------------------------------------------------------
 
-    def _read_ring(self, start: int, end: int) -> None:
-        """Enter and write the frames that a dead shard had appended and not written."""
-        log, ring_bytes = self._log, self._log.memory.layout.ring_bytes
-        position = start
-        while position < end:
-            place = position % ring_bytes
-            stop = min(end, position - place + ring_bytes)
-            data = log.memory.ring[place : place + stop - position]
-            at = self._scan(data, 0, position)
-            position += at
-            if position < stop:
-                break  # The shard died while it wrote this frame: nobody was told of it.
-        self._words[WORD_TAIL] = position
-        log.wal.write(log.memory.ring_view, start, position)
-        self._words[WORD_WRITTEN] = position
-        self._recovered.from_ring_bytes = position - start
-
-    # --- a new life ------------------------------------------------------------------------------
+    def _set_ends(self, checkpoint: Checkpoint | None, tail: int, *, is_newest: bool) -> None:
+        """Ends are the frames'; what the checkpoint knew beyond counts if the log reaches it."""
+        log = self._log
+        table = log.partitions.table
+        if checkpoint is not None and tail >= checkpoint.position:
+            for state in checkpoint.partitions:
+                row = table[log.partitions.slots[state.number]]
+                row[P_LOG_END] = max(int(row[P_LOG_END]), state.log_end)
+        if not is_newest:
+            for number, offset in self._first_offsets.items():
+                row = table[log.partitions.slots[number]]
+                row[P_SEALED_END] = max(int(row[P_SEALED_END]), offset)
+        self._clip_producers()
 
     def _clip_producers(self) -> None:
         """Forget batches the checkpoint knew and the log has not: their retry must be appended."""
@@ -311,43 +325,72 @@ class _Recovery:
                 log.producers[place, 3] = len(kept)
                 log.producers[place, 4] = (len(kept) - 1) % 5
 
-    def _begin_life(self, generation: int) -> None:
+    # --- a new life ------------------------------------------------------------------------------
+
+    def _begin_life(self, generation: int, ring_end: int) -> None:
         log, words = self._log, self._words
-        (log.directory / "boot").write_bytes(self._boot_id)
         words[WORD_GENERATION] = generation
         words[WORD_SEGMENT_BYTES] = log.wal.segment_bytes
-        last = log.wal.segments[-1] if log.wal.segments else None
-        words[WORD_SEGMENT_END] = last.end if last is not None else words[WORD_TAIL]
+        self._show()
         tail = words[WORD_TAIL]
-        assert tail % FRAME_ALIGNMENT_BYTES == 0
-        if last is not None and last.end - last.start != log.wal.segment_bytes and tail < last.end:
-            self._fill(last)
-        if self._disk_frames and log.wal.segments:
-            for segment in log.wal.segments:
-                if segment.end > words[WORD_SYNCED]:
-                    log.disk.sync(segment.fd)
-            words[WORD_SYNCED] = words[WORD_TAIL]
+        if ring_end >= tail:
+            self._read_ring(tail, ring_end)
+        else:
+            words[WORD_RING_START] = tail
+        covering = log.wal.find(words[WORD_TAIL])
+        words[WORD_SEGMENT_END] = covering.end if covering is not None else words[WORD_TAIL]
+        self._fence(covering)
+        if log.write():
+            log.disk.replace(log.directory / BOOT_FILE, log.boot_id)
+            self._show()
         for number, slot in log.partitions.slots.items():
-            row = log.partitions.table[slot]
-            row[P_LOG_END] = max(int(row[P_LOG_END]), int(row[P_SEALED_END]))
             log.partitions.lead(number, generation)
-        log.partitions.show_all()
-        log.cursors[:] = words[WORD_INDEX_TAIL]
-        words[WORD_INDEX_KEEP] = words[WORD_INDEX_TAIL]
+            row = log.partitions.table[slot]
+            log.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]) or self._now_ms)
         log.wal.prepare_next()
+        log.checkpoint()
         self._recovered.records_end = words[WORD_TAIL]
 
-    def _fill(self, last: Segment) -> None:
-        """Segments have another size from now on: this one ends here, with padding to its end."""
+    def _show(self) -> None:
+        """Make visible what was entered: it is in the WAL, and `disk` frames are synced first."""
         log, words = self._log, self._words
-        ring_bytes = log.memory.layout.ring_bytes
-        while words[WORD_TAIL] < last.end:
+        if log.has_disk_frames:
+            log.wal.sync_from(words[WORD_SYNCED])
+            words[WORD_SYNCED] = words[WORD_WRITTEN]
+        log.partitions.show_all()
+        log.cursors[:] = words[WORD_INDEX_TAIL]
+
+    def _read_ring(self, start: int, end: int) -> None:
+        """Enter the frames that a dead shard had appended and not written."""
+        log, ring_bytes = self._log, self._log.memory.layout.ring_bytes
+        position = start
+        while position < end:
+            place = position % ring_bytes
+            stop = min(end, position - place + ring_bytes)
+            data = log.memory.ring[place : place + stop - position]
+            position += self._scan(data, 0, position)
+            if position < stop:
+                break  # The shard died while it wrote this frame: nobody was told of it.
+        self._words[WORD_TAIL] = position
+        self._recovered.from_ring_bytes = position - start
+
+    def _fence(self, covering: Segment | None) -> None:
+        """End the life before with padding: all of the segment if its size is not ours any more."""
+        log, words = self._log, self._words
+        ring_bytes, tail = log.memory.layout.ring_bytes, words[WORD_TAIL]
+        assert tail % FRAME_ALIGNMENT_BYTES == 0
+        if covering is None or self._fits(covering):
+            if covering is None:
+                words[WORD_SEGMENT_END] = tail + log.wal.segment_bytes
+            pad_to(log.memory.memory, tail + FRAME_ALIGNMENT_BYTES)
+            return
+        self._file(covering)
+        while words[WORD_TAIL] < covering.end:
             tail = words[WORD_TAIL]
-            pad_to(log.memory.memory, min(last.end, tail - tail % ring_bytes + ring_bytes))
+            pad_to(log.memory.memory, min(covering.end, tail - tail % ring_bytes + ring_bytes))
             # Only the padding's header needs to be written.
             place = tail % ring_bytes
             header = log.memory.ring_view[place : place + FRAME_ALIGNMENT_BYTES]
-            log.disk.write(last.fd, header, tail - last.start)
+            log.disk.write(covering.fd, header, tail - covering.start)
             words[WORD_WRITTEN] = words[WORD_TAIL]
         words[WORD_RING_START] = words[WORD_TAIL]
-        words[WORD_SEGMENT_END] = words[WORD_TAIL]

@@ -22,6 +22,7 @@ def first_batch_at(
 ) -> BatchPlace | None:
     """The first batch in ring or WAL, of records in [offset, limit), whose largest timestamp is at
     least `timestamp`; None: there is none. Walks one index entry a batch."""
+    offset = log.lookup.behind_damage(number, offset)
     for index in log.filed_indexes(number):
         mine = index.of_partition(number)
         ends = mine["base_offset"] + mine["record_count"]
@@ -34,9 +35,7 @@ def first_batch_at(
     return _in_window(log, number, offset, limit, timestamp)
 
 
-def _in_window(
-    log: Log, number: int, offset: int, limit: int, timestamp: int
-) -> BatchPlace | None:
+def _in_window(log: Log, number: int, offset: int, limit: int, timestamp: int) -> BatchPlace | None:
     slot = log.partitions.slots[number]
     memory, links = log.memory.memory, log.links
     entry = int(find_entry(memory, links, slot, offset))

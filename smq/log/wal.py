@@ -6,34 +6,44 @@ before it is needed, the directory synced, so that beginning a segment costs the
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 
-from smq.log.background import Background
+from smq.log.background import Background, Lane
 from smq.log.disk import Disk
 from smq.log.filed_index import FiledIndex
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
+SPARES_KEPT = (
+    8  # Of what is freed at once: the next burst writes warm pages, the rest is given back.
+)
+assert SPARES_READY <= SPARES_KEPT
+
+
+class NoSegment(OSError):
+    """The next segment's file cannot be made. Nothing that was written is in doubt."""
 
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One file of the WAL. `index` is set once it is full and its table filed."""
+    """One file of the WAL.
+
+    first_entry   of the log's index that lies in it; -1: not looked up yet
+    index         its look-up table, once it is full
+    pins          of slow readers: it is not freed meanwhile
+    """
 
     start: int
     end: int
     fd: int
     path: Path
+    first_entry: int = -1
     index: FiledIndex | None = None
     pins: int = 0
-    synced: bool = False
-    first_entry: int = 0
-    numbers_ends: dict[int, int] = field(default_factory=dict)
 
     @property
     def index_path(self) -> Path:
@@ -57,9 +67,8 @@ class Wal:
         self._spares: list[Path] = []
         self._preparing_next = self._preparing_spare = False
         self._spare_numbers = count(1)
-        self.failure: OSError | None = None
         self.writes_ahead = False  # Worth its time when somebody waits for syncs.
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        disk.make_directory(directory)
 
     def invariants(self) -> None:
         """Raise AssertionError when the segments are not as the class says."""
@@ -69,22 +78,36 @@ class Wal:
     # --- opening --------------------------------------------------------------------------------
 
     def open_existing(self) -> None:
-        """Open the files that are there; spares of another size are deleted."""
+        """Open the segments that are there. Files that are not ours are left alone."""
         for path in sorted(self.directory.glob("*.wal")):
+            if not path.stem.isdigit():
+                continue
             start, size = int(path.stem), path.stat().st_size
-            self.segments.append(Segment(start, start + size, self._disk.open(path), path))
-        for path in self.directory.glob("*.spare"):
-            if path.stat().st_size == self.segment_bytes:
+            if size:
+                self.segments.append(Segment(start, start + size, self._disk.open(path), path))
+            else:
+                self._disk.remove(path)
+        self._clean()
+
+    def _clean(self) -> None:
+        """Delete what an interrupted life left over, and spares of another size."""
+        for path in sorted(self.directory.glob("*.spare")):
+            if path.stem.isdigit() and path.stat().st_size == self.segment_bytes:
                 self._spares.append(path)
             else:
                 self._disk.remove(path)
-        taken = [int(path.stem) for path in self.directory.glob("*.spare")]
-        self._spare_numbers = count(max(taken, default=0) + 1)
+        self.trim_spares(SPARES_KEPT)
+        self._spare_numbers = count(max((int(path.stem) for path in self._spares), default=0) + 1)
+        indexed = {segment.index_path for segment in self.segments}
+        for path in (*self.directory.glob("*.new"), *self.directory.glob("*.index")):
+            if path not in indexed:
+                self._disk.remove(path)
 
     def forget_from(self, position: int) -> None:
         """Recycle the segments that begin at or after the log's end: nothing in them counts."""
         while self.segments and self.segments[-1].start >= position:
             self._recycle(self.segments.pop())
+        self._disk.sync_directory(self.directory)
 
     # --- finding --------------------------------------------------------------------------------
 
@@ -110,30 +133,38 @@ class Wal:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def write(self, ring: memoryview, start: int, end: int) -> list[Segment]:
-        """Write the ring's bytes [start, end) to the segments; returns the segments begun.
+    def write(self, ring: memoryview, start: int, end: int) -> None:
+        """Write the ring's bytes [start, end) to the segments, beginning new ones as needed.
 
-        Raises OSError: then nothing is known of what reached the file (see Log.repair).
+        Raises NoSegment; after any other OSError nothing is known of what reached the file.
         """
-        begun = []
         while start < end:
             segment = self.segments[-1] if self.segments else None
             if segment is None or start >= segment.end:
                 segment = self._begin(start)
-                begun.append(segment)
-            place = start % len(ring)
-            stop = min(end, segment.end, start - place + len(ring))
-            self._disk.write(segment.fd, ring[place : place + stop - start], start - segment.start)
-            segment.synced = False
+            stop = min(end, segment.end)
+            self.copy(ring, segment.fd, segment.start, start, stop)
             start = stop
-        return begun
+
+    def copy(self, ring: memoryview, fd: int, first_position: int, start: int, end: int) -> None:
+        """Write the ring's bytes [start, end) to a file whose first byte has `first_position`."""
+        while start < end:
+            place = start % len(ring)
+            stop = min(end, start - place + len(ring))
+            self._disk.write(fd, ring[place : place + stop - start], start - first_position)
+            start = stop
 
     def _begin(self, start: int) -> Segment:
         while self._preparing_next:
-            self._background.wait_a_job()
+            self._background.wait_a_job(Lane.FILES)
         segment, self._next = self._next, None
-        if segment is None or segment.start != start:
-            segment = self._prepare(start, self._spares.pop() if self._spares else None)
+        if segment is None:
+            try:
+                segment = self._prepare(start, self._spares[-1] if self._spares else None)
+            except OSError as error:
+                raise NoSegment(error.errno, f"beginning a segment: {error}") from error
+            self._spares = self._spares[:-1]
+        assert segment.start == start
         self.segments.append(segment)
         self.prepare_next()
         return segment
@@ -146,7 +177,11 @@ class Wal:
             fd = self._disk.create(spare, self.segment_bytes)
         else:
             fd = self._disk.open(spare)
-        self._disk.rename(spare, path)
+        try:
+            self._disk.rename(spare, path)
+        except OSError:
+            self._disk.close(fd)
+            raise
         return Segment(start, start + self.segment_bytes, fd, path)
 
     def _new_spare(self) -> Path:
@@ -162,13 +197,13 @@ class Wal:
 
         def done(result: Segment | OSError) -> None:
             self._preparing_next = False
-            if isinstance(result, OSError):
-                self.failure = result
-            else:
+            if isinstance(result, Segment):
                 self._next = result
                 self._prepare_spare()
+            elif spare is not None:
+                self._spares.append(spare)
 
-        self._background.submit(lambda: self._prepare(start, spare), done)
+        self._background.submit(Lane.FILES, lambda: self._prepare(start, spare), done)
 
     def _prepare_spare(self) -> None:
         if len(self._spares) >= SPARES_READY or self._preparing_spare:
@@ -176,37 +211,41 @@ class Wal:
         path = self._new_spare()
         self._preparing_spare = True
 
-        def make() -> Path:
+        def make() -> None:
             self._disk.close(self._disk.create(path, self.segment_bytes))
-            return path
 
-        def made(result: Path | OSError) -> None:
+        def made(failure: OSError | None) -> None:
             self._preparing_spare = False
-            if isinstance(result, Path):
-                self._spares.append(result)
+            if failure is None:
+                self._spares.append(path)
                 self._prepare_spare()
 
         def write(at: int) -> None:
             """Write one piece, then let other jobs pass."""
-
-            def done(result: None | OSError) -> None:
-                if result is None:
-                    write(at + WRITE_AHEAD_BYTES)
-
             if not self.writes_ahead or at >= self.segment_bytes:
-                made(path)
-            else:
-                size = min(WRITE_AHEAD_BYTES, self.segment_bytes - at)
-                self._background.submit(lambda: self._disk.fill(path, at, size), done)
+                made(None)
+                return
+            size = min(WRITE_AHEAD_BYTES, self.segment_bytes - at)
+            self._background.submit(
+                Lane.FILES,
+                lambda: self._disk.fill(path, at, size),
+                lambda failure: write(at + size) if failure is None else made(None),
+            )
 
-        self._background.submit(make, lambda result: write(0) if result == path else made(result))
+        self._background.submit(
+            Lane.FILES, make, lambda failure: write(0) if failure is None else made(failure)
+        )
 
-    def replace(self, segment: Segment, build: Callable[[int], None]) -> None:
-        """Put a fresh file in a segment's place: `build(fd)` writes it, then it is synced."""
+    def replace(self, segment: Segment, ring: memoryview, start: int, end: int) -> None:
+        """Put a fresh, synced file in a segment's place: [start, end) from the ring, what lies
+        before from the old file. Raises OSError; the old file then still stands."""
         path = self._new_spare()
         fd = self._disk.create(path, segment.end - segment.start)
         try:
-            build(fd)
+            if start > segment.start:
+                kept = self._disk.read(segment.fd, start - segment.start, 0)
+                self._disk.write(fd, kept.data, 0)
+            self.copy(ring, fd, segment.start, start, end)
             self._disk.sync(fd)
             self._disk.rename(path, segment.path)
         except OSError:
@@ -214,7 +253,13 @@ class Wal:
             self._disk.remove(path)
             raise
         self._disk.close(segment.fd)
-        segment.fd, segment.synced = fd, True
+        segment.fd = fd
+
+    def sync_from(self, position: int) -> None:
+        """Sync the segments that reach beyond a position. Raises OSError."""
+        for segment in self.segments:
+            if segment.end > position:
+                self._disk.sync(segment.fd)
 
     # --- freeing --------------------------------------------------------------------------------
 
@@ -228,7 +273,7 @@ class Wal:
     def _recycle(self, segment: Segment) -> None:
         self._disk.close(segment.fd)
         self._disk.remove(segment.index_path)
-        if segment.end - segment.start != self.segment_bytes:
+        if segment.end - segment.start != self.segment_bytes or len(self._spares) >= SPARES_KEPT:
             self._disk.remove(segment.path)
             return
         spare = self._new_spare()

@@ -13,6 +13,7 @@ def watch_space(shard: Shard) -> bool:
     """
     wanted = False
     for log in shard.logs.values():
+        log.tend()
         used, limit = log.wal.allocated_bytes, shard.config.wal_bytes_max
         wanted |= used >= SEAL_AT * limit
         is_full = used + log.wal.segment_bytes > limit and log.room_in_segment() < 0.5

@@ -1,0 +1,233 @@
+"""Where the batches of a log lie, by partition and offset.
+
+    filed tables    of full segments, by partition (smq.log.filed_index)
+    window          the index's newest entries, in shared memory (shm.kernels.index)
+
+Both may know a batch; the window is asked first. Offsets at or above a partition's sealed end that
+nobody knows were lost with a damaged frame, and are passed over: a reader goes on behind them.
+Below it they have been freed, and sealed segments hold them.
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.fetch import NOT_IN_WINDOW, choose_batches
+from shm.kernels.index import LINK_COLUMNS, first_entry
+from shm.kernels.words import FRAME_HEADER_BYTES, WORD_INDEX_TAIL
+from shm.segment import LogMemory
+from smq.log.filed_index import ENTRY, FiledIndex
+from smq.log.wal import Segment
+
+SPANS_MAX = 16384  # Batches one fetch of one partition can take.
+UNLIMITED = 2**62
+
+
+class Found(NamedTuple):
+    """What a fetch of one partition gets: places of whole batches, and their bytes.
+
+    spans   int64 [n, 2]: (position of the batch, bytes)
+    """
+
+    spans: np.ndarray
+    total_bytes: int
+
+
+NOTHING = Found(np.zeros((0, 2), np.int64), 0)
+
+
+class Place(NamedTuple):
+    """A batch, by what the index knows of it."""
+
+    number: int
+    base_offset: int
+    end_offset: int
+
+
+class Lookup:
+    """The window and the filed tables of one log.
+
+    `filed` has, for each partition number, (first offset, segment) in the order of offsets.
+    """
+
+    def __init__(self, memory: LogMemory) -> None:
+        self._memory = memory
+        self._capacity = memory.layout.index_capacity
+        self.links = np.full((LINK_COLUMNS, self._capacity), -1, np.int64)
+        self.filed: dict[int, list[tuple[int, Segment]]] = {}
+        self._lost: dict[int, list[tuple[int, int]]] = {}
+        self._spans = np.zeros((SPANS_MAX, 2), np.int64)
+
+    def register(self, segment: Segment, index: FiledIndex) -> None:
+        """Make a full segment's table part of look-ups."""
+        segment.index = index
+        for number, offset in index.first_offsets.items():
+            self.filed.setdefault(number, []).append((offset, segment))
+
+    def forget(self, segment: Segment) -> None:
+        """A segment is freed."""
+        assert segment.index is not None
+        for number in segment.index.ends:
+            mine = [pair for pair in self.filed.get(number, ()) if pair[1] is not segment]
+            if mine:
+                self.filed[number] = mine
+            else:
+                self.filed.pop(number, None)
+
+    def drop(self, number: int) -> None:
+        """A partition is gone."""
+        self.filed.pop(number, None)
+        self._lost.pop(number, None)
+
+    # --- the window ------------------------------------------------------------------------------
+
+    def entry_at(self, position: int) -> int:
+        """The first entry at or after a position; the window must hold it."""
+        positions = self._memory.column("position")
+        high = self._memory.words[WORD_INDEX_TAIL]
+        low = max(0, high - self._capacity)
+        while low < high:
+            middle = (low + high) // 2
+            if positions[middle % self._capacity] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def entries(self, first: int, end: int) -> np.ndarray:
+        """The entries [first, end) as filed tables hold them; all must be in the window."""
+        assert end - first <= self._capacity
+        slots = np.arange(first, end) % self._capacity
+        entries = np.zeros(len(slots), ENTRY)
+        for name in self._memory.layout.index_columns():
+            entries[name] = self._memory.column(name)[slots]
+        return entries
+
+    def _in_window(self, position: int) -> Place | None:
+        entry = self.entry_at(position)
+        i = entry % self._capacity
+        column = self._memory.column
+        if entry == self._memory.words[WORD_INDEX_TAIL] or int(column("position")[i]) != position:
+            return None
+        base = int(column("base_offset")[i])
+        return Place(int(column("partition")[i]), base, base + int(column("record_count")[i]))
+
+    # --- finding ---------------------------------------------------------------------------------
+
+    def place_of(self, number: int, position: int) -> Place | None:
+        """The batch whose frame is at a position, if it is the partition's."""
+        place = self._in_window(position)
+        if place is not None:
+            return place
+        for _, segment in self.filed.get(number, ()):
+            if segment.index is not None and segment.start <= position < segment.end:
+                i = segment.index.at_position(number, position)
+                if i >= 0:
+                    entry = segment.index.of_partition(number)[i]
+                    base = int(entry["base_offset"])
+                    return Place(number, base, base + int(entry["record_count"]))
+        return None
+
+    def partition_at(self, position: int, segment: Segment) -> int:
+        """The number of the partition whose frame is at a position; -1: unknown."""
+        place = self._in_window(position)
+        if place is not None:
+            return place.number
+        if segment.index is None:
+            return -1
+        entries = segment.index.entries
+        hits = np.flatnonzero(entries["position"] == position)
+        return int(entries["partition"][hits[0]]) if len(hits) else -1
+
+    def choose(  # noqa: PLR0913, PLR0917  (a partition, a range, a limit)
+        self, number: int, slot: int, offset: int, limit: int, bytes_max: int, sealed_end: int
+    ) -> Found | None:
+        """The whole batches of a partition from `offset` on, below offset `limit`.
+
+        None: what holds the offset has been freed, sealed segments have it.
+        """
+        offset = self.behind_damage(number, offset)
+        limit = min(limit, self._next_damage(number, offset))
+        if offset >= limit:
+            return NOTHING
+        count, total = choose_batches(
+            self._memory.memory, self.links, slot, offset, limit, bytes_max, self._spans
+        )
+        if count == NOT_IN_WINDOW:
+            count, total = self._choose_filed(number, offset, limit, bytes_max, sealed_end)
+        if count <= 0 and offset >= sealed_end:
+            count, total = self._choose_first(slot, offset, limit, bytes_max)
+        if count <= 0:
+            return None if offset < sealed_end else NOTHING
+        if offset < sealed_end:
+            place = self.place_of(number, int(self._spans[0, 0]) - FRAME_HEADER_BYTES)
+            if place is None or place.base_offset > offset:
+                return None
+        return Found(self._spans[:count].copy(), int(total))
+
+    def _choose_filed(
+        self, number: int, offset: int, limit: int, bytes_max: int, sealed_end: int
+    ) -> tuple[int, int]:
+        segments = self.filed.get(number, [])
+        i = bisect_right(segments, offset, key=lambda pair: pair[0]) - 1
+        for _, segment in segments[max(0, i) :]:
+            assert segment.index is not None
+            count, total = segment.index.choose(number, offset, limit, bytes_max, self._spans)
+            if count or offset < sealed_end:
+                return count, total
+        return 0, 0
+
+    def _choose_first(self, slot: int, offset: int, limit: int, bytes_max: int) -> tuple[int, int]:
+        """From the oldest batch in the window on, if all of it lies behind the offset."""
+        entry = int(first_entry(self._memory.memory, self.links, slot))
+        base = int(self._memory.column("base_offset")[entry % self._capacity]) if entry >= 0 else -1
+        if base <= offset:
+            return 0, 0
+        count, total = choose_batches(
+            self._memory.memory, self.links, slot, base, limit, bytes_max, self._spans
+        )
+        return int(count), int(total)
+
+    def bytes_from(self, number: int, slot: int, offset: int) -> int:
+        """What a partition's batches take from `offset` on, in filed tables and window."""
+        total, filed_end = 0, offset
+        for _, segment in self.filed.get(number, ()):
+            assert segment.index is not None
+            total += segment.index.bytes_from(number, offset)
+            filed_end = max(filed_end, segment.index.ends[number])
+        return total + self._window_bytes(slot, filed_end)
+
+    def _window_bytes(self, slot: int, offset: int) -> int:
+        total = 0
+        while True:
+            count, size = choose_batches(
+                self._memory.memory, self.links, slot, offset, UNLIMITED, UNLIMITED, self._spans
+            )
+            if count == NOT_IN_WINDOW:
+                count, size = self._choose_first(slot, offset, UNLIMITED, UNLIMITED)
+            total += max(0, int(size))
+            if count < SPANS_MAX:
+                return total
+            last = self._in_window(int(self._spans[count - 1, 0]) - FRAME_HEADER_BYTES)
+            assert last is not None
+            offset = last.end_offset
+
+    # --- damage ----------------------------------------------------------------------------------
+
+    def lose(self, place: Place) -> None:
+        """A batch turned out to be damaged: pass over its offsets from now on."""
+        lost = self._lost.setdefault(place.number, [])
+        lost.append((place.base_offset, place.end_offset))
+        lost.sort()
+
+    def behind_damage(self, number: int, offset: int) -> int:
+        """The offset itself, or the one after the damaged batches that hold it."""
+        for base, end in self._lost.get(number, ()):
+            if base <= offset < end:
+                offset = end
+        return offset
+
+    def _next_damage(self, number: int, offset: int) -> int:
+        lost = (base for base, _ in self._lost.get(number, ()) if base >= offset)
+        return min(lost, default=UNLIMITED)

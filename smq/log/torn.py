@@ -1,0 +1,85 @@
+"""The torn end of a log, or damage: what a bad frame is, by what is known behind it.
+
+It is damage when it lies below a position known to be synced, by the checkpoint or by a good frame
+behind it (a segment is synced before any sync in the next one counts). It is damage also when the
+machine has not been booted since it was written and a good frame follows, for then the page cache
+has lost nothing and only the very last write can be torn. Otherwise the log ends there.
+"""
+
+import numpy as np
+
+from shm.kernels.frames import frame_bytes, frame_is_good
+from shm.kernels.recover import S_SYNCED, SCAN_COLUMNS, find_frame, scan_frames
+from shm.kernels.words import FRAME_BYTES_AT, FRAME_KIND_AT, FRAME_KIND_BATCH
+from smq.log.reading import ReadableLog
+from smq.log.wal import Segment
+
+BOOT_FILE = "boot"
+SCAN_ROWS = 4096
+
+
+class Evidence:
+    """What a start knows: `synced` is the highest position of which any good frame says so."""
+
+    def __init__(self, log: ReadableLog, boot_id: bytes) -> None:
+        self._log = log
+        self.synced = 0
+        path = log.directory / BOOT_FILE
+        self._is_same_boot = path.exists() and path.read_bytes() == boot_id
+        self._rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
+
+    def after_damage(self, data: np.ndarray, at: int, segment: Segment, generation: int) -> int:
+        """Where to go on behind the bad frame at data[at] of a segment; -1: the log ends there."""
+        position = segment.start + at
+        following = _following(data, at, segment.start, generation)
+        follows = following >= 0 and self._look(data, following, segment.start, generation)
+        if position >= self.synced and not (follows and self._is_same_boot):
+            follows = self._look_behind(segment, position, generation) or follows
+        if position >= self.synced and not (follows and self._is_same_boot):
+            return -1
+        if following >= 0:
+            return following
+        # Nothing is known of the rest of the segment but that it was written.
+        is_whole = self.synced >= segment.end or position >= self.synced
+        return len(data) if is_whole else self.synced - segment.start
+
+    def _look_behind(self, segment: Segment, position: int, generation: int) -> bool:
+        """Look for good frames in later segments, until one proves the position synced."""
+        follows = False
+        for later in self._log.wal.segments:
+            if later.start > segment.start:
+                data = self._log.wal.read(later.start, later.end - later.start)
+                follows |= self._look(data, 0, later.start, generation)
+                if self.synced > position:
+                    break
+        return follows
+
+    def _look(self, data: np.ndarray, at: int, first_position: int, generation: int) -> bool:
+        """Learn what good frames from data[at] on know to be synced; whether there are any."""
+        found = False
+        while 0 <= at < len(data):
+            count, stopped, generation = scan_frames(
+                data, at, len(data), first_position, generation, self._rows
+            )
+            if count:
+                found = True
+                self.synced = max(self.synced, int(self._rows[:count, S_SYNCED].max()))
+            at = int(stopped)
+            if count < len(self._rows):
+                at = int(find_frame(data, at, len(data), first_position, generation))
+        return found
+
+
+def _following(data: np.ndarray, at: int, first_position: int, generation: int) -> int:
+    """The next place after a bad frame where a good one begins; -1: there is none."""
+    if frame_is_good(data, at, len(data), first_position + at):
+        kind, size = (int(data[at + i : at + i + 4].view(np.int32)[0]) for i in _KIND_AND_BYTES)
+        behind = at + int(frame_bytes(size))
+        if kind == FRAME_KIND_BATCH and frame_is_good(
+            data, behind, len(data), first_position + behind
+        ):
+            return behind
+    return int(find_frame(data, at, len(data), first_position, generation))
+
+
+_KIND_AND_BYTES = (FRAME_KIND_AT, FRAME_BYTES_AT)
