@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from shm.kernels.append import account, append_rows, make_room, pad_to, place_of
 from shm.kernels.plan import HEAD_ROW_COUNT, ROW_CODE, ROW_STATE, new_plan, row_at

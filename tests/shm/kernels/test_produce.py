@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from shm.kernels import reference_produce as plain
 from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API
