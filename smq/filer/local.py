@@ -37,8 +37,10 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-        with _failures(str(root)):
+        try:
             (self.root / UNFINISHED).mkdir(parents=True, exist_ok=True)
+        except OSError as reason:
+            raise Unavailable(str(root), f"files cannot be kept there: {reason}") from reason
 
     @property
     def capabilities(self) -> Capabilities:

@@ -110,3 +110,10 @@ def test_directories_and_files_survive_a_second_opening(store: LocalStore) -> No
     store.put("topics/kafka/t/partition=0/x.parquet", b"x")
     again = LocalStore(store.root)
     assert [facts.key for facts in again.list()] == ["topics/kafka/t/partition=0/x.parquet"]
+
+
+def test_a_root_that_cannot_be_a_directory_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    for root in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(Unavailable, match="files cannot be kept there"):
+            LocalStore(root)
