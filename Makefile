@@ -37,8 +37,8 @@ fix: setup  ## Format, and repair what the linter can.
 demo: setup  ## The whole system on real data.
 	$(BIN)/python -m smq.app.demo
 
-bench: setup  ## SMQ beside Apache Kafka, as one table of ratios.
-	$(BIN)/python -m bench.run
+bench: setup  ## SMQ beside Apache Kafka, as one table of ratios. ARGS=--quick, --only WORDS, --write
+	$(BIN)/python -m bench.run $(ARGS)
 
 record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with.
 	$(BIN)/python -m tests.oracle.record
