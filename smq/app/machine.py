@@ -12,13 +12,15 @@ import psutil
 from smq.model.config import Machine
 
 _CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def this_machine(environment: Mapping[str, str]) -> Machine:
     """The machine as this process sees it."""
+    groups = own_groups(_CGROUPS, _text(_OWN_CGROUP))
     return Machine(
-        cores=_cores(_CGROUPS),
-        memory_bytes=min([psutil.virtual_memory().total, *_memory_limits_bytes(_CGROUPS)]),
+        cores=min([len(os.sched_getaffinity(0)), *_core_limits(groups)]),
+        memory_bytes=min([psutil.virtual_memory().total, *_memory_limits_bytes(groups)]),
         data_home=_data_home(environment),
         runtime_home=_runtime_home(environment),
     )
@@ -35,19 +37,27 @@ def _runtime_home(environment: Mapping[str, str]) -> Path:
     return Path(base) / "smq" if base else Path(f"/tmp/smq-{os.getuid()}")  # noqa: S108
 
 
-def _memory_limits_bytes(cgroups: Path) -> list[int]:
-    """The limits of a version 2 and of a version 1 control group, where there are any."""
-    texts = (_text(cgroups / "memory.max"), _text(cgroups / "memory/memory.limit_in_bytes"))
+def own_groups(root: Path, own: str) -> list[Path]:
+    """Our control groups, up to the root: the limits of each hold. `own` is /proc/self/cgroup."""
+    paths = [Path(line.split(":", 2)[2].lstrip("/")) for line in own.splitlines() if "::" in line]
+    groups = {root / each for path in paths for each in (path, *path.parents)}
+    return sorted(groups | {root, root / "memory"})  # The last is version 1.
+
+
+def _memory_limits_bytes(groups: list[Path]) -> list[int]:
+    names = ("memory.max", "memory.limit_in_bytes")
+    texts = [_text(group / name) for group in groups for name in names]
     return [int(text) for text in texts if text.isdigit()]
 
 
-def _cores(cgroups: Path) -> int:
-    """Cores we may run on, and no more than the quota of the control group."""
-    cores = len(os.sched_getaffinity(0))
-    quota, _, period = _text(cgroups / "cpu.max").partition(" ")
-    if quota.isdigit() and period.isdigit():
-        cores = min(cores, max(1, int(quota) // int(period)))
-    return cores
+def _core_limits(groups: list[Path]) -> list[int]:
+    """Whole cores within the quota, but one at least."""
+    limits = []
+    for group in groups:
+        quota, _, period = _text(group / "cpu.max").partition(" ")
+        if quota.isdigit() and period.isdigit():
+            limits.append(max(1, int(quota) // int(period)))
+    return limits
 
 
 def _text(path: Path) -> str:

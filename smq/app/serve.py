@@ -8,6 +8,7 @@ copies one thread only, and the locks of all.
 
 import gc
 import os
+import resource
 import shutil
 import sys
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from smq.model.config import Config
 
 # A row is 128 bytes of memory that is not there until it is used; a topic has up to 100,000.
 PARTITIONS_PER_LOG_MAX = 131_072
+# Of one process, beside its clients' connections: WAL segments, sockets, cold reads.
+DESCRIPTORS_OF_OURS = 4096
 
 
 def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], None]) -> int:
@@ -37,6 +40,9 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     directory = DataDirectory(config.data_dir)
     log_count = max(directory.meta.log_count, config.shards)
     config = or_refuse(config.sized(log_count, memory_bytes))
+    say(f"smq serves {config.data_dir}")
+    say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
+    raise_descriptor_limit(config.max_connections)
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
     names = [*map(shard_name, tcp_listeners), COORDINATOR, SEALER]
@@ -68,6 +74,17 @@ def _log_memory(log: int, config: Config) -> LogMemory:
     return LogMemory.create(
         log, config.ring_bytes, config.wal_segment_bytes, PARTITIONS_PER_LOG_MAX
     )
+
+
+def raise_descriptor_limit(connections: int) -> None:
+    """Let a process have as many descriptors as we are allowed; say so if that is too few."""
+    wanted = connections + DESCRIPTORS_OF_OURS
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    say(f"this user may open {hard} files a process: too few for {connections} connections")
 
 
 def say(sentence: str) -> None:

@@ -222,6 +222,12 @@ class Config:
         """Every setting's value under its outside name."""
         return {setting.name: getattr(self, setting.key) for setting in SETTINGS.values()}
 
+    def changed(self) -> dict[str, str | int | bool | Path]:
+        """The settings that are not what the documentation says they are by default."""
+        return {
+            name: value for name, value in self.values().items() if value != SETTINGS[name].default
+        }
+
     def listen_port(self, node_id: int) -> int:
         """The port node `node_id` asks for; 0 takes any."""
         return self.port + node_id - 1 if self.port else 0
@@ -366,9 +372,12 @@ def _str_value(setting: Setting, raw: object) -> str:
 
 
 def _path_value(_setting: Setting, raw: object) -> Path:
-    if not isinstance(raw, str | Path) or not str(raw):
+    if not isinstance(raw, str | Path) or not str(raw) or "\0" in str(raw):
         raise ValueError(f"{raw!r} is not a path")
-    return Path(raw).expanduser().absolute()
+    try:
+        return Path(raw).expanduser().absolute()
+    except RuntimeError:  # ~somebody
+        raise ValueError(f"{raw!r} names the home of a user that is not known") from None
 
 
 def _with_machine_defaults(config: Config, machine: Machine) -> Config:

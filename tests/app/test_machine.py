@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.machine import _cores, _memory_limits_bytes, this_machine
+from smq.app.machine import _core_limits, _memory_limits_bytes, own_groups, this_machine
 
 
 def test_the_machine_has_cores_memory_and_directories() -> None:
@@ -23,17 +23,23 @@ def test_the_memory_of_a_version_2_group_counts(
     tmp_path: Path, text: str, limits: list[int]
 ) -> None:
     (tmp_path / "memory.max").write_text(text)
-    assert _memory_limits_bytes(tmp_path) == limits
+    assert _memory_limits_bytes([tmp_path]) == limits
 
 
 def test_the_memory_of_a_version_1_group_counts(tmp_path: Path) -> None:
-    (tmp_path / "memory").mkdir()
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("4096\n")
-    assert _memory_limits_bytes(tmp_path) == [4096]
+    (tmp_path / "memory.limit_in_bytes").write_text("4096\n")
+    assert _memory_limits_bytes([tmp_path]) == [4096]
 
 
-def test_half_a_core_is_one(tmp_path: Path) -> None:
+def test_the_limits_of_every_group_above_ours_hold() -> None:
+    root = Path("/sys/fs/cgroup")
+    groups = own_groups(root, "1:cpu:/old\n0::/user.slice/smq.scope\n")
+    assert groups == [root, root / "memory", root / "user.slice", root / "user.slice/smq.scope"]
+    assert own_groups(root, "0::/\n") == [root, root / "memory"]
+
+
+def test_half_a_core_is_one_and_no_quota_is_no_limit(tmp_path: Path) -> None:
     (tmp_path / "cpu.max").write_text("50000 100000\n")
-    assert _cores(tmp_path) == 1
+    assert _core_limits([tmp_path]) == [1]
     (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert _cores(tmp_path) >= 1
+    assert _core_limits([tmp_path]) == []

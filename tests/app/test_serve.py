@@ -1,5 +1,6 @@
 """What is refused before anything is forked; the rest is told by test_supervisor."""
 
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -32,6 +33,21 @@ def test_a_refused_start_takes_no_generation(tmp_path: Path) -> None:
         with pytest.raises(SystemExit, match="is in use"):
             module.serve(config, 4 * GiB, NOBODY, never)
     assert not (tmp_path / "meta.json").exists()
+
+
+def test_a_process_may_open_as_many_files_as_it_has_clients(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        module.raise_descriptor_limit(100)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 100 + module.DESCRIPTORS_OF_OURS
+        module.raise_descriptor_limit(2**40)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == hard == before[1]
+        assert f"may open {hard} files a process: too few" in capsys.readouterr().out
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_nobody_reading_the_news_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from smq.model.config import SETTINGS, Config, GiB, KiB, Machine, MiB, documentation, parse
 
@@ -86,6 +85,12 @@ def test_paths_are_absolute_and_the_current_directory_is_one() -> None:
     config = config_of(command_line={"data.dir": "."})
     assert config.data_dir == Path.cwd()
     assert config.filer_root == Path.cwd() / "filer"
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", "~nobody-of-this-name/data"])
+def test_what_is_no_path_is_refused(path: str) -> None:
+    (problem,) = problems_of(command_line={"data.dir": path})
+    assert problem.startswith("data.dir (command line): ")
 
 
 def test_shards_must_find_their_ports() -> None:
@@ -176,6 +181,12 @@ def test_the_text_of_a_config_gives_the_same_config() -> None:
     config = sized(config_of(command_line={"data.dir": '/a"b', "port": 0}), 3, GiB)
     assert config_of(file=config.text()) == config
     assert tomllib.loads(config.text())["ring"]["bytes"] == config.ring_bytes
+
+
+def test_what_was_changed_is_told_apart() -> None:
+    changed = config_of(command_line={"port": 9092, "seal.ms": 7}).changed()
+    assert changed["seal.ms"] == 7
+    assert "port" not in changed
 
 
 def test_every_setting_is_documented_under_each_of_its_names() -> None:
