@@ -61,6 +61,10 @@ class SmqBroker:
         assert found is not None, "the broker does not run"
         return found[0]
 
+    def tail(self) -> str:
+        """The end of what it has said."""
+        return self._child.tail()
+
     def pids(self) -> list[int]:
         if not self._child.running:
             return []

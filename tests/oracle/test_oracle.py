@@ -10,6 +10,7 @@ import pytest
 
 from smq.testing.kafka import KafkaUnavailable
 from smq.testing.processes import Broker
+from smq.testing.smq_broker import SmqBroker
 from tests.oracle.comparison import Deviation, Difference, differences, read_deviations
 from tests.oracle.dialogues import Dialogue
 from tests.oracle.record import recorded
@@ -22,8 +23,10 @@ SHOWN_MAX = 30
 
 
 @pytest.fixture(scope="module")
-def smq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with start("smq", tmp_path_factory.mktemp("smq")) as broker:
+def smq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
+    broker = start("smq", tmp_path_factory.mktemp("smq"))
+    assert isinstance(broker, SmqBroker)
+    with broker:
         yield broker
 
 
@@ -52,9 +55,16 @@ def words(found: list[Difference]) -> str:
     return "\n".join([f"{len(found)} differences", *lines[:SHOWN_MAX]])
 
 
+def lives(broker: SmqBroker) -> dict[str, int]:
+    """How often each process was started again."""
+    return {name: each.restarts for name, each in broker.status().processes.items()}
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_answers_are_those_of_apache_kafka(smq: Broker, name: str) -> None:
+def test_answers_are_those_of_apache_kafka(smq: SmqBroker, name: str) -> None:
+    lives_before = lives(smq)
     found = played(all_dialogues()[name], smq)
+    assert lives(smq) == lives_before, f"a process has died:\n{smq.tail()}"
     rows = [row for row in read_deviations() if row.is_about(name)]
     unlisted = [each for each in found if not any(row.covers(each) for row in rows)]
     assert not unlisted, words(unlisted)
