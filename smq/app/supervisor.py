@@ -20,13 +20,14 @@ from typing import NamedTuple
 from shm.cluster import Node
 from smq.app import child
 from smq.app.clock import monotonic_ms, wall_ms
-from smq.app.datadir import DataDirectory, unusable
+from smq.app.datadir import DataDirectory
 from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name
 from smq.app.loop import Loop
 from smq.app.status import ProcessStatus, Status, status_path
 from smq.model.config import bracketed
 
 STOP_DEADLINE_MS = 4500  # We promise to stop in 5 s; the rest is for the kernel to free memory.
+LATE_MS = 5000  # A start takes one second; two, with a large log to recover.
 YOUNG_MS = 1000  # A process that dies younger did not come to serve.
 RESTART_PAUSE_MS_MIN = 100
 RESTART_PAUSE_MS_MAX = 5000
@@ -98,6 +99,7 @@ class Supervisor:
         self.loop.register(self.estate.stop.fd, select.EPOLLIN, lambda _: self._stop())
         for process in self.processes:
             self._start(process)
+        self.loop.call_later(LATE_MS, self._tell_who_is_late)
         self.loop.run()
         status_path(self.directory.path).unlink(missing_ok=True)
         return self.exit_code
@@ -109,7 +111,7 @@ class Supervisor:
         return Process(shard_name(node_id), main, node_id)
 
     def _start(self, process: Process) -> None:
-        """Fork a process, under the generation taken last."""
+        """Fork a process, under the generation taken last. Raises OSError when there is no room."""
         process.generation = self.directory.meta.generation
         process.started_ms = monotonic_ms()
         process.ready_fd, ready_write = os.pipe2(os.O_CLOEXEC)
@@ -117,11 +119,16 @@ class Supervisor:
             self.estate, generation=process.generation, stop=Stop(), ready_fd=ready_write
         )
         self._publish(process)
-        process.pid = child.fork(process.name, lambda: self._live(process, share), share.stop)
+        try:
+            process.pid = child.fork(process.name, lambda: self._live(process, share), share.stop)
+        except OSError:
+            self._forget_ready_fd(process)
+            raise
+        finally:
+            os.close(ready_write)
+            share.stop.close()
         process.pidfd = os.pidfd_open(process.pid)
         self._publish(process)
-        os.close(ready_write)
-        share.stop.close()
         self.loop.register(process.pidfd, select.EPOLLIN, lambda _: self._ended(process))
         self.loop.register(process.ready_fd, select.EPOLLIN, lambda _: self._reported(process))
         self._write_status()
@@ -143,6 +150,12 @@ class Supervisor:
         if not self.announced and all(each.ready for each in self.processes):
             self.announced = True
             self.say(f"ready {self._bootstrap()}")
+
+    def _tell_who_is_late(self) -> None:
+        late = [process.name for process in self.processes if not process.ready]
+        if not (self.announced or self.stopping):
+            self.say(f"still starting: {', '.join(late)}")
+            self.loop.call_later(LATE_MS, self._tell_who_is_late)
 
     def _forget_ready_fd(self, process: Process) -> None:
         if process.ready_fd >= 0:
@@ -179,15 +192,16 @@ class Supervisor:
     def _restart(self, process: Process) -> None:
         if self.stopping:
             return
-        if process.node_id:
-            try:
+        try:
+            if process.node_id:
                 self.directory.take_generation()
-            except OSError as reason:  # Full, say. It may pass, and the others go on serving.
-                self.say(f"{process.name} stays down: {unusable(self.directory.path, reason)}")
-                self.loop.call_later(RESTART_PAUSE_MS_MAX, lambda: self._restart(process))
-                return
-        process.restarts += 1
-        self._start(process)
+            self._start(process)
+        except OSError as reason:  # A full disk, too many processes: it may pass.
+            self.say(f"{process.name} cannot be started yet, and the others go on: {reason}")
+            self.loop.call_later(RESTART_PAUSE_MS_MAX, lambda: self._restart(process))
+        else:
+            process.restarts += 1
+            self._write_status()
 
     def _stop(self) -> None:
         """Ask everybody to end, and see to it."""

@@ -128,6 +128,16 @@ def test_a_process_that_keeps_dying_is_restarted_more_and_more_slowly(tmp_path: 
         broker.close()
 
 
+def test_a_full_disk_keeps_a_killed_shard_down_and_the_rest_up(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as broker:
+        (tmp_path / "meta.json.new").symlink_to("/dev/full")
+        os.kill(broker.pid("shard-1"), signal.SIGKILL)
+        broker.wait_line("shard-1 cannot be started yet, and the others go on: [Errno 28]")
+        assert broker.ask_shard(2)["generation"] == 0
+        broker.process.send_signal(signal.SIGTERM)
+        assert broker.wait_exit() == 0
+
+
 def test_a_process_that_refuses_stops_the_start_with_its_sentence(tmp_path: Path) -> None:
     broker = Running(tmp_path, 1, "coordinator=refuse")
     try:
