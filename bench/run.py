@@ -10,7 +10,6 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -93,7 +92,7 @@ def _measure(measure: Measure, brokers: list[Broker], rounds: int) -> dict[str, 
 
 
 def _rest(*, with_kafka: bool) -> list[Row]:
-    starts: dict[str, Callable[[Path], Broker]] = {"smq": SmqBroker}
+    starts: dict[str, type[SmqBroker | Kafka]] = {"smq": SmqBroker}
     if with_kafka:
         starts["kafka"] = Kafka
     figures = {name: lifecycle.start_and_rest(start) for name, start in starts.items()}
