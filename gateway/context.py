@@ -9,12 +9,13 @@ A handler returns the response message, or
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from smq.shard.shard import Shard
 from smq.wire.headers import RequestHeader
 
 Message: TypeAlias = Any  # One of smq.wire.generated's responses.
+Place: TypeAlias = tuple[int, int]  # A partition as a shard knows it: (log, slot).
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +31,32 @@ class ShardContext:
 class Ask:
     """Commands for the sealer (smq.sealer.commands), and what to make of the answers, in order.
 
-    An answer is what stood under "ok", or None if the sealer could not say.
+    An answer is {"ok": …}, or None when the sealer could not say.
     """
 
     commands: Sequence[dict[str, Any]]
     then: Callable[[list[Any]], Message]
 
 
+class Attempt(Protocol):
+    """Looks at everything afresh."""
+
+    def __call__(self, *, is_last: bool) -> Message | Ask | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A long poll. `attempt(is_last)` gives a response or Ask, or None while there is too little.
+    """A long poll. Both give a response or Ask, or None while there is too little.
 
-    partitions   (log, slot) of those whose HWM may bring more
+    places    those whose HWM may bring more
+    attempt   the catalog has changed, or the time is over
+    moved     the HWM of some of the places has moved: nothing else is looked at
     """
 
-    partitions: Sequence[tuple[int, int]]
+    places: Sequence[Place]
     timeout_ms: int
-    attempt: Callable[[bool], "Message | Ask | None"]
+    attempt: Attempt
+    moved: Callable[[Sequence[Place]], Message | Ask | None]
 
 
 @dataclass(frozen=True, slots=True)

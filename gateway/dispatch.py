@@ -4,6 +4,7 @@ Whatever breaks the protocol raises PeerError: the connection is closed without 
 does for an unknown key, an unsupported version (but of ApiVersions) or an unreadable body.
 """
 
+import struct
 from typing import NamedTuple
 
 from gateway.apis.api_versions import answer as versions_answer
@@ -12,7 +13,7 @@ from gateway.context import Message, Relay, Result, ShardContext
 from smq.model.errors import ErrorCode, PeerError
 from smq.shard.shard import Shard
 from smq.wire.api import API_VERSIONS_KEY
-from smq.wire.codec import Lent, Writer
+from smq.wire.codec import READ_ERRORS, Lent, Writer, skip_tags
 from smq.wire.headers import RequestHeader, read_request_header, write_response_header
 
 
@@ -32,7 +33,7 @@ def dispatch(request: memoryview, shard: Shard, now_ms: int) -> Dispatched:
         raise PeerError(f"API key {header.api_key} is not known")
     if header.api_version not in api.versions:
         if header.api_key == API_VERSIONS_KEY:
-            return _old_versions(api, header)
+            return _other_version(api, header, request, at)
         raise PeerError(f"{api.name} has no version {header.api_version}")
     if api.where is Where.COORDINATOR:
         return Dispatched(api, header, Relay())
@@ -42,16 +43,31 @@ def dispatch(request: memoryview, shard: Shard, now_ms: int) -> Dispatched:
     return Dispatched(api, header, api.handle(body, ShardContext(header, shard, now_ms)))
 
 
-def _old_versions(api: Api, header: RequestHeader) -> Dispatched:
-    """ApiVersions of a version we do not have is answered in version 0 (KIP-511)."""
+def _other_version(api: Api, header: RequestHeader, request: memoryview, at: int) -> Dispatched:
+    """ApiVersions of a version we do not have is answered in version 0 (KIP-511).
+
+    The header of a version to come has tagged fields.
+    """
+    try:
+        if header.api_version >= api.versions.stop:
+            skip_tags(request, at)
+    except READ_ERRORS as reason:
+        raise PeerError(f"a request header that is cut: {reason}") from reason
     rows = [each.advertised for each in APIS]
     result = versions_answer(rows, ErrorCode.UNSUPPORTED_VERSION)
     return Dispatched(api, header._replace(api_version=0), result)
 
 
 def encode(api: Api, header: RequestHeader, response: Message) -> list[bytes | Lent]:
-    """The answer as it goes out, size first; what is lent stands between the bytes."""
+    """The answer as it goes out, size first; what is lent stands between the bytes.
+
+    Raises PeerError when it cannot be said in this version: a name that came by a flexible version
+    may be longer than the older ones can write.
+    """
     writer = Writer()
     write_response_header(header.correlation_id, header.api_key, header.api_version, writer)
-    api.write_response(response, header.api_version, writer)
+    try:
+        api.write_response(response, header.api_version, writer)
+    except struct.error as reason:
+        raise PeerError(f"{api.name}: the answer does not fit: {reason}") from reason
     return writer.framed()

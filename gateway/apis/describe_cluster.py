@@ -1,28 +1,33 @@
 """DescribeCluster (key 60), versions 0-2.
 
 - Cluster id, controller id and the nodes, as Metadata gives them.
-- From 1: the endpoint type; only brokers have one here, controllers are UNSUPPORTED_ENDPOINT_TYPE
-  as from any Kafka broker (KIP-919).
+- From 1: the endpoint type; asked for controllers we answer MISMATCHED_ENDPOINT_TYPE, as any Kafka
+  broker does, and UNSUPPORTED_ENDPOINT_TYPE for a type that is none (KIP-919).
 - From 2: include_fenced_brokers; no node is ever fenced (KIP-1073).
 """
 
-from gateway.apis.metadata import NO_OPERATIONS_ASKED, controller_id
+from gateway.apis.metadata import CLUSTER_OPERATIONS, NO_OPERATIONS_ASKED, controller_id
 from gateway.context import ShardContext
+from smq.model.errors import ErrorCode
 from smq.wire.generated.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 
-BROKERS = 1
-MISMATCHED_ENDPOINT_TYPE = 114
+BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(request: DescribeClusterRequest, context: ShardContext) -> DescribeClusterResponse:
     """The nodes."""
     if request.endpoint_type != BROKERS:
+        is_known = request.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
-            error_code=MISMATCHED_ENDPOINT_TYPE,
+            error_code=(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                if is_known
+                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            ),
             error_message="The request was sent to an endpoint of the wrong type: ask for brokers.",
             endpoint_type=BROKERS,
         )
@@ -34,5 +39,9 @@ def handle(request: DescribeClusterRequest, context: ShardContext) -> DescribeCl
             DescribeClusterBroker(broker_id=node.id, host=node.host, port=node.port, rack=None)
             for node in context.shard.nodes()
         ],
-        cluster_authorized_operations=NO_OPERATIONS_ASKED,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else NO_OPERATIONS_ASKED
+        ),
     )

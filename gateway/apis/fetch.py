@@ -3,29 +3,34 @@
 - Whole batches from the one that holds the offset on, below the high watermark; a batch may begin
   before the offset, clients skip what they did not ask for.
 - max_bytes and partition_max_bytes are soft: the first partition that has anything gets a whole
-  batch, however large (KIP-74).
+  batch, however large (KIP-74). Below zero they are UNKNOWN_SERVER_ERROR; so is an isolation level
+  above 1, for the whole request.
 - Long poll: with less than min_bytes we wait for max_wait_ms, unless a partition has an error.
 - Offsets below the log start or above the log end: OFFSET_OUT_OF_RANGE.
-- A stale or unknown current_leader_epoch: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320, 9).
+- A stale or unknown current_leader_epoch: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (9, KIP-320).
+- last_fetched_epoch says where a log that was cut diverges: diverging_epoch (12, KIP-595); one that
+  is not known yet is OFFSET_OUT_OF_RANGE.
 - Offsets that have left the WAL come from sealed segments, one partition an answer.
 - Topic ids instead of names from 13 (KIP-516): UNKNOWN_TOPIC_ID.
+- A topic twice is one row; of a partition twice the last one counts; no partitions, no row.
+- Who says to be a follower is told NOT_LEADER_OR_FOLLOWER: nobody follows.
 
-Left out: fetch sessions (KIP-227): every answer has session id 0, and a session that a client names
-is FETCH_SESSION_ID_NOT_FOUND, so that clients go on with full fetches. Fetching from followers
-(KIP-392) and the fields of replicas: there are none.
+Left out: fetch sessions (KIP-227): every answer has session id 0, so that clients go on with full
+fetches, and the next step of a session is FETCH_SESSION_ID_NOT_FOUND. Fetching from followers
+(KIP-392): there are none.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from gateway.context import Ask, Message, Result, ShardContext, Wait
+from gateway.context import Ask, Message, Place, Result, ShardContext, Wait
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
 from smq.shard.lent import FileRange, LentBatches
 from smq.shard.shard import Led, Offsets
 from smq.wire.generated.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -36,11 +41,12 @@ from smq.wire.generated.fetch import (
 
 FETCH_BYTES_MAX = 55 * 1024 * 1024  # Kafka's fetch.max.bytes: what one answer may hold of us.
 IDS_FROM = 13
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+NO_SESSION_EPOCHS = frozenset({0, -1})  # A session begins, or there is none: full fetches both.
+_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
-@dataclass(slots=True)
-class _Wanted:
+class _Row(NamedTuple):
     """One partition of a request: where to read, or what is wrong."""
 
     request: FetchPartition
@@ -50,59 +56,124 @@ class _Wanted:
 
 def handle(request: FetchRequest, context: ShardContext) -> Result:
     """Answer now, ask the sealer, or wait."""
-    if request.session_id != 0:
+    if request.session_epoch not in NO_SESSION_EPOCHS:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    wanted = [
-        [_resolve(topic, partition, context) for partition in topic.partitions]
-        for topic in request.topics
-    ]
-    flat = [each for partitions in wanted for each in partitions]
-    attempt = partial(_attempt, request, wanted)
-    result = attempt(is_last=not flat or request.max_wait_ms <= 0)
+    fetch = _Fetch(request, context)
+    result = fetch.attempt(is_last=request.max_wait_ms <= 0 or not fetch.topics)
     if result is not None:
         return result
-    places = [(each.led.log.number, each.led.slot) for each in flat if each.led is not None]
-    return Wait(places, request.max_wait_ms, lambda is_last: attempt(is_last=is_last))
+    return Wait(list(fetch.places), request.max_wait_ms, fetch.attempt, fetch.moved)
 
 
-def _topic(topic: FetchTopic, context: ShardContext) -> tuple[Topic | None, ErrorCode]:
-    if context.header.api_version >= IDS_FROM:
-        return context.shard.catalog.by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-    found = context.shard.catalog.by_name.get(topic.topic)
-    return found, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+class _Fetch:
+    """A request on its way: looked at whole, and while it waits only where something has moved."""
 
+    def __init__(self, request: FetchRequest, context: ShardContext) -> None:
+        self._request, self._context = request, context
+        self.topics = list(_merged(request.topics, context.header.api_version >= IDS_FROM))
+        self._is_impossible = request.isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}
+        if self._is_impossible and context.header.api_version >= IDS_FROM:
+            self.topics = []
+        self.places: dict[Place, _Row] = {}
+        self._ready_bytes: dict[Place, int] = {}
 
-def _resolve(topic: FetchTopic, partition: FetchPartition, context: ShardContext) -> _Wanted:
-    found, error = _topic(topic, context)
-    if found is None:
-        return _Wanted(partition, None, error)
-    led = context.shard.find(found, partition.partition)
-    if isinstance(led, ErrorCode):
-        return _Wanted(partition, None, led)
-    error = context.shard.check_epoch(partition.current_leader_epoch, led)
-    return _Wanted(partition, led if error == ErrorCode.NONE else None, error)
-
-
-def _attempt(
-    request: FetchRequest, wanted: list[list[_Wanted]], *, is_last: bool
-) -> Message | Ask | None:
-    """The response if there is enough to say, Ask if the sealer has it, or None."""
-    reader = _Reader(request)
-    topics = [
-        FetchableTopicResponse(
-            topic=topic.topic,
-            topic_id=topic.topic_id,
-            partitions=[reader.read(each) for each in partitions],
+    def attempt(self, *, is_last: bool) -> Message | Ask | None:
+        """The response if there is enough to say, Ask if the sealer has it, or None."""
+        reader = _Reader(self._request)
+        self.places.clear()
+        error = ErrorCode.UNKNOWN_SERVER_ERROR if self._is_impossible else ErrorCode.NONE
+        response = FetchResponse(
+            error_code=error,
+            responses=[
+                FetchableTopicResponse(
+                    topic=topic.topic,
+                    topic_id=topic.topic_id,
+                    partitions=[self._read(reader, topic, each) for each in topic.partitions],
+                )
+                for topic in self.topics
+            ],
         )
-        for topic, partitions in zip(request.topics, wanted, strict=True)
-    ]
-    response = FetchResponse(responses=topics)
-    if reader.cold is not None:
-        command, data = reader.cold
-        return Ask([command], partial(_with_cold, response, data))
-    if reader.total_bytes >= request.min_bytes or reader.has_error or is_last:
-        return response
-    return None
+        if reader.cold is not None:
+            command, data = reader.cold
+            return Ask([command], partial(_with_cold, response, data))
+        if reader.total_bytes >= self._request.min_bytes or reader.has_error or is_last:
+            return response
+        return None
+
+    def moved(self, places: Iterable[Place]) -> Message | Ask | None:
+        """Some partitions have more to read: the response, if that makes it enough."""
+        for place in places:
+            row = self.places[place]
+            assert row.led is not None
+            limit = _limit(row.led.offsets(), self._request.isolation_level)
+            asked = row.request
+            found = row.led.log.find(
+                row.led.number, asked.fetch_offset, limit, asked.partition_max_bytes
+            )
+            self._ready_bytes[place] = found.total_bytes if found is not None else 0
+        enough = sum(self._ready_bytes.values()) >= self._request.min_bytes
+        return self.attempt(is_last=False) if enough else None
+
+    def _read(self, reader: "_Reader", topic: FetchTopic, asked: FetchPartition) -> PartitionData:
+        row = self._resolve(topic, asked)
+        data, size = reader.read(row)
+        if row.led is not None:
+            place = row.led.log.number, row.led.slot
+            self.places[place], self._ready_bytes[place] = row, size
+        return data
+
+    def _resolve(self, topic: FetchTopic, asked: FetchPartition) -> _Row:
+        shard, request = self._context.shard, self._request
+        found, error = self._topic(topic)
+        if found is None:
+            return _Row(asked, None, error)
+        led = shard.find(found, asked.partition)
+        if isinstance(led, ErrorCode):
+            return _Row(asked, None, led)
+        state = request.replica_state  # From version 15 on it stands there.
+        if (request.replica_id if state is None else state.replica_id) >= 0:
+            return _Row(asked, None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self._is_impossible or min(request.max_bytes, asked.partition_max_bytes) < 0:
+            return _Row(asked, None, ErrorCode.UNKNOWN_SERVER_ERROR)
+        error = shard.check_epoch(max(-1, asked.current_leader_epoch), led)
+        return _Row(asked, led if error == ErrorCode.NONE else None, error)
+
+    def _topic(self, topic: FetchTopic) -> tuple[Topic | None, ErrorCode]:
+        catalog = self._context.shard.catalog
+        if self._context.header.api_version >= IDS_FROM:
+            return catalog.by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+        return catalog.by_name.get(topic.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _merged(topics: Iterable[FetchTopic], by_id: bool) -> Iterator[FetchTopic]:  # noqa: FBT001
+    """Each topic once, each of its partitions once; those without partitions are left out."""
+    merged: dict[object, dict[int, FetchPartition]] = {}
+    first: dict[object, FetchTopic] = {}
+    for topic in topics:
+        key: object = topic.topic_id if by_id else topic.topic
+        first.setdefault(key, topic)
+        merged.setdefault(key, {}).update({each.partition: each for each in topic.partitions})
+    for key, partitions in merged.items():
+        if partitions:
+            yield FetchTopic(
+                topic=first[key].topic,
+                topic_id=first[key].topic_id,
+                partitions=list(partitions.values()),
+            )
+
+
+def _limit(offsets: Offsets, isolation_level: int) -> int:
+    return offsets.last_stable if isolation_level == READ_COMMITTED else offsets.high_watermark
+
+
+def _divergence(led: Led, asked: FetchPartition) -> EpochEndOffset | ErrorCode | None:
+    """Where our log ended in the client's last epoch, if the client's is longer: it was cut."""
+    epoch, end = led.log.partitions.end_of_epoch(led.number, asked.last_fetched_epoch)
+    if epoch < 0:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if epoch == asked.last_fetched_epoch and end >= asked.fetch_offset:
+        return None
+    return EpochEndOffset(epoch=epoch, end_offset=end)
 
 
 class _Reader:
@@ -110,81 +181,87 @@ class _Reader:
 
     def __init__(self, request: FetchRequest) -> None:
         self._left = min(request.max_bytes, FETCH_BYTES_MAX)
-        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._isolation_level = request.isolation_level
         self.total_bytes = 0
         self.has_error = False
         self.cold: tuple[dict[str, Any], PartitionData] | None = None
 
-    def read(self, wanted: _Wanted) -> PartitionData:
-        """One partition's part of the answer."""
-        asked = wanted.request
-        if wanted.led is None:
-            return self._error(asked.partition, wanted.error)
-        offsets = wanted.led.offsets()
+    def read(self, row: _Row) -> tuple[PartitionData, int]:
+        """One partition's part of the answer, and how many bytes of records it holds."""
+        asked = row.request
+        if row.led is None:
+            return self._error(asked.partition, row.error), 0
+        offsets = row.led.offsets()
         if not offsets.log_start <= asked.fetch_offset <= offsets.log_end:
-            return self._error(asked.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+            return self._error(asked.partition, ErrorCode.OFFSET_OUT_OF_RANGE), 0
         data = PartitionData(
             partition_index=asked.partition,
             high_watermark=offsets.high_watermark,
-            last_stable_offset=offsets.last_stable if self._read_committed else -1,
+            last_stable_offset=offsets.last_stable,
             log_start_offset=offsets.log_start,
-            aborted_transactions=[] if self._read_committed else None,
+            aborted_transactions=[] if self._isolation_level == READ_COMMITTED else None,
             records=b"",
         )
-        limit = offsets.last_stable if self._read_committed else offsets.high_watermark
+        if asked.last_fetched_epoch >= 0:
+            cut = _divergence(row.led, asked)
+            if isinstance(cut, ErrorCode):
+                return self._error(asked.partition, cut), 0
+            if cut is not None:
+                data.diverging_epoch, self.has_error = cut, True  # It is not to wait for more.
+                return data, 0
         budget = min(self._left, asked.partition_max_bytes)
-        if asked.fetch_offset < limit and (budget > 0 or self.total_bytes == 0):
-            self._fill(data, wanted.led, asked, offsets, limit, budget)
-        return data
+        is_wanted = asked.fetch_offset < _limit(offsets, self._isolation_level)
+        if is_wanted and (budget > 0 or self.total_bytes == 0):
+            return data, self._fill(data, row.led, asked, budget)
+        return data, 0
 
-    def _fill(
-        self,
-        data: PartitionData,
-        led: Led,
-        asked: FetchPartition,
-        offsets: Offsets,
-        limit: int,
-        budget: int,
-    ) -> None:
+    def _fill(self, data: PartitionData, led: Led, asked: FetchPartition, budget: int) -> int:
+        offsets = led.offsets()
+        limit = _limit(offsets, self._isolation_level)
         found = led.log.find(led.number, asked.fetch_offset, limit, budget)
-        if found is None:
-            if asked.fetch_offset >= offsets.sealed_end:
-                data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                self.has_error = True
-            elif self.cold is None:
-                command = {
-                    "do": "cold",
-                    "number": led.number,
-                    "offset": asked.fetch_offset,
-                    "bytes_max": max(1, budget),
-                }
-                self.cold = command, data
-        elif found.total_bytes and (found.total_bytes <= budget or self.total_bytes == 0):
-            data.records = LentBatches(led.log, found.spans, found.total_bytes)
-            self.total_bytes += found.total_bytes
-            self._left -= found.total_bytes
+        if found is not None:
+            if found.total_bytes > budget and self.total_bytes > 0:
+                return 0
+            if found.total_bytes:
+                data.records = LentBatches(led.log, found.spans, found.total_bytes)
+                self.total_bytes += found.total_bytes
+                self._left -= found.total_bytes
+            return found.total_bytes
+        if asked.fetch_offset >= offsets.sealed_end:
+            data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            self.has_error = True
+        elif self.cold is None:
+            command = {
+                "do": "cold",
+                "number": led.number,
+                "offset": asked.fetch_offset,
+                "bytes_max": max(1, budget),
+            }
+            self.cold = command, data
+        return 0
 
     def _error(self, index: int, error: ErrorCode) -> PartitionData:
         self.has_error = True
+        is_plain = self._isolation_level == READ_UNCOMMITTED and error not in _UNKNOWN
         return PartitionData(
             partition_index=index,
             error_code=error,
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=-1,
-            aborted_transactions=[] if self._read_committed else None,
+            aborted_transactions=None if is_plain else [],
             records=b"",
         )
 
 
 def _with_cold(response: FetchResponse, data: PartitionData, answers: list[Any]) -> FetchResponse:
     """Put what the sealer gave into the partition that asked for it."""
-    answer = answers[0]
-    if answer is None:
+    said = answers[0]
+    if said is None:
         data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    elif answer["length"]:
+    elif (found := said["ok"])["length"]:
         try:
-            data.records = FileRange(answer["path"], answer["at"], answer["length"])
+            data.records = FileRange(found["path"], found["at"], found["length"])
         except OSError:
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return response

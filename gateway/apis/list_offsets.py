@@ -10,14 +10,15 @@
   INVALID_REQUEST.
 """
 
+from collections import Counter
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.context import Ask, Result, ShardContext
-from smq.log.log import DamagedFrame
+from smq.log.reading import DamagedFrame
 from smq.log.times import first_batch_at
 from smq.model.errors import ErrorCode
-from smq.shard.shard import Led, Offsets
+from smq.shard.shard import Led, Offsets, Shard
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -34,48 +35,71 @@ _FROM_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING: 11,
 }
-_READ_COMMITTED = 1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+
+
+class _Pending(NamedTuple):
+    """An answer that waits for the sealer."""
+
+    answer: ListOffsetsPartitionResponse
+    led: Led
+    timestamp: int
+    isolation_level: int
 
 
 def handle(request: ListOffsetsRequest, context: ShardContext) -> Result:
     """Answer, or ask the sealer for times that only sealed segments know."""
-    names = [
-        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
-    ]
-    twice = (
-        {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()
-    )
-    commands: list[dict[str, Any]] = []
-    pending: list[tuple[ListOffsetsPartitionResponse, Led, int, int]] = []
+    pending: list[_Pending] = []
     topics = []
     for topic in request.topics:
-        answers = []
-        for asked in topic.partitions:
-            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-            answers.append(answer)
-            led = _find(
-                topic.name, asked, context, is_twice=(topic.name, asked.partition_index) in twice
-            )
-            if isinstance(led, ErrorCode):
-                answer.error_code = led
-                continue
-            if _answer(answer, led, asked.timestamp, request.isolation_level):
-                continue
-            target = (
-                led.offsets().max_timestamp if asked.timestamp == MAX_TIMESTAMP else asked.timestamp
-            )
-            commands.append({"do": "offset_for_time", "number": led.number, "timestamp": target})
-            pending.append((answer, led, target, request.isolation_level))
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        counts = Counter(each.partition_index for each in topic.partitions)
+        once = {each.partition_index: each for each in topic.partitions}
+        answers = [
+            _answer(topic.name, asked, request.isolation_level, context, pending)
+            if counts[asked.partition_index] == 1
+            else _refused(asked, ErrorCode.INVALID_REQUEST)
+            for asked in once.values()
+        ]
+        if answers:
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     response = ListOffsetsResponse(topics=topics)
-    return Ask(commands, partial(_with_sealed, response, pending)) if commands else response
+    if not pending:
+        return response
+    commands = [
+        {"do": "offset_for_time", "number": each.led.number, "timestamp": each.timestamp}
+        for each in pending
+    ]
+    return Ask(commands, partial(_with_sealed, response, pending, context.shard))
 
 
-def _find(
-    name: str, asked: ListOffsetsPartition, context: ShardContext, *, is_twice: bool
-) -> Led | ErrorCode:
-    if is_twice:
-        return ErrorCode.INVALID_REQUEST
+def _refused(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error)
+
+
+def _answer(
+    name: str,
+    asked: ListOffsetsPartition,
+    isolation_level: int,
+    context: ShardContext,
+    pending: list[_Pending],
+) -> ListOffsetsPartitionResponse:
+    """The answer for one partition; it is not finished when it also stands in `pending`."""
+    led = _find(name, asked, context)
+    if isinstance(led, ErrorCode):
+        return _refused(asked, led)
+    error = _refusal(asked.timestamp, isolation_level, context.header.api_version)
+    if error != ErrorCode.NONE:
+        return _refused(asked, error)
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    if not _fill(answer, led, asked.timestamp, isolation_level):
+        timestamp = asked.timestamp
+        if timestamp == MAX_TIMESTAMP:
+            timestamp = led.offsets().max_timestamp
+        pending.append(_Pending(answer, led, timestamp, isolation_level))
+    return answer
+
+
+def _find(name: str, asked: ListOffsetsPartition, context: ShardContext) -> Led | ErrorCode:
     topic = context.shard.catalog.by_name.get(name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -83,32 +107,31 @@ def _find(
     if isinstance(led, ErrorCode):
         return led
     error = context.shard.check_epoch(asked.current_leader_epoch, led)
-    if error != ErrorCode.NONE:
-        return error
-    special = asked.timestamp < 0
-    if special and context.header.api_version < _FROM_VERSION.get(asked.timestamp, 1):
+    return led if error == ErrorCode.NONE else error
+
+
+def _refusal(timestamp: int, isolation_level: int, version: int) -> ErrorCode:
+    if timestamp < EARLIEST_PENDING or version < _FROM_VERSION.get(timestamp, 1):
         return ErrorCode.UNSUPPORTED_VERSION
-    if asked.timestamp < EARLIEST_PENDING:
-        return ErrorCode.UNSUPPORTED_VERSION
-    return led
+    if isolation_level not in {_READ_UNCOMMITTED, _READ_COMMITTED}:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE
 
 
 def _limit(offsets: Offsets, isolation: int) -> int:
     return offsets.last_stable if isolation == _READ_COMMITTED else offsets.high_watermark
 
 
-def _answer(answer: ListOffsetsPartitionResponse, led: Led, timestamp: int, isolation: int) -> bool:
+def _fill(answer: ListOffsetsPartitionResponse, led: Led, timestamp: int, isolation: int) -> bool:
     """Fill the answer; False: sealed segments must be asked first."""
     offsets = led.offsets()
     if timestamp == LATEST:
         _set(answer, led, _limit(offsets, isolation), -1)
     elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
         _set(answer, led, offsets.log_start, -1)
-    elif timestamp == MAX_TIMESTAMP and (
-        offsets.max_timestamp < 0 or offsets.log_start == offsets.log_end
+    elif timestamp in {LATEST_TIERED, EARLIEST_PENDING} or (
+        timestamp == MAX_TIMESTAMP and offsets.log_start == offsets.log_end
     ):
-        return True
-    elif timestamp in {LATEST_TIERED, EARLIEST_PENDING}:
         return True
     elif offsets.sealed_end > offsets.log_start:
         return False
@@ -146,14 +169,16 @@ def _set(answer: ListOffsetsPartitionResponse, led: Led, offset: int, timestamp:
 
 
 def _with_sealed(
-    response: ListOffsetsResponse,
-    pending: list[tuple[ListOffsetsPartitionResponse, Led, int, int]],
-    answers: list[Any],
+    response: ListOffsetsResponse, pending: list[_Pending], shard: Shard, answers: list[Any]
 ) -> ListOffsetsResponse:
-    for (answer, led, timestamp, isolation), found in zip(pending, answers, strict=True):
-        offsets = led.offsets()
-        if found is not None:
+    for (answer, led, timestamp, isolation), said in zip(pending, answers, strict=True):
+        if shard.by_number(led.number) is None:  # Deleted meanwhile.
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif said is None:
+            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        elif (found := said["ok"]) is not None:
             _set(answer, led, found["offset"], found["timestamp"])
         else:
+            offsets = led.offsets()
             _search(answer, led, offsets.sealed_end, timestamp, _limit(offsets, isolation))
     return response

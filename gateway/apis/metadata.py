@@ -2,13 +2,15 @@
 
 - Null topics (or, in version 0, an empty list) mean all; an empty list from 1 on means none.
 - A topic that is not there: UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID when asked by id; an
-  impossible name: INVALID_TOPIC_EXCEPTION. If the client allows it (before 4 it always does) and the
-  broker is configured so, the coordinator creates what is missing and answers.
+  impossible name: INVALID_TOPIC_EXCEPTION. If the client allows it (before 4 it always does) and
+  the broker is configured so, the coordinator creates what is missing and answers.
+- A topic named twice is answered once.
 - Leader and only replica of a partition is the node of its log; its epoch is that node's
   generation, the same from every node.
-- Ids from 10 (KIP-516); by id alone from 12.
-
-Left out: authorized operations (8-10): there are no ACLs yet; INT32_MIN stands for 'not asked'.
+- Ids from 10 (KIP-516); by id from 12, before that an id, or no name, is INVALID_REQUEST, and then
+  nothing else is answered. Neither name nor id: UNKNOWN_SERVER_ERROR, likewise.
+- Operations (8; of the cluster until 10): all that there are, as long as there are no ACLs;
+  INT32_MIN when they were not asked for.
 """
 
 from gateway.context import Relay, Result, ShardContext
@@ -27,6 +29,11 @@ from smq.wire.generated.metadata import (
 )
 
 NO_OPERATIONS_ASKED = -2147483648
+TOPIC_OPERATIONS = 3576  # Bits: read, write, create, delete, alter, describe, and configs' two.
+CLUSTER_OPERATIONS = (
+    8096  # Bits: create, alter, describe, cluster action, configs' two, idempotent.
+)
+BY_ID_FROM = 12
 AUTO_CREATE_FLAG_FROM = 4
 ALL_WHEN_EMPTY_UNTIL = 0
 
@@ -66,10 +73,18 @@ def answer(
     request: MetadataRequest, version: int, catalog: Catalog, nodes: list[Node]
 ) -> MetadataResponse:
     """The response from a catalog as it is."""
+    wrong = _impossible(request, version)
+    if wrong is not None:
+        return wrong
     if request.topics is None or (version <= ALL_WHEN_EMPTY_UNTIL and not request.topics):
         topics = [_described(topic, nodes) for topic in catalog.by_name.values()]
     else:
-        topics = [_answer_one(asked, catalog, nodes) for asked in request.topics]
+        once = {(asked.name, asked.topic_id): asked for asked in request.topics}
+        topics = [_answer_one(asked, catalog, nodes) for asked in once.values()]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=None)
@@ -78,6 +93,32 @@ def answer(
         cluster_id=catalog.cluster_id,
         controller_id=controller_id(nodes),
         topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NO_OPERATIONS_ASKED,
+    )
+
+
+def _impossible(request: MetadataRequest, version: int) -> MetadataResponse | None:
+    """The answer to a request that names a topic in a way its version does not have."""
+    topics = request.topics or ()
+    if version < BY_ID_FROM:
+        error = ErrorCode.INVALID_REQUEST
+        is_wrong = any(asked.name is None or asked.topic_id != ZERO_UUID for asked in topics)
+    else:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        is_wrong = any(asked.name is None and asked.topic_id == ZERO_UUID for asked in topics)
+    if not is_wrong:
+        return None
+    return MetadataResponse(
+        cluster_id=None,
+        error_code=error if version > BY_ID_FROM else ErrorCode.NONE,
+        topics=[
+            MetadataResponseTopic(
+                error_code=error,
+                name=asked.name or "",
+                topic_id=asked.topic_id,
+            )
+            for asked in topics
+        ],
     )
 
 

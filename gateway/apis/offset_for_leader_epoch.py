@@ -2,7 +2,7 @@
 
 - The largest epoch not above the one asked for, and the offset where it ended: how a client or a
   follower finds what was cut after a failure.
-- For the current epoch the log end; for one that is not yet, -1 and -1.
+- For the current epoch the log end; for one that is not yet, and for -1, -1 and -1.
 - A stale or unknown current_leader_epoch is an error, as for Fetch.
 """
 
@@ -15,6 +15,8 @@ from smq.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+
+NO_EPOCH = -1
 
 
 def handle(
@@ -41,5 +43,7 @@ def _answer(name: str, asked: OffsetForLeaderPartition, context: ShardContext) -
     error = context.shard.check_epoch(asked.current_leader_epoch, led)
     if error != ErrorCode.NONE:
         return EpochEndOffset(error_code=error, partition=asked.partition)
+    if asked.leader_epoch == NO_EPOCH:
+        return EpochEndOffset(partition=asked.partition)
     epoch, end = led.log.partitions.end_of_epoch(led.number, asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end)

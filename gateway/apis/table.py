@@ -6,9 +6,11 @@ KERNEL      Produce: parsed, appended and answered by shm.kernels.produce
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from gateway.apis import (
     api_versions,
@@ -66,7 +68,8 @@ class Where(Enum):
     COORDINATOR = "coordinator"
 
 
-class Api(NamedTuple):
+@dataclass(frozen=True)
+class Api:
     """One row of the table: key and versions come from the codecs."""
 
     name: str
@@ -75,25 +78,25 @@ class Api(NamedTuple):
     handle: Callable[..., Any] | None
     left_out: str = ""
 
-    @property
+    @cached_property
     def key(self) -> int:
         return API_BY_NAME[self.name].key
 
-    @property
+    @cached_property
     def versions(self) -> range:
         facts = API_BY_NAME[self.name]
         return range(facts.first_version, facts.last_version + 1)
 
-    @property
+    @cached_property
     def advertised(self) -> tuple[int, int, int]:
         first = 0 if self.where is Where.KERNEL else self.versions.start
         return self.key, first, self.versions.stop - 1
 
-    @property
+    @cached_property
     def read_request(self) -> Callable[..., Any]:
         return getattr(self.codec, f"read_{self._snake()}_request")  # type: ignore[no-any-return]
 
-    @property
+    @cached_property
     def write_response(self) -> Callable[..., Any]:
         return getattr(self.codec, f"write_{self._snake()}_response")  # type: ignore[no-any-return]
 
@@ -109,7 +112,7 @@ APIS: tuple[Api, ...] = (
     Api("Produce", Where.KERNEL, produce_codec, None, "0-2: advertised and refused, as Kafka does"),
     Api("Fetch", Where.SHARD, fetch_codec, fetch.handle, "sessions, follower fetching"),
     Api("ListOffsets", Where.SHARD, list_offsets_codec, list_offsets.handle),
-    Api("Metadata", Where.SHARD, metadata_codec, metadata.handle, "authorized operations"),
+    Api("Metadata", Where.SHARD, metadata_codec, metadata.handle),
     Api("OffsetCommit", Where.COORDINATOR, offset_commit_codec, offset_commit.handle),
     Api("OffsetFetch", Where.COORDINATOR, offset_fetch_codec, offset_fetch.handle),
     Api(

@@ -8,15 +8,22 @@ slot is sent.
 import select
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
-from smq.app.loop import Loop
+from smq.app.loop import Loop, Timer
 from smq.app.receive import Rest
 from smq.log.reading import DamagedFrame
 from smq.shard.lent import Sendable
 
-SLOW_DEADLINE_MS = 30_000  # A socket that takes nothing for so long holds WAL space no longer.
-_WANT_READ = select.EPOLLIN | select.EPOLLRDHUP
+if TYPE_CHECKING:
+    from smq.app.long_polls import LongPoll
+
+SLOW_DEADLINE_MS = 30_000  # A socket that takes nothing for so long holds WAL space no longer …
+SLOW_BYTES_PER_MS = 256  # … nor one that takes less than this of all that was asked.
+SLOTS_MAX = 256  # Answers that a client has not read yet; then we read no more requests.
+COPIED_BYTES_MAX = 16 * 1024  # What is lent and no larger is copied: it costs less than a sendmsg.
+_READ = select.EPOLLIN | select.EPOLLRDHUP
 
 
 class Slot:
@@ -24,62 +31,106 @@ class Slot:
 
     __slots__ = ("is_open", "pieces")
 
-    def __init__(self, pieces: list[bytes | Sendable] | None = None, *, is_open: bool) -> None:
-        self.pieces: deque[bytes | memoryview | Sendable] = deque(pieces or ())
+    def __init__(self, pieces: Iterable[bytes] = (), *, is_open: bool) -> None:
+        self.pieces: deque[bytes | memoryview | Sendable] = deque(pieces)
         self.is_open = is_open
 
-    def fill(self, pieces: list[bytes | Sendable]) -> None:
-        """The answer is known and may go."""
-        self.pieces.extend(pieces)
+    def fill(self, pieces: Iterable[bytes | Sendable]) -> None:
+        """The answer is known and may go. Raises DamagedFrame, OSError."""
+        run: list[bytes] = []
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                run.append(piece)
+            elif piece.length <= COPIED_BYTES_MAX:
+                run.append(b"".join(piece.next_buffers()))
+                piece.release()
+            else:
+                self.pieces += (b"".join(run), piece)
+                run = []
+        if run:
+            self.pieces.append(b"".join(run))
         self.is_open = True
+
+    def lent(self) -> list[Sendable]:
+        """What is lent to it."""
+        return [piece for piece in self.pieces if not isinstance(piece, (bytes, memoryview))]
+
+
+class Owner(Protocol):
+    """Who serves the connection."""
+
+    def readable(self, connection: "Connection") -> None:
+        """There is something to receive."""
+
+    def resumable(self, connection: "Connection") -> None:
+        """The connection was full and is no more: take what was received before."""
+
+    def gone(self, connection: "Connection") -> None:
+        """It is closed; called once, however it ends."""
 
 
 class Connection:
-    """One client. `on_close(connection)` is called once, however it ends."""
+    """One client.
+
+    While the client does not read its answers, or very many are due, we do not read its requests.
+    """
 
     __slots__ = (
-        "_blocked_timer",
+        "_deadline",
+        "_events",
+        "_is_blocked",
         "_loop",
-        "_on_close",
+        "_owner",
         "closed",
         "fd",
         "host",
         "is_closing",
         "last_used_ns",
+        "polls",
         "rest",
         "slots",
         "socket",
-        "waits",
     )
 
-    def __init__(
-        self,
-        loop: Loop,
-        sock: socket.socket,
-        host: str,
-        on_readable: Callable[["Connection"], None],
-        on_close: Callable[["Connection"], None],
-    ) -> None:
-        self._loop, self._on_close = loop, on_close
+    def __init__(self, loop: Loop, sock: socket.socket, host: str, owner: Owner) -> None:
+        self._loop, self._owner = loop, owner
         self.socket, self.fd, self.host = sock, sock.fileno(), host
         self.rest = Rest()
         self.slots: deque[Slot] = deque()
-        self.waits: set[Callable[[], None]] = set()
-        self.closed = self.is_closing = False
+        self.polls: set[LongPoll] = set()
+        self.closed = self.is_closing = self._is_blocked = False
         self.last_used_ns = 0
-        self._blocked_timer = None
+        self._deadline: Timer | None = None
+        self._events = _READ
 
         def ready(events: int) -> None:
+            if events & (select.EPOLLHUP | select.EPOLLERR) and not self._events & _READ:
+                self.close()
             if events & select.EPOLLOUT and not self.closed:
                 self._unblock()
             if events & ~select.EPOLLOUT and not self.closed:
-                on_readable(self)
+                owner.readable(self)
 
-        loop.register(self.fd, _WANT_READ, ready)
+        loop.register(self.fd, self._events, ready)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client must read answers before we read more requests."""
+        return self._is_blocked or len(self.slots) >= SLOTS_MAX
+
+    def pause_if_full(self) -> None:
+        """Called after each read: stop reading while the connection is full."""
+        if self.is_full and not self.closed and self._events & _READ:
+            self._listen_to(self._events & ~_READ)
+
+    def _listen_to(self, events: int) -> None:
+        if events != self._events:
+            self._events = events
+            self._loop.modify(self.fd, events)
 
     def flush(self) -> None:
         """Send what is open, as far as the socket takes it."""
-        if self.closed or self._blocked_timer is not None:
+        if self.closed or self._is_blocked:
             return
         try:
             while self.slots and self.slots[0].is_open:
@@ -88,8 +139,18 @@ class Connection:
         except (OSError, DamagedFrame):
             self.close()
             return
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         if self.is_closing and not self.slots:
             self.close()
+        elif not self._events & _READ and not self.is_full:
+            self._loop.call_later(0, self._resume)
+
+    def _resume(self) -> None:
+        if not self.closed and not self._events & _READ and not self.is_full:
+            self._listen_to(self._events | _READ)
+            self._owner.resumable(self)
 
     def _send_some(self, slot: Slot) -> bool:
         """One sendmsg of the first slot; False: the socket is full."""
@@ -130,17 +191,18 @@ class Connection:
 
     def _block(self) -> None:
         """Wait until the socket takes more; keep what is left from being recycled meanwhile."""
-        for piece in (piece for slot in self.slots for piece in slot.pieces):
-            if not isinstance(piece, (bytes, memoryview)):
-                piece.hold()
-        self._loop.modify(self.fd, _WANT_READ | select.EPOLLOUT)
-        self._blocked_timer = self._loop.call_later(SLOW_DEADLINE_MS, self.close)
+        lent = [piece for slot in self.slots for piece in slot.lent()]
+        for piece in lent:
+            piece.hold()
+        self._is_blocked = True
+        self._listen_to(select.EPOLLOUT)
+        if self._deadline is None:
+            slow_ms = sum(piece.length for piece in lent) // SLOW_BYTES_PER_MS
+            self._deadline = self._loop.call_later(SLOW_DEADLINE_MS + slow_ms, self.close)
 
     def _unblock(self) -> None:
-        if self._blocked_timer is not None:
-            self._blocked_timer.cancel()
-            self._blocked_timer = None
-        self._loop.modify(self.fd, _WANT_READ)
+        self._is_blocked = False
+        self._listen_to(self._events & ~select.EPOLLOUT)
         self.flush()
 
     def close_after_answers(self) -> None:
@@ -154,13 +216,12 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        if self._blocked_timer is not None:
-            self._blocked_timer.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
         for slot in self.slots:
-            for piece in slot.pieces:
-                if not isinstance(piece, (bytes, memoryview)):
-                    piece.release()
+            for piece in slot.lent():
+                piece.release()
         self.slots.clear()
         self._loop.unregister(self.fd)
         self.socket.close()
-        self._on_close(self)
+        self._owner.gone(self)

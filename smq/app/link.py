@@ -31,7 +31,7 @@ class Link:
         on_frame: Callable[["Link", InternalFrame], None],
         on_close: Callable[["Link"], None],
     ) -> None:
-        sock.setblocking(False)
+        sock.setblocking(False)  # noqa: FBT003
         self._loop, self._socket = loop, sock
         self._on_frame, self._on_close = on_frame, on_close
         self._reader = InternalReader()
@@ -129,7 +129,7 @@ def accept_links(
     loop: Loop, listener: socket.socket, on_link: Callable[[socket.socket], None]
 ) -> None:
     """Call `on_link(socket)` for each connection that comes to a listening unix socket."""
-    listener.setblocking(False)
+    listener.setblocking(False)  # noqa: FBT003
 
     def ready(_events: int) -> None:
         try:

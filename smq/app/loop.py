@@ -14,6 +14,7 @@ from smq.app.clock import monotonic_ns
 
 EVENTS_MAX = 128  # Of one turn: bounds how long the acks of the first one wait.
 IDLE_TIMEOUT_S = 0.5  # An idle process looks at the shared words twice a second.
+CANCELLED_MAX = 1000  # Of timers kept although they were cancelled; a client may wait for weeks.
 
 Callback = Callable[[int], None]
 
@@ -21,15 +22,17 @@ Callback = Callable[[int], None]
 class Timer:
     """A call that is due at `due_ns` (monotonic), unless cancelled."""
 
-    __slots__ = ("action", "due_ns")
+    __slots__ = ("_loop", "action", "due_ns")
 
-    def __init__(self, due_ns: int, action: Callable[[], None]) -> None:
-        self.due_ns = due_ns
+    def __init__(self, loop: "Loop", due_ns: int, action: Callable[[], None]) -> None:
+        self._loop, self.due_ns = loop, due_ns
         self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Do not call it. Cheap; the loop forgets the timer when it is due."""
-        self.action = None
+        """Do not call it. Cheap: the loop throws such timers out when they are many."""
+        if self.action is not None:
+            self.action = None
+            self._loop.note_cancelled()
 
 
 class Loop:
@@ -39,6 +42,7 @@ class Loop:
         self._epoll = select.epoll()
         self._callbacks: dict[int, Callback] = {}
         self._timers: list[tuple[int, int, Timer]] = []
+        self._cancelled = 0
         self._tie_breaker = count()
         self.turn_starts: list[Callable[[], None]] = []
         self.turn_ends: list[Callable[[], None]] = []
@@ -61,13 +65,21 @@ class Loop:
 
     def call_at(self, due_ns: int, action: Callable[[], None]) -> Timer:
         """Call `action` once, at a monotonic time."""
-        timer = Timer(due_ns, action)
+        timer = Timer(self, due_ns, action)
         heapq.heappush(self._timers, (due_ns, next(self._tie_breaker), timer))
         return timer
 
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> Timer:
         """Call `action` once, after a delay."""
         return self.call_at(monotonic_ns() + int(delay_ms * 1_000_000), action)
+
+    def note_cancelled(self) -> None:
+        """A timer was cancelled; once most of them are, they are thrown out."""
+        self._cancelled += 1
+        if self._cancelled > CANCELLED_MAX and 2 * self._cancelled > len(self._timers):
+            self._timers = [entry for entry in self._timers if entry[2].action is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
 
     def run(self) -> None:
         """Turn until somebody calls stop()."""
@@ -108,7 +120,10 @@ class Loop:
         now_ns, called = monotonic_ns(), 0
         while self._timers and self._timers[0][0] <= now_ns:
             _, _, timer = heapq.heappop(self._timers)
-            if timer.action is not None:
-                timer.action()
+            if timer.action is None:
+                self._cancelled = max(0, self._cancelled - 1)
+            else:
+                action, timer.action = timer.action, None
+                action()
                 called += 1
         return called

@@ -5,12 +5,11 @@ client's connection, as the death of any broker would; a question to the sealer 
 next question connects again; the listening sockets are the supervisor's and take it at once.
 """
 
+import json
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
-
-import json
 
 from smq.app.link import Link
 from smq.app.loop import Loop
@@ -33,7 +32,7 @@ class Peer:
         self._waiting: dict[int, Callable[[bytes], None]] = {}
 
     def ask(self, encode: Callable[[int], bytes], answered: Callable[[bytes], None]) -> None:
-        """Send the frame `encode(id)`; `answered(body)` gets the answer, or b"" if there is none."""
+        """Send the frame `encode(id)`; `answered(body)` gets the answer, b"" if there is none."""
         if self._link is None or self._link.closed:
             try:
                 self._link = Link.connect(self._loop, self._path, self._frame, self._broken)
@@ -75,10 +74,11 @@ class Peers:
         self._coordinator.ask(lambda i: encode_frame(i, KIND_KAFKA, body), answered)
 
     def ask_sealer(self, command: dict[str, Any], answered: Callable[[Any], None]) -> None:
-        """Ask the sealer; `answered` gets what stands under "ok", or None."""
+        """Ask the sealer; `answered` gets {"ok": …}, or None when it could not say."""
 
         def parsed(body: bytes) -> None:
-            answered(json.loads(body).get("ok") if body else None)
+            answer = json.loads(body) if body else {}
+            answered(answer if "ok" in answer else None)
 
         self._sealer.ask(lambda i: encode_command(i, command), parsed)
 

@@ -12,12 +12,11 @@ A turn of the loop:
 import select
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from gateway.apis.fetch import lent_of
-from gateway.context import Ask, Message, Relay, Wait
+from gateway.context import Ask, Message, Relay, Result, Wait
 from gateway.dispatch import Dispatched, dispatch, encode
 from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API
 from shm.kernels.words import (
@@ -29,13 +28,17 @@ from shm.kernels.words import (
 )
 from smq.app.clock import monotonic_ns, wall_ms
 from smq.app.connection import Connection, Slot
+from smq.app.long_polls import LongPolls
 from smq.app.loop import Loop
 from smq.app.peers import Peers
 from smq.app.receive import SIZE_BYTES, Buffer, BufferPool
 from smq.log.log import Log
+from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.shard.produce import Producing
 from smq.shard.shard import Shard
+
+ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
 
 
 class ShardServer:
@@ -51,10 +54,10 @@ class ShardServer:
         self._connections: set[Connection] = set()
         self._open_now: list[tuple[Connection, Slot]] = []
         self._open_when_synced: list[tuple[dict[int, int], Connection, Slot]] = []
-        self._waiters: dict[tuple[int, int], set[Callable[[], None]]] = {}
+        self._polls = LongPolls(loop)
+        self._listener: socket.socket | None = None
         self._dirty: set[Connection] = set()
         self._draining = False
-        self._listener: socket.socket | None = None
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
 
@@ -62,31 +65,38 @@ class ShardServer:
 
     def listen(self, listener: socket.socket) -> None:
         """Accept clients on a listening TCP socket."""
-        listener.setblocking(False)
+        if self._draining:
+            return
+        listener.setblocking(False)  # noqa: FBT003
         self._listener = listener
+        self._loop.register(listener.fileno(), select.EPOLLIN, lambda _events: self._accept())
 
-        def ready(_events: int) -> None:
-            with suppress(BlockingIOError, ConnectionError):
-                sock, address = listener.accept()
-                self._accept(sock, address[0])
-
-        self._loop.register(listener.fileno(), select.EPOLLIN, ready)
-
-    def _accept(self, sock: socket.socket, host: str) -> None:
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            sock, address = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError:  # There are no more descriptors: clients wait until some are free.
+            self._loop.unregister(self._listener.fileno())
+            self._loop.call_later(ACCEPT_AGAIN_MS, partial(self.listen, self._listener))
+            return
         if len(self._connections) >= self._shard.config.max_connections:
             sock.close()
             return
-        sock.setblocking(False)
+        sock.setblocking(False)  # noqa: FBT003
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(self._loop, sock, host, self._receive, self._closed)
+        connection = Connection(self._loop, sock, address[0], self)
         connection.last_used_ns = monotonic_ns()
         self._connections.add(connection)
 
-    def _closed(self, connection: Connection) -> None:
+    def gone(self, connection: Connection) -> None:
+        """See Owner."""
         self._connections.discard(connection)
         self._buffers.drop(connection.rest)
-        for cancel in list(connection.waits):
-            cancel()
+        for poll in connection.polls:
+            self._polls.drop(poll)
+        connection.polls.clear()
 
     def connection_count(self) -> int:
         """How many clients are connected."""
@@ -105,13 +115,14 @@ class ShardServer:
         if self._listener is not None:
             self._loop.unregister(self._listener.fileno())
         for connection in list(self._connections):
-            for cancel in list(connection.waits):
-                cancel()
+            for poll in list(connection.polls):
+                self._polls.end(poll)
             connection.close_after_answers()
 
     # --- receiving -------------------------------------------------------------------------------
 
-    def _receive(self, connection: Connection) -> None:
+    def readable(self, connection: Connection) -> None:
+        """See Owner."""
         buffer = self._buffers.take(connection.rest)
         try:
             count = connection.socket.recv_into(buffer.room())
@@ -125,14 +136,27 @@ class ShardServer:
             self._take(connection, buffer)
         elif count == 0:
             connection.close()
+        self._put_back(connection, buffer)
+
+    def resumable(self, connection: Connection) -> None:
+        """See Owner."""
+        buffer = self._buffers.take(connection.rest)
+        self._take(connection, buffer)
+        self._put_back(connection, buffer)
+
+    def _put_back(self, connection: Connection, buffer: Buffer) -> None:
         self._buffers.put_back(buffer, connection.rest)
         if connection.closed:
             self._buffers.drop(connection.rest)
+        else:
+            connection.pause_if_full()
 
     def _take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer."""
         directory, now_ms = self._shard.directory, wall_ms()
-        while buffer.start < buffer.end and not connection.closed and not connection.is_closing:
+        while buffer.start < buffer.end and not (
+            connection.closed or connection.is_closing or connection.is_full
+        ):
             produced = self._producing.run(
                 buffer.array, buffer.start, buffer.end, directory, now_ms
             )
@@ -175,7 +199,7 @@ class ShardServer:
     # --- answering -------------------------------------------------------------------------------
 
     def _settle(
-        self, connection: Connection, slot: Slot, dispatched: Dispatched, result: Any
+        self, connection: Connection, slot: Slot, dispatched: Dispatched, result: Result
     ) -> None:
         """Carry a handler's result to the slot, now or when it is known."""
         if isinstance(result, Wait):
@@ -193,7 +217,11 @@ class ShardServer:
                 for lent in lent_of(response):
                     lent.release()
             return
-        slot.fill(encode(dispatched.api, dispatched.header, response))  # type: ignore[arg-type]
+        try:
+            slot.fill(encode(dispatched.api, dispatched.header, response))  # type: ignore[arg-type]
+        except (PeerError, DamagedFrame, OSError):
+            connection.close()
+            return
         self._dirty.add(connection)
 
     def _relay(self, connection: Connection, slot: Slot, request: memoryview) -> None:
@@ -222,42 +250,18 @@ class ShardServer:
             self._peers.ask_sealer(command, partial(answered, index))
 
     def _wait(self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait) -> None:
-        """Try again whenever one of the partitions moves, for the last time at the deadline."""
+        def settle(result: Message | Ask) -> None:
+            connection.polls.discard(poll)
+            self._settle(connection, slot, dispatched, result)
 
-        def attempt(*, is_last: bool) -> None:
-            result = wait.attempt(is_last)
-            if result is not None:
-                finish()
-                self._settle(connection, slot, dispatched, result)
-
-        def moved() -> None:
-            attempt(is_last=False)
-
-        def cancel() -> None:
-            attempt(is_last=True)
-
-        def finish() -> None:
-            timer.cancel()
-            connection.waits.discard(cancel)
-            for place in wait.partitions:
-                waiters = self._waiters.get(place)
-                if waiters is not None:
-                    waiters.discard(moved)
-                    if not waiters:
-                        del self._waiters[place]
-
-        timer = self._loop.call_later(wait.timeout_ms, cancel)
-        connection.waits.add(cancel)
-        for place in wait.partitions:
-            self._waiters.setdefault(place, set()).add(moved)
+        poll = self._polls.add(wait, settle)
+        connection.polls.add(poll)
 
     # --- the turn --------------------------------------------------------------------------------
 
     def _begin_turn(self) -> None:
         if self._read_catalog():
-            for waiters in [set(each) for each in self._waiters.values()]:
-                for moved in waiters:
-                    moved()
+            self._polls.look_again()
 
     def _end_turn(self) -> None:
         shard = self._shard
@@ -270,7 +274,7 @@ class ShardServer:
             log.background.collect()
         self._show_synced()
         if shard.moved:
-            self._wake()
+            self._polls.moved(shard.take_moved())
         self._open()
         while self._dirty:
             self._dirty.pop().flush()
@@ -311,12 +315,6 @@ class ShardServer:
     def _is_synced(self, tails: dict[int, int]) -> bool:
         logs = self._shard.logs
         return all(logs[number].words[WORD_SYNCED] >= tail for number, tail in tails.items())
-
-    def _wake(self) -> None:
-        """Answer the fetches that wait for partitions which have moved."""
-        for place in self._shard.take_moved():
-            for moved in list(self._waiters.get(place, ())):
-                moved()
 
     def _open(self) -> None:
         for connection, slot in self._open_now:

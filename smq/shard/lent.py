@@ -6,12 +6,14 @@ bytes come from the ring if it still has them, and otherwise from the WAL, check
 
 import os
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from smq.log.log import Log
-from smq.log.wal import Segment
+
+if TYPE_CHECKING:
+    from smq.log.wal import Segment
 
 GATHER_BELOW_BYTES = 16 * 1024  # A smaller batch costs less to copy than to hand to sendmsg.
 GATHER_BYTES = 256 * 1024  # Gathered at once; fits a level-2 cache.

@@ -102,28 +102,33 @@ class Shard:
         before = {id(topic) for topic in self.catalog.by_name.values()}
         wanted: set[int] = set()
         for topic in catalog.by_name.values():
-            is_new = id(topic) not in before
-            settings = settings_of(topic, self.config) if is_new else None
-            for number, log in zip(topic.partition_numbers, topic.logs, strict=True):
-                if log in self.logs:
-                    wanted.add(number)
-                    if settings is not None:
-                        slot = self.logs[log].adopt(number, settings)
-                        self._led[number] = Led(self.logs[log], number, slot)
-                        self._durabilities[number] = settings.durability
+            if id(topic) not in before:
+                self._adopt(topic)
+            pairs = zip(topic.partition_numbers, topic.logs, strict=True)
+            wanted.update(number for number, log in pairs if log in self.logs)
         for log in self.logs.values():
-            gone = [number for number in log.partitions.slots if number not in wanted]
-            for number in gone:
-                log.drop_partition(number)
-                self._led.pop(number, None)
-                self._durabilities.pop(number, None)
-            if gone:
-                log.checkpoint()
+            self._drop(log, [number for number in log.partitions.slots if number not in wanted])
         self.catalog, self.catalog_version = catalog, version
         self.levels = set(self._durabilities.values())
         self.directory = build_directory(catalog, self._code_of)
         for log in self.logs.values():
             log.wal.writes_ahead = DURABILITY_DISK in self.levels
+
+    def _adopt(self, topic: Topic) -> None:
+        settings = settings_of(topic, self.config)
+        for number, log in zip(topic.partition_numbers, topic.logs, strict=True):
+            if log in self.logs:
+                slot = self.logs[log].adopt(number, settings)
+                self._led[number] = Led(self.logs[log], number, slot)
+                self._durabilities[number] = settings.durability
+
+    def _drop(self, log: Log, numbers: list[int]) -> None:
+        for number in numbers:
+            log.drop_partition(number)
+            self._led.pop(number, None)
+            self._durabilities.pop(number, None)
+        if numbers:
+            log.checkpoint()
 
     def _code_of(self, number: int) -> int | None:
         led = self._led.get(number)
@@ -147,7 +152,7 @@ class Shard:
         """Compare the leader epoch a client believes in (-1: none) with ours (KIP-320)."""
         history = led.log.partitions.epochs[led.number]
         current = history[-1][0]
-        if claimed == -1 or claimed == current:
+        if claimed in {-1, current}:
             return ErrorCode.NONE
         return (
             ErrorCode.FENCED_LEADER_EPOCH if claimed < current else ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -175,6 +180,4 @@ class Shard:
             return
         for level in (DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK):
             self.publish(log, level)
-        if not log.make_room_in_index(self.levels):
-            log.background.wait()
-            log.make_room_in_index(self.levels)
+        log.make_room_in_index(self.levels)

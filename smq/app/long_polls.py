@@ -1,0 +1,73 @@
+"""Requests that wait: fetches with too little to read, until enough is there or their time is over.
+
+When high watermarks move, a poll looks only at the partitions that moved; when the catalog changes,
+all of them look at everything again.
+"""
+
+from collections.abc import Callable, Iterable
+
+from gateway.context import Ask, Message, Place, Wait
+from smq.app.loop import Loop
+
+
+class LongPoll:
+    """One of them. `settle(result)` is called once, unless the poll is dropped."""
+
+    __slots__ = ("places", "settle", "timer", "wait")
+
+    def __init__(self, wait: Wait, settle: Callable[[Message | Ask], None]) -> None:
+        self.wait, self.settle = wait, settle
+        self.places = tuple(wait.places)
+
+
+class LongPolls:
+    """All polls of a shard. Invariant: a poll stands under each of its places until it ends."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._by_place: dict[Place, set[LongPoll]] = {}
+        self._all: dict[LongPoll, None] = {}
+
+    def add(self, wait: Wait, settle: Callable[[Message | Ask], None]) -> LongPoll:
+        """Wait for enough to read."""
+        poll = LongPoll(wait, settle)
+        poll.timer = self._loop.call_later(wait.timeout_ms, lambda: self.end(poll))
+        self._all[poll] = None
+        for place in poll.places:
+            self._by_place.setdefault(place, set()).add(poll)
+        return poll
+
+    def moved(self, places: Iterable[Place]) -> None:
+        """The HWM of these places has moved."""
+        concerned: dict[LongPoll, list[Place]] = {}
+        for place in places:
+            for poll in self._by_place.get(place, ()):
+                concerned.setdefault(poll, []).append(place)
+        for poll, its_places in concerned.items():
+            if poll in self._all:
+                self._settle(poll, poll.wait.moved(its_places))
+
+    def look_again(self) -> None:
+        """The catalog has changed: partitions may be gone."""
+        for poll in list(self._all):
+            if poll in self._all:
+                self._settle(poll, poll.wait.attempt(is_last=False))
+
+    def end(self, poll: LongPoll) -> None:
+        """Answer with what there is."""
+        self._settle(poll, poll.wait.attempt(is_last=True))
+
+    def drop(self, poll: LongPoll) -> None:
+        """Nobody wants the answer any more."""
+        poll.timer.cancel()
+        del self._all[poll]
+        for place in poll.places:
+            polls = self._by_place[place]
+            polls.discard(poll)
+            if not polls:
+                del self._by_place[place]
+
+    def _settle(self, poll: LongPoll, result: Message | Ask | None) -> None:
+        if result is not None:
+            self.drop(poll)
+            poll.settle(result)
