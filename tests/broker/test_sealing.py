@@ -1,0 +1,207 @@
+"""What is sealed is what was sent: from the filer, the WAL and the ring, and on the way between.
+
+Every record that Kafka can hold goes in; the WAL's segments are recycled; a reader from offset 0
+must not be able to tell.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import duckdb
+import pytest
+
+from shm.kernels import records_reference as plain
+from shm.kernels.words import BATCH_HEADER_BYTES
+from smq.client.cluster import Cluster
+from smq.model.errors import ErrorCode
+from smq.testing.records import INT64_MAX, YEAR_2263_MS
+from smq.testing.smq_broker import SmqBroker
+from smq.wire.compression import Codec
+from smq.wire.records import Record, write_batch
+from tests.broker.one_topic import FILLER_BYTES, SETTINGS, OneTopic, said, wal_starts
+
+pytestmark = pytest.mark.timeout(120)
+
+# One batch each, for the span of a batch's timestamps is 64 bits.
+STRANGE = [
+    Record(0, -1, None, None),
+    Record(1, 0, b"", b""),
+    Record(2, 1, None, b""),
+    Record(3, 2, b"", None),
+    Record(4, YEAR_2263_MS, b"k", None, ((b"twice", b"1"), (b"twice", None), (b"", b""))),
+    Record(5, INT64_MAX, b"k" * 300, b"v" * 5000),
+    Record(6, 5, b"not text", b"v", ((b"\xff\xfe", b"1"),)),
+    Record(7, 6, "Zürich".encode(), b"\0" * 3000, (("schön".encode(), b""),)),
+]
+GARBAGE = b"garbage, its CRC good"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SmqBroker]:
+    with SmqBroker(tmp_path, SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture
+def cluster(broker: SmqBroker) -> Iterator[Cluster]:
+    with Cluster(broker.bootstrap) as cluster:
+        yield cluster
+
+
+def append_strange(topic: OneTopic) -> list[Record]:
+    """Each strange record in each compression; what must be read back."""
+    sent = []
+    for codec in Codec:
+        for record in STRANGE:
+            batch = write_batch([record._replace(offset=0)], compression=codec)
+            sent.append(record._replace(offset=topic.append(batch)))
+    several = [Record(delta, 100 - delta, b"%d" % delta, None) for delta in range(50)]
+    base = topic.append(write_batch(several, compression=Codec.ZSTD))
+    return sent + [record._replace(offset=base + record.offset) for record in several]
+
+
+def test_every_kind_of_record_comes_back_from_sealed_segments(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "strange")
+    sent = append_strange(topic)
+    garbage = plain.batch([plain.PlainRecord(0, 0, None, None)], end_offset=1, inflated=GARBAGE)
+    garbage_offset = topic.append(garbage)
+    end = garbage_offset + 1
+    segments = topic.seal_and_recycle(end)
+    assert {segment.kind for segment in segments} == {"parquet", "raw"}
+    assert topic.records(garbage_offset) == sent
+    [batch] = topic.read(end, garbage_offset)
+    assert bytes(batch.data[BATCH_HEADER_BYTES:]) == GARBAGE
+
+
+def test_the_time_of_the_append_is_kept_where_the_topic_says_so(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "stamped", {"message.timestamp.type": "LogAppendTime"})
+    two = [Record(0, 5, b"k", b"v"), Record(1, 6, b"k", b"v")]
+    answers = [topic.produce(write_batch(two, compression=codec)) for codec in Codec]
+    end = 2 * len(answers)
+    topic.seal_and_recycle(end)
+    batches = topic.read(end)
+    assert all(batch.is_log_append_time for batch in batches)
+    records = [record for batch in batches for record in batch.records()][:end]
+    stamped = [answer.log_append_time_ms for answer in answers for _ in range(2)]
+    assert [record.timestamp_ms for record in records] == stamped
+    assert min(stamped) > 6
+
+
+def test_offsets_by_time_are_found_in_sealed_segments_and_in_the_log(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "timed")
+    for offset in range(10):
+        topic.append(write_batch([Record(0, 1000 + 10 * offset, None, b"v")]))
+    topic.append(write_batch([Record(0, 500, b"late", b"v", ((b"\xff", None),))]))  # Raw.
+    topic.seal_and_recycle(11)
+    newest = topic.append(write_batch([Record(0, 5000, None, b"v"), Record(1, 6000, None, b"v")]))
+    assert topic.offset_at(0) == 0
+    assert topic.offset_at(1000) == 0
+    assert topic.offset_at(1001) == 1
+    assert topic.offset_at(1090) == 9
+    assert topic.offset_at(1091) == newest
+    assert topic.offset_at(5001) == newest + 1
+    assert topic.offset_at(6001) == -1
+    assert topic.offset_at(-3) == newest + 1  # The record with the largest timestamp.
+
+
+def test_a_time_that_only_an_undecodable_batch_reaches_gives_that_batch(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "undecodable", {"smq.seal.ms": "600000"})
+    record = plain.PlainRecord(0, 700, None, None)
+    topic.append(write_batch([Record(0, 5, None, b"v")]))
+    garbage = topic.append(plain.batch([record], end_offset=1, inflated=GARBAGE))
+    topic.append(write_batch([Record(0, 800, None, b"v")]))
+    assert topic.offset_at(6) == garbage
+    assert topic.offset_at(701) == garbage + 1
+
+
+def test_one_reader_goes_from_sealed_segments_through_the_log_into_the_ring(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "all")
+    numbered = (
+        write_batch([Record(0, number, b"%d" % number, bytes(FILLER_BYTES // 2))])
+        for number in range(300)
+    )
+    for _ in range(60):
+        topic.append(next(numbered))
+    topic.wait_sealed(10)
+    topic.wait_recycled(4 * 1024 * 1024)
+
+    def go_on() -> None:
+        with Cluster(broker.bootstrap) as another:
+            leader = OneTopic.__new__(OneTopic)
+            leader.broker, leader.cluster, leader.name = broker, another, topic.name
+            for batch in numbered:
+                leader.append(batch)
+
+    producer = Thread(target=go_on)
+    producer.start()
+    records = topic.records(300)
+    producer.join()
+    assert [record.key for record in records] == [b"%d" % number for number in range(300)]
+    assert [record.offset for record in records] == list(range(300))
+    assert [record.timestamp_ms for record in records] == list(range(300))
+
+
+def test_the_manifest_names_exactly_the_files_and_duckdb_reads_them(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "lake", partitions=2)
+    for partition in range(2):
+        for number in range(20):
+            batch = write_batch([Record(0, number, b"%d" % number, b"v", ((b"h", None),))])
+            topic.append(batch, partition)
+    segments = topic.wait_sealed(20, 0) + topic.wait_sealed(20, 1)
+    assert topic.files() == {segment.path for segment in segments}
+    assert sum(segment.record_count for segment in segments) == 40
+    paths = [str(broker.data_dir / "filer" / segment.path) for segment in segments]
+    query = f"select _offset, _key, _value, _headers[1].key, _ts_ms from read_parquet({paths})"
+    rows = duckdb.sql(query + " order by partition, _offset").fetchall()
+    once = [(number, b"%d" % number, b"v", "h", number) for number in range(20)]
+    assert rows == 2 * once
+
+
+# --- damage --------------------------------------------------------------------------------------
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-7])
+
+
+def flip_a_bit(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, Path.unlink])
+def test_a_damaged_segment_is_named_and_not_served_and_others_go_on(
+    broker: SmqBroker, cluster: Cluster, damage: object
+) -> None:
+    assert callable(damage)
+    other = OneTopic(broker, cluster, "other")
+    other.append(write_batch([Record(0, 7, None, b"other")]))
+    topic = OneTopic(broker, cluster, "damaged")
+    end = topic.append_filler(4)
+    first, *_ = topic.seal_and_recycle(end)
+    other.wait_sealed(1)
+    damage(broker.data_dir / "filer" / first.path)
+    for _ in range(2):
+        answer = topic.fetch(0)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not answer.records
+    assert first.path in said(broker)
+    assert other.records(1) == [Record(0, 7, None, b"other")]
+    behind = topic.offset_at(-1)
+    assert topic.append_filler(1) == behind + 1
+    assert len(topic.records(behind + 1, behind)) == 1
+    assert wal_starts(broker)[0] > 0
