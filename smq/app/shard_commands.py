@@ -32,6 +32,7 @@ class ShardCommands:
     def __init__(self, loop: Loop, shard: Shard, peers: Peers) -> None:
         self._loop, self._shard, self._peers = loop, shard, peers
         self._links: set[Link] = set()
+        self._segments_seen = 0
         self._commands = {
             "partitions": self._partitions,
             "batches": self._batches,
@@ -55,6 +56,13 @@ class ShardCommands:
             handle(link, frame.id, **command)
         except (KeyError, TypeError, ValueError, DamagedFrame) as error:
             link.send(encode_command(frame.id, {"error": f"{type(error).__name__}: {error}"}))
+
+    def watch_growth(self) -> None:
+        """Watch the space when the WAL has begun or freed a segment: a second may be too late."""
+        segments = sum(len(log.wal.segments) for log in self._shard.logs.values())
+        if segments != self._segments_seen:
+            self._segments_seen = segments
+            self.watch_space()
 
     def watch_space(self) -> None:
         """Have the sealer free WAL space, and refuse producers while there is none."""

@@ -116,6 +116,7 @@ def _housekeep(loop: Loop, server: ShardServer, commands: ShardCommands) -> None
         loop.call_later(HOUSEKEEPING_MS, once)
 
     loop.call_later(HOUSEKEEPING_MS, once)
+    loop.turn_ends.append(commands.watch_growth)
 
 
 def _drain(loop: Loop, inheritance: Inheritance, server: ShardServer) -> None:

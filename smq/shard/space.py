@@ -16,7 +16,8 @@ def watch_space(shard: Shard) -> bool:
         log.tend()
         used, limit = log.wal.allocated_bytes, shard.config.wal_bytes_max
         wanted |= used >= SEAL_AT * limit
-        is_full = used + log.wal.segment_bytes > limit and log.room_in_segment() < 0.5
+        # The next segment is made ahead, so that one more must fit than is used.
+        is_full = used + 2 * log.wal.segment_bytes > limit
         flags = log.partitions.table[:, P_FLAGS]
         slots = list(log.partitions.slots.values())
         if is_full:

@@ -12,6 +12,7 @@ from smq.client.admin import create_topic
 from smq.client.cluster import Cluster, check
 from smq.client.consumer import LIST_OFFSETS, Consumer
 from smq.client.producer import PRODUCE
+from smq.model.errors import BrokerError
 from smq.store.manifest import open_manifest
 from smq.store.rows import Segment
 from smq.testing.records import INT64_MAX, YEAR_2263_MS
@@ -37,6 +38,7 @@ SETTINGS = {
 }
 ANY_TIME = {"message.timestamp.after.max.ms": str(INT64_MAX)}
 FILLER_BATCHES, FILLER_BYTES = 60, 200_000  # Enough to overtake the ring and every WAL segment.
+FILLER = write_batch([Record(0, 7, None, bytes(FILLER_BYTES))])
 DEADLINE_S = 30
 STRANGE = [
     Record(0, -1, None, None),
@@ -78,9 +80,8 @@ def _produce_all(cluster: Cluster) -> int:
 
 
 def _produce_filler(cluster: Cluster) -> None:
-    filler = write_batch([Record(0, 7, None, bytes(FILLER_BYTES))])
     for _ in range(FILLER_BATCHES):
-        _produce(cluster, filler)
+        _produce(cluster, FILLER)
 
 
 def _segments(broker: SmqBroker) -> list[Segment]:
@@ -185,3 +186,39 @@ def test_retention_moves_the_start_and_deletes_the_files(tmp_path: Path) -> None
             assert time.monotonic() < deadline, f"these are still there: {left}"
             time.sleep(0.05)
         assert _offset_at(cluster, -1)[0] == FILLER_BATCHES
+
+
+def test_while_the_filer_is_down_the_log_stays_bounded_and_says_so(tmp_path: Path) -> None:
+    filer, bytes_max = tmp_path / "filer", 8 * 1024 * 1024
+    filer.write_bytes(b"a file where a directory should be")
+    settings = {**SETTINGS, "wal.bytes.max": str(bytes_max), "filer.root": str(filer)}
+    with SmqBroker(tmp_path, settings) as broker, Cluster(broker.bootstrap) as cluster:
+        create_topic(cluster, TOPIC, 1, ANY_TIME)
+        with pytest.raises(BrokerError, match="KAFKA_STORAGE_ERROR"):
+            _fill(cluster)
+        segments = (broker.data_dir / "logs" / "0").glob("*.wal")
+        assert sum(segment.stat().st_size for segment in segments) <= bytes_max
+        deadline = time.monotonic() + DEADLINE_S
+        while f"{filer}: files cannot be kept there" not in (tmp_path / "output.log").read_text():
+            assert time.monotonic() < deadline, "nobody says what is wrong"
+            time.sleep(0.05)
+        filer.unlink()
+        while not _takes(cluster):
+            assert time.monotonic() < deadline, "producers are still refused"
+            time.sleep(0.05)
+        end, _ = _offset_at(cluster, -1)
+        assert [batch.last_offset for batch in _fetched(cluster, end)][-1] == end - 1
+
+
+def _fill(cluster: Cluster) -> None:
+    for _ in range(100):
+        _produce_filler(cluster)
+        time.sleep(0.1)
+
+
+def _takes(cluster: Cluster) -> bool:
+    try:
+        _produce(cluster, FILLER)
+    except BrokerError:
+        return False
+    return True
