@@ -15,9 +15,9 @@ hoisted by the compiler; these are not.
 
 import platform
 
-import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from shm.kernels.jit import kernel
@@ -94,11 +94,27 @@ def fence(_typing):
 
 
 @intrinsic
-def _address(_typing, words, index):
+def address(_typing, words, index):
+    """Where the word lies, for calls of the system."""
+
     def generate(context, builder, signature, args):
         return builder.ptrtoint(_pointer(context, builder, signature, args), _I64)
 
     return types.int64(words, index), generate
+
+
+@intrinsic
+def _timespec(_typing, _seconds, _nanoseconds):
+    """The address of a struct timespec in the caller's frame: kernels have no heap."""
+
+    def generate(context, builder, signature, args):
+        words = cgutils.alloca_once(builder, _I64, size=2)
+        for i in range(2):
+            value = context.cast(builder, args[i], signature.args[i], types.int64)
+            builder.store(value, builder.gep(words, [ir.Constant(_I64, i)]))
+        return builder.ptrtoint(words, _I64)
+
+    return types.int64(_seconds, _nanoseconds), generate
 
 
 _syscall = types.ExternalFunction(
@@ -115,16 +131,12 @@ def futex_wait(words, index, expected, timeout_ns):
 
     Returns 0, or -1 when it was not as expected, the time was over or a signal came: look again.
     """
-    timeout = np.empty(2, np.int64)
-    timeout[0] = timeout_ns // 1_000_000_000
-    timeout[1] = timeout_ns % 1_000_000_000
-    return _syscall(
-        _SYS_FUTEX, _address(words, index), _FUTEX_WAIT, expected & 0xFFFFFFFF,
-        _address(timeout, 0), 0, 0,
-    )  # fmt: skip
+    timeout = _timespec(timeout_ns // 1_000_000_000, timeout_ns % 1_000_000_000)
+    low_half = expected & 0xFFFFFFFF
+    return _syscall(_SYS_FUTEX, address(words, index), _FUTEX_WAIT, low_half, timeout, 0, 0)
 
 
 @kernel
 def futex_wake(words, index, count):
     """Wake up to `count` sleepers; returns how many."""
-    return _syscall(_SYS_FUTEX, _address(words, index), _FUTEX_WAKE, count, 0, 0, 0)
+    return _syscall(_SYS_FUTEX, address(words, index), _FUTEX_WAKE, count, 0, 0, 0)

@@ -6,6 +6,7 @@ int64 array of one process:
     0 REQUESTED   requests ever posted (futex)     1 STOP       nonzero: leave
     2 ERRNO       nonzero: a sync failed; nothing more is synced until it is cleared
     3 DONE        requests served                  4 EVENT_FD   written to after each round
+    5 ONE         what is written there
     8 + 2 * (n % 64)   the n-th request: descriptor, position synced when it is done
 
 SYNC POINT with smq.log.sync: the poster fills the request, then releases REQUESTED; here it is
@@ -15,21 +16,19 @@ acquired, and then the request is whole. DONE is released after WORD_SYNCED.
 import numpy as np
 from numba import types
 
-from shm.atomics import futex_wait, futex_wake, load_acquire, store_release
+from shm.atomics import address, futex_wait, futex_wake, load_acquire, store_release
 from shm.kernels.jit import kernel
 from shm.kernels.memory import release_word
 from shm.kernels.words import WORD_SYNCED
 
 BOX_WORDS = 136
-BOX_REQUESTED, BOX_STOP, BOX_ERRNO, BOX_DONE, BOX_EVENT_FD = 0, 1, 2, 3, 4
+BOX_REQUESTED, BOX_STOP, BOX_ERRNO, BOX_DONE, BOX_EVENT_FD, BOX_ONE = 0, 1, 2, 3, 4, 5
 BOX_REQUESTS_AT = 8
 BOX_REQUESTS = 64
 WAIT_NS = 1_000_000_000
 
 _fdatasync = types.ExternalFunction("fdatasync", types.int32(types.int32))
-_write = types.ExternalFunction(
-    "write", types.int64(types.int32, types.CPointer(types.int64), types.int64)
-)
+_write = types.ExternalFunction("write", types.int64(types.int32, types.int64, types.int64))
 
 
 @kernel
@@ -52,7 +51,7 @@ def _sync_round(memory, box, done, requested):
 @kernel
 def sync_loop(memory, box):
     """Serve sync requests until BOX_STOP. Runs in a thread of its own, without the GIL."""
-    one = np.ones(1, np.int64)
+    box[BOX_ONE] = 1
     while load_acquire(box, BOX_STOP) == 0:
         requested = load_acquire(box, BOX_REQUESTED)
         done = load_acquire(box, BOX_DONE)
@@ -61,7 +60,7 @@ def sync_loop(memory, box):
             continue
         if _sync_round(memory, box, done, requested) < 0:
             store_release(box, BOX_ERRNO, 5)
-        _write(np.int32(box[BOX_EVENT_FD]), one.ctypes, 8)
+        _write(np.int32(box[BOX_EVENT_FD]), address(box, BOX_ONE), 8)
 
 
 @kernel
