@@ -10,8 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql import Column, DataFrame, functions as f
 
 from spark_jobs.read import read_topic
 from spark_jobs.session import start_session

@@ -7,8 +7,7 @@ the model in its property test is a dict.
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from smq.filer.store import CREATE, KEY_PART_BYTES_MAX, OVERWRITE, IfMatch, Store
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError

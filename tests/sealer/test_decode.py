@@ -4,8 +4,7 @@ import struct
 from itertools import groupby
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from shm.kernels import records_reference as plain
 from shm.kernels.records import B_BASE_OFFSET, C_OFFSET, C_TIMESTAMP

@@ -1,8 +1,7 @@
 """What is sealed now and what is deleted: tables of cases, and what must hold for any."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import PartitionState, Retention, ShardState, due, retain
