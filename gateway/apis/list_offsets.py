@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from gateway.context import Ask, Result, ShardContext
 from smq.log.reading import DamagedFrame
 from smq.log.times import first_batch_at
-from smq.model.errors import ErrorCode
+from smq.model.errors import ErrorCode, PeerError
 from smq.shard.shard import Led, Offsets, Shard
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
@@ -39,10 +39,11 @@ _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 
 class _Pending(NamedTuple):
-    """An answer that waits for the sealer."""
+    """An answer that waits for the sealer, which is asked for what lies below `sealed_end`."""
 
     answer: ListOffsetsPartitionResponse
     led: Led
+    sealed_end: int
     timestamp: int
     isolation_level: int
 
@@ -95,7 +96,7 @@ def _answer(
         timestamp = asked.timestamp
         if timestamp == MAX_TIMESTAMP:
             timestamp = led.offsets().max_timestamp
-        pending.append(_Pending(answer, led, timestamp, isolation_level))
+        pending.append(_Pending(answer, led, led.offsets().sealed_end, timestamp, isolation_level))
     return answer
 
 
@@ -153,11 +154,14 @@ def _search(
     except DamagedFrame:
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return
-    for batch in read_batches(data):
+    [batch] = read_batches(data)
+    try:
         for record in batch.records():
             if record.timestamp_ms >= timestamp and offset <= record.offset < limit:
                 _set(answer, led, record.offset, record.timestamp_ms)
                 return
+    except PeerError:  # What was sent cannot be read: the answer is as exact as the batch.
+        _set(answer, led, max(batch.base_offset, offset), batch.max_timestamp)
 
 
 def _set(answer: ListOffsetsPartitionResponse, led: Led, offset: int, timestamp: int) -> None:
@@ -171,7 +175,7 @@ def _set(answer: ListOffsetsPartitionResponse, led: Led, offset: int, timestamp:
 def _with_sealed(
     response: ListOffsetsResponse, pending: list[_Pending], shard: Shard, answers: list[Any]
 ) -> ListOffsetsResponse:
-    for (answer, led, timestamp, isolation), said in zip(pending, answers, strict=True):
+    for (answer, led, start, timestamp, isolation), said in zip(pending, answers, strict=True):
         if shard.by_number(led.number) is None:  # Deleted meanwhile.
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif said is None:
@@ -180,5 +184,6 @@ def _with_sealed(
             _set(answer, led, found["offset"], found["timestamp"])
         else:
             offsets = led.offsets()
-            _search(answer, led, offsets.sealed_end, timestamp, _limit(offsets, isolation))
+            start = max(start, offsets.log_start)
+            _search(answer, led, start, timestamp, _limit(offsets, isolation))
     return response
