@@ -5,6 +5,11 @@ from uuid import UUID
 
 from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.api_versions import ApiVersionsRequest
+from smq.wire.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from smq.wire.generated.produce import (
     PartitionProduceData,
@@ -271,7 +276,13 @@ def log_append_time(talk: Talk) -> None:
 
 @dialogue("Produce", also=(8,))
 def compacted(talk: Talk) -> None:
-    topic = talk.make_topic(cleanup_policy="compact")
+    topic = talk.own()
+    policy = [CreatableTopicConfig(name="cleanup.policy", value="compact")]
+    made = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=policy)
+    answer = talk.ask("the topic", CreateTopicsRequest(topics=[made], timeout_ms=10_000), version=4)
+    if answer.topics[0].error_code:
+        return
+    talk.settle(topic)
     ask(talk, "with a key", produce(talk, topic, batch()))
     ask(talk, "a tombstone", produce(talk, topic, batch(None)))
     ask(talk, "without a key", produce(talk, topic, batch(b"a", b"b", key=None)))

@@ -187,7 +187,7 @@ def compared(answer: DescribeConfigsResponse) -> None:
 
 @dialogue("DescribeConfigs", also=(3,))
 def of_topics(talk: Talk) -> None:
-    name = talk.make_topic(cleanup_policy="compact", retention_bytes="12345")
+    name = talk.make_topic(cleanup_policy="delete", retention_bytes="12345")
     talk.ask("all", description(TOPIC, name), trim=compared)
     synonyms = description(TOPIC, name, include_synonyms=True)
     talk.ask("with synonyms", synonyms, trim=compared)
