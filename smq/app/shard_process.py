@@ -4,6 +4,7 @@ import gc
 import os
 import select
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     server = ShardServer(loop, shard, peers, partial(_take_catalog, inheritance, shard))
     commands = ShardCommands(loop, shard, peers)
     commands.listen(inheritance.unix_listeners[shard_name(node_id)])
-    _housekeep(loop, server, commands)
+    tell_connections = partial(inheritance.nodes.set_connections, node_id)
+    _housekeep(loop, server, commands, tell_connections)
 
     def serve() -> None:
         """Serve once the coordinator has said which topics there are."""
@@ -108,9 +110,15 @@ def _take_catalog(inheritance: Inheritance, shard: Shard) -> bool:
     return True
 
 
-def _housekeep(loop: Loop, server: ShardServer, commands: ShardCommands) -> None:
+def _housekeep(
+    loop: Loop,
+    server: ShardServer,
+    commands: ShardCommands,
+    tell_connections: Callable[[int], None],
+) -> None:
     def once() -> None:
         server.close_idle()
+        tell_connections(server.connection_count())
         commands.watch_space()
         gc.collect(0)
         loop.call_later(HOUSEKEEPING_MS, once)
