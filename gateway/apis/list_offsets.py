@@ -184,6 +184,6 @@ def _with_sealed(
             _set(answer, led, found["offset"], found["timestamp"])
         else:
             offsets = led.offsets()
-            start = max(start, offsets.log_start)
-            _search(answer, led, start, timestamp, _limit(offsets, isolation))
+            unsealed = max(start, offsets.log_start)
+            _search(answer, led, unsealed, timestamp, _limit(offsets, isolation))
     return response
