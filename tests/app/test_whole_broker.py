@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.broker_facts import broker_facts
 from smq.app.clock import monotonic_ms, wall_ms
 from smq.client.admin import create_topic
 from smq.client.cluster import Cluster
 from smq.client.consumer import EARLIEST, LATEST, Consumer, resolve
 from smq.client.producer import Producer
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
-from tests.app.fake_broker import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 PARTITIONS = 6
@@ -69,30 +67,6 @@ def test_shards_rings_and_segments_may_change_between_starts(tmp_path: Path) -> 
             assert numbers(cluster, "t") == list(range((run + 1) * 30_000))
             if run == 1:
                 broker.kill(SUPERVISOR)
-
-
-def test_what_was_sealed_and_recycled_is_read_back_unchanged(tmp_path: Path) -> None:
-    settings = {
-        "ring.bytes": "8MiB",
-        "wal.segment.bytes": "2MiB",
-        "wal.bytes.max": "16MiB",
-        "seal.ms": "300",
-    }
-    with SmqBroker(tmp_path, settings) as broker, cluster_of(broker) as cluster:
-        create_topic(cluster, "t", PARTITIONS)
-        for first in range(0, 60_000, 10_000):
-            send(cluster, "t", first, 10_000, bytes(500))
-
-        def sealed() -> bool:
-            facts = broker_facts(broker.data_dir, 0.01)
-            return facts is not None and all(not t["unsealed_bytes"] for t in facts["topics"])
-
-        eventually(sealed, "everything is sealed")
-        assert numbers(cluster, "t") == list(range(60_000))
-        facts = broker_facts(broker.data_dir, 0.01)
-        assert facts
-        assert facts["bytes"]["write_ahead_logs"] <= 16 * 1024 * 1024 + 1024 * 1024
-        assert sum(log["counters"]["fetches_from_sealed"] for log in facts["logs"]) > 0
 
 
 def test_leader_epochs_never_go_back_and_are_the_same_from_every_node(tmp_path: Path) -> None:
