@@ -40,13 +40,13 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     directory = DataDirectory(config.data_dir)
     log_count = max(directory.meta.log_count, config.shards)
     config = or_refuse(config.sized(log_count, memory_bytes))
-    say(f"smq serves {config.data_dir}")
-    say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
     raise_descriptor_limit(config.max_connections)
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
     names = [*map(shard_name, tcp_listeners), COORDINATOR, SEALER]
     unix_listeners = open_unix_listeners(runtime_dir, names)
+    say(f"smq serves {config.data_dir}")
+    say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
     warm()
     meta = directory.start(config.shards)
     estate = Inheritance(
