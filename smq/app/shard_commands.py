@@ -1,7 +1,9 @@
 """What a shard does for our other processes, over its unix socket. JSON, see smq.wire.internal.
 
 partitions   {}                            what is unsealed, and how full the WAL is
-batches      number, offset, bytes_max     raw batches, a JSON line before them
+batches      number, offset, bytes_max     raw batches, a JSON line before them; answered when the
+                                           WAL has them on disk: what is sealed must not outlive
+                                           the log it came from, or its offsets are used again
 sealed       number, end                   sealed segments hold everything below `end`; answered
                                            when the checkpoint that says so is durable
 log_start    number, offset                retention has dropped what is below
@@ -11,19 +13,23 @@ attach       log                           the log's memory, read-only: its desc
 
 import json
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from shm.kernels.words import P_UNSEALED_BYTES, P_UNSEALED_SINCE_MS
+from shm.kernels.words import P_UNSEALED_BYTES, P_UNSEALED_SINCE_MS, WORD_SYNCED
 from smq.app.clock import wall_ms
 from smq.app.link import Link, accept_links
 from smq.app.loop import Loop
 from smq.app.peers import Peers
+from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.shard.shard import Led, Shard
 from smq.shard.space import watch_space
 from smq.wire.internal import KIND_COMMAND, InternalFrame, encode_command, encode_frame
 
 BATCHES_BYTES_MAX = 16 * 1024 * 1024
+SYNC_POLL_MS = 1.0
 
 
 class ShardCommands:
@@ -33,7 +39,7 @@ class ShardCommands:
         self._loop, self._shard, self._peers = loop, shard, peers
         self._links: set[Link] = set()
         self._segments_seen = 0
-        self._commands = {
+        self._commands: dict[str, Callable[..., None]] = {
             "partitions": self._partitions,
             "batches": self._batches,
             "sealed": self._sealed,
@@ -100,7 +106,16 @@ class ShardCommands:
             raise ValueError(f"offset {offset} of partition {number} has left the WAL")
         data = b"".join(led.log.read_batch(*span) for span in found.spans.tolist())
         head = json.dumps({"ok": {"bytes": len(data)}}).encode()
-        link.send(encode_frame(frame_id, KIND_COMMAND, head + b"\n" + data))
+        answer = encode_frame(frame_id, KIND_COMMAND, head + b"\n" + data)
+        self._send_when_synced(link, answer, led.log, int(led.log.tail))
+
+    def _send_when_synced(self, link: Link, answer: bytes, log: Log, position: int) -> None:
+        if log.words[WORD_SYNCED] >= position:
+            link.send(answer)
+        elif not link.closed:  # A log that has failed never gets there; the sealer gives up first.
+            log.want_sync()
+            again = partial(self._send_when_synced, link, answer, log, position)
+            self._loop.call_later(SYNC_POLL_MS, again)
 
     def _sealed(self, link: Link, frame_id: int, number: int, end: int) -> None:
         led = self._find(number)
