@@ -17,6 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _SOURCES = Path(__file__).resolve().parent
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
 
 
 def cache_directory() -> Path:
@@ -40,6 +41,8 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
 
 import numba  # noqa: E402  (It reads NUMBA_CACHE_DIR when it is imported.)
 
+numba.config.reload_config()  # Somebody may have imported it before.
+
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile with the options every kernel shares: cached, without the GIL, never raising.
@@ -48,7 +51,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     whose locked instructions took two thirds of a small request's time.
     The interpreted function stays at hand as the attribute `py_func`.
     """
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
+    compiled: Any = numba.njit(**_OPTIONS)(function)
     _without_literals(compiled)
     return cast("Callable[P, R]", compiled)
 
