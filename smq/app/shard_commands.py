@@ -31,6 +31,8 @@ from smq.wire.internal import KIND_COMMAND, InternalFrame, encode_command, encod
 BATCHES_BYTES_MAX = 16 * 1024 * 1024
 SYNC_POLL_MS = 1.0
 
+Handle = Callable[..., None]
+
 
 class ShardCommands:
     """Serves commands; watches the WAL's space and calls the sealer when it is wanted."""
@@ -39,7 +41,7 @@ class ShardCommands:
         self._loop, self._shard, self._peers = loop, shard, peers
         self._links: set[Link] = set()
         self._segments_seen = 0
-        self._commands: dict[str, Callable[..., None]] = {
+        self._commands: dict[str, Handle] = {
             "partitions": self._partitions,
             "batches": self._batches,
             "sealed": self._sealed,
