@@ -1,0 +1,48 @@
+"""The catalog as it is published: what is encoded is decoded, and what stays is the same object."""
+
+from uuid import UUID, uuid5
+
+import pytest
+from hypothesis import given, strategies as st
+
+from smq.model.catalog import Catalog, Topic
+
+SPACE = UUID(int=0)
+
+
+@st.composite
+def topics(draw: st.DrawFn) -> Topic:
+    name = draw(st.text(min_size=1, max_size=20))
+    logs = tuple(draw(st.lists(st.integers(0, 8), min_size=1, max_size=5)))
+    first = draw(st.integers(0, 1000))
+    configs = draw(st.dictionaries(st.text(), st.text(), max_size=3))
+    numbers = tuple(range(first, first + len(logs)))
+    return Topic(name, uuid5(SPACE, name), numbers, logs, configs)
+
+
+@given(st.lists(topics(), max_size=5, unique_by=lambda topic: topic.name), st.integers(0, 2**62))
+def test_what_is_encoded_is_decoded(listed: list[Topic], version: int) -> None:
+    catalog = Catalog("cluster", version, {topic.name: topic for topic in listed})
+    decoded = Catalog.decode(catalog.encode())
+    assert (decoded.cluster_id, decoded.version) == ("cluster", version)
+    assert decoded.by_name == catalog.by_name
+    assert decoded.by_id == {topic.id: topic for topic in listed}
+
+
+def test_a_topic_that_did_not_change_is_the_same_object_in_the_next_version() -> None:
+    kept, changed = Topic("kept", SPACE, (1,), (0,)), Topic("changed", UUID(int=1), (2,), (0,))
+    before = Catalog.decode(Catalog("c", 1, {"kept": kept, "changed": changed}).encode())
+    grown = Topic("changed", UUID(int=1), (2, 3), (0, 1))
+    after = Catalog.decode(Catalog("c", 2, {"kept": kept, "changed": grown}).encode())
+    assert after.by_name["kept"] is before.by_name["kept"]
+    assert after.by_name["changed"].partition_count == 2
+
+
+def test_logs_go_to_nodes_in_turn_whatever_their_number() -> None:
+    assert [Catalog.leader(log, 3) for log in range(7)] == [1, 2, 3, 1, 2, 3, 1]
+    assert {Catalog.leader(log, 1) for log in range(7)} == {1}
+
+
+def test_a_topic_without_partitions_is_our_bug() -> None:
+    with pytest.raises(AssertionError):
+        Topic("t", SPACE, (), ())
