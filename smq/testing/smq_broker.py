@@ -7,6 +7,7 @@ with SmqBroker(directory, {"shards": "2", "durability": "disk"}) as broker:
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,8 @@ class SmqBroker:
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         values = {**_SETTINGS, **(settings or {})}
+        # The path of a socket has 107 bytes at most, and directories of tests have long names.
+        self._runtime = tempfile.TemporaryDirectory(prefix="smq-")
         shards = int(values["shards"])
         self.port = free_port(shards)
         self._ports = range(self.port, self.port + shards)
@@ -39,7 +42,7 @@ class SmqBroker:
         directory.mkdir(parents=True, exist_ok=True)
         values |= {
             "data.dir": str(self.data_dir),
-            "runtime.dir": str(directory / "run"),
+            "runtime.dir": self._runtime.name,
             "port": str(self.port),
         }
         options = [f"--{name.replace('.', '-')}={value}" for name, value in values.items()]
@@ -93,6 +96,7 @@ class SmqBroker:
 
     def stop(self) -> None:
         self._child.terminate()
+        self._runtime.cleanup()
 
     def __enter__(self) -> Self:
         return self
