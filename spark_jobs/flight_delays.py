@@ -11,8 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession, functions as f
 
 from spark_jobs.read import read_topic
 from spark_jobs.session import start_session

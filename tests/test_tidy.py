@@ -23,7 +23,7 @@ WITHOUT_OWN_TEST = {
     "smq/coordinator/group_events.py": "records without behaviour",
     "shm/kernels/words.py": "numbers; tests/shm/test_layout.py pins them",
     "smq/filer/store.py": "a protocol; smq.testing.store_suite is run on each of its stores",
-    "shm/kernels/reference.py": "twins in plain Python: each kernel's test compares it with its own",
+    "shm/kernels/reference.py": "plain twins: each kernel's test compares it with its own",
     "shm/kernels/reference_produce.py": "as above",
     "smq/testing": "the test kit: every test that uses it tests it",
     "smq/app/demo": "run by tests/app/test_demo.py as a program",

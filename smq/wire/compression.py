@@ -10,8 +10,7 @@ LZ4 frames are written with independent blocks, the only ones that Kafka's Java 
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-from struct import Struct
-from struct import error as struct_error
+from struct import Struct, error as struct_error
 from typing import NoReturn
 
 import cramjam

@@ -8,8 +8,7 @@ field.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field as dataclass_field
 from typing import TypeVar
 
 from smq.wire.messages.notation import Field

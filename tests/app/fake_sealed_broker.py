@@ -10,8 +10,7 @@ from shm.cluster import ClusterBlock
 from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name, socket_path
 from smq.model.catalog import Catalog, Topic
 from smq.store.rows import Segment
-from smq.store.store import FILE_NAME
-from smq.store.store import Store as SqlStore
+from smq.store.store import FILE_NAME, Store as SqlStore
 from smq.testing.sealing import FakeShard
 from smq.wire.internal import InternalFrame
 from tests.app.fake_broker import config_for

@@ -1,8 +1,7 @@
 """What the verbs share: failures in a sentence, bytes in JSON."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from smq.app.cli_client import cluster_at, from_json, refusal, split_pair, to_json
 from smq.model.errors import BrokerError, ErrorCode, PeerError

@@ -1,8 +1,7 @@
 """Keys go where Kafka's clients send them."""
 
 from aiokafka.partitioner import murmur2 as aiokafka_murmur2
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from smq.model.partitioner import murmur2, partition_of_key
 

@@ -8,8 +8,7 @@ import cramjam
 import lz4.frame
 import pytest
 from aiokafka.codec import lz4_encode, snappy_encode
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from smq.wire.compression import XERIAL_MAGIC, Codec, Undecodable, compress, decompress
 

@@ -5,8 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from kio.serial import entity_reader, entity_writer
 
 from smq.testing.messages import MESSAGES, codec_module, random_message

@@ -1,8 +1,7 @@
 """Headers of requests and responses."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from smq.wire.api import API_BY_KEY
 from smq.wire.codec import Malformed, Writer

@@ -4,12 +4,15 @@ from struct import pack_into
 from typing import Any
 
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
-from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
-from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
+from aiokafka.record.default_records import (
+    DefaultRecordBatch as AiokafkaBatch,
+    DefaultRecordBatchBuilder as AiokafkaBuilder,
+)
+from hypothesis import given, settings, strategies as st
+from kafka.record.default_records import (
+    DefaultRecordBatch as KafkaPythonBatch,
+    DefaultRecordBatchBuilder as KafkaPythonBuilder,
+)
 
 from shm.kernels.records_reference import crc32c as crc32c_reference
 from smq.model.errors import PeerError

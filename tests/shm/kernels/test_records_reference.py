@@ -3,8 +3,7 @@
 from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from shm.kernels import records_reference as plain
 from smq.testing.records import plain_records

@@ -1,8 +1,7 @@
 """Binary views: compiled and plain make the same sixteen bytes."""
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from shm.arrow import read_only
 from shm.kernels import records_reference as plain
