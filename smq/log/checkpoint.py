@@ -2,7 +2,7 @@
 
     0       8            12         16
     +-------+------------+----------+--------------------+-------------------------+
-    |magic  |JSON bytes  |check     | JSON               | producers, int64 rows   |
+    |magic  |check       |JSON bytes| JSON               | producers, int64 rows   |
     +-------+------------+----------+--------------------+-------------------------+
 
 Written whole, synced, renamed. It is a shortcut and a memory: ends of partitions are always taken
@@ -22,7 +22,8 @@ from shm.kernels.producers import PRODUCER_COLUMNS
 from smq.log.disk import Disk
 
 MAGIC = b"SMQCKPT\1"
-_HEAD = struct.Struct("<8sII")
+_HEAD = struct.Struct("<8sI")
+_TEXT_AT = _HEAD.size + 4
 FILE_NAME = "checkpoint"
 FILE_NAME_BEFORE = "checkpoint.before"
 
@@ -70,12 +71,11 @@ class Checkpoint:
             "partitions": [[getattr(each, name) for name in _FIELDS] for each in self.partitions],
         }
         text = json.dumps(head, separators=(",", ":")).encode()
-        body = text + self.producers.tobytes()
-        check = int(crc32c(np.frombuffer(body, np.uint8), 0, len(body)))
+        body = len(text).to_bytes(4, "little") + text + self.producers.tobytes()
         path = directory / FILE_NAME
         if path.exists():
             disk.rename(path, directory / FILE_NAME_BEFORE)
-        disk.replace(path, _HEAD.pack(MAGIC, len(text), check) + body)
+        disk.replace(path, _HEAD.pack(MAGIC, _check(body)) + body)
 
     @classmethod
     def load(cls, directory: Path) -> "tuple[Checkpoint | None, bool]":
@@ -95,12 +95,12 @@ class Checkpoint:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
-        if len(data) < _HEAD.size:
+        if len(data) < _TEXT_AT:
             return None
-        magic, text_bytes, check = _HEAD.unpack_from(data)
-        body = data[_HEAD.size :]
-        if magic != MAGIC or int(crc32c(np.frombuffer(body, np.uint8), 0, len(body))) != check:
+        magic, check = _HEAD.unpack_from(data)
+        if magic != MAGIC or _check(data[_HEAD.size :]) != check:
             return None
+        text_bytes, body = int.from_bytes(data[_HEAD.size : _TEXT_AT], "little"), data[_TEXT_AT:]
         head = json.loads(body[:text_bytes])
         producers = np.frombuffer(body[text_bytes:], np.int64).reshape(-1, PRODUCER_COLUMNS)
         return cls(
@@ -113,3 +113,7 @@ class Checkpoint:
             ],
             producers.copy(),
         )
+
+
+def _check(data: bytes) -> int:
+    return int(crc32c(np.frombuffer(data, np.uint8), 0, len(data)))

@@ -2,7 +2,7 @@
 
     0       8        16       24       32                 64
     +-------+--------+--------+--------+------------------+-----------------------------+
-    |magic  |start   |entries |check   | boot id, disk    | entries, sorted             |
+    |magic  |check   |start   |entries | boot id, disk    | entries, sorted             |
     +-------+--------+--------+--------+------------------+-----------------------------+
 
 A start maps these instead of scanning the segments. The table says that the segment's frames are
@@ -20,8 +20,10 @@ from shm.kernels.words import FRAME_HEADER_BYTES
 from smq.log.disk import Disk
 
 MAGIC = b"SMQIDX\0\1"
-_HEAD = struct.Struct("<8sqqI16sB")
+_HEAD = struct.Struct("<8sI4x")
+_FACTS = struct.Struct("<qq16sB15x")
 HEAD_BYTES = 64
+assert _HEAD.size + _FACTS.size == HEAD_BYTES
 ENTRY = np.dtype(
     [
         ("partition", "<u4"),
@@ -111,12 +113,9 @@ class FiledIndex:
 
     def save(self, disk: Disk, path: Path, segment_start: int, boot_id: bytes) -> None:
         """Write the table beside its segment."""
-        body = self.entries.tobytes()
-        check = int(crc32c(np.frombuffer(body, np.uint8), 0, len(body)))
-        head = _HEAD.pack(
-            MAGIC, segment_start, len(self.entries), check, boot_id, self.has_disk_frames
-        )
-        disk.replace(path, head.ljust(HEAD_BYTES, b"\0") + body)
+        facts = _FACTS.pack(segment_start, len(self.entries), boot_id, self.has_disk_frames)
+        body = facts + self.entries.tobytes()
+        disk.replace(path, _HEAD.pack(MAGIC, _check(np.frombuffer(body, np.uint8))) + body)
 
     @classmethod
     def load(cls, path: Path, segment_start: int) -> tuple["FiledIndex", bytes] | None:
@@ -125,14 +124,19 @@ class FiledIndex:
             if path.stat().st_size < HEAD_BYTES:
                 return None
             # Mapped privately: many small batches make long tables, and the page cache has them.
-            data: np.ndarray = np.memmap(path, np.uint8, "c")
+            data = np.asarray(np.memmap(path, np.uint8, "c"))
         except OSError:
             return None
-        magic, start, count, check, boot_id, has_disk = _HEAD.unpack_from(data.data)
-        body = data[HEAD_BYTES:]
-        if magic != MAGIC or start != segment_start or len(body) != count * ENTRY.itemsize:
+        magic, check = _HEAD.unpack_from(data.data)
+        if magic != MAGIC or _check(data[_HEAD.size :]) != check:
             return None
-        if int(crc32c(body, 0, len(body))) != check:
+        start, count, boot_id, has_disk = _FACTS.unpack_from(data.data, _HEAD.size)
+        body = data[HEAD_BYTES:]
+        if start != segment_start or len(body) != count * ENTRY.itemsize:
             return None
         entries = np.asarray(body).view(ENTRY)
         return cls(entries, has_disk_frames=bool(has_disk)), boot_id
+
+
+def _check(data: np.ndarray) -> int:
+    return int(crc32c(data, 0, len(data)))

@@ -13,6 +13,7 @@ again, from the ring, to a fresh file.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -156,10 +157,10 @@ class Log(ReadableLog):
         first = len(segments)
         while first and segments[first - 1].first_entry < 0:
             first -= 1
-        for i in range(first, len(segments)):
-            segments[i].first_entry = self.lookup.entry_at(segments[i].start)
-            if i and segments[i - 1].index is None:
-                self._file_index(segments[i - 1], segments[i].first_entry)
+            segments[first].first_entry = self.lookup.entry_at(segments[first].start)
+        for full, following in pairwise(segments[max(0, first - 1) :]):
+            if full.index is None:
+                self._file_index(full, following.first_entry)
 
     def want_sync(self) -> None:
         """Have all that was written synced; what comes while a sync runs goes with the next."""

@@ -1,0 +1,290 @@
+"""Disks for tests of the write-ahead log: one that remembers what it was asked, one that fails.
+
+TracingDisk writes for real and keeps a trace. A prefix of a trace gives the directories that a
+crash may leave behind:
+
+    kill         of the processes: the page cache has everything but the end of the very last write
+    power loss   of what no sync has made durable any subset is there, in pieces of 512 B or 4 KiB;
+                 files appear, move and vanish in order, up to some moment after the last sync of
+                 the directory
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from smq.log.disk import Disk, OsDisk
+
+SECTOR_BYTES, PAGE_BYTES = 512, 4096  # What a disk, and what the page cache, writes as one.
+
+Image = dict[str, bytes]
+"""The files of a directory, by name."""
+
+
+class Operation(NamedTuple):
+    """One step of a trace. `file` numbers files through all their names."""
+
+    kind: str
+    file: int = 0
+    name: str = ""
+    at: int = 0
+    data: bytes = b""
+    target: str = ""
+
+
+class TracingDisk(OsDisk):
+    """The real disk, for one directory, and everything that was done to it."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.image = read_image(directory)
+        self.trace: list[Operation] = []
+        self._names = {name: number for number, name in enumerate(self.image)}
+        self._next_file = len(self.image)
+        self._opened: dict[int, int] = {}
+
+    def open(self, path: Path) -> int:
+        """See Disk."""
+        fd = super().open(path)
+        self._opened[fd] = self._names[path.name]
+        return fd
+
+    def create(self, path: Path, size: int) -> int:
+        """See Disk."""
+        fd = super().create(path, size)
+        self._opened[fd] = self._new_file(path.name)
+        self.trace.append(Operation("create", self._opened[fd], path.name, data=bytes(size)))
+        return fd
+
+    def write(self, fd: int, data: memoryview, at: int) -> None:
+        """See Disk."""
+        self.trace.append(Operation("write", self._opened[fd], at=at, data=bytes(data)))
+        super().write(fd, data, at)
+
+    def sync(self, fd: int) -> None:
+        """See Disk. Nothing is written through to the real disk: crashes are ours."""
+        self.trace.append(Operation("sync", self._opened[fd]))
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """See Disk."""
+        path.write_bytes(data)
+        self.trace.append(Operation("replace", self._new_file(path.name), path.name, data=data))
+
+    def rename(self, path: Path, target: Path) -> None:
+        """See Disk."""
+        path.rename(target)
+        assert target.parent == self.directory
+        self._names[target.name] = file = self._names.pop(path.name)
+        self.trace.append(Operation("rename", file, path.name, target=target.name))
+        self.sync_directory(target.parent)
+
+    def remove(self, path: Path) -> None:
+        """See Disk."""
+        super().remove(path)
+        if self._names.pop(path.name, None) is not None:
+            self.trace.append(Operation("remove", name=path.name))
+
+    def sync_directory(self, path: Path) -> None:
+        """See Disk."""
+        assert path == self.directory
+        self.trace.append(Operation("directory"))
+
+    def _new_file(self, name: str) -> int:
+        self._names[name] = self._next_file
+        self._next_file += 1
+        return self._names[name]
+
+
+def read_image(directory: Path) -> Image:
+    """The files that are in a directory now."""
+    return {p.name: p.read_bytes() for p in sorted(directory.iterdir()) if p.is_file()}
+
+
+def write_image(image: Image, directory: Path) -> None:
+    """Make a directory that has these files and no others."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in directory.iterdir():
+        if path.is_file():
+            path.unlink()
+    for name, data in image.items():
+        (directory / name).write_bytes(data)
+
+
+class _State:
+    """Files as a crash finds them: contents and names that are durable, and what is not yet."""
+
+    def __init__(self, image: Image) -> None:
+        self.contents = {n: bytearray(data) for n, data in enumerate(image.values())}
+        self.names = {name: n for n, name in enumerate(image)}
+        self.unsynced: dict[int, list[Operation]] = {}
+        self.moves: list[Operation] = []
+
+    def apply(self, operation: Operation) -> None:
+        kind, file = operation.kind, operation.file
+        if kind == "write":
+            self.unsynced.setdefault(file, []).append(operation)
+        elif kind == "sync":
+            self.land(file, self.unsynced.pop(file, []))
+        elif kind == "directory":
+            self.move(len(self.moves))
+        elif kind == "replace":
+            self.move(len(self.moves))
+            self.contents[file] = bytearray(operation.data)
+            self.names[operation.name] = file
+        else:
+            if kind == "create":
+                self.contents[file] = bytearray(operation.data)
+            self.moves.append(operation)
+
+    def land(self, file: int, writes: list[Operation]) -> None:
+        """These writes are on the disk."""
+        for write in writes:
+            self.contents[file][write.at : write.at + len(write.data)] = write.data
+
+    def move(self, count: int) -> None:
+        """So many of the pending changes of names are on the disk."""
+        for operation in self.moves[:count]:
+            if operation.kind in {"remove", "rename"}:
+                self.names.pop(operation.name, None)
+            if operation.kind in {"create", "rename"}:
+                self.names[operation.target or operation.name] = operation.file
+        self.moves = self.moves[count:]
+
+    def image(self) -> Image:
+        return {name: bytes(self.contents[file]) for name, file in self.names.items()}
+
+
+def _state_after(before: Image, trace: list[Operation]) -> _State:
+    state = _State(before)
+    for operation in trace:
+        state.apply(operation)
+    return state
+
+
+def killed(before: Image, trace: list[Operation], torn_at: int | None = None) -> Image:
+    """The directory when all processes died after a trace; the last write cut at `torn_at`."""
+    state = _state_after(before, trace)
+    for file, writes in state.unsynced.items():
+        last = writes[-1]
+        if torn_at is not None and last is trace[-1]:
+            writes[-1] = last._replace(data=last.data[:torn_at])
+        state.land(file, writes)
+    state.move(len(state.moves))
+    return state.image()
+
+
+def _pieces(write: Operation, size: int) -> Iterator[Operation]:
+    """A write cut at multiples of `size` in its file."""
+    at, end = write.at, write.at + len(write.data)
+    while at < end:
+        stop = min(end, at - at % size + size)
+        yield write._replace(at=at, data=write.data[at - write.at : stop - write.at])
+        at = stop
+
+
+def power_lost(before: Image, trace: list[Operation], chance: Random) -> Image:
+    """The directory after a power loss: any subset of what was not synced."""
+    state = _state_after(before, trace)
+    size = chance.choice([SECTOR_BYTES, PAGE_BYTES])
+    keep = chance.choice([0.0, 0.1, 0.5, 0.9, 1.0])
+    for file, writes in state.unsynced.items():
+        pieces = [piece for write in writes for piece in _pieces(write, size)]
+        state.land(file, [piece for piece in pieces if chance.random() < keep])
+    state.move(chance.randint(0, len(state.moves)))
+    return state.image()
+
+
+class FailingDisk:
+    """A disk around a disk: calls fail while `failures` names them.
+
+    `failures[method]` is (how often it fails, errno); how often may be infinite.
+    """
+
+    def __init__(self, inner: Disk) -> None:
+        self.inner = inner
+        self.failures: dict[str, tuple[float, int]] = {}
+        self.calls: dict[str, int] = {}
+
+    def fail(self, method: str, times: float = float("inf"), error: int = errno.EIO) -> None:
+        """Have the next calls of a method fail."""
+        self.failures[method] = times, error
+
+    def heal(self) -> None:
+        """Fail no more."""
+        self.failures.clear()
+
+    def _call(self, method: str) -> None:
+        self.calls[method] = self.calls.get(method, 0) + 1
+        times, error = self.failures.get(method, (0, 0))
+        if times > 0:
+            self.failures[method] = times - 1, error
+            raise OSError(error, os.strerror(error))
+
+    def make_directory(self, path: Path) -> None:
+        """See Disk."""
+        self._call("make_directory")
+        self.inner.make_directory(path)
+
+    def open(self, path: Path) -> int:
+        """See Disk."""
+        self._call("open")
+        return self.inner.open(path)
+
+    def create(self, path: Path, size: int) -> int:
+        """See Disk."""
+        self._call("create")
+        return self.inner.create(path, size)
+
+    def fill(self, path: Path, at: int, size: int) -> None:
+        """See Disk."""
+        self._call("fill")
+        self.inner.fill(path, at, size)
+
+    def close(self, fd: int) -> None:
+        """See Disk."""
+        self.inner.close(fd)
+
+    def write(self, fd: int, data: memoryview, at: int) -> None:
+        """See Disk. A failing write leaves half of it behind."""
+        try:
+            self._call("write")
+        except OSError:
+            self.inner.write(fd, data[: len(data) // 2], at)
+            raise
+        self.inner.write(fd, data, at)
+
+    def read(self, fd: int, length: int, at: int) -> np.ndarray:
+        """See Disk."""
+        self._call("read")
+        return self.inner.read(fd, length, at)
+
+    def sync(self, fd: int) -> None:
+        """See Disk."""
+        self._call("sync")
+        self.inner.sync(fd)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """See Disk."""
+        self._call("replace")
+        self.inner.replace(path, data)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """See Disk."""
+        self._call("rename")
+        self.inner.rename(path, target)
+
+    def remove(self, path: Path) -> None:
+        """See Disk."""
+        self._call("remove")
+        self.inner.remove(path)
+
+    def sync_directory(self, path: Path) -> None:
+        """See Disk."""
+        self._call("sync_directory")
+        self.inner.sync_directory(path)

@@ -1,0 +1,169 @@
+"""Driving a log without a shard: start, append, show, read, crash."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.append import append_rows
+from shm.kernels.plan import (
+    HEAD_NOW_MS,
+    HEAD_ROW_COUNT,
+    ROW_AT,
+    ROW_BASE_OFFSET,
+    ROW_BYTES,
+    ROW_CODE,
+    ROW_ERROR,
+    ROW_STATE,
+    ROW_VERSION,
+    STOP_LOG_FULL,
+    STOP_PRODUCERS_FULL,
+    new_plan,
+    row_at,
+)
+from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS, P_HIGH_WATERMARK
+from shm.segment import LogMemory
+from smq.log.background import Background, InlineBackground
+from smq.log.disk import Disk, OsDisk
+from smq.log.log import Log
+from smq.log.partitions import PartitionSettings
+from smq.log.recovery import Recovered, open_log
+from smq.log.sync import InlineSyncer, Syncer
+from smq.wire.records import Record, read_batches, write_batch
+
+MEMORY, OS, DISK = DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK
+LEVELS = (MEMORY, OS, DISK)
+SEGMENT_BYTES, RING_BYTES = 4096, 16384
+PARTITIONS_MAX = 32
+NOW_MS = 1_000_000
+BOOT, OTHER_BOOT = b"a boot of tests.", b"another boot ..."
+
+
+def settings(level: int) -> PartitionSettings:
+    return PartitionSettings(level, 1 << 20)
+
+
+class Life(NamedTuple):
+    """A log from its start to its end."""
+
+    log: Log
+    recovered: Recovered
+
+
+class Refused(Exception):
+    """The append was answered with an error code."""
+
+
+def memory_of(
+    ring_bytes: int = RING_BYTES,
+    segment_bytes: int = SEGMENT_BYTES,
+    partitions: int = PARTITIONS_MAX,
+) -> LogMemory:
+    return LogMemory.in_process(0, ring_bytes, segment_bytes, partitions)
+
+
+def start(  # noqa: PLR0913
+    directory: Path,
+    *,
+    generation: int = 0,
+    boot: bytes = BOOT,
+    memory: LogMemory | None = None,
+    disk: Disk | None = None,
+    background: Background | None = None,
+    syncer: Syncer | None = None,
+    segment_bytes: int = SEGMENT_BYTES,
+    levels: dict[int, int] | None = None,
+) -> Life:
+    """Open a log and adopt partitions with their durabilities."""
+    disk = disk or OsDisk()
+    memory = memory or memory_of(segment_bytes=segment_bytes)
+    log, recovered = open_log(
+        memory,
+        directory,
+        disk,
+        syncer or InlineSyncer(memory, disk),
+        background or InlineBackground(),
+        segment_bytes=segment_bytes,
+        generation=generation,
+        boot_id=boot,
+        now_ms=NOW_MS,
+    )
+    for number, level in (levels or {1: OS}).items():
+        log.adopt(number, settings(level))
+    log.invariants()
+    return Life(log, recovered)
+
+
+def batch(*values: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> bytes:
+    records = [Record(i, 1000 + i, None, value, ()) for i, value in enumerate(values)]
+    return bytes(
+        write_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    )
+
+
+_plan = new_plan(0, 0, 1)
+
+
+def append(log: Log, number: int, data: bytes) -> int:
+    """Append one batch; its base offset. Nothing is written but to make room. Raises Refused."""
+    row = row_at(_plan, 0)
+    _plan[HEAD_ROW_COUNT], _plan[HEAD_NOW_MS] = 1, NOW_MS
+    _plan[row + ROW_CODE] = log.number << 32 | log.partitions.slots[number]
+    _plan[row + ROW_AT], _plan[row + ROW_BYTES] = 0, len(data)
+    _plan[row + ROW_VERSION], _plan[row + ROW_STATE] = 9, 0
+    received = np.frombuffer(bytearray(data), np.uint8)
+    for _ in range(1000):
+        stop = append_rows(log.memory.memory, log.links, log.producers, received, _plan)
+        if stop == STOP_LOG_FULL:
+            log.write()
+            show(log)
+            log.make_room_in_index(set(LEVELS))
+        elif stop == STOP_PRODUCERS_FULL:
+            log.grow_producers(0)
+        else:
+            break
+    else:
+        raise AssertionError("the log never gets room")
+    if _plan[row + ROW_ERROR]:
+        raise Refused(int(_plan[row + ROW_ERROR]))
+    return int(_plan[row + ROW_BASE_OFFSET])
+
+
+def show(log: Log) -> None:
+    """Publish every level that has been reached."""
+    for level in LEVELS:
+        log.publish(level)
+
+
+def turn(log: Log, *, syncs: bool = True) -> bool:
+    """What a shard does at the end of a turn; False: the log has failed."""
+    log.publish(MEMORY)
+    if not log.write():
+        return False
+    log.publish(OS)
+    if syncs:
+        log.want_sync()
+        log.publish(DISK)
+    log.background.collect()
+    log.invariants()
+    return True
+
+
+def high_watermark(log: Log, number: int) -> int:
+    return int(log.partitions.table[log.partitions.slots[number], P_HIGH_WATERMARK])
+
+
+def read(log: Log, number: int, offset: int = 0, bytes_max: int = 1 << 30) -> dict[int, bytes]:
+    """The values of all visible records from an offset on that are in ring and WAL."""
+    values: dict[int, bytes] = {}
+    end = high_watermark(log, number)
+    while offset < end:
+        found = log.find(number, offset, end, bytes_max)
+        if found is None or not len(found.spans):
+            break
+        for position, length in found.spans.tolist():
+            for each in read_batches(bytes(log.read_batch(position, length))):
+                for record in each.records():
+                    values[record.offset] = record.value or b""
+                    offset = record.offset + 1
+    return values

@@ -1,0 +1,69 @@
+"""Jobs run elsewhere, are collected here, and lanes do not wait for each other."""
+
+import threading
+
+import pytest
+
+from smq.log.background import BackgroundThread, InlineBackground, Lane
+
+DEADLINE_S = 10
+
+
+def test_a_job_in_place_is_done_when_submit_returns() -> None:
+    results: list[object] = []
+    background = InlineBackground()
+    background.submit(Lane.FILES, lambda: 3, results.append)
+    assert results == [3]
+
+
+def test_a_failed_job_gives_its_error() -> None:
+    def fail() -> int:
+        raise OSError(28, "no space")
+
+    results: list[int | OSError] = []
+    InlineBackground().submit(Lane.FILES, fail, results.append)
+    threads = BackgroundThread(lambda: None)
+    threads.submit(Lane.TABLES, fail, results.append)
+    threads.wait()
+    assert [result.errno for result in results if isinstance(result, OSError)] == [28, 28]
+
+
+def test_results_are_given_in_the_thread_that_collects() -> None:
+    finished, seen = threading.Event(), list[tuple[object, int]]()
+    background = BackgroundThread(finished.set)
+    background.submit(
+        Lane.FILES, threading.get_ident, lambda r: seen.append((r, threading.get_ident()))
+    )
+    assert finished.wait(DEADLINE_S)
+    while not background.collect():
+        pass
+    assert seen[0][1] == threading.get_ident() != seen[0][0]
+
+
+def test_a_lane_does_not_wait_for_the_other() -> None:
+    gate, results = threading.Event(), list[object]()
+    background = BackgroundThread(lambda: None)
+    background.submit(Lane.TABLES, lambda: gate.wait(DEADLINE_S), results.append)
+    background.submit(Lane.FILES, lambda: "file", results.append)
+    background.wait_a_job(Lane.FILES)
+    assert results == ["file"]
+    gate.set()
+    background.wait()
+    assert results == ["file", True]
+
+
+def test_waiting_for_a_lane_without_jobs_returns_at_once() -> None:
+    background = BackgroundThread(lambda: None)
+    background.wait_a_job(Lane.FILES)
+    background.wait()
+    assert background.collect() == 0
+
+
+@pytest.mark.parametrize("lanes", [(Lane.FILES, Lane.TABLES), (Lane.TABLES, Lane.FILES)])
+def test_wait_waits_for_jobs_that_jobs_have_submitted(lanes: tuple[Lane, Lane]) -> None:
+    background, results = BackgroundThread(lambda: None), list[object]()
+    background.submit(
+        lanes[0], lambda: 1, lambda _: background.submit(lanes[1], lambda: 2, results.append)
+    )
+    background.wait()
+    assert results == [2]

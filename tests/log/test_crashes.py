@@ -1,0 +1,213 @@
+"""A log is traced and crashed everywhere: what its levels promise is there, nothing else is.
+
+Every prefix of a trace is a crash. A kill leaves what was written, its last write torn; a power
+loss any subset of what was not synced. The log that starts then lives on, and crashes again.
+"""
+
+from collections import deque
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from smq.testing.disk import Image, Operation, TracingDisk, killed, power_lost, write_image
+from tests.log.logs import (
+    BOOT,
+    DISK,
+    MEMORY,
+    OS,
+    OTHER_BOOT,
+    RING_BYTES,
+    SEGMENT_BYTES,
+    append,
+    batch,
+    high_watermark,
+    memory_of,
+    read,
+    start,
+    turn,
+)
+
+LEVELS = {1: MEMORY, 2: OS, 3: DISK, 4: OS}
+WORLDS = 8
+
+
+class Ack(NamedTuple):
+    """After so many steps of the trace everything of a partition below `end` was visible."""
+
+    step: int
+    number: int
+    end: int
+
+
+class Story:
+    """One life of a log on a traced disk, and what it told the world."""
+
+    def __init__(self, directory: Path, generation: int, boot: bytes, segment_bytes: int) -> None:
+        self.disk = TracingDisk(directory)
+        self.log, self.recovered = start(
+            directory,
+            generation=generation,
+            boot=boot,
+            disk=self.disk,
+            memory=memory_of(RING_BYTES, segment_bytes),
+            segment_bytes=segment_bytes,
+            levels=LEVELS,
+        )
+        self.content = {
+            (number, offset): value
+            for number in LEVELS
+            for offset, value in read(self.log, number, self.sealed_end(number)).items()
+        }
+        self.found = dict(self.content)
+        self.acks: list[Ack] = []
+        self._acknowledge()
+
+    @property
+    def image(self) -> Image:
+        return self.disk.image
+
+    @property
+    def trace(self) -> list[Operation]:
+        return self.disk.trace
+
+    def live(self, chance: Random, turns: int) -> "Story":
+        generation = self.log.snapshot().generation
+        for _ in range(turns):
+            for _ in range(chance.randint(1, 4)):
+                number = chance.choice(list(LEVELS))
+                values = [chance.randbytes(chance.choice([1, 80, 700])) for _ in range(2)]
+                base = append(self.log, number, batch(*values))
+                self.content[number, base], self.content[number, base + 1] = values
+            assert turn(self.log, syncs=chance.random() < 0.5)
+            self._acknowledge()
+            self._seal(chance)
+        assert self.log.snapshot().generation == generation
+        return self
+
+    def _seal(self, chance: Random) -> None:
+        if chance.random() < 0.2:
+            number = chance.choice(list(LEVELS))
+            self.log.sealed(number, high_watermark(self.log, number), now_ms=1)
+            self.log.checkpoint()
+
+    def _acknowledge(self) -> None:
+        self.acks += [Ack(len(self.trace), n, high_watermark(self.log, n)) for n in LEVELS]
+
+    def promised(self, steps: int, levels: set[int]) -> dict[int, int]:
+        """What a crash after so many steps must leave of the partitions of these levels."""
+        return {
+            number: max(
+                (a.end for a in self.acks if a.step <= steps and a.number == number), default=0
+            )
+            for number, level in LEVELS.items()
+            if level in levels
+        }
+
+    def sealed_end(self, number: int) -> int:
+        return next(s.sealed_end for s in self.log.partitions.states() if s.number == number)
+
+
+def check(before: Story, after: Story, steps: int, levels: set[int]) -> None:
+    """After the crash of `before`, `after` has found what was promised and nothing of its own."""
+    assert after.recovered.damaged == []
+    for number, end in before.promised(steps, levels).items():
+        assert high_watermark(after.log, number) >= end
+        missing = [
+            offset
+            for offset in range(after.sealed_end(number), end)
+            if after.found.get((number, offset)) != before.content[number, offset]
+        ]
+        assert not missing, f"partition {number} lost {missing}"
+    for (number, offset), value in after.found.items():
+        assert before.content.get((number, offset)) == value, f"{number}: {offset} is foreign"
+    for number in LEVELS:
+        found = [offset for n, offset in after.found if n == number]
+        assert found == list(range(found[0], found[-1] + 1)) if found else True
+        epochs = after.log.partitions.epochs[number]
+        assert [epoch for epoch, _ in epochs] == sorted({epoch for epoch, _ in epochs})
+
+
+class Worlds:
+    """Directories to crash into; the last few lives in them go on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._count = path, 0
+        self._lives: deque[Story] = deque()
+
+    def start(
+        self, image: Image, generation: int, boot: bytes, segment: int = SEGMENT_BYTES
+    ) -> Story:
+        self._count += 1
+        directory = self._path / str(self._count % WORLDS)
+        write_image(image, directory)
+        self._lives.append(Story(directory, generation, boot, segment))
+        if len(self._lives) == WORLDS:
+            self._lives.popleft().log.wal.close()
+        return self._lives[-1]
+
+
+class Crash(NamedTuple):
+    """What is left, and what must have survived: steps that were done, and levels."""
+
+    image: Image
+    steps: int
+    levels: set[int]
+
+
+def crash(story: Story, steps: int, chance: Random, *, loses_power: bool) -> Crash:
+    """A crash after so many steps of a life, or in the middle of the last one."""
+    trace = story.trace[:steps]
+    if loses_power:
+        return Crash(power_lost(story.image, trace, chance), steps, {DISK})
+    if not trace or trace[-1].kind != "write":
+        return Crash(killed(story.image, trace), steps, {OS, DISK})
+    torn_at = chance.choice([0, 64, 512, 4096])
+    return Crash(killed(story.image, trace, torn_at), steps - 1, {OS, DISK})
+
+
+@pytest.mark.parametrize("loses_power", [False, True], ids=["kill", "power loss"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_crash_after_any_step_loses_nothing_that_was_promised(
+    tmp_path: Path, seed: int, loses_power: bool
+) -> None:
+    chance, worlds = Random(seed), Worlds(tmp_path)
+    story = worlds.start({}, 0, BOOT).live(chance, turns=16)
+    for steps in range(len(story.trace) + 1):
+        end = crash(story, steps, chance, loses_power=loses_power)
+        boot = OTHER_BOOT if loses_power else BOOT
+        check(story, worlds.start(end.image, 1, boot), end.steps, end.levels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_two_crashes_in_a_row_lose_nothing_that_was_promised(tmp_path: Path, seed: int) -> None:
+    chance, worlds = Random(f"twice {seed}"), Worlds(tmp_path)
+    boots = iter([f"boot {i}".encode().ljust(16) for i in range(10_000)])
+    boot = next(boots)
+    story = worlds.start({}, 0, boot).live(chance, turns=12)
+    for _ in range(40):
+        life, its_boot = story, boot
+        for generation in range(1, chance.choice([3, 3, 4])):
+            steps = chance.randint(0, len(life.trace))
+            loses_power = chance.random() < 0.5
+            end = crash(life, steps, chance, loses_power=loses_power)
+            its_boot = next(boots) if loses_power else its_boot
+            following = worlds.start(end.image, generation, its_boot)
+            check(life, following, end.steps, end.levels)
+            life = following.live(chance, turns=chance.choice([0, 1, 4]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_crashes_between_changes_of_the_segments_size(tmp_path: Path, seed: int) -> None:
+    chance, worlds = Random(f"sizes {seed}"), Worlds(tmp_path)
+    life = worlds.start({}, 0, BOOT).live(chance, turns=8)
+    for generation in range(1, 30):
+        steps = chance.randint(0, len(life.trace))
+        end = crash(life, steps, chance, loses_power=False)
+        segment_bytes = chance.choice([2048, 4096, 8192])
+        following = worlds.start(end.image, generation, BOOT, segment_bytes)
+        check(life, following, end.steps, end.levels)
+        life = following.live(chance, turns=chance.choice([0, 3, 6]))

@@ -1,0 +1,68 @@
+"""The real disk."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from smq.log.disk import OsDisk
+
+DISK = OsDisk()
+
+
+def test_what_was_written_is_read_back_and_no_more(tmp_path: Path) -> None:
+    fd = DISK.create(tmp_path / "file", 100)
+    DISK.write(fd, memoryview(b"hello"), 10)
+    DISK.sync(fd)
+    assert bytes(DISK.read(fd, 5, 10)) == b"hello"
+    assert len(DISK.read(fd, 1000, 90)) == 10
+    assert DISK.read(fd, 5, 10).flags.writeable
+    DISK.close(fd)
+
+
+def test_a_created_file_has_its_blocks(tmp_path: Path) -> None:
+    DISK.close(DISK.create(tmp_path / "file", 1 << 20))
+    assert (tmp_path / "file").stat().st_blocks * 512 >= 1 << 20
+
+
+def test_a_file_that_does_not_fit_is_not_left_behind(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as caught:  # noqa: PT011  (which of the two, the file system says)
+        DISK.create(tmp_path / "file", 1 << 62)
+    assert caught.value.errno in {errno.ENOSPC, errno.EFBIG}
+    assert not (tmp_path / "file").exists()
+
+
+def test_filling_writes_zeros_and_keeps_the_size(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 10)
+    DISK.fill(path, 2, 3)
+    assert path.read_bytes() == b"xx\0\0\0xxxxx"
+
+
+def test_replacing_leaves_one_whole_file(tmp_path: Path) -> None:
+    DISK.replace(tmp_path / "file", b"one")
+    DISK.replace(tmp_path / "file", b"two!")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("file", b"two!")]
+
+
+def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+    DISK.remove(tmp_path / "nothing")
+    (tmp_path / "file").touch()
+    DISK.remove(tmp_path / "file")
+    assert not list(tmp_path.iterdir())
+
+
+def test_directories_are_made_with_their_parents_for_us_alone(tmp_path: Path) -> None:
+    DISK.make_directory(tmp_path / "a" / "b")
+    DISK.make_directory(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_an_opened_file_can_be_renamed_under_its_descriptor(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"data")
+    fd = DISK.open(tmp_path / "a")
+    DISK.rename(tmp_path / "a", tmp_path / "b")
+    assert bytes(DISK.read(fd, 4, 0)) == b"data"
+    assert not os.get_inheritable(fd)
+    DISK.close(fd)

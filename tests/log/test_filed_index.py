@@ -1,0 +1,99 @@
+"""Tables filed beside full segments."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shm.kernels.words import FRAME_HEADER_BYTES
+from smq.log.disk import OsDisk
+from smq.log.filed_index import ENTRY, FiledIndex
+
+START = 1 << 20
+
+
+def table() -> FiledIndex:
+    """Partition 1 has batches of 10 offsets from 100 on, partition 2 two batches from 0 on."""
+    entries = np.zeros(7, ENTRY)
+    entries["partition"] = [1, 2, 1, 1, 2, 1, 1]
+    entries["base_offset"] = [100, 0, 110, 120, 5, 140, 150]  # 130 to 139 were damaged.
+    entries["record_count"] = [10, 5, 10, 10, 5, 10, 10]
+    entries["bytes"] = [200, 300, 200, 200, 300, 200, 200]
+    entries["position"] = START + 256 * np.arange(7)
+    return FiledIndex.sorted(entries, has_disk_frames=True)
+
+
+def chosen(index: FiledIndex, number: int, offset: int, limit: int, bytes_max: int) -> list[int]:
+    spans = np.zeros((10, 2), np.int64)
+    count, total = index.choose(number, offset, limit, bytes_max, spans)
+    assert total == spans[:count, 1].sum()
+    return [(int(p) - FRAME_HEADER_BYTES - START) // 256 for p in spans[:count, 0]]
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "bytes_max", "frames"),
+    [
+        (100, 160, 10_000, [0, 2, 3, 5, 6]),
+        (0, 160, 10_000, [0, 2, 3, 5, 6]),
+        (115, 160, 10_000, [2, 3, 5, 6]),
+        (115, 120, 10_000, [2]),
+        (115, 121, 10_000, [2, 3]),
+        (115, 160, 450, [2, 3]),
+        (115, 160, 1, [2]),
+        (133, 160, 10_000, [5, 6]),
+        (159, 160, 10_000, [6]),
+        (160, 170, 10_000, []),
+    ],
+)
+def test_choosing_gives_whole_batches_within_limits(
+    offset: int, limit: int, bytes_max: int, frames: list[int]
+) -> None:
+    assert chosen(table(), 1, offset, limit, bytes_max) == frames
+
+
+def test_ends_first_offsets_and_sums_are_by_partition() -> None:
+    index = table()
+    assert index.first_offsets == {1: 100, 2: 0}
+    assert index.ends == {1: 160, 2: 10}
+    assert [index.bytes_from(1, offset) for offset in (0, 100, 105, 110, 159, 160)] == [
+        1000, 1000, 1000, 800, 200, 0,
+    ]  # fmt: skip
+    assert index.bytes_from(2, 0) == 600
+    assert index.bytes_from(3, 0) == 0
+    assert index.at_position(1, START + 512) == 1
+    assert index.at_position(2, START + 512) == -1
+
+
+def test_a_table_is_read_back_with_its_boot_id(tmp_path: Path) -> None:
+    path = tmp_path / "x.index"
+    table().save(OsDisk(), path, START, b"0123456789abcdef")
+    loaded = FiledIndex.load(path, START)
+    assert loaded is not None
+    index, boot_id = loaded
+    assert boot_id == b"0123456789abcdef"
+    assert index.has_disk_frames
+    assert (index.entries == table().entries).all()
+    assert FiledIndex.load(path, START + 64) is None
+    assert FiledIndex.load(tmp_path / "y.index", START) is None
+
+
+def test_any_flipped_bit_is_noticed_and_any_cut(tmp_path: Path) -> None:
+    path = tmp_path / "x.index"
+    table().save(OsDisk(), path, START, b"0123456789abcdef")
+    good = path.read_bytes()
+    for at in (*range(12), *range(16, len(good))):
+        bad = bytearray(good)
+        bad[at] ^= 4
+        path.write_bytes(bad)
+        assert FiledIndex.load(path, START) is None, f"byte {at}"
+    for length in range(len(good)):
+        path.write_bytes(good[:length])
+        assert FiledIndex.load(path, START) is None
+
+
+def test_a_segment_of_padding_has_an_empty_table(tmp_path: Path) -> None:
+    index = FiledIndex.sorted(np.zeros(0, ENTRY), has_disk_frames=False)
+    index.save(OsDisk(), tmp_path / "x.index", START, b"0" * 16)
+    loaded = FiledIndex.load(tmp_path / "x.index", START)
+    assert loaded is not None
+    assert loaded[0].ends == {}
