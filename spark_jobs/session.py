@@ -8,9 +8,14 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from smq.model.errors import StoreError
+from spark_jobs.plan import Unreadable
 
 JAVA_MIN = 17
 VERSION_WAIT_S = 20
@@ -44,6 +49,15 @@ def start_session(name: str, **settings: str) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """For a program: what cannot be read is a sentence and exit code 1, not a traceback."""
+    try:
+        yield
+    except (Unreadable, StoreError) as reason:
+        raise SystemExit(f"smq: {reason}") from reason
 
 
 def java_home() -> Path:

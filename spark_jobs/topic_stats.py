@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, functions as f
 
 from spark_jobs.read import read_topic
-from spark_jobs.session import start_session
+from spark_jobs.session import refusals, start_session
 
 
 def statistics(records: DataFrame, by: str) -> DataFrame:
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--by", choices=["partition", "hour"], default="partition")
     parser.add_argument("--output", type=Path, help="a Parquet directory, instead of JSON lines")
     given = parser.parse_args()
-    with start_session(f"statistics of {given.topic}") as spark:
+    with refusals(), start_session(f"statistics of {given.topic}") as spark:
         rows = statistics(read_topic(spark, given.topic, data_dir=given.data_dir), given.by)
         if given.output is not None:
             rows.write.mode("overwrite").parquet(str(given.output))

