@@ -1,0 +1,127 @@
+"""Nothing pins the log for ever: it stays within wal.bytes.max whatever cannot be sealed.
+
+With 8 MiB a log has eight segments here. Spare files come on top.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shm.kernels import records_reference as plain
+from smq.client.cluster import Cluster
+from smq.model.errors import ErrorCode
+from smq.testing.smq_broker import SmqBroker
+from smq.wire.records import Record, read_batches, write_batch
+from tests.app.fake_broker import eventually
+from tests.broker.one_topic import FILLER_BYTES, SETTINGS, MiB, OneTopic, said, wal_bytes
+
+pytestmark = pytest.mark.timeout(120)
+
+WAL_BYTES_MAX = 8 * MiB
+NEVER = {"smq.seal.ms": str(10**9), "smq.seal.bytes": str(10**12)}  # But when space is wanted.
+LONG = 60  # Fillers: 24 MB, three times what the log may hold.
+
+
+@contextmanager
+def small_broker(directory: Path, **settings: str) -> Iterator[tuple[SmqBroker, Cluster]]:
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    values = {**SETTINGS, "wal.bytes.max": str(WAL_BYTES_MAX), **given}
+    with SmqBroker(directory, values) as broker, Cluster(broker.bootstrap) as cluster:
+        yield broker, cluster
+
+
+def test_a_record_in_an_idle_partition_is_sealed_when_the_log_wants_space(tmp_path: Path) -> None:
+    with small_broker(tmp_path) as (broker, cluster):
+        idle = OneTopic(broker, cluster, "idle", NEVER)
+        record = Record(0, 7, b"only", None, ((b"h", b"1"),))
+        idle.append(write_batch([record]))
+        busy = OneTopic(broker, cluster, "busy", NEVER)
+        for _ in range(LONG):
+            busy.append_filler(1)
+            assert wal_bytes(broker) <= WAL_BYTES_MAX
+        idle.wait_sealed(1)
+        busy.wait_recycled(MiB)
+        assert idle.records(1) == [record]
+        assert len(busy.records(LONG)) == LONG
+
+
+def test_batches_that_nobody_can_decode_are_sealed_as_they_are(tmp_path: Path) -> None:
+    def garbage(number: int) -> bytes:
+        record = plain.PlainRecord(0, number, None, None)
+        return plain.batch([record], end_offset=1, inflated=b"%d" % number + bytes(FILLER_BYTES))
+
+    with small_broker(tmp_path) as (broker, cluster):
+        topic = OneTopic(broker, cluster, "garbage", NEVER)
+        for number in range(LONG):
+            topic.append(garbage(number))
+            assert wal_bytes(broker) <= WAL_BYTES_MAX
+        topic.wait_recycled(MiB)
+        read = topic.read(LONG)
+        assert [batch.base_timestamp for batch in read] == list(range(LONG))
+        assert [bytes(batch.data[61:]) for batch in read] == [
+            garbage(number)[61:] for number in range(LONG)
+        ]
+
+
+def fill_until_refused(topic: OneTopic) -> int:
+    """Produce until there is no space; how many batches were taken."""
+    taken = 0
+    while True:
+        answer = topic.produce(write_batch([Record(0, taken, b"%d" % taken, bytes(FILLER_BYTES))]))
+        if answer.error_code != ErrorCode.NONE:
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            return taken
+        assert answer.base_offset == taken
+        taken += 1
+        assert taken * FILLER_BYTES <= WAL_BYTES_MAX, "the log takes more than it may hold"
+
+
+def put_a_file_in_its_place(filer: Path, aside: Path) -> None:
+    filer.rename(aside)
+    filer.write_bytes(b"no directory")
+
+
+@pytest.mark.parametrize("was_up", [False, True], ids=["down from the start", "goes down"])
+def test_while_the_filer_is_down_the_log_stays_within_bounds(tmp_path: Path, was_up: bool) -> None:
+    filer, aside = tmp_path / "filer", tmp_path / "aside"
+    filer.mkdir()
+    with small_broker(tmp_path, filer_root=str(filer)) as (broker, cluster):
+        before = OneTopic(broker, cluster, "before")
+        if was_up:
+            before.append(write_batch([Record(0, 1, None, b"v")]))
+            before.wait_sealed(1)
+        put_a_file_in_its_place(filer, aside)
+        topic = OneTopic(broker, cluster, "topic")
+        taken = fill_until_refused(topic)
+        for _ in range(20):  # It stays so, and the log does not grow.
+            again = topic.produce(write_batch([Record(0, 0, None, bytes(FILLER_BYTES))]))
+            assert again.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert wal_bytes(broker) <= WAL_BYTES_MAX
+        eventually(lambda: str(filer) in said(broker), "the filer is named")
+        eventually(lambda: "no space" in said(broker), "it is said that producers are refused")
+        assert [record.timestamp_ms for record in topic.records(taken)] == list(range(taken))
+        filer.unlink()
+        aside.rename(filer)
+        end = topic.append(write_batch([Record(0, 5, None, b"taken again")])) + 1
+        assert end == taken + 1
+        topic.wait_sealed(end)
+        assert [record.timestamp_ms for record in topic.records(end)] == [*range(taken), 5]
+        if was_up:
+            assert before.records(1) == [Record(0, 1, None, b"v")]
+
+
+def test_a_reader_that_has_more_to_come_goes_on_while_producers_are_refused(
+    tmp_path: Path,
+) -> None:
+    filer = tmp_path / "filer"
+    filer.write_bytes(b"no directory")
+    with small_broker(tmp_path, filer_root=str(filer)) as (broker, cluster):
+        topic = OneTopic(broker, cluster, "topic")
+        taken = fill_until_refused(topic)
+        for offset in range(taken):
+            data = topic.fetch(offset, bytes_max=1)
+            assert isinstance(data.records, memoryview)
+            [batch] = read_batches(data.records)
+            assert batch.base_offset == offset
