@@ -1,0 +1,111 @@
+"""Rows of partitions, and leader epochs as OffsetForLeaderEpoch asks for them."""
+
+import pytest
+
+from shm.kernels.words import (
+    FLAG_LOG_APPEND_TIME,
+    FLAG_READ_ONLY,
+    P_EPOCH,
+    P_FLAGS,
+    P_HIGH_WATERMARK,
+    P_LOG_END,
+    P_LOG_START,
+)
+from smq.log.checkpoint import PartitionState
+from smq.log.partitions import Partitions, PartitionSettings
+from tests.log.logs import DISK, OS, memory_of, settings
+
+
+@pytest.fixture
+def partitions() -> Partitions:
+    return Partitions(memory_of())
+
+
+def led(partitions: Partitions, *lives: tuple[int, int]) -> None:
+    """Lead partition 7 in generations, each until its log end."""
+    slot = partitions.configure(7, settings(OS))
+    for generation, end in lives:
+        partitions.lead(7, generation)
+        partitions.table[slot, P_LOG_END] = end
+    partitions.show_all()
+    partitions.invariants()
+
+
+def test_epochs_without_records_are_not_kept(partitions: Partitions) -> None:
+    led(partitions, (0, 10), (1, 10), (2, 10), (5, 30))
+    assert partitions.epochs[7] == [(0, 0), (5, 10)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (0, (0, 10)),
+        (1, (0, 10)),
+        (4, (0, 10)),
+        (5, (5, 30)),
+        (6, (5, 30)),
+        (7, (7, 40)),
+        (8, (-1, -1)),
+    ],
+)
+def test_the_end_of_an_epoch_is_where_the_next_one_begins(
+    partitions: Partitions, asked: int, answer: tuple[int, int]
+) -> None:
+    led(partitions, (0, 10), (5, 30), (7, 40))
+    assert partitions.end_of_epoch(7, asked) == answer
+
+
+def test_an_epoch_below_all_known_ones_ended_where_these_begin(partitions: Partitions) -> None:
+    led(partitions, (3, 10), (5, 30))
+    partitions.start_at(7, 12)
+    assert partitions.end_of_epoch(7, 1) == (1, 12)
+    assert partitions.epochs[7] == [(5, 12)]
+
+
+def test_a_raised_log_start_stays_below_the_end(partitions: Partitions) -> None:
+    led(partitions, (0, 10))
+    partitions.start_at(7, 99)
+    partitions.start_at(7, 3)
+    assert partitions.table[partitions.slots[7], P_LOG_START] == 10
+
+
+def test_a_checkpointed_partition_is_restored(partitions: Partitions) -> None:
+    led(partitions, (0, 10), (2, 30))
+    partitions.start_at(7, 4)
+    partitions.set_unsealed(7, 500, 77)
+    state = partitions.states()[0]
+    assert state == PartitionState(7, [(0, 4), (2, 10)], 4, 30, 0, -1, 500, 77)
+    other = Partitions(memory_of())
+    slot = other.restore(state)
+    assert other.epochs[7] == [(0, 4), (2, 10)]
+    assert other.table[slot, P_LOG_END] == 4  # Its frames say more.
+
+
+def test_settings_change_and_the_rest_of_a_row_stays(partitions: Partitions) -> None:
+    led(partitions, (3, 10))
+    slot = partitions.slots[7]
+    partitions.table[slot, P_FLAGS] |= FLAG_READ_ONLY
+    assert partitions.configure(7, PartitionSettings(DISK, 10, log_append_time=True)) == slot
+    assert partitions.table[slot, P_FLAGS] & FLAG_READ_ONLY
+    assert partitions.table[slot, P_FLAGS] & FLAG_LOG_APPEND_TIME
+    partitions.configure(7, settings(OS))
+    assert not partitions.table[slot, P_FLAGS] & FLAG_LOG_APPEND_TIME
+    assert partitions.table[slot, P_EPOCH] == 3
+
+
+def test_a_dropped_partitions_row_is_given_to_another_empty(partitions: Partitions) -> None:
+    led(partitions, (3, 10))
+    slot = partitions.slots[7]
+    partitions.drop(7)
+    assert partitions.slot_of(8) == slot
+    assert partitions.table[slot, P_HIGH_WATERMARK] == 0
+    assert partitions.epochs == {8: []}
+    partitions.clear()
+    assert not partitions.table.any()
+
+
+def test_what_sealed_segments_know_beyond_the_end_is_taken_over(partitions: Partitions) -> None:
+    led(partitions, (3, 10))
+    partitions.extend(7, 25, 3)
+    assert partitions.table[partitions.slots[7], P_HIGH_WATERMARK] == 25
+    assert partitions.epochs[7] == [(3, 0)]

@@ -1,0 +1,72 @@
+"""Who syncs: in place, and in a thread."""
+
+import os
+import select
+from pathlib import Path
+
+import pytest
+
+from shm.kernels.words import WORD_SYNCED
+from smq.log.disk import OsDisk
+from smq.log.sync import InlineSyncer, SyncThread
+from smq.testing.disk import FailingDisk
+from tests.log.logs import memory_of
+
+DEADLINE_S = 10
+
+
+def test_a_sync_in_place_publishes_and_a_failure_stays_until_reset(tmp_path: Path) -> None:
+    memory, disk = memory_of(), FailingDisk(OsDisk())
+    syncer = InlineSyncer(memory, disk)
+    fd = disk.create(tmp_path / "file", 64)
+    assert syncer.post(fd, 64)
+    assert memory.words[WORD_SYNCED] == 64
+    disk.fail("sync", 1)
+    syncer.post(fd, 128)
+    syncer.post(fd, 128)
+    assert syncer.failed()
+    assert memory.words[WORD_SYNCED] == 64
+    syncer.reset()
+    syncer.post(fd, 128)
+    assert memory.words[WORD_SYNCED] == 128
+    assert not syncer.busy()
+    syncer.stop()
+
+
+@pytest.fixture
+def event_fd() -> int:
+    return os.eventfd(0, os.EFD_NONBLOCK)
+
+
+def wait(event_fd: int) -> None:
+    assert select.select([event_fd], [], [], DEADLINE_S)[0]
+    os.eventfd_read(event_fd)
+
+
+def test_the_thread_syncs_in_order_and_tells(tmp_path: Path, event_fd: int) -> None:
+    memory = memory_of()
+    syncer = SyncThread(memory, event_fd)
+    fds = [OsDisk().create(tmp_path / name, 64) for name in "abc"]
+    for i, fd in enumerate(fds):
+        assert syncer.post(fd, 64 * (i + 1))
+    while syncer.busy():
+        wait(event_fd)
+    assert memory.words[WORD_SYNCED] == 192
+    syncer.stop()
+
+
+def test_the_thread_stops_at_a_failure_until_reset(tmp_path: Path, event_fd: int) -> None:
+    memory = memory_of()
+    syncer = SyncThread(memory, event_fd)
+    closed = OsDisk().create(tmp_path / "a", 64)
+    os.close(closed)
+    syncer.post(closed, 64)
+    wait(event_fd)
+    assert syncer.failed()
+    assert memory.words[WORD_SYNCED] == 0
+    syncer.reset()
+    syncer.post(OsDisk().create(tmp_path / "b", 64), 64)
+    while memory.words[WORD_SYNCED] == 0:
+        wait(event_fd)
+    assert not syncer.failed()
+    syncer.stop()

@@ -1,0 +1,171 @@
+"""Segment files: begun ahead of time, recycled, replaced; what a crash leaves is cleaned."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from smq.log.background import InlineBackground
+from smq.log.disk import OsDisk
+from smq.log.wal import SPARES_KEPT, NoSegment, Wal
+from smq.testing.disk import FailingDisk
+
+SIZE = 4096
+RING = memoryview(bytearray(i % 251 for i in range(2 * SIZE)))
+
+
+def new_wal(directory: Path, disk: FailingDisk | None = None, size: int = SIZE) -> Wal:
+    wal = Wal(directory, disk or FailingDisk(OsDisk()), InlineBackground(), size)
+    wal.open_existing()
+    return wal
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.suffix for path in directory.iterdir())
+
+
+def test_what_was_written_is_read_across_rings_and_segments(tmp_path: Path) -> None:
+    wal = new_wal(tmp_path)
+    for start in range(0, 5 * SIZE, SIZE // 2):
+        wal.write(RING, start, start + SIZE // 2)
+        wal.invariants()
+    assert [(s.start, s.end) for s in wal.segments] == [
+        (i * SIZE, (i + 1) * SIZE) for i in range(5)
+    ]
+    for position in (0, 100, SIZE - 10, 3 * SIZE + 7):
+        data = wal.read(position, 10)
+        place = position % len(RING)
+        assert bytes(data) == bytes(RING[place : place + 10])
+
+
+def test_reading_stops_at_a_segments_end_and_gives_nothing_beyond(tmp_path: Path) -> None:
+    wal = new_wal(tmp_path)
+    wal.write(RING, 0, SIZE + 64)
+    assert len(wal.read(SIZE - 8, 100)) == 8
+    assert len(wal.read(2 * SIZE, 100)) == 0
+    assert wal.find(-1) is None
+    assert wal.find(2 * SIZE) is None
+
+
+def test_the_next_file_and_two_spares_are_ready_before_they_are_needed(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    wal = new_wal(tmp_path, disk)
+    wal.write(RING, 0, 64)
+    assert names(tmp_path) == [".spare", ".spare", ".wal", ".wal"]
+    disk.fail("create")
+    wal.write(RING, 64, 3 * SIZE)
+    assert len(wal.segments) == 3
+
+
+def test_a_freed_file_is_used_again(tmp_path: Path) -> None:
+    wal = new_wal(tmp_path)
+    wal.write(RING, 0, 3 * SIZE)
+    inodes = {path.stat().st_ino for path in tmp_path.iterdir()}
+    for start in range(3 * SIZE, 20 * SIZE, SIZE):
+        wal.free(wal.segments[0])
+        wal.write(RING, start, start + SIZE)
+    assert {path.stat().st_ino for path in tmp_path.iterdir()} == inodes
+
+
+def test_of_many_freed_files_some_are_kept(tmp_path: Path) -> None:
+    wal = new_wal(tmp_path)
+    wal.write(RING, 0, SIZE)
+    for start in range(SIZE, 30 * SIZE, SIZE):
+        wal.write(RING, start, start + SIZE)
+    for segment in wal.segments[:-1]:
+        wal.free(segment)
+    assert names(tmp_path) == [".spare"] * SPARES_KEPT + [".wal", ".wal"]
+
+
+def test_a_segment_that_cannot_be_begun_says_so_and_can_be_later(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    wal = new_wal(tmp_path, disk)
+    disk.fail("create", error=errno.ENOSPC)
+    with pytest.raises(NoSegment) as caught:
+        wal.write(RING, 0, 64)
+    assert caught.value.errno == errno.ENOSPC
+    assert wal.segments == []
+    disk.heal()
+    wal.write(RING, 0, 64)
+    assert bytes(wal.read(0, 64)) == bytes(RING[:64])
+
+
+def test_a_failed_rename_costs_no_spare(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    wal = new_wal(tmp_path, disk)
+    wal.write(RING, 0, 64)
+    disk.fail("rename")
+    wal.write(RING, 64, SIZE + 64)  # The next file was ready.
+    with pytest.raises(NoSegment):
+        wal.write(RING, SIZE + 64, 2 * SIZE + 64)
+    disk.heal()
+    wal.write(RING, 2 * SIZE, 2 * SIZE + 64)
+    assert len(wal.segments) == 3
+
+
+def test_a_replaced_segment_has_its_old_bytes_and_those_of_the_ring(tmp_path: Path) -> None:
+    wal = new_wal(tmp_path)
+    wal.write(RING, 0, 1024)
+    segment = wal.segments[0]
+    inode = segment.path.stat().st_ino
+    wal.replace(segment, memoryview(bytearray(b"r" * SIZE)), 512, 1024)
+    assert segment.path.stat().st_ino != inode
+    assert bytes(wal.read(0, 1024)) == bytes(RING[:512]) + b"r" * 512
+
+
+@pytest.mark.parametrize("method", ["create", "read", "write", "sync", "rename"])
+def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, method: str) -> None:
+    disk = FailingDisk(OsDisk())
+    wal = new_wal(tmp_path, disk)
+    wal.write(RING, 0, 1024)
+    before = names(tmp_path)
+    disk.fail(method, 1)
+    with pytest.raises(OSError, match="error"):
+        wal.replace(wal.segments[0], RING, 512, 1024)
+    assert names(tmp_path) == before
+    assert bytes(wal.read(0, 1024)) == bytes(RING[:1024])
+
+
+def test_leftovers_are_deleted_and_foreign_files_are_not(tmp_path: Path) -> None:
+    wal = new_wal(tmp_path)
+    wal.write(RING, 0, 2 * SIZE)
+    wal.close()
+    kept = {path.name for path in tmp_path.iterdir()}
+    (tmp_path / f"{0:020d}.index").touch()
+    for name in ("checkpoint.new", "77.spare", f"{99:020d}.index", f"{7 * SIZE:020d}.wal"):
+        (tmp_path / name).touch()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "mine.wal").write_bytes(b"not a segment")
+    again = new_wal(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == kept | {
+        "notes.txt", "mine.wal", f"{0:020d}.index",
+    }  # fmt: skip
+    assert [s.start for s in again.segments] == [0, SIZE, 2 * SIZE]
+
+
+def test_spares_of_another_size_are_deleted(tmp_path: Path) -> None:
+    wal = new_wal(tmp_path)
+    wal.write(RING, 0, 64)
+    wal.close()
+    again = new_wal(tmp_path, size=2 * SIZE)
+    assert names(tmp_path) == [".wal", ".wal"]
+    again.forget_from(64)
+    assert [(s.start, s.end) for s in again.segments] == [(0, SIZE)]
+
+
+def test_new_spares_do_not_take_names_that_are_taken(tmp_path: Path) -> None:
+    for _ in range(3):
+        wal = new_wal(tmp_path)
+        wal.forget_from(64)
+        start = wal.segments[-1].end if wal.segments else 0
+        wal.write(RING, start, start + 64)
+        wal.close()
+    assert len(list(tmp_path.glob("*.spare"))) <= SPARES_KEPT
+
+
+def test_spares_are_written_ahead_when_somebody_waits_for_syncs(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    wal = new_wal(tmp_path, disk)
+    wal.writes_ahead = True
+    wal.write(RING, 0, 64)
+    assert disk.calls["fill"] == 2
