@@ -1,6 +1,6 @@
 # One command each. `make demo` and `make test` set up what they need.
 
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := test,demo
@@ -13,7 +13,6 @@ setup: $(STAMP)
 
 # Installed again only when the dependencies may have changed.
 $(STAMP): pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "make: there is no $(PYTHON); name one of 3.11 or later: make PYTHON=python3" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
