@@ -1,9 +1,11 @@
 """`smq serve` before it serves: options, sources, refusals."""
 
+import socket
 import tomllib
 from pathlib import Path
 
 from smq.model.config import SETTINGS
+from tests.app.fake_broker import running
 from tests.app.smq_command import smq
 
 
@@ -36,3 +38,25 @@ def test_a_configuration_file_that_is_not_there_is_named() -> None:
     done = smq("serve", "--config", "/nowhere/smq.toml")
     assert done.returncode == 1
     assert done.stderr.startswith("smq: the configuration file cannot be read")
+
+
+def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    newer, file = tmp_path / "newer", tmp_path / "file"
+    newer.mkdir()
+    (newer / "meta.json").write_text('{"format_version": 99}')
+    file.write_text("")
+    with running(tmp_path / "served", 1) as broker, socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        for options, words in (
+            (("--data-dir", str(tmp_path / "served")), f"served by process {broker.process.pid}"),
+            (("--data-dir", str(newer)), "was written by a newer smq (format 99"),
+            (("--data-dir", str(file)), "it is not a directory"),
+            (("--data-dir", str(tmp_path / "new"), "--port", str(port)), f"port {port} of"),
+            (("--data-dir", str(tmp_path / "new"), "--ring-bytes", "5MiB"), "not a multiple"),
+        ):
+            done = smq("serve", "--port", "0", *options)
+            assert done.returncode == 1, options
+            assert done.stdout == ""
+            assert done.stderr.startswith("smq: "), done.stderr
+            assert done.stderr.count("\n") == 1
+            assert words in done.stderr
