@@ -1,0 +1,207 @@
+"""Reading from ring and WAL; damage met while reading is told once and passed over."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shm.kernels.words import FRAME_HEADER_BYTES
+from smq.log.disk import OsDisk
+from smq.log.log import Log
+from smq.log.reading import QUARANTINE, DamagedFrame
+from smq.testing.disk import FailingDisk
+from tests.log.logs import (
+    LEVELS,
+    MEMORY,
+    OS,
+    append,
+    batch,
+    high_watermark,
+    read,
+    show,
+    start,
+    turn,
+)
+
+ALL = 1 << 30
+
+
+def filled(log: Log, count: int, number: int = 1, size: int = 700) -> dict[int, bytes]:
+    """Append so many batches of one record each, with others of partition 2 between them."""
+    values = {}
+    for i in range(count):
+        value = bytes([i % 256]) * size
+        values[append(log, number, batch(value))] = value
+        if 2 in log.partitions.slots:
+            append(log, 2, batch(b"between"))
+        assert turn(log)
+    return values
+
+
+def spans(log: Log, number: int = 1, offset: int = 0) -> np.ndarray:
+    """The places of all batches, each of one record, from an offset on."""
+    pieces, end = list[np.ndarray](), high_watermark(log, number)
+    while offset < end:
+        found = log.find(number, offset, end, ALL)
+        assert found is not None
+        pieces.append(found.spans)
+        offset += len(found.spans)
+    return np.concatenate(pieces)
+
+
+def flip(log: Log, position: int) -> None:
+    """Flip a bit of the WAL, behind the log's back."""
+    segment = log.wal.find(position)
+    assert segment is not None
+    data = bytearray(segment.path.read_bytes())
+    data[position - segment.start] ^= 16
+    with segment.path.open("r+b") as file:
+        file.write(data)
+
+
+def test_old_batches_come_from_the_wal_and_new_ones_from_the_ring(tmp_path: Path) -> None:
+    log = start(tmp_path, levels={1: OS, 2: OS}).log
+    values = filled(log, 60)
+    assert read(log, 1) == values
+    assert read(log, 1, bytes_max=1) == values
+    places = spans(log)
+    assert not log.in_ring(int(places[0, 0]))
+    assert log.view(*places[0].tolist()) is None
+    assert log.in_ring(int(places[-1, 0]))
+
+
+def test_gathering_gives_the_same_bytes_as_reading_one_by_one(tmp_path: Path) -> None:
+    log = start(tmp_path, levels={1: OS, 2: OS}).log
+    filled(log, 60)
+    for first in range(0, 60, 7):
+        places = spans(log)[first:]
+        out = np.zeros(int(places[:, 1].sum()), np.uint8)
+        assert log.gather(places, out) == len(out)
+        assert bytes(out) == b"".join(bytes(log.read_batch(*each)) for each in places.tolist())
+
+
+def test_frames_that_only_the_ring_has_are_gathered_with_older_ones(tmp_path: Path) -> None:
+    log = start(tmp_path, levels={1: MEMORY}).log
+    values = filled(log, 30)
+    last = append(log, 1, batch(b"not written"))
+    log.publish(MEMORY)
+    places = spans(log, offset=20)
+    out = np.zeros(int(places[:, 1].sum()), np.uint8)
+    assert log.gather(places, out) == len(out)
+    assert read(log, 1) == {**values, last: b"not written"}
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_a_damaged_batch_is_told_once_put_aside_and_passed_over(
+    tmp_path: Path, gathers: bool
+) -> None:
+    log = start(tmp_path, levels={1: OS, 2: OS}).log
+    values = filled(log, 60)
+    position, length = spans(log)[5].tolist()
+    flip(log, position + length - 1)
+    places, out = spans(log), np.zeros(1 << 20, np.uint8)
+    with pytest.raises(DamagedFrame, match=str(position - FRAME_HEADER_BYTES)):
+        log.gather(places, out) if gathers else read(log, 1)
+    assert len(log.notices) == 1
+    assert "offsets 5 to 5 of partition 1" in log.notices[0]
+    kept = list((tmp_path / QUARANTINE).iterdir())
+    assert [path.name for path in kept] == [f"{position - FRAME_HEADER_BYTES:020d}.frame"]
+    assert read(log, 1) == {k: v for k, v in values.items() if k != 5}
+    assert read(log, 1, 5) == {k: v for k, v in values.items() if k > 5}
+    assert len(read(log, 2)) == 60
+    assert len(log.notices) == 1
+
+
+def test_every_flipped_bit_of_a_frame_is_found_and_costs_that_batch_only(tmp_path: Path) -> None:
+    log = start(tmp_path, levels={1: OS, 2: OS}).log
+    values = filled(log, 60, size=40)
+    values |= filled(log, 30)
+    position, length = spans(log)[3].tolist()
+    for at in range(position - FRAME_HEADER_BYTES, position + length):
+        flip(log, at)
+        with pytest.raises(DamagedFrame):
+            log.read_batch(position, length)
+        flip(log, at)
+    assert read(log, 1) == {k: v for k, v in values.items() if k != 3}
+
+
+def test_damage_behind_damage_is_passed_over_too_and_an_end_is_waited_for(tmp_path: Path) -> None:
+    log = start(tmp_path).log
+    values = filled(log, 50)
+    for i in (3, 4, 0):
+        flip(log, int(spans(log, offset=i)[0, 0]) + 70)
+        with pytest.raises(DamagedFrame):
+            read(log, 1, i)
+    assert read(log, 1) == {k: v for k, v in values.items() if k not in {0, 3, 4}}
+    found = log.find(1, 3, 5, ALL)
+    assert found is not None
+    assert not len(found.spans)
+
+
+def test_damage_does_not_pin_a_segment(tmp_path: Path) -> None:
+    log = start(tmp_path, levels={1: OS, 2: OS}).log
+    filled(log, 4)
+    end = high_watermark(log, 1)
+    for _ in range(60):
+        append(log, 2, batch(b"x" * 700))
+        turn(log)
+    position = int(spans(log)[-1, 0])
+    flip(log, position + 70)
+    log.sealed(2, high_watermark(log, 2), 1)
+    log.sealed(1, end - 1, 1)
+    with pytest.raises(DamagedFrame):
+        read(log, 1)
+    log.tend()
+    assert len(log.wal.segments) == 1
+
+
+def test_an_unreadable_disk_is_damage_like_any_other(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    values = filled(log, 50)
+    disk.fail("read", 1)
+    with pytest.raises(DamagedFrame):
+        read(log, 1)
+    assert read(log, 1) == {k: v for k, v in values.items() if k != 0}
+
+
+def test_a_freed_position_is_not_damage(tmp_path: Path) -> None:
+    log = start(tmp_path).log
+    filled(log, 50)
+    place = spans(log)[0].tolist()
+    log.sealed(1, 40, 1)
+    log.checkpoint()
+    with pytest.raises(DamagedFrame, match="freed"):
+        log.read_batch(*place)
+    assert log.notices == []
+    assert log.find(1, 0, 50, ALL) is None
+    assert not (tmp_path / QUARANTINE).exists()
+
+
+def test_spans_end_before_a_freed_segment(tmp_path: Path) -> None:
+    log = start(tmp_path, levels={1: OS, 3: OS}).log
+    append(log, 3, batch(b"idle"))
+    filled(log, 40)
+    log.sealed(1, 30, 1)
+    log.checkpoint()
+    assert [s.start // s.path.stat().st_size for s in log.wal.segments[:2]] == [0, 7]
+    first = log.find(1, 0, 40, ALL)
+    assert first is not None
+    assert first.total_bytes == first.spans[:, 1].sum()
+    assert (first.spans[:, 0] < log.wal.segments[0].end).all()
+    assert log.find(1, len(first.spans), 40, ALL) is None
+    assert sorted(read(log, 1, 30)) == list(range(30, 40))
+
+
+def test_nothing_is_visible_before_its_level(tmp_path: Path) -> None:
+    log = start(tmp_path, levels={1: LEVELS[0], 2: LEVELS[1], 3: LEVELS[2]}).log
+    for number in (1, 2, 3):
+        append(log, number, batch(b"v"))
+    show(log)
+    assert [high_watermark(log, n) for n in (1, 2, 3)] == [1, 0, 0]
+    log.write()
+    show(log)
+    assert [high_watermark(log, n) for n in (1, 2, 3)] == [1, 1, 0]
+    log.want_sync()
+    show(log)
+    assert [high_watermark(log, n) for n in (1, 2, 3)] == [1, 1, 1]
