@@ -31,7 +31,8 @@ def find(directory: np.ndarray, key: bytes, *, is_id: bool) -> list[int] | None:
     if topic < 0:
         return None
     first = int(directory[2] + directory[topic + 3])
-    return directory[first : first + int(directory[topic + 4])].tolist()
+    codes: list[int] = directory[first : first + int(directory[topic + 4])].tolist()
+    return codes
 
 
 @settings(deadline=None)

@@ -1,10 +1,13 @@
 """The plain twin of the produce path reads what the generated codec writes and others' batches."""
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels import reference_produce as plain
 from shm.kernels.reference_produce import Appended, Cut, Limits, PlainPartition, Producers, Refused
+from smq.model.errors import PeerError
 from smq.wire.generated.produce import read_produce_request
 from smq.wire.headers import read_request_header
 from smq.wire.records import read_batches
@@ -42,8 +45,10 @@ def test_a_request_that_is_cut_anywhere_is_cut(version: int) -> None:
 def test_a_header_is_read_as_our_codec_of_batches_reads_it(data: bytes) -> None:
     header = plain.read_header(data)
     try:
-        (other, *_) = read_batches(data)
-    except Exception:  # noqa: BLE001  (Whatever it says of bad ones: this is about good ones.)
+        other = next(read_batches(data), None)
+    except PeerError:
+        other = None
+    if other is None:  # This is about good ones.
         return
     assert header.base_offset == other.base_offset
     assert header.record_count == other.record_count
@@ -53,11 +58,8 @@ def test_a_header_is_read_as_our_codec_of_batches_reads_it(data: bytes) -> None:
 
 def test_a_stream_ends_for_a_reason() -> None:
     one = request_of([("a", [])])
-    assert plain.parse(one + one[:9], 1000) == (
-        [plain.parse_request(one[4:])],
-        len(one),
-        "need more",
-    )
+    read = [plain.parse_request(one[4:])]
+    assert plain.parse(one + one[:9], 1000) == (read, len(one), "need more")
     assert plain.parse(one[:4] + b"\0\1" + one[6:], 1000) == ([], 0, "other API")
     assert plain.parse(one, 10) == ([], 0, "malformed")
 
@@ -98,7 +100,5 @@ def test_a_twin_answers_for_topics_by_name_and_by_id() -> None:
 
 @given(st.binary(max_size=40))
 def test_garbage_is_cut_or_a_request(data: bytes) -> None:
-    try:
-        assert plain.parse_request(data).version in range(-(2**15), 2**15)
-    except Cut:
-        assert len(data) < 40 or data
+    with contextlib.suppress(Cut):
+        assert -(2**15) <= plain.parse_request(data).version < 2**15
