@@ -14,6 +14,7 @@ from bench.clients import librdkafka, raw
 from bench.machine import cpu_seconds
 from smq.client.admin import create_topic, delete_topic
 from smq.client.cluster import Cluster
+from smq.client.consumer import LATEST, resolve
 from smq.testing.processes import Broker
 
 Figures = dict[str, float]
@@ -40,11 +41,12 @@ class Measure(NamedTuple):
 
 @contextmanager
 def topic(broker: Broker, partitions: int = 1, **configs: str) -> Iterator[str]:
-    """A topic for one measurement."""
+    """A topic for one measurement, past the moment in which its leaders do not know it yet."""
     name = f"bench-{uuid4().hex[:8]}"
     with Cluster(broker.bootstrap) as cluster:
         named = {key.replace("_", "."): value for key, value in configs.items()}
         create_topic(cluster, name, partitions, configs=named)
+        resolve(cluster, name, range(partitions), LATEST)
         yield name
         delete_topic(cluster, name)
 
