@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
 from spark_jobs.read import read_topic
-from spark_jobs.session import start_session
+from spark_jobs.session import refusals, start_session
 
 LATE_MINUTES = 15
 # 185 rows come out of it: Spark's default of 200 partitions would be mostly overhead.
@@ -67,9 +67,8 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
     parser.add_argument("--output", type=Path, required=True, help="a JSON file for the rows")
     given = parser.parse_args()
-    with start_session(
-        "flight delays", **{"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS)}
-    ) as spark:
+    settings = {"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS)}
+    with refusals(), start_session("flight delays", **settings) as spark:
         rows = run(spark, given.data_dir)
     given.output.write_text(json.dumps(rows))
 

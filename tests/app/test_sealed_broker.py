@@ -8,16 +8,18 @@ import pytest
 
 from shm.kernels import records_reference as plain
 from shm.kernels.words import BATCH_HEADER_BYTES
+from smq.app.clock import wall_ms
 from smq.client.admin import create_topic
 from smq.client.cluster import Cluster, check
 from smq.client.consumer import LIST_OFFSETS, Consumer
-from smq.client.producer import PRODUCE
+from smq.client.producer import INIT_PRODUCER_ID, PRODUCE
 from smq.model.errors import BrokerError
 from smq.store.manifest import open_manifest
 from smq.store.rows import Segment
 from smq.testing.records import INT64_MAX, YEAR_2263_MS
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.compression import Codec
+from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -207,3 +209,30 @@ def _takes(cluster: Cluster) -> bool:
     except BrokerError:
         return False
     return True
+
+
+@pytest.mark.parametrize("killed", ["shard-1", "sealer", "supervisor"])
+def test_a_retry_from_before_the_sealing_is_no_duplicate(broker: SmqBroker, killed: str) -> None:
+    with Cluster(broker.bootstrap) as cluster:
+        create_topic(cluster, TOPIC, 1, ANY_TIME)
+        given = cluster.anyone().ask(INIT_PRODUCER_ID, InitProducerIdRequest(transactional_id=None))
+        check(given.error_code)
+        batch = write_batch(
+            [Record(0, wall_ms(), None, b"once")],  # A producer is forgotten by its records' time.
+            producer_id=given.producer_id,
+            producer_epoch=given.producer_epoch,
+            base_sequence=0,
+        )
+        _produce(cluster, batch)
+        _produce_filler(cluster)
+        end = 1 + FILLER_BATCHES
+        _wait_sealed(broker, end)
+        _wait_recycled(broker)
+    broker.kill(killed)
+    broker.restart()
+    with Cluster(broker.bootstrap) as cluster:
+        _produce(cluster, batch)
+        assert _offset_at(cluster, -1)[0] == end
+        batches = _fetched(cluster, end)
+        values = [record.value for each in batches for record in each.records()]
+        assert values.count(b"once") == 1
