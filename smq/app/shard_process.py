@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from shm.segment import LogMemory
-from smq.app.clock import wall_ms
+from smq.app.clock import monotonic_ms, wall_ms
 from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
 from smq.app.loop import Loop
+from smq.app.notices import Notices
 from smq.app.peers import Peers
 from smq.app.shard_commands import ShardCommands
 from smq.app.shard_server import ShardServer
@@ -47,7 +48,8 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     commands = ShardCommands(loop, shard, peers)
     commands.listen(inheritance.unix_listeners[shard_name(node_id)])
     tell_connections = partial(inheritance.nodes.set_connections, node_id)
-    _housekeep(loop, server, commands, tell_connections)
+    notices = Notices(logs.values(), sys.stderr.write)
+    _housekeep(loop, server, commands, tell_connections, notices)
 
     def serve() -> None:
         """Serve once the coordinator has said which topics there are."""
@@ -115,11 +117,13 @@ def _housekeep(
     server: ShardServer,
     commands: ShardCommands,
     tell_connections: Callable[[int], None],
+    notices: Notices,
 ) -> None:
     def once() -> None:
         server.close_idle()
         tell_connections(server.connection_count())
         commands.watch_space()
+        notices.tell(monotonic_ms())
         gc.collect(0)
         loop.call_later(HOUSEKEEPING_MS, once)
 

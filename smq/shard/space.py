@@ -21,6 +21,11 @@ def watch_space(shard: Shard) -> bool:
         flags = log.partitions.table[:, P_FLAGS]
         slots = list(log.partitions.slots.values())
         if is_full:
+            if not (flags[slots] & FLAG_SPACE).any():
+                log.notices.append(
+                    f"{log.directory}: wal.bytes.max, {limit} bytes, is reached: "
+                    "producers are refused until sealing or retention frees some"
+                )
             flags[slots] |= FLAG_SPACE
         else:
             flags[slots] &= ~FLAG_SPACE

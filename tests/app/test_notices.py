@@ -1,0 +1,23 @@
+from smq.app.notices import REPEAT_MS, Notices
+
+
+class FakeLog:
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+
+def test_a_sentence_is_said_once_and_again_after_a_while() -> None:
+    said: list[str] = []
+    log, other = FakeLog(), FakeLog()
+    notices = Notices([log, other], said.append)
+    log.notices += ["full", "full"]
+    other.notices += ["damaged"]
+    notices.tell(0)
+    assert said == ["full\n", "damaged\n"]
+    log.notices += ["full"]
+    notices.tell(REPEAT_MS - 1)
+    assert said == ["full\n", "damaged\n"]
+    log.notices += ["full"]
+    notices.tell(REPEAT_MS)
+    assert said[2:] == ["full\n"]
+    assert log.notices == other.notices == []
