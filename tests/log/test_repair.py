@@ -1,0 +1,192 @@
+"""A disk that fails once, for a while, for ever: what was acked stays."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from shm.kernels.words import WORD_SYNCED, WORD_WRITTEN
+from smq.log.disk import OsDisk
+from smq.log.log import Log
+from smq.testing.disk import FailingDisk
+from tests.log.logs import (
+    DISK,
+    MEMORY,
+    OS,
+    RING_BYTES,
+    Refused,
+    append,
+    batch,
+    high_watermark,
+    read,
+    settings,
+    start,
+    turn,
+)
+
+LEVELS = {1: MEMORY, 2: OS, 3: DISK}
+KAFKA_STORAGE_ERROR = 56
+
+
+@pytest.fixture
+def disk() -> FailingDisk:
+    return FailingDisk(OsDisk())
+
+
+@pytest.fixture
+def log(tmp_path: Path, disk: FailingDisk) -> Log:
+    log = start(tmp_path, disk=disk, levels=LEVELS).log
+    for i in range(20):
+        append_all(log, i)
+        assert turn(log)
+    return log
+
+
+def failure(log: Log) -> str | None:
+    return log.failed
+
+
+def append_all(log: Log, i: int) -> None:
+    for number in LEVELS:
+        append(log, number, batch(b"%d" % i * 100))
+
+
+def values(log: Log) -> dict[int, list[bytes]]:
+    return {number: list(read(log, number).values()) for number in LEVELS}
+
+
+def expected(count: int) -> dict[int, list[bytes]]:
+    return {number: [b"%d" % i * 100 for i in range(count)] for number in LEVELS}
+
+
+def test_a_failed_write_is_written_again_to_a_fresh_file(
+    tmp_path: Path, disk: FailingDisk, log: Log
+) -> None:
+    segment = log.wal.segments[-1]
+    inode = segment.path.stat().st_ino
+    append_all(log, 20)
+    disk.fail("write", 1)
+    assert not turn(log)
+    assert failure(log) is not None
+    assert high_watermark(log, 2) == 20
+    with pytest.raises(Refused, match=str(KAFKA_STORAGE_ERROR)):
+        append(log, 2, batch(b"refused"))
+    assert log.repair()
+    assert segment.path.stat().st_ino != inode
+    assert turn(log)
+    assert values(log) == expected(21)
+    log.close()
+    assert values(start(tmp_path, generation=1, levels=LEVELS).log) == expected(21)
+
+
+def test_a_failed_sync_is_written_again_from_the_ring_and_synced(
+    tmp_path: Path, disk: FailingDisk, log: Log
+) -> None:
+    append_all(log, 20)
+    disk.fail("sync", 1)
+    assert turn(log)
+    assert high_watermark(log, 3) == 20
+    log.push_sync()
+    assert failure(log) == "fdatasync of the WAL failed"
+    assert log.repair()
+    assert log.words[WORD_SYNCED] == log.words[WORD_WRITTEN]
+    assert turn(log)
+    assert values(log) == expected(21)
+    assert [notice.split("; ")[-1] for notice in log.notices[-2:]] == [
+        "the log is read-only until it is repaired",
+        f"{tmp_path}: the WAL is written again",
+    ]
+
+
+def test_a_disk_that_syncs_no_more_leaves_a_log_that_can_be_read(
+    disk: FailingDisk, log: Log
+) -> None:
+    append_all(log, 20)
+    disk.fail("sync")
+    turn(log)
+    log.push_sync()
+    for _ in range(3):
+        assert not log.repair()
+        log.tend()
+    assert disk.calls["sync"] < 60
+    assert failure(log) == f"the WAL cannot be written: [Errno {errno.EIO}] Input/output error"
+    assert list(read(log, 3).values()) == expected(20)[3]
+    disk.heal()
+    log.tend()
+    assert failure(log) is None
+    assert turn(log)
+    assert values(log) == expected(21)
+
+
+def test_between_two_rounds_one_attempt_is_made(disk: FailingDisk, log: Log) -> None:
+    append_all(log, 20)
+    disk.fail("write")
+    assert not turn(log)
+    assert not log.repair()
+    calls = dict(disk.calls)
+    for _ in range(10):
+        assert not log.repair()
+        assert not turn(log)
+    assert disk.calls == calls
+
+
+def test_a_full_disk_is_waited_out(tmp_path: Path, disk: FailingDisk) -> None:
+    log = start(tmp_path, disk=disk, levels=LEVELS).log
+    disk.fail("create", error=errno.ENOSPC)
+    count = 0
+    while log.failed is None:
+        append_all(log, count)
+        count += 1
+        turn(log)
+    assert "No space left" in log.failed
+    assert not log.repair()
+    disk.heal()
+    log.tend()
+    assert turn(log)
+    assert values(log) == expected(count)
+    append_all(log, count)
+    assert turn(log)
+    log.close()
+    assert values(start(tmp_path, generation=1, levels=LEVELS).log) == expected(count + 1)
+
+
+def test_what_the_ring_no_longer_has_is_not_written_again(disk: FailingDisk, log: Log) -> None:
+    synced = log.words[WORD_SYNCED]
+    while log.words[WORD_WRITTEN] - synced <= RING_BYTES:
+        append(log, 2, batch(b"x" * 700))
+        assert turn(log, syncs=False)
+    disk.fail("sync", 1)
+    log.want_sync()
+    log.push_sync()
+    assert not log.repair()
+    assert failure(log) == "the ring no longer holds what must be written to the WAL again"
+    assert list(read(log, 3).values()) == expected(20)[3]
+
+
+def test_a_new_partition_of_a_failed_log_is_read_only_until_it_is_healthy(
+    disk: FailingDisk, log: Log
+) -> None:
+    append_all(log, 20)
+    disk.fail("write", 2)
+    turn(log)
+    log.adopt(4, settings(OS))
+    with pytest.raises(Refused):
+        append(log, 4, batch(b"v"))
+    log.tend()
+    log.tend()
+    assert append(log, 4, batch(b"v")) == 0
+
+
+def test_a_sync_that_fails_while_a_write_is_in_doubt_is_not_forgotten(
+    disk: FailingDisk, log: Log
+) -> None:
+    append_all(log, 20)
+    disk.fail("sync", 1)
+    turn(log)
+    append_all(log, 21)
+    disk.fail("write", 1)
+    assert not turn(log)
+    assert log.repair()
+    assert log.words[WORD_SYNCED] == log.words[WORD_WRITTEN]
+    assert turn(log)
+    assert values(log) == expected(22)
