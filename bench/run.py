@@ -16,13 +16,22 @@ from statistics import median
 
 from bench import lifecycle
 from bench.clients import ClientFailed, has_librdkafka, librdkafka
-from bench.measures import Figures, Measure, measures, raw_fetch, raw_produce, rdkafka_measures
+from bench.measures import (
+    Figures,
+    Measure,
+    measures,
+    raw_fetch,
+    raw_produce,
+    raw_single,
+    rdkafka_measures,
+)
 from bench.report import Row, absolute_rows, comparison_rows, table, write_into
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqBroker
 
 WARM_UP_BYTES = 600_000_000
+WARM_UP_REQUESTS = 100_000
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 
 
@@ -73,6 +82,7 @@ def _warm_up(brokers: list[Broker]) -> None:
         for batch_bytes in (1_000_000, 16384):
             raw_produce(batch_bytes, WARM_UP_BYTES)(broker)
             raw_fetch(batch_bytes, WARM_UP_BYTES)(broker)
+        raw_single(5, WARM_UP_REQUESTS)(broker)
 
 
 def _measure(measure: Measure, brokers: list[Broker], rounds: int) -> dict[str, Figures]:
