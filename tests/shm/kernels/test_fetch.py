@@ -10,7 +10,8 @@ from tests.oracle.batches import batch
 from tests.shm.kernels.indexes import SLOTS, Index, appends
 from tests.shm.kernels.rig import Rig, request_of
 
-limits = st.one_of(st.just(2**62), st.integers(0, 60))
+offsets = st.one_of(st.integers(-1, 8), st.integers(-1, 60))
+limits = st.one_of(st.just(2**62), offsets)
 sizes = st.sampled_from([0, 1, 69, 70, 140, 500, 1 << 40])
 
 
@@ -18,7 +19,7 @@ sizes = st.sampled_from([0, 1, 69, 70, 140, 500, 1 << 40])
 @given(
     appends,
     st.integers(0, SLOTS - 1),
-    st.integers(-1, 60),
+    offsets,
     st.tuples(limits, sizes, st.integers(1, 5)),
 )
 def test_batches_are_chosen_as_by_the_twin(
@@ -45,6 +46,15 @@ def test_a_timestamp_is_found_as_by_the_twin(
     entry = index.twin.first(slot)
     found = find_timestamp(index.log.memory, index.links, entry, limit, timestamp)
     assert found == index.twin.find_time(slot, entry, limit, timestamp)
+
+
+def test_a_batch_that_begins_at_the_limit_is_not_chosen() -> None:
+    index, spans = Index([(0, 3, 0), (0, 2, 0), (0, 1, 0)]), np.zeros((4, 2), np.int64)
+    counts = [
+        choose_batches(index.log.memory, index.links, 0, 0, limit, 1000, spans)[0]
+        for limit in (0, 1, 3, 4, 5, 6)
+    ]
+    assert counts == [0, 1, 1, 2, 2, 3]
 
 
 def test_the_end_of_a_partition_has_no_batch_and_is_in_the_window() -> None:
