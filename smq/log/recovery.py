@@ -20,7 +20,16 @@ import numpy as np
 
 from shm.kernels.append import pad_to
 from shm.kernels.frames import frame_is_good
-from shm.kernels.producers import R_SLOT, producer_row
+from shm.kernels.producers import (
+    PRODUCER_BATCHES,
+    R_BATCH_COUNT,
+    R_BATCHES,
+    R_LAST_MS,
+    R_NEWEST,
+    R_PRODUCER_ID,
+    R_SLOT,
+    producer_row,
+)
 from shm.kernels.recover import (
     REPLAY_PRODUCERS_FULL,
     S_AT,
@@ -67,6 +76,7 @@ from smq.log.torn import BOOT_FILE, Evidence
 from smq.log.wal import Segment, Wal
 
 SCAN_ROWS = 65536
+LONG_AGO_MS = -1  # Of a producer whose batches are all lost: dropped as if it had expired.
 
 
 @dataclass(slots=True)
@@ -137,7 +147,7 @@ class _Recovery:
             log.producers = np.zeros((2 * len(log.producers), log.producers.shape[1]), np.int64)
         for row in checkpoint.producers:
             slot = log.partitions.slots[int(row[R_SLOT])]
-            place = producer_row(log.producers, slot, int(row[1]))
+            place = producer_row(log.producers, slot, int(row[R_PRODUCER_ID]))
             log.producers[place] = row
             log.producers[place, R_SLOT] = slot + 1
             log.producers[0, 0] += 1
@@ -314,16 +324,20 @@ class _Recovery:
         log = self._log
         ends = log.partitions.table[:, P_LOG_END]
         for row in log.producers[1:][log.producers[1:, R_SLOT] > 0]:
-            end = int(ends[row[R_SLOT] - 1])
-            batches = row[6:26].reshape(5, 4)
-            if (batches[: int(row[3]), 2] >= end).any():
-                kept = batches[: int(row[3])][batches[: int(row[3]), 2] < end]
-                kept = kept[np.argsort(kept[:, 2])]
-                place = producer_row(log.producers, int(row[R_SLOT]) - 1, int(row[1]))
-                log.producers[place, 6:26] = 0
-                log.producers[place, 6 : 6 + kept.size] = kept.ravel()
-                log.producers[place, 3] = len(kept)
-                log.producers[place, 4] = (len(kept) - 1) % 5
+            batches = row[R_BATCHES : R_BATCHES + 4 * PRODUCER_BATCHES].reshape(-1, 4)
+            known = batches[: int(row[R_BATCH_COUNT])]
+            kept = known[known[:, 2] < int(ends[row[R_SLOT] - 1])]
+            if len(kept) == len(known):
+                continue
+            place = producer_row(log.producers, int(row[R_SLOT]) - 1, int(row[R_PRODUCER_ID]))
+            kept = kept[np.argsort(kept[:, 2])]
+            log.producers[place, R_BATCHES : R_BATCHES + kept.size] = kept.ravel()
+            log.producers[place, R_BATCH_COUNT] = len(kept)
+            log.producers[place, R_NEWEST] = len(kept) - 1
+            if not len(kept):
+                log.producers[place, R_LAST_MS] = LONG_AGO_MS
+        if (log.producers[1:, R_LAST_MS] == LONG_AGO_MS).any():
+            log.grow_producers(0)
 
     # --- a new life ------------------------------------------------------------------------------
 
@@ -337,9 +351,7 @@ class _Recovery:
             self._read_ring(tail, ring_end)
         else:
             words[WORD_RING_START] = tail
-        covering = log.wal.find(words[WORD_TAIL])
-        words[WORD_SEGMENT_END] = covering.end if covering is not None else words[WORD_TAIL]
-        self._fence(covering)
+        self._fence()
         if log.write():
             log.disk.replace(log.directory / BOOT_FILE, log.boot_id)
             self._show()
@@ -374,14 +386,17 @@ class _Recovery:
         self._words[WORD_TAIL] = position
         self._recovered.from_ring_bytes = position - start
 
-    def _fence(self, covering: Segment | None) -> None:
+    def _fence(self) -> None:
         """End the life before with padding: all of the segment if its size is not ours any more."""
         log, words = self._log, self._words
         ring_bytes, tail = log.memory.layout.ring_bytes, words[WORD_TAIL]
         assert tail % FRAME_ALIGNMENT_BYTES == 0
+        end = log.wal.segments[-1].end if log.wal.segments else tail
+        while end <= tail:  # What comes from the ring may need segments that are not begun yet.
+            end += log.wal.segment_bytes
+        words[WORD_SEGMENT_END] = end
+        covering = log.wal.find(tail)
         if covering is None or self._fits(covering):
-            if covering is None:
-                words[WORD_SEGMENT_END] = tail + log.wal.segment_bytes
             pad_to(log.memory.memory, tail + FRAME_ALIGNMENT_BYTES)
             return
         self._file(covering)
