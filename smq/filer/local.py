@@ -33,14 +33,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LocalStore:
-    """Objects as files below a directory, which is made if it does not exist."""
+    """Objects as files below a directory, which the first write makes if it does not exist.
+
+    Reading needs no right to write.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-        try:
-            (self.root / UNFINISHED).mkdir(parents=True, exist_ok=True)
-        except OSError as reason:
-            raise Unavailable(str(root), f"files cannot be kept there: {reason}") from reason
 
     @property
     def capabilities(self) -> Capabilities:
@@ -56,7 +55,7 @@ class LocalStore:
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
         """Store what is written in the block."""
         path = self._path(key)
-        unfinished = self.root / UNFINISHED / secrets.token_hex(16)
+        unfinished = self._unfinished() / secrets.token_hex(16)
         with _failures(key):
             file = unfinished.open("xb", buffering=0)
         try:
@@ -96,17 +95,19 @@ class LocalStore:
     def delete(self, key: str) -> None:
         """Remove an object."""
         path = self._path(key)
-        with _failures(key), self._names_locked():
-            try:
-                path.unlink()
-            except (FileNotFoundError, NotADirectoryError):
+        with _failures(key):
+            if not path.is_file():
                 return
-            _sync_directory(path.parent)
+            with self._names_locked():
+                path.unlink(missing_ok=True)
+                _sync_directory(path.parent)
 
     def sweep(self, before_ms: int) -> int:
         """Remove unfinished files that nobody touched since."""
         swept = 0
         with _failures(UNFINISHED):
+            if not (self.root / UNFINISHED).exists():
+                return 0
             for entry in os.scandir(self.root / UNFINISHED):
                 with suppress(FileNotFoundError):
                     if entry.stat().st_mtime_ns < before_ms * NANOSECONDS_PER_MS:
@@ -117,6 +118,15 @@ class LocalStore:
     def local_path(self, key: str) -> Path | None:
         """The object's file."""
         return self._path(key)
+
+    def _unfinished(self) -> Path:
+        """The directory of writes that are not finished; it exists."""
+        directory = self.root / UNFINISHED
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as reason:
+            raise Unavailable(str(self.root), f"files cannot be kept there: {reason}") from reason
+        return directory
 
     def _path(self, key: str) -> Path:
         return self.root / checked_key(key)

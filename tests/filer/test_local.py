@@ -10,7 +10,7 @@ import pytest
 
 from smq.filer.local import UNFINISHED, LocalStore
 from smq.filer.store import OVERWRITE, IfMatch
-from smq.model.errors import AlreadyExists, PreconditionFailed, Unavailable
+from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, Unavailable
 from smq.testing.store_suite import StoreTests
 
 
@@ -59,6 +59,7 @@ def test_of_many_that_replace_a_version_at_once_exactly_one_wins(store: LocalSto
 
 def test_unfinished_writes_are_swept_when_they_are_old(store: LocalStore) -> None:
     left_behind = store.root / UNFINISHED / "0123"
+    left_behind.parent.mkdir(parents=True)
     left_behind.write_bytes(b"half")
     os.utime(left_behind, ns=(5_000_000, 5_000_000))
     assert store.sweep(before_ms=5) == 0
@@ -116,4 +117,14 @@ def test_a_root_that_cannot_be_a_directory_is_unavailable(tmp_path: Path) -> Non
     (tmp_path / "file").write_bytes(b"x")
     for root in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(Unavailable, match="files cannot be kept there"):
-            LocalStore(root)
+            LocalStore(root).put("a", b"x")
+
+
+def test_reading_makes_nothing(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "filer")
+    assert list(store.list()) == []
+    assert store.sweep(before_ms=2**50) == 0
+    store.delete("a/b")
+    with pytest.raises(NotFound):
+        store.get("a/b")
+    assert not store.root.exists()
