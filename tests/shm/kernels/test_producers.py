@@ -123,6 +123,13 @@ def test_sequences_go_on_at_0_behind_the_largest() -> None:
     assert table.append(0, 7, 0, 5, 1) == 45
 
 
+def test_behind_a_batch_that_ends_with_the_largest_sequence_comes_0() -> None:
+    table = Table()
+    assert table.append(0, 7, 0, LAST - 1, 2) == ACCEPT
+    assert table.append(0, 7, 0, 1, 1) == 45
+    assert table.append(0, 7, 0, 0, 1) == ACCEPT
+
+
 def test_growing_keeps_the_living_and_drops_expired_ones_and_lost_slots() -> None:
     table = Table()
     for slot in range(3):
