@@ -16,6 +16,10 @@ WHICH = os.environ.get("SMQ_TEST_BROKER", "smq")
 
 @contextmanager
 def running(directory: Path) -> Iterator[Broker]:
-    """The broker under test."""
-    with Kafka(directory) if WHICH == "kafka" else SmqBroker(directory) as broker:
+    """The broker under test; ours with two shards, so that partitions have different leaders."""
+    with _started(directory) as broker:
         yield broker
+
+
+def _started(directory: Path) -> Broker:
+    return Kafka(directory) if WHICH == "kafka" else SmqBroker(directory, {"shards": "2"})
