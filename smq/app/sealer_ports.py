@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from smq.app.asker import Asker
+from smq.sealer.plan import Part
 from smq.store.manifest import Manifest, open_manifest
 from smq.store.rows import Segment
 
@@ -30,6 +31,10 @@ class ShardOverSocket:
     def log_start(self, number: int, offset: int) -> None:
         """Records below `offset` are deleted."""
         self._asker.ask({"do": "log_start", "number": number, "offset": offset})
+
+    def unsealed(self, number: int) -> list[Part]:
+        """What full segments of the log hold of a partition that is not sealed, in order."""
+        return [Part(*part) for part in self._asker.ask({"do": "unsealed", "number": number})[0]]
 
 
 class StoredManifest:

@@ -29,7 +29,7 @@ from smq.app.peers import Peer
 from smq.app.sealer_worker import Surroundings, work
 from smq.model.catalog import Catalog
 from smq.model.topic_configs import TopicSettings
-from smq.sealer.plan import PartitionState, ShardState, due
+from smq.sealer.plan import PartitionState, ShardState, due, is_overdue
 from smq.sealer.ports import Place
 from smq.wire.internal import InternalFrame, encode_command
 
@@ -244,9 +244,11 @@ class Sealer:
 
     def _retain(self, number: int, state: PartitionState) -> None:
         place, settings, node = self._known.places[number]
-        job = {"do": "retain", "node": node, "place": place, "settings": settings}
-        known = {"shard_start": state.start, "unsealed_bytes": state.unsealed_bytes}
-        self._chore({**job, **known})
+        job = {"node": node, "place": place, "settings": settings}
+        job["unsealed_bytes"] = state.unsealed_bytes
+        if is_overdue(state, settings, wall_ms()):
+            self._chore({"do": "drop_unsealed", **job})
+        self._chore({"do": "retain", "shard_start": state.start, **job})
 
     def _chore(self, job: dict[str, Any]) -> None:
         def answered(answer: Answer) -> None:

@@ -19,7 +19,7 @@ from smq.app.sealer_ports import ShardOverSocket, StoredManifest
 from smq.filer.local import LocalStore
 from smq.model.errors import PeerError, StoreError
 from smq.model.topic_configs import TopicSettings
-from smq.sealer.housekeeping import Housekeeping
+from smq.sealer.housekeeping import Housekeeping, drop_unsealed
 from smq.sealer.ports import Place
 from smq.store.store import FILE_NAME
 from smq.wire.internal import InternalReader, encode_command
@@ -52,6 +52,7 @@ class Worker:
         self._shards: dict[int, ShardOverSocket] = {}
         self.jobs: dict[str, Callable[..., Any]] = {
             "seal": self.seal,
+            "drop_unsealed": self.drop_unsealed,
             "retain": self.retain,
             "sweep": self.sweep,
             "cold": self.cold,
@@ -76,6 +77,20 @@ class Worker:
             return job.seal(Place(*place), sealed_end, end, segment_bytes)
         except Gone:
             return end
+
+    def drop_unsealed(
+        self, node: int, place: list[Any], settings: list[Any], unsealed_bytes: int
+    ) -> int:
+        """Drop what could not be sealed and is no longer kept; where the log starts then."""
+        shard, number = self._shard(node), Place(*place).number
+        return drop_unsealed(
+            shard,
+            self.manifest,
+            number,
+            TopicSettings(*settings),
+            wall_ms(),
+            unsealed_bytes=unsealed_bytes,
+        )
 
     def retain(
         self,

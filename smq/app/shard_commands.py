@@ -7,6 +7,8 @@ batches      number, offset, bytes_max     raw batches, a JSON line before them;
 sealed       number, end                   sealed segments hold everything below `end`; answered
                                            when the checkpoint that says so is durable
 log_start    number, offset                retention has dropped what is below
+unsealed     number                        what full segments of the WAL hold of it that is not
+                                           sealed: end offset, newest time, bytes of each
 attach       log                           the log's memory, read-only: its descriptor comes
                                            with the answer
 """
@@ -46,6 +48,7 @@ class ShardCommands:
             "batches": self._batches,
             "sealed": self._sealed,
             "log_start": self._log_start,
+            "unsealed": self._unsealed,
             "attach": self._attach,
         }
 
@@ -128,6 +131,11 @@ class ShardCommands:
         led = self._find(number)
         led.log.set_log_start(number, offset)
         led.log.checkpoint(lambda: link.send(encode_command(frame_id, {"ok": True})))
+
+    def _unsealed(self, link: Link, frame_id: int, number: int) -> None:
+        led = self._find(number)
+        parts = led.log.lookup.filed_from(number, led.offsets().sealed_end)
+        link.send(encode_command(frame_id, {"ok": parts}))
 
     def _attach(self, link: Link, frame_id: int, log: int) -> None:
         memory = self._shard.logs[log].memory

@@ -189,6 +189,18 @@ class Lookup:
         )
         return int(count), int(total)
 
+    def filed_from(self, number: int, offset: int) -> list[tuple[int, int, int]]:
+        """What each full segment has of a partition from `offset` on: end, newest time, bytes."""
+        found = []
+        for _, segment in self.filed.get(number, ()):
+            assert segment.index is not None
+            mine = segment.index.of_partition(number)
+            mine = mine[mine["base_offset"] >= offset]
+            if len(mine):
+                end = segment.index.ends[number]
+                found.append((end, int(mine["max_timestamp"].max()), int(mine["bytes"].sum())))
+        return found
+
     def bytes_from(self, number: int, slot: int, offset: int) -> int:
         """What a partition's batches take from `offset` on, in filed tables and window."""
         total, filed_end = 0, offset

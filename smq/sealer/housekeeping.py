@@ -12,8 +12,34 @@ from typing import NamedTuple
 
 from smq.filer.store import Store
 from smq.model.topic_configs import TopicSettings
-from smq.sealer.plan import Retention, retain
+from smq.sealer.plan import Retention, retain, retain_unsealed
 from smq.sealer.ports import SEGMENTS_PREFIX, ManifestPort, Place, ShardPort
+
+
+def drop_unsealed(  # noqa: PLR0913  (whom it talks to, and what it is told)
+    shard: ShardPort,
+    manifest: ManifestPort,
+    number: int,
+    settings: TopicSettings,
+    now_ms: int,
+    *,
+    unsealed_bytes: int,
+) -> int:
+    """Move the log start over what could not be sealed and is no longer kept; 0: nothing is moved.
+
+    Needs no filer: this is for when there is none. Sealed segments below go with the next retain().
+    """
+    segments = manifest.segments(number)
+    deleted = retain(segments, settings, now_ms, unsealed_bytes=unsealed_bytes).deleted
+    if len(deleted) < len(segments):
+        return 0
+    log_start = retain_unsealed(
+        shard.unsealed(number), settings, now_ms, unsealed_bytes=unsealed_bytes
+    )
+    if log_start > manifest.log_start(number):
+        manifest.set_log_start(number, log_start)
+        shard.log_start(number, log_start)
+    return log_start
 
 
 class Housekeeping(NamedTuple):

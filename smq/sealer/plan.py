@@ -1,7 +1,8 @@
 """What to seal now, and what retention deletes. Decisions only: no IO, the time is an argument.
 
 A partition is sealed when enough of it waits, or its oldest record has waited long enough; a record
-is sealed before retention would delete it, because only sealed segments are deleted. When a log
+is sealed before retention would delete it. What could not be sealed for so long, for the filer is
+down, is deleted unsealed, by what full segments of the log hold of the partition. When a log
 wants space, all its partitions are sealed whatever their size, the oldest record first: a segment
 of the log is free when the last of its partitions is sealed beyond it.
 """
@@ -112,6 +113,39 @@ def retain(
         deleted.append(segment)
         log_start = max(log_start, segment.end_offset)
     return Retention(log_start, deleted)
+
+
+class Part(NamedTuple):
+    """What a full segment of the log holds of a partition's unsealed records."""
+
+    end_offset: int
+    newest_ms: int
+    bytes: int
+
+
+def is_overdue(partition: PartitionState, settings: TopicSettings, now_ms: int) -> bool:
+    """Whether retention may want more than sealed segments: they should have it all by now."""
+    too_late = 0 <= settings.retention_ms < now_ms - partition.oldest_ms
+    too_much = 0 <= settings.retention_bytes < partition.unsealed_bytes
+    return partition.unsealed_bytes > 0 and (too_late or too_much)
+
+
+def retain_unsealed(
+    parts: Iterable[Part], settings: TopicSettings, now_ms: int, *, unsealed_bytes: int
+) -> int:
+    """Up to which offset unsealed records go, by the rules of sealed ones; 0: none does.
+
+    Records without a time stay: nobody knows when they came.
+    """
+    end_offset = 0
+    for part in parts:
+        unsealed_bytes -= part.bytes
+        too_much = 0 <= settings.retention_bytes <= unsealed_bytes
+        too_old = part.newest_ms >= 0 and 0 <= settings.retention_ms < now_ms - part.newest_ms
+        if not (too_much or too_old):
+            break
+        end_offset = part.end_offset
+    return end_offset
 
 
 def _is_old(segment: Segment, settings: TopicSettings, now_ms: int) -> bool:

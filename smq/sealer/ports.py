@@ -6,6 +6,7 @@ one ends, and what it had not finished is found again by the next round.
 
 from typing import NamedTuple, Protocol
 
+from smq.sealer.plan import Part
 from smq.store.rows import Segment
 
 
@@ -44,6 +45,10 @@ class ShardPort(Protocol):
 
     def log_start(self, number: int, offset: int) -> None:
         """Records below `offset` are deleted."""
+        ...
+
+    def unsealed(self, number: int) -> list[Part]:
+        """What full segments of the log hold of a partition that is not sealed, in order."""
         ...
 
 

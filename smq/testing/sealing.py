@@ -4,8 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 from shm.arrow import read_only
-from shm.kernels.records import B_AT, B_END, B_LAST_OFFSET, new_facts, scan_batches
+from shm.kernels.records import (
+    B_AT,
+    B_END,
+    B_LAST_OFFSET,
+    B_MAX_TIMESTAMP,
+    new_facts,
+    scan_batches,
+)
 from smq.model.errors import Unavailable
+from smq.sealer.plan import Part
 from smq.store.manifest import WritableManifest
 from smq.store.rows import Segment
 
@@ -73,6 +81,14 @@ class FakeShard:
     def log_start(self, number: int, offset: int) -> None:  # noqa: ARG002
         """Records below `offset` are deleted."""
         self.fuse.step(lambda: setattr(self, "start", max(self.start, offset)))
+
+    def unsealed(self, number: int) -> list[Part]:  # noqa: ARG002
+        """Each batch is a full segment of this log."""
+        facts = new_facts(len(self._log))
+        count = scan_batches(read_only(self._log), 0, len(self._log), facts)
+        rows = facts[[B_LAST_OFFSET, B_MAX_TIMESTAMP, B_AT, B_END], :count].T.tolist()
+        parts = [Part(last + 1, newest_ms, end - at) for last, newest_ms, at, end in rows]
+        return [part for part in parts if part.end_offset > self.sealed_end]
 
 
 class FusedManifest:

@@ -8,7 +8,7 @@ import pytest
 from smq.filer.memory import MemoryStore
 from smq.model.config import Config
 from smq.model.topic_configs import TopicSettings
-from smq.sealer.housekeeping import Housekeeping
+from smq.sealer.housekeeping import Housekeeping, drop_unsealed
 from smq.store.manifest import WritableManifest
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from tests.sealer.sealed import PLACE, batch, manifest_in, seal
@@ -86,3 +86,20 @@ def test_only_old_files_that_nothing_names_are_swept(
     assert job.sweep([1], before_ms=50) == []
     assert job.sweep([1], before_ms=51) == ["topics/kafka/deleted/partition=0/x.parquet"]
     assert len(list(store.list())) == 5
+
+
+def test_what_could_not_be_sealed_is_dropped_behind_sealed_segments_that_go_too(
+    manifest: WritableManifest, shard: FakeShard, store: MemoryStore
+) -> None:
+    shard.append(batch(4, time=4))
+    shard.append(batch(5, time=1000))
+
+    def drop(now_ms: int) -> int:
+        return drop_unsealed(shard, manifest, 1, SETTINGS, now_ms, unsealed_bytes=1)
+
+    assert drop(now_ms=103) == 0  # A sealed segment is kept: what follows it is, too.
+    assert drop(now_ms=105) == 5
+    assert (manifest.log_start(1), shard.start) == (5, 5)
+    assert len(list(store.list())) == 4
+    assert _retain(Housekeeping(store, shard, manifest), 5) == 5
+    assert not list(store.list())

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from smq.model.topic_configs import TopicSettings
-from smq.sealer.plan import PartitionState, Retention, ShardState, due, retain
+from smq.sealer.plan import (
+    Part,
+    PartitionState,
+    Retention,
+    ShardState,
+    due,
+    is_overdue,
+    retain,
+    retain_unsealed,
+)
 from smq.store.rows import Segment
 
 
@@ -142,3 +151,30 @@ def test_what_is_deleted_is_a_beginning_and_the_log_starts_behind_it(
     assert deleted == segments[: len(deleted)]
     assert start == max([log_start, *(segment.end_offset for segment in deleted)])
     assert all(segment.end_offset > log_start for segment in segments[len(deleted) :])
+
+
+PARTS = [Part(10, 100, 30), Part(20, 500, 30), Part(25, -1, 10), Part(40, 1000, 40)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "end"),
+    [
+        (_settings(), 0),
+        (_settings(retention_ms=899), 10),
+        (_settings(retention_ms=900), 0),
+        (_settings(retention_ms=0), 20),  # Records without a time are in the way.
+        (_settings(retention_bytes=80), 10),
+        (_settings(retention_bytes=0, retention_ms=0), 40),
+    ],
+)
+def test_what_could_not_be_sealed_goes_by_the_same_rules(settings: TopicSettings, end: int) -> None:
+    assert retain_unsealed(PARTS, settings, 1000, unsealed_bytes=110) == end
+
+
+def test_unsealed_records_are_looked_at_when_they_should_have_been_sealed_by_now() -> None:
+    state = PartitionState(1, 0, 0, 0, 5, unsealed_bytes=50, oldest_ms=100)
+    assert is_overdue(state, _settings(retention_ms=100), 201)
+    assert not is_overdue(state, _settings(retention_ms=100), 200)
+    assert is_overdue(state, _settings(retention_bytes=49), 0)
+    assert not is_overdue(state, _settings(retention_bytes=50), 0)
+    assert not is_overdue(state._replace(unsealed_bytes=0), _settings(retention_ms=1), 10**9)
