@@ -1,6 +1,8 @@
 """What the machine says of processes and of its own limits."""
 
 import os
+import socket
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +11,8 @@ from statistics import median
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 SYNC_FILE_BYTES = 16 * 1024 * 1024
 SYNC_ROUNDS = 300
+LOOPBACK_BYTES = 4_000_000_000
+LOOPBACK_PIECE_BYTES = 1 << 20
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
@@ -53,3 +57,25 @@ def fdatasync_us(directory: Path) -> float:
     finally:
         os.close(fd)
         path.unlink()
+
+
+def loopback_mb_s() -> float:
+    """What one TCP connection within this machine carries."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = threading.Thread(target=_send, args=(server.getsockname(),))
+        sender.start()
+        connection, _ = server.accept()
+        started, received = time.perf_counter(), 0
+        with connection:
+            room = bytearray(LOOPBACK_PIECE_BYTES)
+            while count := connection.recv_into(room):
+                received += count
+        sender.join()
+        return received / (time.perf_counter() - started) / 1e6
+
+
+def _send(address: tuple[str, int]) -> None:
+    piece = bytes(LOOPBACK_PIECE_BYTES)
+    with socket.create_connection(address) as connection:
+        for _ in range(LOOPBACK_BYTES // LOOPBACK_PIECE_BYTES):
+            connection.sendall(piece)

@@ -7,8 +7,9 @@ from bench.measures import Figures, Measure
 
 BEGIN, END = "<!-- written by bench.run: begin -->", "<!-- written by bench.run: end -->"
 
-# What the issue of each absolute figure is: words, and the bound it should keep.
+# The words of each absolute figure, and the bound it should keep.
 _ABSOLUTE = {
+    "loopback_mb_s": ("the machine's loopback, one connection: MB/s", ""),
     "fdatasync_us": ("the machine's fdatasync, 4 KiB: µs", ""),
     "ack_p50_us": ("`disk` topic, one connection: ack p50 µs", ""),
     "of_fdatasync": ("— beside the machine's fdatasync", "≤ 2"),

@@ -16,6 +16,7 @@ from statistics import median
 
 from bench import lifecycle
 from bench.clients import ClientFailed, has_librdkafka, librdkafka
+from bench.machine import loopback_mb_s
 from bench.measures import (
     Figures,
     Measure,
@@ -54,6 +55,7 @@ def main() -> None:
             rows += comparison_rows(measure, figures)
             print(table(rows[-len(measure.lines) :], heading=False), flush=True)
         if "disk" in options.only or not options.only:
+            rows += absolute_rows({"loopback_mb_s": loopback_mb_s()})
             rows += absolute_rows(lifecycle.disk(brokers[0], directory))
     if not options.only or "rest" in options.only:
         rows += _rest(with_kafka=len(brokers) > 1)
