@@ -7,7 +7,7 @@
 
 One int64 array holds them all, so that a kernel takes one argument; `new_plan` gives one with room
 for so many. A buffer that needs more stops with STOP_PLAN_FULL before its first request that does
-not fit; a request that does not fit alone needs a larger plan.
+not fit; a request that does not fit alone needs a larger plan, up to ROWS_MAX.
 """
 
 import numpy as np
@@ -67,6 +67,10 @@ ROW_APPEND_TIME = 8
 ROW_LOG_START = 9
 ROW_TRANSACTIONAL = 10  # As the request's.
 DONE = 1
+
+# Topics, and rows, of the largest plan: ten times what a catalog holds, and some 150 MB. Else a
+# request of 100 MB could ask for gigabytes of plan and answers by naming topics of three bytes.
+ROWS_MAX = 1 << 20
 
 
 def new_plan(requests: int, topics: int, rows: int) -> np.ndarray:

@@ -55,6 +55,7 @@ from shm.kernels.plan import (
     ROW_STATE,
     ROW_TRANSACTIONAL,
     ROW_VERSION,
+    ROWS_MAX,
     STOP_MALFORMED,
     STOP_NEED_MORE,
     STOP_OTHER_API,
@@ -196,12 +197,18 @@ def _parse_rows(data, at, end, directory, plan, request, found, count):
 
 
 @kernel
+def _full(plan, capacity):
+    """FULL, or BAD when one request asks for more than the largest plan holds."""
+    return np.int64(BAD if plan[HEAD_REQUEST_COUNT] == 0 and capacity >= ROWS_MAX else FULL)
+
+
+@kernel
 def _parse_topic(data, at, end, directory, plan, request):
     """Read one topic into the plan: after it, BAD or FULL."""
     version = plan[request + REQUEST_VERSION]
     flexible, is_id = version >= FLEXIBLE_FROM, version >= IDS_FROM
     if plan[HEAD_TOPIC_COUNT] == plan[HEAD_TOPIC_CAPACITY]:
-        return np.int64(FULL)
+        return _full(plan, plan[HEAD_TOPIC_CAPACITY])
     topic = topic_at(plan, plan[HEAD_TOPIC_COUNT])
     length = np.int64(ID_BYTES)
     if not is_id:
@@ -215,7 +222,7 @@ def _parse_topic(data, at, end, directory, plan, request):
     if at == BAD or count < 0 or count * bytes_min > end - at:
         return np.int64(BAD)
     if count > plan[HEAD_ROW_CAPACITY] - plan[HEAD_ROW_COUNT]:
-        return np.int64(FULL)
+        return _full(plan, plan[HEAD_ROW_CAPACITY])
     plan[topic + TOPIC_ROW], plan[topic + TOPIC_ROW_COUNT] = plan[HEAD_ROW_COUNT], count
     plan[HEAD_TOPIC_COUNT] += 1
     at = _parse_rows(data, at, end, directory, plan, request, found, count)

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels import reference_produce as plain
-from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API
-from shm.kernels.produce import read_uvarint, skip_tags
+from shm.kernels.plan import (
+    HEAD_END,
+    HEAD_REQUEST_BYTES_MAX,
+    ROWS_MAX,
+    STOP_MALFORMED,
+    STOP_NEED_MORE,
+    STOP_OTHER_API,
+    new_plan,
+)
+from shm.kernels.produce import parse_requests, read_uvarint, skip_tags
 from shm.kernels.words import FLAG_READ_ONLY, FLAG_SPACE, P_FLAGS, P_LOG_END, P_LOG_START
 from tests.oracle.batches import batch, changed, with_crc
 from tests.shm.kernels.rig import (
@@ -375,6 +383,23 @@ def test_nobody_gets_a_larger_plan_for_a_count_without_partitions() -> None:
     words = len(rig.plan)
     assert rig.receive(bytes(whole))[2] == STOP_MALFORMED
     assert len(rig.plan) == words
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_a_request_for_more_than_the_largest_plan_is_malformed(extra: int) -> None:
+    head = request_of([], 9)[4:-2]
+    topics = (ROWS_MAX + extra) * b"\2a\1\0"  # Name, no partitions, no tags.
+    body = head + uvarint(ROWS_MAX + extra + 1) + topics + b"\0"
+    data = np.frombuffer(len(body).to_bytes(4) + body, np.uint8).copy()
+    plan = new_plan(1, ROWS_MAX, ROWS_MAX)
+    plan[HEAD_END], plan[HEAD_REQUEST_BYTES_MAX] = len(data), len(data)
+    stop = parse_requests(data, Rig().directory, plan)
+    assert stop == (STOP_MALFORMED if extra else STOP_NEED_MORE)
+
+
+def uvarint(value: int) -> bytes:
+    low = value & 127
+    return bytes([low | 128]) + uvarint(value >> 7) if value > 127 else bytes([low])
 
 
 def test_the_level_of_an_append_is_the_highest_of_its_partitions() -> None:
