@@ -208,8 +208,7 @@ class _Recovery:
 
     def _scan_segment(self, segment: Segment) -> int:
         """Enter a segment's frames; returns the position where the good ones end."""
-        length = segment.end - segment.start
-        data = self._log.disk.read(segment.fd, length, 0)
+        data = self._log.disk.map(segment.fd, segment.end - segment.start)
         self._entries = []
         at = 0
         while True:
@@ -242,14 +241,7 @@ class _Recovery:
         self._evidence.synced = max(self._evidence.synced, int(rows[:, S_SYNCED].max()))
         batches = rows[rows[:, S_KIND] == FRAME_KIND_BATCH]
         log.has_disk_frames |= bool((batches[:, S_LEVEL] == DURABILITY_DISK).any())
-        numbers = np.unique(batches[:, S_PARTITION]).tolist()
-        slots = np.full(max(numbers, default=0) + 1, -1, np.int64)
-        for number in numbers:
-            mine = batches[batches[:, S_PARTITION] == number]
-            newest = first_position + int(mine[-1, S_AT])
-            if number in log.partitions.slots or newest >= self._known_to:
-                slots[number] = log.partitions.slot_of(number)
-                self._note(number, mine)
+        slots = self._note(batches, first_position)
         self._pass_over_sealed(data, rows, slots)
         before = self._words[WORD_INDEX_TAIL]
         place = np.array([0, count, first_position, self._known_to, self._now_ms], np.int64)
@@ -273,15 +265,26 @@ class _Recovery:
         sealed = ends <= sealed_ends[slots[rows[ours, S_PARTITION]]]
         rows[ours[sealed], S_KIND] = FRAME_KIND_PADDING
 
-    def _note(self, number: int, batches: np.ndarray) -> None:
-        """Note a partition's first offset and the epochs of its batches."""
-        self._first_offsets.setdefault(number, int(batches[0, S_BASE_OFFSET]))
-        epochs = batches[:, S_EPOCH]
-        changes = np.flatnonzero(np.diff(epochs, prepend=epochs[0] - 1))
-        history = self._log.partitions.epochs[number]
-        for i in changes:
-            if not history or int(epochs[i]) > history[-1][0]:
-                history.append((int(epochs[i]), int(batches[i, S_BASE_OFFSET])))
+    def _note(self, batches: np.ndarray, first_position: int) -> np.ndarray:
+        """Note first offsets and epochs of partitions; their slots by number, -1: it is gone."""
+        log = self._log
+        batches = batches[np.argsort(batches[:, S_PARTITION], kind="stable")]
+        numbers, epochs = batches[:, S_PARTITION], batches[:, S_EPOCH]
+        is_last = np.append(numbers[1:] != numbers[:-1], np.ones(len(numbers[:1]), np.bool_))
+        slots = np.full(int(numbers.max(initial=0)) + 1, -1, np.int64)
+        for number, at in batches[is_last][:, [S_PARTITION, S_AT]].tolist():
+            if number in log.partitions.slots or first_position + at >= self._known_to:
+                slots[number] = log.partitions.slot_of(number)
+        changes = np.append(np.ones(len(numbers[:1]), np.bool_), epochs[1:] != epochs[:-1])
+        changes[1:] |= is_last[:-1]
+        columns = [S_PARTITION, S_EPOCH, S_BASE_OFFSET]
+        for number, epoch, offset in batches[changes][:, columns].tolist():
+            if slots[number] >= 0:
+                self._first_offsets.setdefault(number, offset)
+                history = log.partitions.epochs[number]
+                if not history or epoch > history[-1][0]:
+                    history.append((epoch, offset))
+        return slots
 
     def _quarantine(self, data: np.ndarray, segment: Segment, at: int) -> None:
         position = segment.start + at

@@ -16,6 +16,7 @@ from smq.log.wal import Segment
 
 BOOT_FILE = "boot"
 SCAN_ROWS = 4096
+LOOK_BYTES = 1024 * 1024  # Of a later segment: one that was begun has good frames there.
 
 
 class Evidence:
@@ -44,11 +45,11 @@ class Evidence:
         return len(data) if is_whole else self.synced - segment.start
 
     def _look_behind(self, segment: Segment, position: int, generation: int) -> bool:
-        """Look for good frames in later segments, until one proves the position synced."""
+        """Look at how later segments begin, until a frame proves the position synced."""
         follows = False
         for later in self._log.wal.segments:
             if later.start > segment.start:
-                data = self._log.wal.read(later.start, later.end - later.start)
+                data = self._log.wal.read(later.start, LOOK_BYTES)
                 follows |= self._look(data, 0, later.start, generation)
                 if self.synced > position:
                     break

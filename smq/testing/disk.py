@@ -264,6 +264,11 @@ class FailingDisk:
         self._call("read")
         return self.inner.read(fd, length, at)
 
+    def map(self, fd: int, length: int) -> np.ndarray:
+        """See Disk."""
+        self._call("map")
+        return self.inner.map(fd, length)
+
     def sync(self, fd: int) -> None:
         """See Disk."""
         self._call("sync")
