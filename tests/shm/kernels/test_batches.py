@@ -87,6 +87,14 @@ def test_sequences_wrap_behind_the_largest(first: int, count: int, last: int) ->
     assert sequences_of(array(data), len(AROUND)) == (first, last)
 
 
+@pytest.mark.parametrize(("codec", "error"), [(0, plain.INVALID_RECORD), (1, 0)])
+def test_plain_records_that_could_not_fit_are_not_believed(codec: int, error: int) -> None:
+    data = changed(batch(b""), record_count=3, last_offset_delta=2, attributes=codec)
+    assert len(data) - 61 < 3 * 7
+    at, _ = span(data)
+    assert check_content(array(data), at, len(data)) == plain.check_content(data) == error
+
+
 def test_a_batch_must_fit_its_topic_a_segment_and_half_the_ring() -> None:
     log = LogMemory.in_process(0, 1 << 16, 1 << 16, 1)
     log.partitions[0, P_BATCH_BYTES_MAX] = 1 << 40
