@@ -116,6 +116,7 @@ def append(log: Log, number: int, data: bytes) -> int:
         stop = append_rows(log.memory.memory, log.links, log.producers, received, _plan)
         if stop == STOP_LOG_FULL:
             log.write()
+            log.want_sync()
             show(log)
             log.make_room_in_index(set(LEVELS))
         elif stop == STOP_PRODUCERS_FULL:
