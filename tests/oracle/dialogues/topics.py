@@ -86,6 +86,8 @@ def refused(talk: Talk) -> None:
     ask(talk, "the longest name", creation(topic(talk.own("x").ljust(249, "x"))))
     ask(talk, "a dot", creation(topic(talk.own("a.b"))))
     ask(talk, "an underscore where a dot was", creation(topic(talk.own("a_b"))))
+    colliding = creation(topic(talk.own("c.d")), topic(talk.own("c_d")))
+    ask(talk, "a dot and an underscore at once", colliding)
     for count in (0, -2, 2**31 - 1):
         ask(talk, f"{count} partitions", creation(topic(talk.own("n"), count)))
     for count in (0, -2, 2):
@@ -111,6 +113,8 @@ def refused_configs(talk: Talk) -> None:
         ask(talk, name, creation(topic(talk.own(name.replace(" ", "-")), **configs)))
     both = topic(talk.own("both"), cleanup_policy="compact,delete", retention_ms="-1")
     ask(talk, "good ones", creation(both))
+    packed = topic(talk.own("packed"), compression_type="gzip")
+    ask(talk, "a compression of the broker's", creation(packed))
     twice = topic(talk.own("twice"), retention_ms="1000")
     twice.configs = [*twice.configs, CreatableTopicConfig(name="retention.ms", value="2000")]
     ask(talk, "a config twice", creation(twice))
