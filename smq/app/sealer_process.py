@@ -33,6 +33,7 @@ from smq.sealer.plan import PartitionState, ShardState, due, is_overdue
 from smq.sealer.ports import Place
 from smq.wire.internal import InternalFrame, encode_command
 
+NICENESS = 5  # Compressing must not take a core from clients that wait for an ack.
 POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
 JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is at fault itself.
 PROBLEM_REPEAT_MS = 60_000  # The same problem is said again after so long.
@@ -270,6 +271,7 @@ class Sealer:
 
 def sealer_main(inheritance: Inheritance) -> None:
     """Seal, keep house and serve cold reads until asked to stop."""
+    os.nice(NICENESS)
     loop = Loop()
     sealer = Sealer(loop, inheritance)
     sealer.listen(inheritance.unix_listeners[SEALER])

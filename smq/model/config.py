@@ -180,7 +180,7 @@ class Config:
         5 * MINUTE_MS, "How often retention is looked at.", at_least=1
     )
     seal_bytes: int = _setting(
-        64 * MiB,
+        256 * MiB,
         "A partition is sealed to a file at so many bytes. A topic's `smq.seal.bytes` wins.",
         at_least=1,
     )

@@ -310,7 +310,7 @@ _TABLE = (
     TopicConfig(
         "smq.seal.bytes",
         T.LONG,
-        "67108864",
+        "268435456",
         "A partition is sealed to a file at so many bytes.",
         _at_least(1),
         "seal.bytes",
