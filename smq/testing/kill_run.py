@@ -17,11 +17,12 @@ import struct
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
+from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -187,12 +188,17 @@ def read_up_to(reader: Reader, ends: list[int]) -> None:
             raise Wrong(f"read up to {reader.next_offsets}, but sent up to {ends}")
 
 
-def kill_run(
-    directory: Path, seed: int, kills: int, records: int, say: Callable[[str], object]
+def kill_run(  # noqa: PLR0913, PLR0917  (what is run, and how)
+    directory: Path,
+    seed: int,
+    kills: int,
+    records: int,
+    say: Callable[[str], object],
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """One run. Raises Wrong."""
     chance = random.Random(seed)  # noqa: S311  (no secret)
-    settings = {"shards": str(SHARDS), "seal.ms": str(SEAL_MS)}
+    settings = {"seal.ms": str(SEAL_MS), **settings, "shards": str(SHARDS)}
     with SmqBroker(directory, settings) as broker:
         with Cluster(broker.bootstrap) as cluster:
             create_topic(cluster, TOPIC, PARTITIONS)

@@ -171,6 +171,10 @@ class OneTopic:
         with open_manifest(self.broker.data_dir / "store.sqlite") as manifest:
             return manifest.segments(self.number + partition)
 
+    def named_files(self, partition: int = 0) -> set[str]:
+        """Keys of the files that the manifest names."""
+        return {segment.path for segment in self.segments(partition)}
+
     def sealed_end(self, partition: int = 0) -> int:
         """Up to which offset the manifest has it."""
         segments = self.segments(partition)

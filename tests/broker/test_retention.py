@@ -45,7 +45,7 @@ def wait_start(topic: OneTopic, offset: int) -> None:
     eventually(lambda: topic.offset_at(EARLIEST) >= offset, f"the log starts at {offset}")
     assert topic.offset_at(EARLIEST) == offset
     eventually(
-        lambda: topic.files() == {segment.path for segment in topic.segments()},
+        lambda: topic.files() == topic.named_files(),
         "the files are those of the manifest",
     )
 
