@@ -22,6 +22,10 @@ _ABSOLUTE = {
     "serving_s": ("serving after kill -9 of everything, 2 GB in the WAL: s", "≤ 2"),
 }
 
+_CEILINGS = {
+    "librdkafka_mock_mb_s": "librdkafka against the mock broker in its own process, 1 MB batches, MB/s"
+}
+
 
 class Row(NamedTuple):
     """One line: figures of both, their ratio, and the bound."""
@@ -71,9 +75,14 @@ def _number(value: float | None) -> str:
 
 
 def write_into(document: Path, rows: list[Row], ceiling: Figures, command: str) -> None:
-    """Put the table between the marks of a document."""
+    """Put the table, and what printed it, between the marks of a document."""
     before, _, rest = document.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    notes = "".join(f"\n{key}: {value:,.0f}\n" for key, value in ceiling.items())
-    text = f"{BEGIN}\n`{command}`\n\n{table(rows)}\n{notes}{END}"
+    notes = "".join(f"\n{_CEILINGS[key]}: {_number(value)}\n" for key, value in ceiling.items())
+    text = f"{BEGIN}\n\n{table(rows)}\n{notes}\nPrinted by `{command}`.\n\n{END}"
     document.write_text(before + text + after)
+
+
+def headlines(rows: list[Row]) -> list[Row]:
+    """The lines that compare with Apache Kafka and have a bound to keep."""
+    return [row for row in rows if row.ratio is not None and row.target]

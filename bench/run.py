@@ -3,7 +3,7 @@
 Both brokers run; each measurement is taken of one, then of the other, several rounds, and medians
 are compared. Apache Kafka is warmed up first: its first 600 MB run at a sixth of its speed.
 `--quick` is a look, `--only WORDS` takes some of the lines, `--write` puts the table into
-docs/performance.md.
+docs/performance.md and its headlines into README.md.
 """
 
 import argparse
@@ -26,14 +26,15 @@ from bench.measures import (
     raw_single,
     rdkafka_measures,
 )
-from bench.report import Row, absolute_rows, comparison_rows, table, write_into
+from bench.report import Row, absolute_rows, comparison_rows, headlines, table, write_into
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqBroker
 
 WARM_UP_BYTES = 600_000_000
 WARM_UP_REQUESTS = 100_000
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 
 
 def main() -> None:
@@ -63,7 +64,9 @@ def main() -> None:
     print("\n" + table(rows))
     print(json.dumps(ceiling))
     if options.write:
-        write_into(DOCUMENT, rows, ceiling, " ".join(["make bench", *sys.argv[1:]]))
+        command = f'make bench ARGS="{" ".join(sys.argv[1:])}"'
+        write_into(DOCUMENT, rows, ceiling, command)
+        write_into(README, headlines(rows), {}, command)
 
 
 def _options() -> argparse.Namespace:
