@@ -22,9 +22,7 @@ _ABSOLUTE = {
     "serving_s": ("serving after kill -9 of everything, 2 GB in the WAL: s", "≤ 2"),
 }
 
-_CEILINGS = {
-    "librdkafka_mock_mb_s": "librdkafka against the mock broker in its own process, 1 MB batches, MB/s"
-}
+_CEILINGS = {"librdkafka_mock_mb_s": "librdkafka against its own mock broker, 1 MB batches, MB/s"}
 
 
 class Row(NamedTuple):
