@@ -37,16 +37,30 @@ class Operation(NamedTuple):
     target: str = ""
 
 
-class TracingDisk(OsDisk):
-    """The real disk, for one directory, and everything that was done to it."""
+class Past(NamedTuple):
+    """What processes that were killed had done: the page cache has it, the disk not all of it."""
 
-    def __init__(self, directory: Path) -> None:
+    image: Image
+    trace: list[Operation]
+
+
+class TracingDisk(OsDisk):
+    """The real disk, for one directory, and everything that was done to it.
+
+    image   the files that were on the disk before the trace began
+    trace   with the trace of the past, which has `began` operations
+    """
+
+    def __init__(self, directory: Path, past: Past | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self.image = read_image(directory)
-        self.trace: list[Operation] = []
-        self._names = {name: number for number, name in enumerate(self.image)}
-        self._next_file = len(self.image)
+        self.image = read_image(directory) if past is None else past.image
+        self.trace: list[Operation] = [] if past is None else list(past.trace)
+        self.began = len(self.trace)
+        state = _state_after(self.image, self.trace)
+        state.move(len(state.moves))
+        self._names = state.names
+        self._next_file = max(state.contents, default=-1) + 1
         self._opened: dict[int, int] = {}
 
     def open(self, path: Path) -> int:
@@ -167,16 +181,20 @@ def _state_after(before: Image, trace: list[Operation]) -> _State:
     return state
 
 
-def killed(before: Image, trace: list[Operation], torn_at: int | None = None) -> Image:
-    """The directory when all processes died after a trace; the last write cut at `torn_at`."""
-    state = _state_after(before, trace)
+def killed(past: Past) -> Image:
+    """The directory when all processes have died: the page cache outlives them."""
+    state = _state_after(past.image, past.trace)
     for file, writes in state.unsynced.items():
-        last = writes[-1]
-        if torn_at is not None and last is trace[-1]:
-            writes[-1] = last._replace(data=last.data[:torn_at])
         state.land(file, writes)
     state.move(len(state.moves))
     return state.image()
+
+
+def torn(past: Past, at: int) -> Past:
+    """A past whose very last write was cut by a kill."""
+    *before, last = past.trace
+    assert last.kind == "write"
+    return Past(past.image, [*before, last._replace(data=last.data[:at])])
 
 
 def _pieces(write: Operation, size: int) -> Iterator[Operation]:
@@ -188,9 +206,9 @@ def _pieces(write: Operation, size: int) -> Iterator[Operation]:
         at = stop
 
 
-def power_lost(before: Image, trace: list[Operation], chance: Random) -> Image:
+def power_lost(past: Past, chance: Random) -> Image:
     """The directory after a power loss: any subset of what was not synced."""
-    state = _state_after(before, trace)
+    state = _state_after(past.image, past.trace)
     size = chance.choice([SECTOR_BYTES, PAGE_BYTES])
     keep = chance.choice([0.0, 0.1, 0.5, 0.9, 1.0])
     for file, writes in state.unsynced.items():

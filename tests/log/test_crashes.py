@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from smq.testing.disk import Image, Operation, TracingDisk, killed, power_lost, write_image
+from smq.testing.disk import Image, Past, TracingDisk, killed, power_lost, torn, write_image
 from tests.log.logs import (
     BOOT,
     DISK,
@@ -44,8 +44,10 @@ class Ack(NamedTuple):
 class Story:
     """One life of a log on a traced disk, and what it told the world."""
 
-    def __init__(self, directory: Path, generation: int, boot: bytes, segment_bytes: int) -> None:
-        self.disk = TracingDisk(directory)
+    def __init__(
+        self, directory: Path, generation: int, boot: bytes, segment_bytes: int, past: Past | None
+    ) -> None:
+        self.disk = TracingDisk(directory, past)
         self.log, self.recovered = start(
             directory,
             generation=generation,
@@ -63,14 +65,6 @@ class Story:
         self.found = dict(self.content)
         self.acks: list[Ack] = []
         self._acknowledge()
-
-    @property
-    def image(self) -> Image:
-        return self.disk.image
-
-    @property
-    def trace(self) -> list[Operation]:
-        return self.disk.trace
 
     def live(self, chance: Random, turns: int) -> "Story":
         generation = self.log.snapshot().generation
@@ -93,7 +87,7 @@ class Story:
             self.log.checkpoint()
 
     def _acknowledge(self) -> None:
-        self.acks += [Ack(len(self.trace), n, high_watermark(self.log, n)) for n in LEVELS]
+        self.acks += [Ack(len(self.disk.trace), n, high_watermark(self.log, n)) for n in LEVELS]
 
     def promised(self, steps: int, levels: set[int]) -> dict[int, int]:
         """What a crash after so many steps must leave of the partitions of these levels."""
@@ -137,34 +131,40 @@ class Worlds:
         self._lives: deque[Story] = deque()
 
     def start(
-        self, image: Image, generation: int, boot: bytes, segment: int = SEGMENT_BYTES
+        self, crash: "Crash", generation: int, boot: bytes, segment_bytes: int = SEGMENT_BYTES
     ) -> Story:
         self._count += 1
         directory = self._path / str(self._count % WORLDS)
-        write_image(image, directory)
-        self._lives.append(Story(directory, generation, boot, segment))
+        write_image(crash.image, directory)
+        self._lives.append(Story(directory, generation, boot, segment_bytes, crash.past))
         if len(self._lives) == WORLDS:
             self._lives.popleft().log.wal.close()
         return self._lives[-1]
 
 
 class Crash(NamedTuple):
-    """What is left, and what must have survived: steps that were done, and levels."""
+    """What is left, and what must have survived: steps that were done, and levels.
+
+    `past` is what the disk may still lose of it.
+    """
 
     image: Image
     steps: int
     levels: set[int]
+    past: Past | None
+
+
+NOTHING = Crash({}, 0, set(), None)
 
 
 def crash(story: Story, steps: int, chance: Random, *, loses_power: bool) -> Crash:
     """A crash after so many steps of a life, or in the middle of the last one."""
-    trace = story.trace[:steps]
+    past = Past(story.disk.image, story.disk.trace[:steps])
     if loses_power:
-        return Crash(power_lost(story.image, trace, chance), steps, {DISK})
-    if not trace or trace[-1].kind != "write":
-        return Crash(killed(story.image, trace), steps, {OS, DISK})
-    torn_at = chance.choice([0, 64, 512, 4096])
-    return Crash(killed(story.image, trace, torn_at), steps - 1, {OS, DISK})
+        return Crash(power_lost(past, chance), steps, {DISK}, None)
+    if steps > story.disk.began and past.trace[-1].kind == "write":
+        past, steps = torn(past, chance.choice([0, 64, 512, 4096])), steps - 1
+    return Crash(killed(past), steps, {OS, DISK}, past)
 
 
 @pytest.mark.parametrize("loses_power", [False, True], ids=["kill", "power loss"])
@@ -173,11 +173,11 @@ def test_a_crash_after_any_step_loses_nothing_that_was_promised(
     tmp_path: Path, seed: int, loses_power: bool
 ) -> None:
     chance, worlds = Random(seed), Worlds(tmp_path)
-    story = worlds.start({}, 0, BOOT).live(chance, turns=16)
-    for steps in range(len(story.trace) + 1):
+    story = worlds.start(NOTHING, 0, BOOT).live(chance, turns=16)
+    for steps in range(len(story.disk.trace) + 1):
         end = crash(story, steps, chance, loses_power=loses_power)
         boot = OTHER_BOOT if loses_power else BOOT
-        check(story, worlds.start(end.image, 1, boot), end.steps, end.levels)
+        check(story, worlds.start(end, 1, boot), end.steps, end.levels)
 
 
 @pytest.mark.slow
@@ -186,15 +186,15 @@ def test_two_crashes_in_a_row_lose_nothing_that_was_promised(tmp_path: Path, see
     chance, worlds = Random(f"twice {seed}"), Worlds(tmp_path)
     boots = iter([f"boot {i}".encode().ljust(16) for i in range(10_000)])
     boot = next(boots)
-    story = worlds.start({}, 0, boot).live(chance, turns=12)
+    story = worlds.start(NOTHING, 0, boot).live(chance, turns=12)
     for _ in range(40):
         life, its_boot = story, boot
         for generation in range(1, chance.choice([3, 3, 4])):
-            steps = chance.randint(0, len(life.trace))
+            steps = chance.randint(life.disk.began, len(life.disk.trace))
             loses_power = chance.random() < 0.5
             end = crash(life, steps, chance, loses_power=loses_power)
             its_boot = next(boots) if loses_power else its_boot
-            following = worlds.start(end.image, generation, its_boot)
+            following = worlds.start(end, generation, its_boot)
             check(life, following, end.steps, end.levels)
             life = following.live(chance, turns=chance.choice([0, 1, 4]))
 
@@ -203,11 +203,11 @@ def test_two_crashes_in_a_row_lose_nothing_that_was_promised(tmp_path: Path, see
 @pytest.mark.parametrize("seed", range(6))
 def test_crashes_between_changes_of_the_segments_size(tmp_path: Path, seed: int) -> None:
     chance, worlds = Random(f"sizes {seed}"), Worlds(tmp_path)
-    life = worlds.start({}, 0, BOOT).live(chance, turns=8)
+    life = worlds.start(NOTHING, 0, BOOT).live(chance, turns=8)
     for generation in range(1, 30):
-        steps = chance.randint(0, len(life.trace))
+        steps = chance.randint(life.disk.began, len(life.disk.trace))
         end = crash(life, steps, chance, loses_power=False)
         segment_bytes = chance.choice([2048, 4096, 8192])
-        following = worlds.start(end.image, generation, BOOT, segment_bytes)
+        following = worlds.start(end, generation, BOOT, segment_bytes)
         check(life, following, end.steps, end.levels)
         life = following.live(chance, turns=chance.choice([0, 3, 6]))

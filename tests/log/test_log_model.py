@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from smq.testing.disk import TracingDisk, killed, write_image
+from smq.testing.disk import Past, TracingDisk, killed, write_image
 from tests.log.logs import (
     BOOT,
     DISK,
@@ -88,7 +88,7 @@ class LogMachine(RuleBasedStateMachine):
         if is_clean:
             self.log.close()
         else:
-            write_image(killed(self.disk.image, self.disk.trace), self.path)
+            write_image(killed(Past(self.disk.image, self.disk.trace)), self.path)
             self.log.wal.close()
         if boots and is_clean and self.boot == BOOT:
             self.boot = OTHER_BOOT
