@@ -155,6 +155,11 @@ def test_a_retry_from_before_the_sealing_is_no_duplicate_whoever_dies_when(
 @pytest.mark.timeout(600)
 def test_anybody_dies_while_everything_is_being_sealed_and_recycled(tmp_path: Path) -> None:
     said: list[str] = []
-    settings = {**SETTINGS, "filer.sweep.ms": "1000"}
+    settings = {
+        **SETTINGS,
+        "message.max.bytes": "1048588",  # What librdkafka makes its batches for.
+        "wal.segment.bytes": "2MiB",
+        "filer.sweep.ms": "1000",
+    }
     kill_run(tmp_path, 5, 12, 600_000, said.append, settings)
     assert "0 lost" in said[-1]
