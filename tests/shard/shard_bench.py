@@ -1,0 +1,162 @@
+"""A shard without processes: its logs in memory and a directory, its syncs held by the test."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+
+from shm.segment import LogMemory
+from smq.log.background import InlineBackground
+from smq.log.disk import OsDisk
+from smq.log.log import Log
+from smq.log.recovery import open_log
+from smq.log.sync import InlineSyncer, Syncer
+from smq.model.catalog import Catalog, Topic
+from smq.model.config import Config
+from smq.shard.produce import Produced, Producing
+from smq.shard.shard import Node, Shard
+from smq.wire.codec import Writer
+from smq.wire.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    read_produce_response,
+    write_produce_request,
+)
+from smq.wire.headers import RequestHeader, read_response_header, write_request_header
+from smq.wire.records import Record, write_batch
+
+NOW_MS = 1_600_000_000_000
+RING_BYTES, SEGMENT_BYTES = 256 * 1024, 64 * 1024
+BOOT_ID = b"a boot of tests."
+PRODUCE, PRODUCE_VERSION = 0, 9
+NODES = [Node(1, "one", 9092, 7), Node(2, "two", 9093, 8)]
+
+
+class HeldSyncer(InlineSyncer):
+    """Syncs when the test says so, as a slow disk does."""
+
+    def __init__(self, memory: LogMemory) -> None:
+        super().__init__(memory, OsDisk())
+        self._held: list[tuple[int, int]] = []
+
+    def post(self, fd: int, upto: int) -> bool:
+        self._held.append((fd, upto))
+        return True
+
+    def release(self) -> None:
+        held, self._held = self._held, []
+        for fd, upto in held:
+            super().post(fd, upto)
+
+
+def topic(
+    name: str,
+    numbers: range = range(1, 2),
+    configs: Mapping[str, str] | None = None,
+    logs: tuple[int, ...] | None = None,
+) -> Topic:
+    """A topic with partitions of these numbers, in log 0 unless others are given."""
+    key = UUID(int=numbers.start)
+    return Topic(name, key, tuple(numbers), logs or (0,) * len(numbers), configs or {})
+
+
+def catalog(*topics: Topic) -> Catalog:
+    return Catalog("a-cluster", 1, {each.name: each for each in topics})
+
+
+def new_log(
+    directory: Path, number: int = 0, generation: int = 0, syncer: Syncer | None = None
+) -> Log:
+    memory = LogMemory.in_process(number, RING_BYTES, SEGMENT_BYTES, 1024)
+    log, _ = open_log(
+        memory,
+        directory / str(number),
+        OsDisk(),
+        syncer or InlineSyncer(memory, OsDisk()),
+        InlineBackground(),
+        segment_bytes=SEGMENT_BYTES,
+        generation=generation,
+        boot_id=BOOT_ID,
+        now_ms=NOW_MS,
+    )
+    return log
+
+
+def new_shard(directory: Path, *topics: Topic, logs: int = 1, **config: int) -> Shard:
+    """A shard that leads the topics; its configuration as given."""
+    opened = {number: new_log(directory, number) for number in range(logs)}
+    shard = Shard(1, Config(**config), opened, lambda: NODES)  # type: ignore[arg-type]
+    shard.take_catalog(catalog(*topics), 1)
+    shard.invariants()
+    return shard
+
+
+def batch(*values: bytes, first_ms: int = NOW_MS) -> bytes:
+    records = [Record(i, first_ms + i, None, value, ()) for i, value in enumerate(values)]
+    return bytes(write_batch(records))
+
+
+def produce_request(
+    data: Mapping[str, Mapping[int, bytes]], acks: int = -1, correlation: int = 1
+) -> bytes:
+    """A Produce request with its size: batches by topic and partition."""
+    writer = Writer()
+    write_request_header(RequestHeader(PRODUCE, PRODUCE_VERSION, correlation, "test"), writer)
+    topics = [
+        TopicProduceData(
+            name=name,
+            partition_data=[
+                PartitionProduceData(index=index, records=records)
+                for index, records in partitions.items()
+            ],
+        )
+        for name, partitions in data.items()
+    ]
+    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+    write_produce_request(request, PRODUCE_VERSION, writer)
+    body = writer.to_bytes()
+    return len(body).to_bytes(4) + body
+
+
+def responses(answers: bytes) -> list[tuple[int, ProduceResponse]]:
+    """Correlation ids and Produce responses of what would go to a socket."""
+    found = []
+    while answers:
+        size = int.from_bytes(answers[:4])
+        body, answers = answers[4 : 4 + size], answers[4 + size :]
+        correlation, at = read_response_header(body, 0, PRODUCE, PRODUCE_VERSION)
+        found.append((correlation, read_produce_response(body, at, PRODUCE_VERSION)))
+    return found
+
+
+class Appender:
+    """Produces into a shard and ends the turn."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self.producing = Producing(shard.logs, 1 << 20, shard.drain)
+
+    def run(self, received: bytes) -> Produced:
+        data = np.frombuffer(bytearray(received), np.uint8)
+        return self.producing.run(data, 0, len(data), self.shard.directory, NOW_MS)
+
+    def append(self, name: str, partition: int, records: bytes) -> int:
+        """Append a batch and show it at all levels; its base offset."""
+        produced = self.run(produce_request({name: {partition: records}}))
+        [(_, response)] = responses(bytes(produced.answers))
+        [answer] = response.responses[0].partition_responses
+        assert answer.error_code == 0
+        self.end_turn()
+        return int(answer.base_offset)
+
+    def end_turn(self) -> None:
+        for log in self.shard.logs.values():
+            assert log.write()
+            log.want_sync()
+            for level in range(3):
+                self.shard.publish(log, level)
+            log.background.collect()
+        self.shard.invariants()

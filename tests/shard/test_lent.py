@@ -1,0 +1,143 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from smq.log.reading import DamagedFrame
+from smq.shard.lent import FileRange, LentBatches, Sendable
+from smq.shard.shard import Led
+from tests.shard.shard_bench import RING_BYTES, Appender, batch, new_shard, topic
+
+SMALL, LARGE = b"s" * 100, b"l" * 20_000
+
+
+class Sent:
+    """What a socket has taken, a few bytes at a time."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def take(self, lent: Sendable, size: int) -> bool:
+        """Send at most so many bytes; True when all is sent."""
+        offered = b"".join(lent.next_buffers())[:size]
+        self.data += offered
+        return lent.advance(len(offered))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Appender:
+    return Appender(new_shard(tmp_path, topic("one"), topic("other", range(2, 3))))
+
+
+def lent(bench: Appender) -> tuple[LentBatches, bytes]:
+    """All batches of topic `one`, and their bytes as they lie in the ring now."""
+    led = bench.shard.by_number(1)
+    assert isinstance(led, Led)
+    found = led.log.find(1, 0, led.offsets().high_watermark, 1 << 30)
+    assert found is not None
+    data = b"".join(bytes(led.log.read_batch(*span)) for span in found.spans.tolist())
+    return LentBatches(led.log, found.spans, found.total_bytes), data
+
+
+def overtake(bench: Appender) -> None:
+    """Let other records pass through the whole ring."""
+    for _ in range(RING_BYTES // len(LARGE) + 2):
+        bench.append("other", 0, batch(LARGE))
+
+
+@pytest.mark.parametrize("values", [[SMALL] * 40, [LARGE] * 5, [LARGE, SMALL, LARGE]])
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_the_bytes_are_the_batches_from_ring_and_wal_alike(
+    bench: Appender, values: list[bytes], overtaken: bool
+) -> None:
+    for value in values:
+        bench.append("one", 0, batch(value))
+    part, expected = lent(bench)
+    if overtaken:
+        overtake(bench)
+    sent = Sent()
+    while not sent.take(part, 1 << 20):
+        pass
+    assert sent.data == expected
+    assert part.length == len(expected)
+
+
+@settings(deadline=None, max_examples=8)
+@given(sizes=st.lists(st.integers(1, 30_000), min_size=60, max_size=60), at=st.integers(0, 20))
+def test_any_cut_goes_on_where_it_was_also_when_the_ring_moves_on_meanwhile(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], at: int
+) -> None:
+    bench = Appender(
+        new_shard(tmp_path_factory.mktemp("log"), topic("one"), topic("other", range(2, 3)))
+    )
+    for value in (LARGE, SMALL, SMALL, LARGE):
+        bench.append("one", 0, batch(value))
+    part, expected = lent(bench)
+    sent = Sent()
+    for i, size in enumerate([*sizes, 1 << 20, 1 << 20, 1 << 20]):
+        if i == at:
+            overtake(bench)
+        if sent.take(part, size):
+            break
+    assert sent.data == expected
+
+
+def test_what_is_held_is_not_recycled_and_what_is_released_is(bench: Appender) -> None:
+    bench.append("one", 0, batch(LARGE))
+    part, expected = lent(bench)
+    part.hold()
+    part.hold()
+    overtake(bench)
+    log = bench.shard.logs[0]
+    recycle(bench)
+    sent = Sent()
+    while not sent.take(part, 7000):
+        pass
+    assert sent.data == expected
+    before = len(log.wal.segments)
+    part.release()
+    part.release()
+    recycle(bench)
+    assert len(log.wal.segments) < before
+
+
+def recycle(bench: Appender) -> None:
+    log = bench.shard.logs[0]
+    for led in bench.shard.led():
+        log.sealed(led.number, led.offsets().log_end, 0)
+    log.checkpoint()
+    bench.end_turn()
+
+
+def test_what_was_recycled_raises_and_never_gives_other_bytes(bench: Appender) -> None:
+    bench.append("one", 0, batch(LARGE))
+    part, _ = lent(bench)
+    overtake(bench)
+    recycle(bench)
+    with pytest.raises(DamagedFrame):
+        part.next_buffers()
+
+
+@pytest.fixture
+def cache_file(tmp_path: Path) -> Path:
+    path = tmp_path / "cache"
+    path.write_bytes(b"before" + b"batches" * 10 + b"after")
+    return path
+
+
+def test_a_range_of_a_file_outlives_the_file_s_name(cache_file: Path) -> None:
+    part = FileRange(str(cache_file), 6, 70)
+    cache_file.unlink()
+    sent = Sent()
+    while not sent.take(part, 33):
+        pass
+    assert sent.data == b"batches" * 10
+    part.release()
+    part.release()
+
+
+def test_a_file_shorter_than_it_should_be_is_an_error(cache_file: Path) -> None:
+    part = FileRange(str(cache_file), 6, 700)
+    with pytest.raises(OSError, match="shorter"):
+        part.next_buffers()
+    part.release()

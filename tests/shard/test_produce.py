@@ -1,0 +1,116 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API
+from shm.kernels.words import DURABILITY_DISK, DURABILITY_OS
+from smq.model.errors import ErrorCode
+from smq.shard.produce import REQUESTS_MAX, ROWS_MAX, Producing
+from tests.shard.shard_bench import (
+    NOW_MS,
+    Appender,
+    batch,
+    new_shard,
+    produce_request,
+    responses,
+    topic,
+)
+
+KEY_OF_METADATA = 3
+
+
+def offsets(answers: bytes) -> list[int]:
+    return [
+        partition.base_offset
+        for _, response in responses(answers)
+        for each in response.responses
+        for partition in each.partition_responses
+    ]
+
+
+def test_all_whole_requests_of_a_buffer_are_taken_at_once_in_order(tmp_path: Path) -> None:
+    appender = Appender(new_shard(tmp_path, topic("one")))
+    sent = b"".join(
+        produce_request({"one": {0: batch(b"x", b"y")}}, correlation=i) for i in range(5)
+    )
+    produced = appender.run(sent)
+    assert (produced.consumed_to, produced.stop) == (len(sent), STOP_NEED_MORE)
+    assert [correlation for correlation, _ in responses(bytes(produced.answers))] == [*range(5)]
+    assert offsets(bytes(produced.answers)) == [0, 2, 4, 6, 8]
+    assert produced.level == DURABILITY_OS
+
+
+@pytest.mark.parametrize("left", [1, 3, 4, 5, 40])
+def test_a_cut_request_is_left_until_it_is_whole(tmp_path: Path, left: int) -> None:
+    appender = Appender(new_shard(tmp_path, topic("one")))
+    request = produce_request({"one": {0: batch(b"x")}})
+    produced = appender.run(request + request[:left])
+    assert (produced.consumed_to, produced.stop) == (len(request), STOP_NEED_MORE)
+    assert offsets(bytes(produced.answers)) == [0]
+
+
+def test_it_stops_before_a_request_of_another_api(tmp_path: Path) -> None:
+    appender = Appender(new_shard(tmp_path, topic("one")))
+    request = produce_request({"one": {0: batch(b"x")}})
+    other = (8).to_bytes(4) + KEY_OF_METADATA.to_bytes(2) + bytes(6)
+    produced = appender.run(request + other + request)
+    assert (produced.consumed_to, produced.stop) == (len(request), STOP_OTHER_API)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), (1 << 20) + 1, 2**31 - 1])
+def test_impossible_sizes_break_the_protocol(tmp_path: Path, size: int) -> None:
+    appender = Appender(new_shard(tmp_path, topic("one")))
+    assert appender.run(size.to_bytes(4, signed=True) + bytes(20)).stop == STOP_MALFORMED
+
+
+def test_the_level_of_a_buffer_is_the_highest_of_its_topics(tmp_path: Path) -> None:
+    shard = new_shard(
+        tmp_path, topic("one"), topic("safe", range(2, 3), {"smq.durability": "disk"})
+    )
+    both = {"one": {0: batch(b"x")}, "safe": {0: batch(b"x")}}
+    assert Appender(shard).run(produce_request(both)).level == DURABILITY_DISK
+
+
+def test_more_requests_than_a_plan_holds_are_taken_in_several_runs(tmp_path: Path) -> None:
+    appender = Appender(new_shard(tmp_path, topic("one")))
+    count = REQUESTS_MAX + 10
+    sent = b"".join(produce_request({"one": {0: batch(b"")}}, correlation=i) for i in range(count))
+    at, found = 0, []
+    while at < len(sent):
+        produced = appender.run(sent[at:])
+        assert produced.consumed_to > 0
+        at += produced.consumed_to
+        found += [correlation for correlation, _ in responses(bytes(produced.answers))]
+        appender.end_turn()
+    assert found == [*range(count)]
+
+
+def test_a_plan_grows_for_one_request_of_very_many_partitions(tmp_path: Path) -> None:
+    partitions = ROWS_MAX + 100
+    shard = new_shard(tmp_path, topic("wide", range(1, 2)))
+    request = produce_request({"wide": {i: batch(b"") for i in range(partitions)}})
+    data = np.frombuffer(bytearray(request), np.uint8)
+    producing = Producing(shard.logs, len(request), shard.drain)
+    produced = producing.run(data, 0, len(data), shard.directory, NOW_MS)
+    [(_, response)] = responses(bytes(produced.answers))
+    errors = {each.index: each.error_code for each in response.responses[0].partition_responses}
+    assert len(errors) == partitions
+    assert errors.pop(0) == ErrorCode.NONE
+    assert set(errors.values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_an_error_without_an_answer_closes(tmp_path: Path) -> None:
+    appender = Appender(new_shard(tmp_path, topic("one")))
+    produced = appender.run(produce_request({"unknown": {0: batch(b"x")}}, acks=0))
+    assert produced.close
+    assert not produced.answers
+
+
+def test_partitions_of_several_logs_are_appended_each_to_its_own(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, topic("spread", range(1, 3), logs=(0, 1)), logs=2)
+    appender = Appender(shard)
+    appender.append("spread", 0, batch(b"a"))
+    appender.append("spread", 1, batch(b"b", b"c"))
+    ends = [each.offsets().high_watermark for each in shard.led()]
+    assert ends == [1, 2]

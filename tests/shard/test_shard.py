@@ -1,0 +1,116 @@
+from pathlib import Path
+
+import pytest
+
+from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
+from smq.model.errors import ErrorCode
+from smq.shard.shard import Led, Shard
+from tests.shard.shard_bench import (
+    Appender,
+    HeldSyncer,
+    batch,
+    catalog,
+    new_log,
+    new_shard,
+    produce_request,
+    topic,
+)
+
+
+def led(shard: Shard, name: str, index: int = 0) -> Led:
+    found = shard.find(shard.catalog.by_name[name], index)
+    assert isinstance(found, Led)
+    return found
+
+
+def test_a_shard_leads_the_partitions_of_its_logs_only(tmp_path: Path) -> None:
+    spread = topic("spread", range(1, 4), logs=(0, 5, 0))
+    shard = new_shard(tmp_path, spread)
+    assert isinstance(shard.find(spread, 0), Led)
+    assert shard.find(spread, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert shard.find(spread, 3) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert shard.find(spread, -1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert {each.number for each in shard.led()} == {1, 3}
+
+
+def test_a_topic_that_is_gone_is_dropped_and_its_number_is_not_found(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, topic("gone"), topic("stays", range(2, 3)))
+    Appender(shard).append("gone", 0, batch(b"x"))
+    shard.take_catalog(catalog(topic("stays", range(2, 3))), 2)
+    shard.invariants()
+    assert shard.by_number(1) is None
+    assert shard.by_number(2) is not None
+
+
+def test_a_topic_made_again_under_its_name_has_none_of_the_old_records(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, topic("again"))
+    appender = Appender(shard)
+    appender.append("again", 0, batch(b"old"))
+    shard.take_catalog(catalog(topic("again", range(2, 3))), 2)
+    assert led(shard, "again").offsets().log_end == 0
+    assert appender.append("again", 0, batch(b"new")) == 0
+
+
+def test_what_was_led_keeps_its_offsets_when_the_catalog_changes(tmp_path: Path) -> None:
+    kept = topic("kept")
+    shard = new_shard(tmp_path, kept)
+    Appender(shard).append("kept", 0, batch(b"a", b"b"))
+    shard.take_catalog(catalog(kept, topic("new", range(2, 3))), 2)
+    assert led(shard, "kept").offsets().high_watermark == 2
+
+
+def test_epochs_are_compared_with_the_one_the_partition_is_led_in(tmp_path: Path) -> None:
+    one = topic("one")
+    shard = Shard(1, new_shard(tmp_path).config, {0: new_log(tmp_path / "b", generation=5)}, list)
+    shard.take_catalog(catalog(one), 1)
+    here = led(shard, "one")
+    expected = {
+        -1: ErrorCode.NONE,
+        5: ErrorCode.NONE,
+        4: ErrorCode.FENCED_LEADER_EPOCH,
+        -2: ErrorCode.FENCED_LEADER_EPOCH,
+        6: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+    assert {epoch: shard.check_epoch(epoch, here) for epoch in expected} == expected
+
+
+def test_nothing_is_visible_before_its_level_on_one_log(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    syncer = log.syncer = HeldSyncer(log.memory)
+    shard = Shard(1, new_shard(tmp_path / "unused").config, {0: log}, list)
+    levels = ("memory", "os", "disk")
+    topics = [
+        topic(level, range(i, i + 1), {"smq.durability": level})
+        for i, level in enumerate(levels, 1)
+    ]
+    shard.take_catalog(catalog(*topics), 1)
+    assert shard.levels == {DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK}
+    Appender(shard).run(produce_request({level: {0: batch(b"x")} for level in levels}))
+
+    def visible() -> list[str]:
+        for level in sorted(shard.levels):
+            shard.publish(log, level)
+        return [level for level in levels if led(shard, level).offsets().high_watermark]
+
+    assert visible() == ["memory"]
+    log.write()
+    assert visible() == ["memory", "os"]
+    log.want_sync()
+    assert visible() == ["memory", "os"]
+    syncer.release()
+    assert visible() == ["memory", "os", "disk"]
+    slots = {(0, led(shard, level).slot) for level in levels}
+    assert shard.take_moved() == slots
+    assert not shard.take_moved()
+
+
+@pytest.mark.parametrize("logs", [1, 2])
+def test_a_full_ring_is_drained_while_a_request_is_appended(tmp_path: Path, logs: int) -> None:
+    places = (0,) if logs == 1 else (0, 1)
+    many = topic("many", range(1, 1 + len(places)), logs=places)
+    shard = new_shard(tmp_path, many, logs=logs)
+    appender = Appender(shard)
+    value = b"v" * 10_000
+    for i in range(60):
+        assert appender.append("many", i % logs, batch(value)) == i // logs
+    assert led(shard, "many").offsets().log_end == 60 // logs
