@@ -86,7 +86,7 @@ def test_the_oldest_segments_go_while_the_others_keep_enough_bytes(
     bytes_max = 4 * NOISE_BYTES
     configs = {"retention.bytes": str(bytes_max), "smq.seal.bytes": "1"}
     topic = OneTopic(broker, cluster, "sized", configs)
-    count = 12
+    count = 7
     for number in range(count):
         topic.append(noise(number))
         topic.wait_sealed(number + 1)  # A segment each.

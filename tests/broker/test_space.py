@@ -6,6 +6,7 @@ With 8 MiB a log has eight segments here. Spare files come on top.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from shm.kernels.words import BATCH_ATTRIBUTES_AT, BATCH_CRC_AT, BATCH_HEADER_BY
 from smq.client.cluster import Cluster
 from smq.model.errors import ErrorCode
 from smq.testing.smq_broker import SmqBroker
-from smq.wire.records import Record, read_batches, write_batch
+from smq.wire.records import Record, write_batch
 from tests.app.fake_broker import eventually
 from tests.broker.one_topic import FILLER_BYTES, SETTINGS, MiB, OneTopic, said, wal_bytes
 
@@ -121,16 +122,13 @@ def test_while_the_filer_is_down_the_log_stays_within_bounds(tmp_path: Path, was
             assert before.records(1) == [Record(0, 1, None, b"v")]
 
 
-def test_a_reader_that_has_more_to_come_goes_on_while_producers_are_refused(
-    tmp_path: Path,
-) -> None:
-    filer = tmp_path / "filer"
-    filer.write_bytes(b"no directory")
-    with small_broker(tmp_path, filer_root=str(filer)) as (broker, cluster):
+def test_a_filer_that_was_emptied_takes_what_comes_next(tmp_path: Path) -> None:
+    with small_broker(tmp_path) as (broker, cluster):
         topic = OneTopic(broker, cluster, "topic")
-        taken = fill_until_refused(topic)
-        for offset in range(taken):
-            data = topic.fetch(offset, bytes_max=1)
-            assert isinstance(data.records, memoryview)
-            [batch] = read_batches(data.records)
-            assert batch.base_offset == offset
+        topic.append(write_batch([Record(0, 1, None, b"lost")]))
+        topic.wait_sealed(1)
+        rmtree(broker.data_dir / "filer")
+        topic.append(write_batch([Record(0, 2, None, b"new")]))
+        topic.wait_sealed(2)
+        assert topic.files() == {topic.segments()[1].path}
+        assert topic.records(2, 1) == [Record(1, 2, None, b"new")]
