@@ -286,8 +286,8 @@ class Wal:
             self._disk.remove(self._spares.pop())
 
     def close(self) -> None:
-        """Close all descriptors."""
-        for segment in self.segments:
-            self._disk.close(segment.fd)
-        if self._next is not None:
-            self._disk.close(self._next.fd)
+        """Close all descriptors; the second time nothing."""
+        for segment in (*self.segments, self._next):
+            if segment is not None and segment.fd >= 0:
+                self._disk.close(segment.fd)
+                segment.fd = -1

@@ -50,6 +50,10 @@ class Life(NamedTuple):
     recovered: Recovered
 
 
+started: list[Log] = []
+"""The logs of the test that runs; conftest.py closes them."""
+
+
 class Refused(Exception):
     """The append was answered with an error code."""
 
@@ -91,6 +95,7 @@ def start(  # noqa: PLR0913
     for number, level in (levels or {1: OS}).items():
         log.adopt(number, settings(level))
     log.invariants()
+    started.append(log)
     return Life(log, recovered)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import select
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,10 @@ def test_a_sync_in_place_publishes_and_a_failure_stays_until_reset(tmp_path: Pat
 
 
 @pytest.fixture
-def event_fd() -> int:
-    return os.eventfd(0, os.EFD_NONBLOCK)
+def event_fd() -> Iterator[int]:
+    fd = os.eventfd(0, os.EFD_NONBLOCK)
+    yield fd
+    os.close(fd)
 
 
 def wait(event_fd: int) -> None:
