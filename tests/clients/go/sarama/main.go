@@ -41,8 +41,13 @@ type member struct {
 	taken    chan bool
 }
 
-func (*member) Setup(sarama.ConsumerGroupSession) error   { return nil }
-func (*member) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+func (*member) Setup(sarama.ConsumerGroupSession) error { return nil }
+
+// All claims have ended: what they have marked is committed at once.
+func (*member) Cleanup(session sarama.ConsumerGroupSession) error {
+	session.Commit()
+	return nil
+}
 
 // A claim's goroutine hands each message over, and marks it when it has been counted.
 func (own *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
@@ -56,7 +61,6 @@ func (own *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim saram
 			case own.messages <- message:
 				<-own.taken
 				session.MarkMessage(message, "")
-				session.Commit()
 			case <-session.Context().Done():
 				return nil
 			}
