@@ -152,3 +152,8 @@ def test_while_the_filer_is_down_retention_drops_what_could_not_be_sealed(tmp_pa
         below_is_gone(topic, start)
         keys = [record.key for record in topic.records(60, start)]
         assert keys == [b"%d" % number for number in range(start, 60)]
+        cluster.forget()
+        broker.kill(SUPERVISOR)
+        broker.restart()
+        assert topic.offset_at(EARLIEST) >= start  # It may have moved on meanwhile.
+        below_is_gone(topic, topic.offset_at(EARLIEST))

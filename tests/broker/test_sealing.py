@@ -6,6 +6,7 @@ must not be able to tell.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from threading import Thread
 
 import pytest
@@ -203,8 +204,30 @@ def test_a_damaged_segment_is_named_and_not_served_and_others_go_on(
         answer = topic.fetch(0)
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert not answer.records
+    assert topic.list_offset(0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert first.path in said(broker)
     assert other.records(1) == [Record(0, 7, None, b"other")]
     behind = topic.offset_at(LATEST)
     assert topic.append_filler(1) == behind + 1
     assert len(topic.records(behind + 1, behind)) == 1
+
+
+@pytest.mark.slow
+def test_a_segment_that_is_altered_while_it_is_being_read_is_not_served(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "altered-later", {"smq.seal.ms": "2000"})
+    count, chance = 10_000, Random(7)
+    for _ in range(14):  # Two row groups, at the least.
+        records = [Record(delta, 1, None, chance.randbytes(20)) for delta in range(count)]
+        end = topic.append(write_batch(records)) + count
+    topic.seal_and_recycle(end)
+    longest = max(topic.segments(), key=lambda segment: segment.record_count)
+    assert longest.record_count >= 7 * count
+    assert topic.fetch(longest.base_offset, bytes_max=1).error_code == ErrorCode.NONE
+    with (broker.data_dir / "filer" / longest.path).open("r+b") as altered:
+        altered.seek(longest.bytes * 9 // 10)
+        altered.write(b"other")
+    there = longest.base_offset + longest.record_count * 9 // 10
+    assert topic.fetch(there).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert longest.path in said(broker)
