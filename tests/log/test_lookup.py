@@ -1,5 +1,6 @@
 """Where batches lie: the window first, then filed tables; what is known of sums and gaps."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,16 @@ def test_lost_offsets_are_passed_over(log: Log) -> None:
     assert offsets(log, 78) == []
     log.lookup.drop(1)
     assert log.lookup.behind_damage(1, 11) == 11
+
+
+def test_full_segments_tell_what_they_hold_of_a_partition(log: Log) -> None:
+    full = log.wal.segments[:-1]
+    size = len(batch(bytes(400), bytes(400)))
+    parts = log.lookup.filed_from(1, 0)
+    assert [end for end, _, _ in parts] == [s.index.ends[1] for s in full if s.index is not None]
+    assert [total for _, _, total in parts] == [
+        size * (end - before) // 2 for before, end in pairwise([0, *(end for end, _, _ in parts)])
+    ]
+    assert log.lookup.filed_from(1, parts[0][0]) == parts[1:]
+    assert log.lookup.filed_from(1, parts[0][0] - 2)[0][2] == size
+    assert log.lookup.filed_from(3, 0) == []
