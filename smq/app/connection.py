@@ -81,10 +81,12 @@ class Connection:
         "_is_blocked",
         "_loop",
         "_owner",
+        "acks_due",
         "closed",
         "fd",
         "host",
         "is_closing",
+        "is_held",
         "last_used_ns",
         "polls",
         "rest",
@@ -99,7 +101,8 @@ class Connection:
         self.slots: deque[Slot] = deque()
         self.polls: set[LongPoll] = set()
         self.closed = self.is_closing = self._is_blocked = False
-        self.last_used_ns = 0
+        self.is_held = False  # The next request waits for the acks that are due.
+        self.acks_due = self.last_used_ns = 0
         self._deadline: Timer | None = None
         self._events = _READ
 
@@ -115,8 +118,8 @@ class Connection:
 
     @property
     def is_full(self) -> bool:
-        """Whether the client must read answers before we read more requests."""
-        return self._is_blocked or len(self.slots) >= SLOTS_MAX
+        """Whether answers must go out before we take more requests."""
+        return self._is_blocked or self.is_held or len(self.slots) >= SLOTS_MAX
 
     def pause_if_full(self) -> None:
         """Called after each read: stop reading while the connection is full."""

@@ -165,6 +165,8 @@ class ShardServer:
             buffer.start = produced.consumed_to
             if produced.close or produced.stop == STOP_MALFORMED:
                 connection.close_after_answers()
+            elif produced.stop == STOP_OTHER_API and connection.acks_due:
+                connection.is_held = True  # It is to see what was acknowledged before it.
             elif produced.stop == STOP_OTHER_API:
                 self._take_other(connection, buffer)
             elif produced.stop == STOP_NEED_MORE:
@@ -173,6 +175,7 @@ class ShardServer:
     def _queue_acks(self, connection: Connection, answers: bytes, level: int) -> None:
         slot = Slot([answers], is_open=False)
         connection.slots.append(slot)
+        connection.acks_due += 1
         if level == DURABILITY_DISK:
             tails = {log.number: log.tail for log in self._shard.logs.values()}
             self._open_when_synced.append((tails, connection, slot))
@@ -319,6 +322,8 @@ class ShardServer:
     def _open(self) -> None:
         for connection, slot in self._open_now:
             slot.is_open = True
+            connection.acks_due -= 1
+            connection.is_held = connection.is_held and connection.acks_due > 0
             self._dirty.add(connection)
         self._open_now.clear()
 

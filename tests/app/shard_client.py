@@ -1,0 +1,159 @@
+"""A shard's server in the test's own loop, and clients that speak raw bytes to it."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gateway.apis.table import API_BY_KEY
+from smq.app.shard_server import ShardServer
+from smq.model.catalog import Catalog, Topic
+from smq.wire.api import API_BY_NAME
+from smq.wire.codec import Writer
+from smq.wire.headers import RequestHeader, read_response_header, write_request_header
+from tests.app.fake_peers import TidyLoop, turn_until
+from tests.shard.shard_bench import new_shard
+
+Answered = Callable[[Any], None]
+
+
+class FakePeers:
+    """Coordinator and sealer, who answer when the test says so."""
+
+    def __init__(self) -> None:
+        self.relayed: list[tuple[bytes, Answered]] = []
+        self.asked: list[tuple[dict[str, Any], Answered]] = []
+
+    def relay(self, _host: str, request: memoryview, answered: Answered) -> None:
+        self.relayed.append((bytes(request), answered))
+
+    def ask_sealer(self, command: dict[str, Any], answered: Answered) -> None:
+        self.asked.append((command, answered))
+
+    def close(self) -> None:
+        pass
+
+
+class ServerBench:
+    """A server, its loop and its clients."""
+
+    def __init__(self, directory: Path, *topics: Topic, **config: int) -> None:
+        self.loop = TidyLoop()
+        self.peers = FakePeers()
+        self.shard = new_shard(directory, *topics, **config)
+        self._next: Catalog | None = None
+        self.server = ShardServer(self.loop, self.shard, self.peers, self._read_catalog)  # type: ignore[arg-type]
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.loop.opened.append(listener)
+        self.address = listener.getsockname()
+        self.server.listen(listener)
+
+    def _read_catalog(self) -> bool:
+        if self._next is None:
+            return False
+        self.shard.take_catalog(self._next, self.shard.catalog_version + 1)
+        self._next = None
+        return True
+
+    def close(self) -> None:
+        self.server.stop()
+        for connection in list(self.server._connections):
+            connection.close()
+        self.loop.close()
+        for log in self.shard.logs.values():
+            log.close()
+
+    def publish(self, catalog: Catalog) -> None:
+        self._next = catalog
+
+    def client(self, receive_bytes: int | None = None) -> "Client":
+        sock = socket.socket()
+        if receive_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        sock.connect(self.address)
+        sock.setblocking(False)
+        self.loop.opened.append(sock)
+        before = self.server.connection_count()
+        turn_until(self.loop, lambda: self.server.connection_count() > before)
+        return Client(self.loop, sock)
+
+    def turn(self, times: int = 3) -> None:
+        for _ in range(times):
+            self.loop.run_once(0)
+
+
+def request(name: str, version: int, message: Any, correlation: int = 1) -> bytes:
+    """A request with its size."""
+    api = API_BY_KEY[API_BY_NAME[name].key]
+    writer = Writer()
+    write_request_header(RequestHeader(api.key, version, correlation, "test"), writer)
+    write = getattr(api.codec, api.read_request.__name__.replace("read_", "write_"))
+    write(message, version, writer)
+    body = writer.to_bytes()
+    return len(body).to_bytes(4) + body
+
+
+def decoded(name: str, version: int, body: bytes) -> Any:
+    """A response."""
+    api = API_BY_KEY[API_BY_NAME[name].key]
+    _, at = read_response_header(body, 0, api.key, version)
+    read = getattr(api.codec, api.write_response.__name__.replace("write_", "read_"))
+    return read(body, at, version)
+
+
+class Client:
+    """One connection. Sends and reads without blocking the loop it shares with the server."""
+
+    def __init__(self, loop: TidyLoop, sock: socket.socket) -> None:
+        self.loop, self.socket = loop, sock
+        self.received = b""
+        self.is_closed = False
+
+    def send(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[self.socket.send(data) :]
+            except BlockingIOError:
+                self.loop.run_once(0)
+
+    def pull(self) -> None:
+        """Take what is there."""
+        try:
+            data = self.socket.recv(1 << 20)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        self.is_closed |= not data
+        self.received += data
+
+    def frames(self) -> list[bytes]:
+        """The whole answers received so far, without their sizes."""
+        found, at = [], 0
+        while len(self.received) - at >= 4:
+            size = int.from_bytes(self.received[at : at + 4])
+            if len(self.received) - at < 4 + size:
+                break
+            found.append(self.received[at + 4 : at + 4 + size])
+            at += 4 + size
+        return found
+
+    def correlations(self) -> list[int]:
+        return [int.from_bytes(frame[:4]) for frame in self.frames()]
+
+    def wait(self, count: int) -> list[bytes]:
+        """So many answers."""
+
+        def arrived() -> bool:
+            self.pull()
+            return len(self.frames()) >= count or self.is_closed
+
+        turn_until(self.loop, arrived)
+        return self.frames()
+
+    def wait_closed(self) -> None:
+        def closed() -> bool:
+            self.pull()
+            return self.is_closed
+
+        turn_until(self.loop, closed)

@@ -1,0 +1,68 @@
+"""Polls by themselves: who is looked at, and how each ends."""
+
+from typing import Any
+
+from gateway.context import Wait
+from smq.app.long_polls import LongPolls
+from tests.app.fake_peers import TidyLoop, turn_until
+
+HERE, THERE = (0, 1), (0, 2)
+
+
+class Asked:
+    """A wait that answers once it `has_enough`, and notes what it was asked."""
+
+    def __init__(self, *places: tuple[int, int], timeout_ms: int = 60_000) -> None:
+        self.questions: list[object] = []
+        self.answers: list[Any] = []
+        self.has_enough = False
+        self.wait = Wait(places, timeout_ms, self.attempt, self.moved)
+
+    def attempt(self, *, is_last: bool) -> str | None:
+        self.questions.append("last" if is_last else "again")
+        return "all" if self.has_enough or is_last else None
+
+    def moved(self, places: object) -> str | None:
+        self.questions.append(places)
+        return "enough" if self.has_enough else None
+
+
+def test_only_polls_on_places_that_moved_are_asked_and_once_a_turn() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop)
+    both, other = Asked(HERE, THERE), Asked(THERE)
+    for each in (both, other):
+        polls.add(each.wait, each.answers.append)
+    polls.moved({HERE})
+    assert (both.questions, other.questions) == ([[HERE]], [])
+    both.has_enough = True
+    polls.moved([HERE, THERE])
+    assert both.questions[1:] == [[HERE, THERE]]
+    assert (both.answers, other.answers) == (["enough"], [])
+    polls.moved([HERE, THERE])
+    assert len(both.questions) == 2
+    loop.close()
+
+
+def test_a_poll_is_settled_once_at_the_end_of_its_time() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop)
+    asked = Asked(HERE, timeout_ms=1)
+    polls.add(asked.wait, asked.answers.append)
+    turn_until(loop, lambda: bool(asked.answers))
+    polls.moved([HERE])
+    polls.look_again()
+    assert (asked.questions, asked.answers) == (["last"], ["all"])
+    loop.close()
+
+
+def test_a_changed_catalog_asks_all_and_a_dropped_poll_is_asked_no_more() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop)
+    asked, dropped = Asked(HERE), Asked(HERE)
+    polls.add(asked.wait, asked.answers.append)
+    polls.drop(polls.add(dropped.wait, dropped.answers.append))
+    polls.look_again()
+    assert (asked.questions, dropped.questions) == (["again"], [])
+    assert not asked.answers
+    loop.close()

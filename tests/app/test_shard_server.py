@@ -1,0 +1,374 @@
+"""The server over real sockets: cuts, order, levels, slow clients, garbage."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from smq.model.errors import ErrorCode
+from smq.wire.generated.api_versions import ApiVersionsRequest
+from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from smq.wire.generated.find_coordinator import FindCoordinatorRequest
+from smq.wire.generated.metadata import MetadataRequest
+from tests.app.fake_peers import turn_until
+from tests.app.shard_client import Client, ServerBench, decoded, request
+from tests.shard.shard_bench import (
+    RING_BYTES,
+    HeldSyncer,
+    batch,
+    catalog,
+    produce_request,
+    topic,
+)
+
+Make = Callable[..., ServerBench]
+DISK = {"smq.durability": "disk"}
+MEMORY = {"smq.durability": "memory"}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[ServerBench] = []
+
+    def make(*topics: Any, **config: int) -> ServerBench:
+        made.append(ServerBench(tmp_path / str(len(made)), *topics, **config))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        bench.close()
+
+
+def fetch(
+    name: str, offset: int = 0, *, wait_ms: int = 0, min_bytes: int = 1, correlation: int = 1
+) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 30)
+    asked = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 30,
+        topics=[FetchTopic(topic=name, partitions=[partition])],
+    )
+    return request("Fetch", 12, asked, correlation)
+
+
+def fetched(frame: bytes) -> Any:
+    return decoded("Fetch", 12, frame).responses[0].partitions[0]
+
+
+def versions(correlation: int = 1) -> bytes:
+    return request("ApiVersions", 0, ApiVersionsRequest(), correlation)
+
+
+def find_coordinator(correlation: int) -> bytes:
+    return request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), correlation)
+
+
+def settle(bench: ServerBench, *clients: Client) -> None:
+    """Let everything happen that happens by itself."""
+    for _ in range(5):
+        bench.turn()
+        for client in clients:
+            client.pull()
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 64])
+def test_a_stream_may_be_cut_anywhere(make: Make, size: int) -> None:
+    bench = make(topic("one"))
+    client = bench.client()
+    stream = versions(1) + produce_request({"one": {0: batch(b"x")}}, correlation=2) + versions(3)
+    stream += fetch("one", correlation=4)
+    for at in range(0, len(stream), size):
+        client.send(stream[at : at + size])
+        bench.turn(1)
+    frames = client.wait(4)
+    assert client.correlations() == [1, 2, 3, 4]
+    assert fetched(frames[3]).high_watermark == 1
+
+
+def test_answers_keep_the_order_of_the_requests_whoever_is_slow(make: Make) -> None:
+    bench = make(topic("one"), topic("safe", range(2, 3), DISK))
+    log = bench.shard.logs[0]
+    log.syncer = HeldSyncer(log.memory)
+    client = bench.client()
+    client.send(
+        find_coordinator(1)
+        + produce_request({"safe": {0: batch(b"s")}}, correlation=2)
+        + fetch("one", wait_ms=60_000, correlation=3)
+        + versions(4)
+        + produce_request({"one": {0: batch(b"o")}}, correlation=5)
+    )
+    settle(bench, client)
+    assert client.correlations() == []
+    [(_, answered)] = bench.peers.relayed
+    answered((1).to_bytes(4) + b"found")
+    settle(bench, client)
+    assert client.correlations() == [1]
+    log.syncer.release()
+    client.wait(5)
+    assert client.correlations() == [1, 2, 3, 4, 5]
+    assert fetched(client.frames()[2]).high_watermark == 1
+
+
+def test_an_ack_comes_at_its_topic_s_level_and_what_is_acknowledged_is_visible(make: Make) -> None:
+    levels = [
+        topic("fast", configs=MEMORY),
+        topic("plain", range(2, 3)),
+        topic("safe", range(3, 4), DISK),
+    ]
+    bench = make(*levels)
+    log = bench.shard.logs[0]
+    log.syncer = HeldSyncer(log.memory)
+    clients = {each.name: bench.client() for each in levels}
+    for name, client in clients.items():
+        client.send(produce_request({name: {0: batch(name.encode())}}))
+    settle(bench, *clients.values())
+    assert {name for name, client in clients.items() if client.frames()} == {"fast", "plain"}
+    reader = bench.client()
+    for i, name in enumerate(clients):
+        reader.send(fetch(name))
+        reader.wait(i + 1)
+    assert [bool(fetched(frame).records) for frame in reader.frames()] == [True, True, False]
+    log.syncer.release()
+    clients["safe"].wait(1)
+    reader.send(fetch("safe"))
+    assert fetched(reader.wait(4)[3]).records
+
+
+def test_a_poll_ends_when_enough_has_come_when_its_time_is_over_and_when_the_topic_goes(
+    make: Make,
+) -> None:
+    bench = make(topic("one"))
+    enough, late, gone, writer = (bench.client() for _ in range(4))
+    enough.send(fetch("one", wait_ms=60_000, min_bytes=150))
+    late.send(fetch("one", wait_ms=20, min_bytes=1 << 20))
+    gone.send(fetch("one", wait_ms=60_000, min_bytes=1 << 20))
+    writer.send(produce_request({"one": {0: batch(b"x" * 20)}}))
+    writer.wait(1)
+    settle(bench, enough)
+    assert not enough.frames()
+    writer.send(produce_request({"one": {0: batch(b"x" * 20)}}))
+    assert len(fetched(enough.wait(1)[0]).records) >= 150
+    assert fetched(late.wait(1)[0]).records
+    assert not gone.frames()
+    bench.publish(catalog())
+    assert fetched(gone.wait(1)[0]).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_poll_whose_client_is_gone_leaves_nothing_behind(make: Make) -> None:
+    bench = make(topic("one"))
+    client, writer = bench.client(), bench.client()
+    client.send(fetch("one", wait_ms=60_000))
+    settle(bench)
+    client.socket.close()
+    turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+    writer.send(produce_request({"one": {0: batch(b"x")}}))
+    assert len(writer.wait(1)) == 1
+
+
+def test_a_coordinator_that_dies_closes_who_waits_for_it(make: Make) -> None:
+    bench = make()
+    client, neighbour = bench.client(), bench.client()
+    client.send(find_coordinator(1))
+    settle(bench)
+    bench.peers.relayed[0][1](b"")
+    client.wait_closed()
+    neighbour.send(versions())
+    assert len(neighbour.wait(1)) == 1
+
+
+def test_cold_records_come_from_the_sealer_s_file_and_its_silence_is_an_error(
+    make: Make, tmp_path: Path
+) -> None:
+    bench = make(topic("one"))
+    client = bench.client()
+    client.send(produce_request({"one": {0: batch(b"x" * 30_000)}}))
+    client.wait(1)
+    log = bench.shard.logs[0]
+    for _ in range(12):
+        client.send(produce_request({"one": {0: batch(b"y" * 30_000)}}))
+    client.wait(13)
+    log.sealed(1, 13, 0)
+    log.checkpoint()
+    (tmp_path / "cache").write_bytes(b"cold batches")
+    client.send(fetch("one", correlation=20) + fetch("one", correlation=21))
+    turn_until(bench.loop, lambda: len(bench.peers.asked) == 2)
+    (command, found), (_, silent) = bench.peers.asked
+    assert (command["do"], command["number"], command["offset"]) == ("cold", 1, 0)
+    found({"ok": {"path": str(tmp_path / "cache"), "at": 5, "length": 7}})
+    silent(None)
+    first, second = client.wait(15)[13:]
+    assert bytes(fetched(first).records) == b"batches"
+    assert fetched(second).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_slow_reader_gets_its_own_bytes_while_the_ring_and_the_wal_move_on(make: Make) -> None:
+    """No foreign byte: payloads are tagged by topic, the WAL is recycled as it fills."""
+    bench = make(topic("mine"), topic("other", range(2, 3)))
+    writer, slow = bench.client(), bench.client(receive_bytes=4096)
+    count = 200
+    for i in range(count):
+        writer.send(produce_request({"mine": {0: batch(b"MINE" * 200 * (1 + i % 7))}}))
+    writer.wait(count)
+    slow.send(fetch("mine"))
+    settle(bench)
+    log = bench.shard.logs[0]
+    for i in range(2 * RING_BYTES // 20_000):
+        writer.send(produce_request({"other": {0: batch(b"EVIL" * 5000)}}))
+        writer.wait(count + i + 1)
+        for led in bench.shard.led():
+            log.sealed(led.number, led.offsets().high_watermark, 0)
+        log.checkpoint()
+        slow.pull()
+    slow.wait(1)
+    assert not slow.is_closed
+    records = bytes(fetched(slow.frames()[0]).records)
+    assert b"EVIL" not in records
+    assert records.count(b"MINE") == sum(200 * (1 + i % 7) for i in range(count))
+
+
+def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(make: Make) -> None:
+    bench = make(topic("one"))
+    writer, slow = bench.client(), bench.client(receive_bytes=65536)
+    writer.send(produce_request({"one": {0: batch(b"x" * 10_000)}}))
+    writer.wait(1)
+    asked = 0
+    unsent = b""
+    for asked in range(1, 601):
+        unsent += fetch("one", correlation=asked)
+    taken = 0
+    for _ in range(200):
+        with suppress(BlockingIOError):
+            taken += slow.socket.send(unsent[taken:])
+        bench.turn(1)
+    [connection] = [c for c in bench.server._connections if c.slots]
+    assert connection.is_full
+    assert len(connection.slots) <= 256
+
+    def all_answered() -> bool:
+        nonlocal taken
+        with suppress(BlockingIOError):
+            taken += slow.socket.send(unsent[taken:]) if taken < len(unsent) else 0
+        slow.pull()
+        while len(slow.received) >= 4:
+            size = int.from_bytes(slow.received[:4])
+            if len(slow.received) < 4 + size:
+                break
+            seen.append(int.from_bytes(slow.received[4:8]))
+            slow.received = slow.received[4 + size :]
+        return len(seen) == asked
+
+    seen: list[int] = []
+    turn_until(bench.loop, all_answered)
+    assert seen == [*range(1, asked + 1)]
+
+
+def test_clients_beyond_the_limit_are_closed_and_idle_ones_after_their_time(make: Make) -> None:
+    bench = make(max_connections=2, connections_max_idle_ms=0)
+    first, second = bench.client(), bench.client()
+    with pytest.raises(AssertionError, match="came true"):
+        ServerBench.client(_impatient(bench))
+    assert bench.server.connection_count() == 2
+    first.send(find_coordinator(1))
+    settle(bench)
+    bench.server.close_idle()
+    second.wait_closed()
+    assert bench.server.connection_count() == 1
+
+
+def _impatient(bench: ServerBench) -> Any:
+    """The bench, that gives up waiting for a connection after some turns."""
+
+    class Impatient:
+        address, server = bench.address, bench.server
+
+        class loop:  # noqa: N801
+            opened = bench.loop.opened
+            turns = 0
+
+            @classmethod
+            def run_once(cls, _timeout_s: float) -> None:
+                bench.loop.run_once(0)
+                cls.turns += 1
+                assert cls.turns < 20, "it never came true"
+
+    return Impatient
+
+
+def test_when_asked_to_stop_it_answers_and_takes_no_more(make: Make) -> None:
+    bench = make(topic("one"))
+    waiting, idle = bench.client(), bench.client()
+    waiting.send(fetch("one", wait_ms=60_000))
+    settle(bench)
+    bench.server.stop()
+    assert len(waiting.wait(1)) == 1
+    waiting.wait_closed()
+    idle.wait_closed()
+    assert bench.server.connection_count() == 0
+
+
+BAD = {
+    "a negative size": b"\xff\xff\xff\xff",
+    "a size beyond the limit": b"\x7f\xff\xff\xff" + bytes(100),
+    "an unknown key": (10).to_bytes(4) + (999).to_bytes(2) + bytes(8),
+    "an unknown version": (10).to_bytes(4) + (3).to_bytes(2) + (99).to_bytes(2) + bytes(6),
+    "a size of nothing": bytes(4),
+    "a request of another world": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "Produce 0": (10).to_bytes(4) + bytes(10),
+}
+
+
+@pytest.mark.parametrize("garbage", BAD.values(), ids=BAD)
+def test_who_breaks_the_protocol_is_closed_after_its_answers_and_neighbours_go_on(
+    make: Make, garbage: bytes
+) -> None:
+    bench = make()
+    client, neighbour = bench.client(), bench.client()
+    client.send(versions(1) + garbage)
+    client.wait_closed()
+    assert client.correlations() == [1]
+    neighbour.send(request("Metadata", 12, MetadataRequest(topics=[])))
+    assert len(neighbour.wait(1)) == 1
+
+
+def test_garbage_of_any_kind_does_no_harm(tmp_path: Path) -> None:
+    bench = ServerBench(tmp_path, topic("one"))
+    seeds = [versions(), fetch("one", wait_ms=5), produce_request({"one": {0: batch(b"x")}})]
+    neighbour = bench.client()
+
+    @settings(deadline=None, max_examples=60)
+    @given(
+        seed=st.sampled_from(seeds),
+        at=st.floats(0, 1),
+        noise=st.binary(max_size=40),
+        rest=st.binary(max_size=40),
+    )
+    def harmless(seed: bytes, at: float, noise: bytes, rest: bytes) -> None:
+        client = bench.client()
+        cut = int(at * len(seed))
+        client.send(seed[:cut] + noise + seed[cut + len(noise) :] + rest)
+        settle(bench, client)
+        client.socket.close()
+        neighbour.received = b""
+        neighbour.send(versions())
+        assert len(neighbour.wait(1)) == 1
+        turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+        bench.shard.invariants()
+
+    harmless()
+    bench.close()
+
+
+def test_requests_that_never_end_hold_no_more_than_their_bytes(make: Make) -> None:
+    bench = make(topic("one"))
+    unfinished = (1 << 20).to_bytes(4) + bytes(100)
+    for _ in range(50):
+        bench.client().send(unfinished)
+    settle(bench)
+    pool = bench.server._buffers
+    assert pool._lent == 0
+    held = sum(len(c.rest.copied) for c in bench.server._connections)
+    assert held == 50 * len(unfinished)
