@@ -65,12 +65,12 @@ class BufferPool:
             self._lent -= 1
             return buffer
         buffer = self._spare.pop() if self._spare else Buffer()
-        buffer.start, buffer.end = 0, len(rest.copied)
         if rest.copied:
             if len(rest.copied) + RECEIVE_BYTES > len(buffer.view):
                 self._give(buffer)
                 buffer = self._larger(len(rest.copied))
             buffer.view[: len(rest.copied)] = rest.copied
+            buffer.end = len(rest.copied)
             rest.copied = b""
         return buffer
 
