@@ -7,7 +7,7 @@ all of them look at everything again.
 from collections.abc import Callable, Iterable
 
 from gateway.context import Ask, Message, Place, Wait
-from smq.app.loop import Loop
+from smq.app.loop import Loop, Timer
 
 
 class LongPoll:
@@ -18,6 +18,7 @@ class LongPoll:
     def __init__(self, wait: Wait, settle: Callable[[Message | Ask], None]) -> None:
         self.wait, self.settle = wait, settle
         self.places = tuple(wait.places)
+        self.timer: Timer | None = None
 
 
 class LongPolls:
@@ -59,6 +60,7 @@ class LongPolls:
 
     def drop(self, poll: LongPoll) -> None:
         """Nobody wants the answer any more."""
+        assert poll.timer is not None
         poll.timer.cancel()
         del self._all[poll]
         for place in poll.places:

@@ -24,7 +24,7 @@ class Buffer:
 
     def __init__(self, size: int = BUFFER_BYTES) -> None:
         self.array = np.zeros(size, np.uint8)
-        self.view = memoryview(self.array)
+        self.view = self.array.data
         self.start = self.end = 0
 
     def room(self) -> memoryview:

@@ -33,7 +33,8 @@ def build_directory(catalog: Catalog, code_of: Callable[[int], int | None]) -> n
     directory = np.zeros(names_at + len(names) // 8 + 1, np.int64)
     directory[:4] = buckets, topics_at, slots_at, names_at
     directory[names_at:].view(np.uint8)[: len(names)] = np.frombuffer(names, np.uint8)
-    first_slots, slots = [], []
+    first_slots: list[int] = []
+    slots: list[int] = []
     for topic in topics:
         first_slots.append(len(slots))
         for number in topic.partition_numbers:

@@ -61,7 +61,7 @@ class LentBatches:
             count = int(np.searchsorted(ends, GATHER_BYTES, "right"))
             if count:
                 size = self._log.gather(left[:count], self._gathered)
-                return [memoryview(self._gathered)[self._within : size]]
+                return [self._gathered.data[self._within : size]]
         views = [
             memoryview(self._log.read_batch(int(position), int(size)))
             for position, size in left[:VIEWS_MAX].tolist()

@@ -78,7 +78,7 @@ class Producing:
         return Produced(
             head[HEAD_START],
             stop,
-            memoryview(self._out)[: head[HEAD_OUT_BYTES]],
+            self._out.data[: head[HEAD_OUT_BYTES]],
             head[HEAD_LEVEL],
             bool(head[HEAD_CLOSE]),
         )
@@ -103,5 +103,5 @@ class Producing:
         self._set_plan(new_plan(REQUESTS_MAX, rows, 2 * rows))
 
     def _set_plan(self, plan: np.ndarray) -> None:
-        self._plan, self._head = plan, memoryview(plan)  # The view reads words as Python ints.
+        self._plan, self._head = plan, plan.data  # The view reads words as Python ints.
         plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
