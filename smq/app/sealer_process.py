@@ -211,10 +211,13 @@ class Sealer:
         if not body or "ok" not in (answer := json.loads(body)):
             return
         state = ShardState.of(answer)
-        self._states.update((each.number, each) for each in state.partitions)
-        for each in due(state, self._known.settings, wall_ms(), pressure=self._pressure):
+        chosen = due(
+            state, self._known.settings, wall_ms(), before=self._states, pressure=self._pressure
+        )
+        for each in chosen:
             if each.number not in self._in_hand:
                 self._seal(node, each.number, each.sealed_end, each.stable_end)
+        self._states.update((each.number, each) for each in state.partitions)
         self._pressure = False
 
     def _seal(self, node: int, number: int, sealed_end: int, end: int) -> None:

@@ -27,7 +27,6 @@ from smq.shard.shard import Node, Shard
 HOUSEKEEPING_MS = 1000
 DRAIN_MS = 3000
 CATALOG_WAIT_MS = 5
-TOUCH_AHEAD_BYTES = 4 * 1024 * 1024
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 

@@ -1,13 +1,14 @@
 """What to seal now, and what retention deletes. Decisions only: no IO, the time is an argument.
 
-A partition is sealed when enough of it waits, or its oldest record has waited long enough; a record
-is sealed before retention would delete it. What could not be sealed for so long, for the filer is
+A partition is sealed when enough of it waits and it has stopped growing, or its oldest record has
+waited long enough: compressing follows a burst, it does not take a core from it. A record is sealed
+before retention would delete it. What could not be sealed for so long, for the filer is
 down, is deleted unsealed, by what full segments of the log hold of the partition. When a log
 wants space, all its partitions are sealed whatever their size, the oldest record first: a segment
 of the log is free when the last of its partitions is sealed beyond it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from smq.model.topic_configs import TopicSettings
@@ -56,29 +57,38 @@ def due(
     settings_of: Callable[[int], TopicSettings | None],
     now_ms: int,
     *,
+    before: Mapping[int, PartitionState] | None = None,
     pressure: bool = False,
 ) -> list[PartitionState]:
     """The partitions to seal now, those with the oldest records first.
 
-    `settings_of` a partition's number is None when its topic is gone.
+    `settings_of` a partition's number is None when its topic is gone; `before` is what was known of
+    partitions when the shard was last looked at.
     """
+    before = before or {}
     pressure = pressure or state.wants_space
     chosen = [
         partition
         for partition in state.partitions
         if partition.stable_end > partition.sealed_end
         and (settings := settings_of(partition.number)) is not None
-        and (pressure or _is_due(partition, settings, now_ms))
+        and (pressure or _is_due(partition, before.get(partition.number), settings, now_ms))
     ]
     return sorted(chosen, key=lambda partition: partition.oldest_ms)
 
 
-def _is_due(partition: PartitionState, settings: TopicSettings, now_ms: int) -> bool:
+def _is_due(
+    partition: PartitionState,
+    before: PartitionState | None,
+    settings: TopicSettings,
+    now_ms: int,
+) -> bool:
     wait_ms = settings.seal_ms
     if settings.retention_ms >= 0:
         wait_ms = min(wait_ms, settings.retention_ms)
+    grows = before is not None and before.stable_end < partition.stable_end
     full = partition.unsealed_bytes >= settings.seal_bytes
-    return full or now_ms - partition.oldest_ms >= wait_ms
+    return (full and not grows) or now_ms - partition.oldest_ms >= wait_ms
 
 
 class Retention(NamedTuple):

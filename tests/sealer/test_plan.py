@@ -57,6 +57,15 @@ def test_a_partition_is_sealed_when_it_is_full_or_old() -> None:
     assert _due(state, 60_000, _settings()) == [1, 2]
 
 
+def test_a_partition_that_still_grows_waits_for_its_time_or_for_want_of_space() -> None:
+    full, settings = _partition(2, unsealed_bytes=1000), _settings()
+    state, shorter = _state(full), full._replace(stable_end=full.stable_end - 1)
+    assert due(state, lambda _: settings, 40, before={2: full}) == [full]
+    assert due(state, lambda _: settings, 40, before={2: shorter}) == []
+    assert due(state, lambda _: settings, 40, before={2: shorter}, pressure=True) == [full]
+    assert due(state, lambda _: settings, 10**9, before={2: shorter}) == [full]
+
+
 def test_what_retention_would_delete_is_sealed_before() -> None:
     assert _due(_state(_partition(1)), 500, _settings(retention_ms=500)) == [1]
     assert _due(_state(_partition(1)), 499, _settings(retention_ms=500)) == []
