@@ -1,0 +1,245 @@
+"""A client's connection: answers keep their order, whatever the socket takes and whenever."""
+
+import socket
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from smq.app import connection as module
+from smq.app.connection import COPIED_BYTES_MAX, SLOTS_MAX, Connection, Slot
+from smq.log.reading import DamagedFrame
+from tests.app.fake_peers import TidyLoop, turn_until
+
+LARGE_BYTES = 4 * 1024 * 1024  # More than a socket takes at once.
+
+
+class FakeOwner:
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.readable_count = self.resumable_count = self.gone_count = 0
+
+    def readable(self, connection: Connection) -> None:
+        self.readable_count += 1
+        try:
+            if not connection.socket.recv(1 << 16):
+                connection.close()
+        except ConnectionError:
+            connection.close()
+
+    def resumable(self, _connection: Connection) -> None:
+        self.resumable_count += 1
+
+    def gone(self, _connection: Connection) -> None:
+        self.gone_count += 1
+
+
+class FakeLent:
+    """Bytes that are lent, a chunk at a time."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.length = data, len(data)
+        self.at = self.holds = self.releases = 0
+
+    def next_buffers(self) -> list[memoryview]:
+        return [memoryview(self._data)[self.at : self.at + 100_000]]
+
+    def advance(self, sent: int) -> bool:
+        self.at += sent
+        return self.at == self.length
+
+    def hold(self) -> None:
+        self.holds += 1
+
+    def release(self) -> None:
+        self.releases += 1
+
+
+class DamagedLent(FakeLent):
+    """What cannot be read again."""
+
+    def next_buffers(self) -> list[memoryview]:
+        raise DamagedFrame("its checksum is another")
+
+
+class Bench(NamedTuple):
+    loop: TidyLoop
+    owner: FakeOwner
+    connection: Connection
+    client: socket.socket
+
+    def slot(self, *pieces: bytes | FakeLent, is_open: bool = True) -> Slot:
+        slot = Slot(is_open=False)
+        slot.fill(pieces)
+        slot.is_open = is_open
+        self.connection.slots.append(slot)
+        return slot
+
+    def receive(self, size: int) -> bytes:
+        """So many bytes, turning the loop meanwhile."""
+        received = bytearray()
+
+        def arrived() -> bool:
+            received.extend(self.received())
+            return len(received) >= size
+
+        turn_until(self.loop, arrived)
+        return bytes(received)
+
+    def received(self) -> bytes:
+        """What is there by now."""
+        try:
+            return self.client.recv(1 << 20)
+        except BlockingIOError:
+            return b""
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    ours, client = socket.socketpair()
+    ours.setblocking(False)
+    client.setblocking(False)
+    loop, owner = TidyLoop(), FakeOwner()
+    connection = Connection(loop, ours, "a-host", owner)
+    yield Bench(loop, owner, connection, client)
+    connection.close()
+    client.close()
+    loop.close()
+
+
+def test_nothing_behind_a_closed_slot_is_sent(bench: Bench) -> None:
+    bench.slot(b"one ")
+    acks = bench.slot(b"two ", is_open=False)
+    bench.slot(b"three")
+    bench.connection.flush()
+    assert bench.received() == b"one "
+    acks.is_open = True
+    bench.connection.flush()
+    assert bench.received() == b"two three"
+    assert not bench.connection.slots
+
+
+def test_what_is_lent_and_small_is_copied_and_given_back_at_once(bench: Bench) -> None:
+    small, large = FakeLent(b"s" * COPIED_BYTES_MAX), FakeLent(b"l" * (COPIED_BYTES_MAX + 1))
+    slot = bench.slot(b"head", small, b"middle", large, b"tail")
+    assert (small.releases, large.releases) == (1, 0)
+    assert slot.lent() == [large]
+    bench.connection.flush()
+    sent = b"head" + b"s" * small.length + b"middle" + b"l" * large.length + b"tail"
+    assert bench.receive(len(sent)) == sent
+    assert (large.holds, large.releases) == (0, 1)
+
+
+def test_a_socket_that_takes_a_part_gets_the_rest_later(bench: Bench) -> None:
+    plain, lent = bytes(range(256)) * (LARGE_BYTES // 256), FakeLent(b"lent" * (LARGE_BYTES // 4))
+    bench.slot(b"first ", plain, lent)
+    bench.slot(b"last")
+    bench.connection.flush()
+    assert bench.connection.is_full
+    assert (lent.holds, lent.releases) == (1, 0)
+    whole = b"first " + plain + b"lent" * (LARGE_BYTES // 4) + b"last"
+    assert bench.receive(len(whole)) == whole
+    assert lent.releases == 1
+    assert not bench.connection.is_full
+
+
+def test_requests_are_not_read_while_answers_are_stuck(bench: Bench) -> None:
+    bench.slot(bytes(LARGE_BYTES))
+    bench.connection.flush()
+    bench.client.send(b"a request")
+    bench.loop.run_once(0)
+    assert (bench.owner.readable_count, bench.owner.resumable_count) == (0, 0)
+    bench.receive(LARGE_BYTES)
+    turn_until(bench.loop, lambda: bench.owner.readable_count > 0)
+    assert bench.owner.resumable_count == 1
+
+
+def test_too_many_answers_due_pause_reading_until_they_are_sent(bench: Bench) -> None:
+    slots = [bench.slot(b"x", is_open=False) for _ in range(SLOTS_MAX)]
+    bench.connection.pause_if_full()
+    bench.client.send(b"a request")
+    bench.loop.run_once(0)
+    assert bench.owner.readable_count == 0
+    for slot in slots:
+        slot.is_open = True
+    bench.connection.flush()
+    turn_until(bench.loop, lambda: bench.owner.readable_count > 0)
+    assert bench.received() == b"x" * SLOTS_MAX
+
+
+def test_a_client_that_takes_nothing_is_closed_at_the_deadline(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLOW_DEADLINE_MS", 0)
+    monkeypatch.setattr(module, "SLOW_BYTES_PER_MS", LARGE_BYTES)
+    lent = FakeLent(bytes(LARGE_BYTES))
+    bench.slot(lent)
+    bench.connection.flush()
+    assert not bench.connection.closed
+    turn_until(bench.loop, lambda: bench.connection.closed)
+    assert (lent.releases, bench.owner.gone_count) == (1, 1)
+
+
+def test_a_client_that_took_all_in_time_is_not_closed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadlines: list[float] = []
+    call_later = bench.loop.call_later
+
+    def noted(delay_ms: float, action: object) -> object:
+        deadlines.append(delay_ms)
+        return call_later(delay_ms, action)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bench.loop, "call_later", noted)
+    bench.slot(FakeLent(bytes(LARGE_BYTES)))
+    bench.connection.flush()
+    slow_ms = LARGE_BYTES // module.SLOW_BYTES_PER_MS
+    assert deadlines == [module.SLOW_DEADLINE_MS + slow_ms]
+    bench.receive(LARGE_BYTES)
+    assert bench.connection._deadline is None
+    assert not bench.connection.closed
+
+
+def test_closing_gives_back_all_that_is_lent_and_is_told_once(bench: Bench) -> None:
+    waiting, stuck = FakeLent(bytes(LARGE_BYTES)), FakeLent(bytes(LARGE_BYTES))
+    bench.slot(stuck)
+    bench.slot(waiting, is_open=False)
+    bench.connection.flush()
+    bench.connection.close()
+    bench.connection.close()
+    assert (stuck.releases, waiting.releases, bench.owner.gone_count) == (1, 1, 1)
+    assert not bench.connection.slots
+
+
+def test_a_client_that_leaves_while_its_answers_are_stuck_is_gone(bench: Bench) -> None:
+    lent = FakeLent(bytes(LARGE_BYTES))
+    bench.slot(lent)
+    bench.connection.flush()
+    bench.client.close()
+    turn_until(bench.loop, lambda: bench.connection.closed)
+    assert (lent.releases, bench.owner.gone_count) == (1, 1)
+
+
+def test_what_cannot_be_read_any_more_closes_the_connection(bench: Bench) -> None:
+    lent = DamagedLent(bytes(LARGE_BYTES))
+    bench.slot(lent)
+    bench.connection.flush()
+    assert bench.connection.closed
+    assert lent.releases == 1
+
+
+def test_it_closes_after_the_answers_that_are_due(bench: Bench) -> None:
+    acks = bench.slot(b"acks", is_open=False)
+    bench.connection.close_after_answers()
+    bench.connection.flush()
+    assert bench.owner.gone_count == 0
+    acks.is_open = True
+    bench.connection.flush()
+    assert bench.owner.gone_count == 1
+    assert (bench.received(), bench.received()) == (b"acks", b"")
+
+
+def test_with_no_answer_due_it_closes_at_once(bench: Bench) -> None:
+    bench.connection.close_after_answers()
+    assert bench.connection.closed
