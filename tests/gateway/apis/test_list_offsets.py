@@ -1,0 +1,174 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.context import Ask
+from smq.model.errors import ErrorCode
+from smq.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.gateway.shard_api_bench import EPOCH, ShardBench
+from tests.shard.shard_bench import NOW_MS, batch, catalog, topic
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
+SPECIAL_FROM = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING: 11,
+}
+LAST_VERSION = 11
+T, EMPTY = topic("t"), topic("empty", range(2, 3))
+
+
+def request(
+    *timestamps: int, name: str = "t", index: int = 0, current: int = -1, isolation: int = 0
+) -> ListOffsetsRequest:
+    """One partition, once for each timestamp."""
+    asked = [
+        ListOffsetsPartition(
+            partition_index=index, current_leader_epoch=current, timestamp=timestamp
+        )
+        for timestamp in timestamps
+    ]
+    topics = [ListOffsetsTopic(name=name, partitions=asked)]
+    return ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics)
+
+
+def only(response: Any) -> Any:
+    """The only partition of an answer."""
+    [each] = response.topics
+    [partition] = each.partitions
+    return partition
+
+
+def found(response: Any) -> tuple[int, int]:
+    """Offset and timestamp of an answer without error."""
+    answer = only(response)
+    assert answer.error_code == ErrorCode.NONE
+    return answer.offset, answer.timestamp
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> ShardBench:
+    """Offsets 0-2 at 0-2 ms, 3-4 at 100-101 ms, 5 at 50 ms."""
+    bench = ShardBench(tmp_path, T, EMPTY)
+    for values, after_ms in (([b"a", b"b", b"c"], 0), ([b"d", b"e"], 100), ([b"f"], 50)):
+        bench.appender.append("t", 0, batch(*values, first_ms=NOW_MS + after_ms))
+    return bench
+
+
+@pytest.mark.parametrize("version", range(1, LAST_VERSION + 1))
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_latest_and_earliest_are_the_ends(bench: ShardBench, version: int, isolation: int) -> None:
+    bench.shard.logs[0].set_log_start(1, 2)
+    latest = bench.ask("ListOffsets", version, request(LATEST, isolation=isolation))
+    earliest = bench.ask("ListOffsets", version, request(EARLIEST, isolation=isolation))
+    assert (found(latest), found(earliest)) == ((6, -1), (2, -1))
+    assert only(latest).leader_epoch == (EPOCH if version >= 4 else -1)
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "offset", "at_ms"),
+    [(-5, 0, 0), (0, 0, 0), (1, 1, 1), (3, 3, 100), (60, 3, 100), (101, 4, 101)],
+)
+def test_a_time_is_the_first_record_at_or_after_it(
+    bench: ShardBench, after_ms: int, offset: int, at_ms: int
+) -> None:
+    answer = bench.ask("ListOffsets", 7, request(NOW_MS + after_ms))
+    assert found(answer) == (offset, NOW_MS + at_ms)
+
+
+def test_a_time_after_all_records_is_no_error(bench: ShardBench) -> None:
+    assert found(bench.ask("ListOffsets", 7, request(NOW_MS + 102))) == (-1, -1)
+    assert found(bench.ask("ListOffsets", 7, request(0, name="empty"))) == (-1, -1)
+
+
+def test_a_time_does_not_find_what_is_below_the_log_start(bench: ShardBench) -> None:
+    bench.shard.logs[0].set_log_start(1, 1)
+    assert found(bench.ask("ListOffsets", 7, request(NOW_MS))) == (1, NOW_MS + 1)
+
+
+def test_the_largest_timestamp_is_not_the_last_record_s(bench: ShardBench) -> None:
+    assert found(bench.ask("ListOffsets", 7, request(MAX_TIMESTAMP))) == (4, NOW_MS + 101)
+    assert found(bench.ask("ListOffsets", 7, request(MAX_TIMESTAMP, name="empty"))) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("special", "offset"), [(EARLIEST_LOCAL, 0), (LATEST_TIERED, -1), (EARLIEST_PENDING, -1)]
+)
+def test_nothing_is_tiered(bench: ShardBench, special: int, offset: int) -> None:
+    assert found(bench.ask("ListOffsets", LAST_VERSION, request(special))) == (offset, -1)
+
+
+@pytest.mark.parametrize(("special", "first"), list(SPECIAL_FROM.items()))
+def test_a_special_time_before_its_version_is_35(
+    bench: ShardBench, special: int, first: int
+) -> None:
+    assert only(bench.ask("ListOffsets", first - 1, request(special))).error_code == 35
+    assert only(bench.ask("ListOffsets", first, request(special))).error_code == 0
+
+
+def test_a_special_time_that_is_none_is_35(bench: ShardBench) -> None:
+    assert only(bench.ask("ListOffsets", LAST_VERSION, request(-7))).error_code == 35
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"), [(-1, 0), (EPOCH, 0), (EPOCH - 1, 74), (EPOCH + 1, 75)]
+)
+def test_the_leader_epoch_a_client_believes_in_is_checked(
+    bench: ShardBench, epoch: int, error: int
+) -> None:
+    assert only(bench.ask("ListOffsets", 4, request(LATEST, current=epoch))).error_code == error
+
+
+def test_a_partition_named_twice_is_an_invalid_request_once(bench: ShardBench) -> None:
+    answer = bench.ask("ListOffsets", 7, request(LATEST, EARLIEST))
+    assert only(answer).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("name", "index"), [("none", 0), ("t", 1)])
+def test_a_partition_that_is_not_is_unknown(bench: ShardBench, name: str, index: int) -> None:
+    answer = only(bench.ask("ListOffsets", 7, request(LATEST, name=name, index=index)))
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def asked_of_the_sealer(bench: ShardBench, timestamp: int) -> Ask:
+    """What is asked once offsets 0-2 are sealed."""
+    bench.shard.logs[0].sealed(1, 3, NOW_MS)
+    ask = bench.ask("ListOffsets", 7, request(timestamp))
+    assert isinstance(ask, Ask)
+    return ask
+
+
+def test_a_time_in_sealed_segments_is_what_the_sealer_says(bench: ShardBench) -> None:
+    ask = asked_of_the_sealer(bench, NOW_MS + 1)
+    assert ask.commands == [{"do": "offset_for_time", "number": 1, "timestamp": NOW_MS + 1}]
+    said = {"ok": {"offset": 1, "timestamp": NOW_MS + 1}}
+    assert found(bench.read(ask.then([said]))) == (1, NOW_MS + 1)
+
+
+def test_a_time_that_the_sealer_does_not_find_is_looked_for_behind(bench: ShardBench) -> None:
+    ask = asked_of_the_sealer(bench, NOW_MS + 50)
+    assert found(bench.read(ask.then([{"ok": None}]))) == (3, NOW_MS + 100)
+
+
+def test_the_sealer_is_asked_for_the_largest_timestamp_as_a_time(bench: ShardBench) -> None:
+    ask = asked_of_the_sealer(bench, MAX_TIMESTAMP)
+    assert ask.commands[0]["timestamp"] == NOW_MS + 101
+    assert found(bench.read(ask.then([{"ok": None}]))) == (4, NOW_MS + 101)
+
+
+def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench) -> None:
+    answer = bench.read(asked_of_the_sealer(bench, NOW_MS).then([None]))
+    assert only(answer).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_topic_deleted_while_the_sealer_was_asked_is_unknown(bench: ShardBench) -> None:
+    ask = asked_of_the_sealer(bench, NOW_MS)
+    bench.shard.take_catalog(catalog(EMPTY), 2)
+    answer = only(bench.read(ask.then([{"ok": None}])))
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

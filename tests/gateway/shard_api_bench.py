@@ -1,0 +1,57 @@
+"""A shard's APIs without a process: requests and answers as bytes, over logs in memory."""
+
+from pathlib import Path
+from typing import Any
+
+from gateway.context import Ask, Message, Relay, Wait
+from gateway.dispatch import Dispatched, dispatch, encode
+from smq.model.catalog import Topic
+from smq.model.config import Config
+from smq.shard.shard import Shard
+from tests.gateway.coordinator_bench import decoded, relayed
+from tests.shard.shard_bench import NODES, NOW_MS, Appender, catalog, new_log
+
+EPOCH = 5  # The generation of the logs that a bench has made.
+
+
+def sent(asked: Dispatched) -> bytes:
+    """The bytes of an answer as a socket takes them, size first; gives back what is lent."""
+    data = b""
+    for piece in encode(asked.api, asked.header, asked.result):
+        if isinstance(piece, bytes):
+            data += piece
+            continue
+        lent: Any = piece
+        while True:
+            offered = b"".join(lent.next_buffers())
+            data += offered
+            if lent.advance(len(offered)):
+                break
+        lent.release()
+    return data
+
+
+class ShardBench:
+    """A shard that leads all partitions in log 0, at epoch EPOCH or what is given."""
+
+    def __init__(
+        self, directory: Path, *topics: Topic, config: Config | None = None, epoch: int = EPOCH
+    ) -> None:
+        log = new_log(directory, generation=epoch)
+        self.shard = Shard(1, config or Config(), {0: log}, lambda: NODES)
+        self.shard.take_catalog(catalog(*topics), 1)
+        self.appender = Appender(self.shard)
+
+    def ask(self, name: str, version: int, request: Any) -> Any:
+        """The response as a client reads it; or Ask, Wait or Relay."""
+        self.asked = dispatch(relayed(name, version, request).request, self.shard, NOW_MS)
+        if isinstance(self.asked.result, (Ask, Wait, Relay)):
+            return self.asked.result
+        return self.read(self.asked.result)
+
+    def read(self, response: Message) -> Any:
+        """A response to the last request, as its client reads it."""
+        asked = self.asked._replace(result=response)
+        data = sent(asked)
+        assert int.from_bytes(data[:4]) == len(data) - 4
+        return decoded(asked.api.name, asked.header.api_version, data[4:])

@@ -1,0 +1,24 @@
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from gateway.context import Ask, Relay, Wait
+from smq.wire.generated.fetch import FetchResponse
+
+
+def test_what_is_asked_is_answered_in_order() -> None:
+    ask = Ask([{"do": "a"}, {"do": "b"}], lambda answers: list(zip("ab", answers, strict=True)))
+    assert ask.then([{"ok": 1}, None]) == [("a", {"ok": 1}), ("b", None)]
+
+
+def test_a_response_is_told_apart_from_what_is_to_come() -> None:
+    assert not isinstance(FetchResponse(), (Ask, Wait, Relay))
+    assert Relay() == Relay()
+
+
+def test_a_wait_does_not_change_while_it_waits() -> None:
+    wait = Wait([(0, 1)], 500, lambda *, is_last: is_last or None, len)
+    assert (wait.attempt(is_last=False), wait.attempt(is_last=True)) == (None, True)
+    assert wait.moved(wait.places) == 1
+    with pytest.raises(FrozenInstanceError):
+        wait.timeout_ms = 0  # type: ignore[misc]
