@@ -200,8 +200,9 @@ def test_a_thousand_partitions_cost_the_loop_little(tmp_path: Path) -> None:
     began = time.perf_counter()
     log.snapshot()
     snapshot_s = time.perf_counter() - began
-    assert sealing_s < 0.001  # Measured: 20 µs; the machine may be busy.
-    assert snapshot_s < 0.1  # Measured: 3 ms.
+    # Wide, for a busy machine: they must catch work for each frame instead of each partition.
+    assert sealing_s < 0.1
+    assert snapshot_s < 2
 
 
 # --- the window and the loop ---------------------------------------------------------------------
