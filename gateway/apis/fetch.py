@@ -20,14 +20,14 @@ fetches, and the next step of a session is FETCH_SESSION_ID_NOT_FOUND. Fetching 
 (KIP-392): there are none.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from gateway.context import Ask, Message, Place, Result, ShardContext, Wait
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
-from smq.shard.lent import FileRange, LentBatches
+from smq.shard.lent import FileRange, LentBatches, lend
 from smq.shard.shard import Led, Offsets
 from smq.wire.generated.fetch import (
     EpochEndOffset,
@@ -70,57 +70,69 @@ class _Fetch:
 
     def __init__(self, request: FetchRequest, context: ShardContext) -> None:
         self._request, self._context = request, context
-        self.topics = list(_merged(request.topics, context.header.api_version >= IDS_FROM))
+        self.topics = _merged(request.topics, context.header.api_version >= IDS_FROM)
         self._is_impossible = request.isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}
         if self._is_impossible and context.header.api_version >= IDS_FROM:
             self.topics = []
+        self._rows: list[list[_Row]] = []
+        self._catalog_version = -1
         self.places: dict[Place, _Row] = {}
         self._ready_bytes: dict[Place, int] = {}
 
     def attempt(self, *, is_last: bool) -> Message | Ask | None:
         """The response if there is enough to say, Ask if the sealer has it, or None."""
+        if self._catalog_version != self._context.shard.catalog_version:
+            self._resolve_all()
         reader = _Reader(self._request)
-        self.places.clear()
-        error = ErrorCode.UNKNOWN_SERVER_ERROR if self._is_impossible else ErrorCode.NONE
+        read = [[self._read(reader, row) for row in rows] for rows in self._rows]
+        is_enough = reader.total_bytes >= self._request.min_bytes or reader.has_error or is_last
+        if not is_enough and reader.cold is None:
+            return None
         response = FetchResponse(
-            error_code=error,
+            error_code=ErrorCode.UNKNOWN_SERVER_ERROR if self._is_impossible else ErrorCode.NONE,
             responses=[
                 FetchableTopicResponse(
-                    topic=topic.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[self._read(reader, topic, each) for each in topic.partitions],
+                    topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
                 )
-                for topic in self.topics
+                for topic, partitions in zip(self.topics, read, strict=True)
             ],
         )
         if reader.cold is not None:
             command, data = reader.cold
             return Ask([command], partial(_with_cold, response, data))
-        if reader.total_bytes >= self._request.min_bytes or reader.has_error or is_last:
-            return response
-        return None
+        return response
 
     def moved(self, places: Iterable[Place]) -> Message | Ask | None:
         """Some partitions have more to read: the response, if that makes it enough."""
-        for place in places:
-            row = self.places[place]
-            assert row.led is not None
-            limit = _limit(row.led.offsets(), self._request.isolation_level)
-            asked = row.request
-            found = row.led.log.find(
-                row.led.number, asked.fetch_offset, limit, asked.partition_max_bytes
-            )
-            self._ready_bytes[place] = found.total_bytes if found is not None else 0
-        enough = sum(self._ready_bytes.values()) >= self._request.min_bytes
-        return self.attempt(is_last=False) if enough else None
+        if self._request.min_bytes > 1:  # Any record is a byte at least.
+            for place in places:
+                self._ready_bytes[place] = self._readable_bytes(self.places[place])
+            if sum(self._ready_bytes.values()) < self._request.min_bytes:
+                return None
+        return self.attempt(is_last=False)
 
-    def _read(self, reader: "_Reader", topic: FetchTopic, asked: FetchPartition) -> PartitionData:
-        row = self._resolve(topic, asked)
+    def _readable_bytes(self, row: _Row) -> int:
+        assert row.led is not None
+        asked, limit = row.request, _limit(row.led.offsets(), self._request.isolation_level)
+        found = row.led.log.find(
+            row.led.number, asked.fetch_offset, limit, asked.partition_max_bytes
+        )
+        return found.total_bytes if found is not None else 0
+
+    def _read(self, reader: "_Reader", row: _Row) -> PartitionData:
         data, size = reader.read(row)
         if row.led is not None:
-            place = row.led.log.number, row.led.slot
-            self.places[place], self._ready_bytes[place] = row, size
+            self._ready_bytes[row.led.log.number, row.led.slot] = size
         return data
+
+    def _resolve_all(self) -> None:
+        """Find the partitions in the catalog as it is now."""
+        self._catalog_version = self._context.shard.catalog_version
+        self._rows = [
+            [self._resolve(topic, each) for each in topic.partitions] for topic in self.topics
+        ]
+        found = [row for rows in self._rows for row in rows if row.led is not None]
+        self.places = {(row.led.log.number, row.led.slot): row for row in found if row.led}
 
     def _resolve(self, topic: FetchTopic, asked: FetchPartition) -> _Row:
         shard, request = self._context.shard, self._request
@@ -145,21 +157,25 @@ class _Fetch:
         return catalog.by_name.get(topic.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _merged(topics: Iterable[FetchTopic], by_id: bool) -> Iterator[FetchTopic]:  # noqa: FBT001
+def _merged(topics: Sequence[FetchTopic], by_id: bool) -> list[FetchTopic]:  # noqa: FBT001
     """Each topic once, each of its partitions once; those without partitions are left out."""
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        return list(topics)
     merged: dict[object, dict[int, FetchPartition]] = {}
     first: dict[object, FetchTopic] = {}
     for topic in topics:
         key: object = topic.topic_id if by_id else topic.topic
         first.setdefault(key, topic)
         merged.setdefault(key, {}).update({each.partition: each for each in topic.partitions})
-    for key, partitions in merged.items():
-        if partitions:
-            yield FetchTopic(
-                topic=first[key].topic,
-                topic_id=first[key].topic_id,
-                partitions=list(partitions.values()),
-            )
+    return [
+        FetchTopic(
+            topic=first[key].topic,
+            topic_id=first[key].topic_id,
+            partitions=list(partitions.values()),
+        )
+        for key, partitions in merged.items()
+        if partitions
+    ]
 
 
 def _limit(offsets: Offsets, isolation_level: int) -> int:
@@ -212,18 +228,19 @@ class _Reader:
         budget = min(self._left, asked.partition_max_bytes)
         is_wanted = asked.fetch_offset < _limit(offsets, self._isolation_level)
         if is_wanted and (budget > 0 or self.total_bytes == 0):
-            return data, self._fill(data, row.led, asked, budget)
+            return data, self._fill(data, row, offsets, budget)
         return data, 0
 
-    def _fill(self, data: PartitionData, led: Led, asked: FetchPartition, budget: int) -> int:
-        offsets = led.offsets()
+    def _fill(self, data: PartitionData, row: _Row, offsets: Offsets, budget: int) -> int:
+        led, asked = row.led, row.request
+        assert led is not None
         limit = _limit(offsets, self._isolation_level)
         found = led.log.find(led.number, asked.fetch_offset, limit, budget)
         if found is not None:
             if found.total_bytes > budget and self.total_bytes > 0:
                 return 0
             if found.total_bytes:
-                data.records = LentBatches(led.log, found.spans, found.total_bytes)
+                data.records = lend(led.log, found)
                 self.total_bytes += found.total_bytes
                 self._left -= found.total_bytes
             return found.total_bytes

@@ -112,6 +112,14 @@ class ReadableLog:
             raise self._damage(position - FRAME_HEADER_BYTES, frame)
         return frame.data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + length]
 
+    def read_batches(self, spans: np.ndarray) -> list[memoryview]:
+        """Batches from ring or WAL, each as read_batch gives it. Raises DamagedFrame."""
+        places: list[tuple[int, int]] = spans.tolist()
+        if not self.in_ring(places[0][0]):
+            return [self.read_batch(position, size) for position, size in places]
+        ring, ring_bytes = self.memory.ring_view, self.memory.layout.ring_bytes
+        return [ring[(at := position % ring_bytes) : at + size] for position, size in places]
+
     def _read_wal(self, position: int, length: int) -> np.ndarray:
         """Bytes of the WAL; none where it cannot be read, which is damage like any other."""
         try:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from smq.log.log import Log
+from smq.log.lookup import Found
 
 if TYPE_CHECKING:
     from smq.log.wal import Segment
 
-GATHER_BELOW_BYTES = 16 * 1024  # A smaller batch costs less to copy than to hand to sendmsg.
+GATHER_BELOW_BYTES = 8 * 1024  # A smaller batch costs less to copy than to hand to sendmsg.
+COPIED_BYTES_MAX = 4 * 1024
 GATHER_BYTES = 256 * 1024  # Gathered at once; fits a level-2 cache.
 VIEWS_MAX = 64  # Batches lent to one sendmsg; the system takes 1024 at most.
 FILE_CHUNK_BYTES = 1024 * 1024
@@ -37,6 +39,14 @@ class Sendable(Protocol):
 
     def release(self) -> None:
         """Sent, or the connection is gone."""
+
+
+def lend(log: Log, found: Found) -> "bytes | LentBatches":
+    """What was found, lent; a few bytes are copied at once: remembering them costs more."""
+    if found.total_bytes <= COPIED_BYTES_MAX and log.in_ring(int(found.spans[0, 0])):
+        places = found.spans.tolist()
+        return b"".join([log.read_batch(position, size) for position, size in places])
+    return LentBatches(log, found.spans, found.total_bytes)
 
 
 class LentBatches:
@@ -62,10 +72,7 @@ class LentBatches:
             if count:
                 size = self._log.gather(left[:count], self._gathered)
                 return [self._gathered.data[self._within : size]]
-        views = [
-            memoryview(self._log.read_batch(int(position), int(size)))
-            for position, size in left[:VIEWS_MAX].tolist()
-        ]
+        views = self._log.read_batches(left[:VIEWS_MAX])
         if self._within:
             views[0] = views[0][self._within :]
         return views

@@ -6,6 +6,7 @@ its own, drops what is gone, and builds the kernels' directory anew: nobody wait
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from shm.kernels.words import (
@@ -36,6 +37,11 @@ class Node(NamedTuple):
     epoch: int
 
 
+_OFFSETS = itemgetter(
+    P_LOG_START, P_SEALED_END, P_LAST_STABLE, P_HIGH_WATERMARK, P_LOG_END, P_MAX_TIMESTAMP
+)
+
+
 class Offsets(NamedTuple):
     """The offsets of a partition, Kafka's words."""
 
@@ -57,9 +63,7 @@ class Led:
 
     def offsets(self) -> Offsets:
         """Where the partition begins and ends, as of now."""
-        row = self.log.partitions.table[self.slot]
-        columns = (P_LOG_START, P_SEALED_END, P_LAST_STABLE, P_HIGH_WATERMARK, P_LOG_END)
-        return Offsets(*(int(row[column]) for column in (*columns, P_MAX_TIMESTAMP)))
+        return Offsets(*_OFFSETS(self.log.partitions.table[self.slot].tolist()))
 
 
 class Shard:
