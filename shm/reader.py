@@ -16,16 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shm.kernels.glance import acquire_word, word_after_reading
+from shm.kernels.glance import acquire_word
+from shm.kernels.lend import first_whole_entry, oldest_entry, oldest_position
 from shm.kernels.words import (
     FRAME_HEADER_BYTES,
     P_HIGH_WATERMARK,
     P_NUMBER,
-    WORD_CLAIMED,
     WORD_INDEX_TAIL,
     WORD_PARTITION_COUNT,
-    WORD_RING_START,
-    WORD_TAIL,
 )
 from shm.layout import INDEX_DTYPES
 from shm.segment import LogMemory
@@ -105,29 +103,16 @@ class LogReader:
 
     def oldest_position(self) -> int:
         """The ring still has every frame from here on, also while a next one is being written."""
-        words = self.memory.memory
-        claimed = int(word_after_reading(words, WORD_CLAIMED))
-        end = max(claimed, int(acquire_word(words, WORD_TAIL)))
-        start = int(acquire_word(words, WORD_RING_START))
-        return max(start, end - self.memory.layout.ring_bytes)
+        return int(oldest_position(self.memory.memory))
 
     def oldest_entry(self) -> int:
         """The index still has every entry from here on, also while a next one is being written."""
-        tail = int(word_after_reading(self.memory.memory, WORD_INDEX_TAIL))
-        return max(0, tail + 1 - self.memory.layout.index_capacity)
+        return int(oldest_entry(self.memory.memory))
 
     def snapshot(self, first: int = 0) -> Snapshot:
         """The entries from `first` on whose frames are in the ring now."""
         end = int(acquire_word(self.memory.memory, WORD_INDEX_TAIL))
-        low, high = max(first, self.oldest_entry()), end
-        oldest, positions = self.oldest_position(), self.memory.column("position")
-        while low < high:
-            middle = (low + high) // 2
-            if positions[middle % self.memory.layout.index_capacity] < oldest:
-                low = middle + 1
-            else:
-                high = middle
-        return Snapshot(self, low, end)
+        return Snapshot(self, int(first_whole_entry(self.memory.memory, first, end)), end)
 
     def high_watermarks(self) -> dict[int, int]:
         """The HWM of each partition, by its number."""
