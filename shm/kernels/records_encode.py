@@ -64,12 +64,18 @@ class Rows(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What consecutive records, up to row `end`, share. `end_offset` is the one after them all."""
+    """What consecutive records, up to row `end`, share. `end_offset` is the one after them all.
+
+    The last three are an idempotent producer's; the sequence is that of the next batch.
+    """
 
     end: int
     end_offset: int
     attributes: int
     leader_epoch: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
 
 
 @kernel
@@ -172,9 +178,9 @@ def put_batch_header(columns, first, row, run, out, at, size):
     put32(out, at + BATCH_LAST_OFFSET_DELTA_AT, last_delta)
     put64(out, at + BATCH_BASE_TIMESTAMP_AT, columns[C_TIMESTAMP, first])
     put64(out, at + BATCH_MAX_TIMESTAMP_AT, newest)
-    put64(out, at + BATCH_PRODUCER_ID_AT, -1)
-    put16(out, at + BATCH_PRODUCER_EPOCH_AT, -1)
-    put32(out, at + BATCH_BASE_SEQUENCE_AT, -1)
+    put64(out, at + BATCH_PRODUCER_ID_AT, run.producer_id)
+    put16(out, at + BATCH_PRODUCER_EPOCH_AT, run.producer_epoch)
+    put32(out, at + BATCH_BASE_SEQUENCE_AT, run.base_sequence)
     put32(out, at + BATCH_RECORD_COUNT_AT, row - first)
     put32(out, at + BATCH_CRC_AT, np.int64(crc32c(out, at + BATCH_ATTRIBUTES_AT, at + size)))
 

@@ -137,6 +137,8 @@ def batch(
     attributes: int = 0,
     leader_epoch: int = 0,
     producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
     inflated: bytes | None = None,
 ) -> bytes:
     """One batch of these records, up to the record at `end_offset`.
@@ -156,8 +158,8 @@ def batch(
         base_timestamp,
         newest,
         producer_id,
-        -1,
-        -1,
+        producer_epoch,
+        base_sequence,
         len(records),
     )
     checked += payload

@@ -102,3 +102,18 @@ def test_varints_have_the_twins_length(shift: int) -> None:
     for value in (1 << shift, (1 << shift) - 1, -(1 << shift)):
         if value < 2**63:
             assert varint_bytes(value) == len(plain.varint(value))
+
+
+def test_a_producers_batch_bears_its_id_epoch_and_sequence() -> None:
+    records = [plain.PlainRecord(i, 7, b"key", b"x") for i in range(3)]
+    run = Run(3, 3, 0, -1, 2**40, 3, 2**31 - 2)
+    assert _encode(records, run, 10_000) == [
+        plain.batch(
+            records,
+            end_offset=3,
+            leader_epoch=-1,
+            producer_id=2**40,
+            producer_epoch=3,
+            base_sequence=2**31 - 2,
+        )
+    ]

@@ -1,0 +1,47 @@
+"""Keys → partitions, by the million: Kafka's rule. The plain twin is `smq.model.partitioner`."""
+
+from shm.kernels.bytes import load_u32
+from shm.kernels.jit import kernel
+from shm.kernels.records import C_KEY_AT, C_KEY_LENGTH
+
+SEED = 0x9747B28C
+MULTIPLIER = 0x5BD1E995
+WORD = 0xFFFFFFFF
+
+
+@kernel
+def murmur2(data, at, length):
+    """Kafka's 32 bit hash of data[at:at + length], unsigned."""
+    check = SEED ^ length
+    whole = at + (length & ~3)
+    while at < whole:
+        word = load_u32(data, at) * MULTIPLIER & WORD
+        word = (word ^ word >> 24) * MULTIPLIER & WORD
+        check = check * MULTIPLIER & WORD ^ word
+        at += 4
+    if length & 3:
+        for i in range(length & 3):
+            check ^= int(data[at + i]) << 8 * i
+        check = check * MULTIPLIER & WORD
+    check = (check ^ check >> 13) * MULTIPLIER & WORD
+    return check ^ check >> 15
+
+
+@kernel
+def assign_partitions(columns, keys, partition_count, keyless, partitions):
+    """Fill the places of `partitions` (int64) that are negative; the rows without key together.
+
+    `columns` are those of `records`, their keys lie in `keys`; returns how many rows were filled.
+    """
+    filled = 0
+    for row in range(len(partitions)):
+        if partitions[row] >= 0:
+            continue
+        filled += 1
+        length = columns[C_KEY_LENGTH, row]
+        if length < 0:
+            partitions[row] = keyless
+        else:
+            hashed = murmur2(keys, columns[C_KEY_AT, row], length)
+            partitions[row] = (hashed & 0x7FFFFFFF) % partition_count
+    return filled
