@@ -172,7 +172,7 @@ def wanted_row(wanted, number):
 
 
 @kernel
-def _place_at(memory, wanted, row, entry, i):
+def _place_at(memory, wanted, row, i):
     """What an entry says of a partition that seeks its place; whether the reader goes on there."""
     base, offset = entry_base_offset(memory, i), wanted[W_NEXT, row]
     if base > offset:
@@ -214,7 +214,7 @@ def place_rows(memory, wanted, cursor):
         i = entry % capacity
         row = wanted_row(wanted, entry_partition(memory, i))
         if row >= 0 and wanted[W_STATE, row] == W_SEEKING:
-            if _place_at(memory, wanted, row, entry, i):
+            if _place_at(memory, wanted, row, i):
                 cursor[CURSOR_ENTRY] = min(cursor[CURSOR_ENTRY], entry)
             seeking -= wanted[W_STATE, row] != W_SEEKING
         entry += 1

@@ -43,17 +43,13 @@ from shm.kernels.records import (
     walk_batches,
 )
 from shm.kernels.words import (
-    ATTRIBUTE_CODEC_MASK,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_LOG_APPEND_TIME,
     ATTRIBUTE_TRANSACTIONAL,
 )
 from smq.model.errors import PeerError
-from smq.wire.compression import decompress
+from smq.wire.inflate import inflate
 
-MiB = 1024 * 1024
-INFLATED_BYTES_MAX = 64 * MiB  # Of one batch: sixty times what a batch may have by default.
-ARENA_BYTES = 32 * MiB  # Inflated at a time, but for the last batch; bounds the memory taken.
 UNKNOWN_ATTRIBUTES = ~63
 
 
@@ -106,37 +102,9 @@ def cut(data: bytes | memoryview, *, lossy: bool = False) -> Iterator[Piece]:
         raise PeerError(f"what should be record batches is none at byte {~count}")
     first = 0
     while first < count:
-        arena, inflated = _inflate(array, facts[:, first:count])
+        arena, inflated = inflate(array, facts[:, first:count])
         yield from _Cutter(array, arena, inflated, lossy=lossy).pieces()
         first += inflated.shape[1]
-
-
-def _inflate(array: np.ndarray, facts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An arena with the records of the first of these batches, and their facts.
-
-    A batch that cannot be inflated has no room for the records it announces, and is malformed.
-    """
-    if not (facts[B_ATTRIBUTES] & ATTRIBUTE_CODEC_MASK).any():
-        return array, facts.copy()
-    arena, batch = bytearray(), 0
-    facts = facts.copy()
-    while batch < facts.shape[1] and len(arena) < ARENA_BYTES:
-        at = len(arena)
-        arena += _inflated(array, facts[:, batch])
-        facts[B_RECORDS_AT, batch], facts[B_RECORDS_END, batch] = at, len(arena)
-        batch += 1
-    return read_only(arena), facts[:, :batch].copy()
-
-
-def _inflated(array: np.ndarray, batch: np.ndarray) -> bytes | memoryview:
-    records = array.data[batch[B_RECORDS_AT] : batch[B_RECORDS_END]]
-    codec = int(batch[B_ATTRIBUTES]) & ATTRIBUTE_CODEC_MASK
-    if codec == 0:
-        return records
-    try:
-        return decompress(codec, records, INFLATED_BYTES_MAX)
-    except PeerError:
-        return b""
 
 
 class _Cutter:

@@ -9,9 +9,10 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels import records_reference as plain
 from shm.kernels.records import B_BASE_OFFSET, C_OFFSET, C_TIMESTAMP
 from smq.model.errors import PeerError
-from smq.sealer.decode import INFLATED_BYTES_MAX, Kind, cut
+from smq.sealer.decode import Kind, cut
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec, compress
+from smq.wire.inflate import INFLATED_BYTES_MAX
 
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
 

@@ -274,7 +274,7 @@ def read(writer: Writer, reader: Reader, next_offsets: list[int], bytes_max: int
         assert first == next_offsets[row]
         assert last < writer.memory.partitions[row, P_HIGH_WATERMARK]
         next_offsets[row] = last + 1
-    for row in np.flatnonzero(reader.wanted[W_STATE] == W_AWAY):
+    for row in np.flatnonzero(reader.wanted[W_STATE] == W_AWAY).tolist():
         next_offsets[row] = int(writer.memory.partitions[row, P_HIGH_WATERMARK])
         reader.wanted[W_NEXT, row] = next_offsets[row]
         reader.wanted[W_STATE, row] = W_SEEKING

@@ -1,0 +1,42 @@
+"""Record batches, inflated where they are compressed, so that kernels can cut their records."""
+
+import numpy as np
+
+from shm.arrow import read_only
+from shm.kernels.records import B_ATTRIBUTES, B_RECORDS_AT, B_RECORDS_END
+from shm.kernels.words import ATTRIBUTE_CODEC_MASK
+from smq.model.errors import PeerError
+from smq.wire.compression import decompress
+
+MiB = 1024 * 1024
+INFLATED_BYTES_MAX = 64 * MiB  # Of one batch: sixty times what a batch may have by default.
+ARENA_BYTES = 32 * MiB  # Inflated at a time, but for the last batch; bounds the memory taken.
+
+
+def inflate(array: np.ndarray, facts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An arena with the records of the first of these batches, and their facts.
+
+    It is `array` itself if nothing is compressed. A batch that cannot be inflated has no room for
+    the records it announces, and is malformed.
+    """
+    if not (facts[B_ATTRIBUTES] & ATTRIBUTE_CODEC_MASK).any():
+        return array, facts.copy()
+    arena, batch = bytearray(), 0
+    facts = facts.copy()
+    while batch < facts.shape[1] and len(arena) < ARENA_BYTES:
+        at = len(arena)
+        arena += _inflated(array, facts[:, batch])
+        facts[B_RECORDS_AT, batch], facts[B_RECORDS_END, batch] = at, len(arena)
+        batch += 1
+    return read_only(arena), facts[:, :batch].copy()
+
+
+def _inflated(array: np.ndarray, batch: np.ndarray) -> bytes | memoryview:
+    records = array.data[batch[B_RECORDS_AT] : batch[B_RECORDS_END]]
+    codec = int(batch[B_ATTRIBUTES]) & ATTRIBUTE_CODEC_MASK
+    if codec == 0:
+        return records
+    try:
+        return decompress(codec, records, INFLATED_BYTES_MAX)
+    except PeerError:
+        return b""
