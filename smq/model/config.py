@@ -189,6 +189,12 @@ class Config:
         "A partition is sealed when its oldest record waits so long. A topic's `smq.seal.ms` wins.",
         at_least=1,
     )
+    reference_orphan_ms: int = _setting(
+        1 * DAY_MS,
+        "An uploaded payload that no record names is deleted at this age. "
+        "A topic's `smq.reference.orphan.ms` wins.",
+        at_least=1,
+    )
     filer_sweep_ms: int = _setting(
         60 * MINUTE_MS, "Files in the filer that nothing names are deleted at this age.", at_least=1
     )

@@ -308,6 +308,23 @@ _TABLE = (
         "durability",
     ),
     TopicConfig(
+        "smq.reference.delivery",
+        T.STRING,
+        "handle",
+        "What a Kafka client reads where a record stands for a payload: the handle, or the payload "
+        "itself if it fits what the client asks for (inline).",
+        _one_of("handle", "inline"),
+    ),
+    TopicConfig(
+        "smq.reference.orphan.ms",
+        T.LONG,
+        "86400000",
+        "An upload that no record names is deleted at this age; until then a record may name it.",
+        _at_least(1),
+        "reference.orphan.ms",
+        "reference_orphan_ms",
+    ),
+    TopicConfig(
         "smq.seal.bytes",
         T.LONG,
         "268435456",
@@ -380,6 +397,11 @@ def broker_default(config: TopicConfig, broker: Config) -> str:
     return str(getattr(broker, config.setting)) if config.setting else config.default
 
 
+def own_or_default(name: str, own: Mapping[str, str], broker: Config) -> str:
+    """What holds for a topic with these configs of its own."""
+    return own.get(name) or broker_default(TOPIC_CONFIGS[name], broker)
+
+
 class TopicSettings(NamedTuple):
     """What a topic goes by, of that which has a meaning here."""
 
@@ -392,13 +414,14 @@ class TopicSettings(NamedTuple):
     retention_bytes: int
     seal_bytes: int
     seal_ms: int
+    reference_orphan_ms: int
 
     @classmethod
     def of(cls, configs: Mapping[str, str], broker: Config) -> "TopicSettings":
         """The settings of a topic with these configs of its own."""
 
         def text(name: str) -> str:
-            return configs.get(name) or broker_default(TOPIC_CONFIGS[name], broker)
+            return own_or_default(name, configs, broker)
 
         return cls(
             durability=text("smq.durability"),
@@ -410,6 +433,7 @@ class TopicSettings(NamedTuple):
             retention_bytes=int(text("retention.bytes")),
             seal_bytes=int(text("smq.seal.bytes")),
             seal_ms=int(text("smq.seal.ms")),
+            reference_orphan_ms=int(text("smq.reference.orphan.ms")),
         )
 
 

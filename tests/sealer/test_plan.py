@@ -34,6 +34,7 @@ def _settings(
         retention_bytes=retention_bytes,
         seal_bytes=seal_bytes,
         seal_ms=seal_ms,
+        reference_orphan_ms=60_000,
     )
 
 

@@ -1,0 +1,124 @@
+"""Pass by reference: what a payload is called, and the handle that stands for it in a record.
+
+A payload is an object of the filer, uploaded before any record names it:
+
+    payloads/<namespace>/<topic>/<id>
+
+    id      <time, 12 hex digits><random, 20>-<length, 12>-<CRC-32C, 8>
+
+Its id says how long it is and what its CRC-32C is, and an object appears under its name when it is
+whole, not before: that it is there and as long as its name says is all that must be looked at to
+know that it is complete. The time, in milliseconds, only has ids sort by it.
+
+A handle is a record with the header `smq-ref` = `1`, and this JSON object as its value:
+
+    {"id": "…", "length": 104857600, "crc32c": "9f5c1e02", "content_type": "image/tiff"}
+
+An id has no other characters than these, so that a handle names nothing but a payload of the topic
+its record is in.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+
+from smq.model.catalog import NAMESPACE_DEFAULT
+
+HEADER = "smq-ref"
+HEADER_VALUE = b"1"  # The format of the handle.
+PREFIX = "payloads/"
+HANDLE_BYTES_MAX = 1024
+CONTENT_TYPE_DEFAULT = "application/octet-stream"
+CONTENT_TYPE_BYTES_MAX = 255
+LENGTH_MAX = (1 << 48) - 1  # Twelve hex digits; S3 ends at 5 TB.
+_ID = re.compile(r"[0-9a-f]{32}-([0-9a-f]{12})-([0-9a-f]{8})")
+_FIELDS = {"id", "length", "crc32c", "content_type"}
+
+
+class NotAHandle(ValueError):
+    """What should be a handle is none. Says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A payload: which, and what it is."""
+
+    id: str
+    length: int
+    crc32c: int
+    content_type: str = CONTENT_TYPE_DEFAULT
+
+    @classmethod
+    def of(
+        cls, now_ms: int, chance: bytes, length: int, crc32c: int, content_type: str
+    ) -> "Reference":
+        """The reference of a new payload; `chance` is ten random bytes. Raises ValueError."""
+        assert len(chance) == 10
+        if not 0 <= length <= LENGTH_MAX:
+            raise ValueError(f"a payload of {length} bytes; it may have 0 to {LENGTH_MAX}")
+        payload_id = f"{now_ms:012x}{chance.hex()}-{length:012x}-{crc32c:08x}"
+        return cls(payload_id, length, crc32c, checked_content_type(content_type))
+
+    def handle(self) -> bytes:
+        """The value of a record that stands for the payload."""
+        fields = {
+            "id": self.id,
+            "length": self.length,
+            "crc32c": f"{self.crc32c:08x}",
+            "content_type": self.content_type,
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def of_handle(cls, value: bytes | memoryview | None) -> "Reference":
+        """What a handle says. Raises NotAHandle."""
+        if value is None or len(value) > HANDLE_BYTES_MAX:
+            raise NotAHandle(f"a handle is JSON of at most {HANDLE_BYTES_MAX} bytes")
+        try:
+            fields = json.loads(bytes(value))
+        except (ValueError, RecursionError):
+            raise NotAHandle("a handle is JSON, and this is none") from None
+        if not isinstance(fields, dict) or fields.keys() != _FIELDS:
+            raise NotAHandle(f"a handle is an object with {', '.join(sorted(_FIELDS))}")
+        length, crc32c = facts_of_id(fields["id"])
+        if type(fields["length"]) is not int or fields["length"] != length:
+            raise NotAHandle(f"its length is {fields['length']!r}, its id says {length}")
+        if fields["crc32c"] != f"{crc32c:08x}":
+            raise NotAHandle(f"its CRC-32C is {fields['crc32c']!r}, its id says {crc32c:08x}")
+        try:
+            content_type = checked_content_type(fields["content_type"])
+        except ValueError as reason:
+            raise NotAHandle(str(reason)) from None
+        return cls(fields["id"], length, crc32c, content_type)
+
+    def key(self, topic: str, namespace: str = NAMESPACE_DEFAULT) -> str:
+        """Where the payload lies in the filer."""
+        return directory_of(namespace, topic) + self.id
+
+
+def directory_of(namespace: str, topic: str) -> str:
+    """Where a topic's payloads lie in the filer."""
+    return f"{PREFIX}{namespace}/{topic}/"
+
+
+def facts_of_id(payload_id: object) -> tuple[int, int]:
+    """The length and CRC-32C that a payload's id says. Raises NotAHandle."""
+    found = _ID.fullmatch(payload_id) if isinstance(payload_id, str) else None
+    if found is None:
+        raise NotAHandle(f"{str(payload_id)[:80]!r} is not the id of a payload")
+    return int(found[1], 16), int(found[2], 16)
+
+
+def checked_content_type(content_type: object) -> str:
+    """The content type, if it can be one. Raises ValueError."""
+    if (
+        not isinstance(content_type, str)
+        or not content_type.isascii()
+        or not content_type.isprintable()
+        or not 0 < len(content_type) <= CONTENT_TYPE_BYTES_MAX
+    ):
+        raise ValueError(
+            f"content_type is {content_type!r}; it must be 1 to {CONTENT_TYPE_BYTES_MAX} printable "
+            "ASCII characters"
+        )
+    return content_type

@@ -1,0 +1,110 @@
+"""The check of handles before they are acknowledged: only of what is there, whole and the topic's.
+
+    the header `smq-ref`  →  the value is a handle  →  its payload exists, is as long as its id
+    says, and was uploaded less than `smq.reference.orphan.ms` ago
+
+After that time only records that name a payload keep it (smq.sealer.payloads): who may still be
+named by a new record is never swept, and the other way round, so that the two need not meet.
+
+A compressed batch is not looked into (docs/adr/handles-are-sent-uncompressed.md).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from shm.kernels.words import BATCH_LENGTH_AT, BATCH_OVERHEAD_BYTES
+from smq.model.catalog import Topic
+from smq.model.config import Config
+from smq.model.errors import ErrorCode
+from smq.model.references import NotAHandle, Reference
+from smq.model.topic_configs import own_or_default
+from smq.shard.answers import Refused
+from smq.wire.references import handles_of_batch
+
+REASONS_MAX = 16  # Of a batch: who sends more bad handles than that learns of the others later.
+AHEAD_MAX_MS = 60_000  # Of the filer's clock before ours.
+
+
+class Seen(NamedTuple):
+    """What the filer says of a payload that is there."""
+
+    length: int
+    modified_ms: int
+
+
+class Payloads(Protocol):
+    """The filer, as far as the check needs it. It may take microseconds, not more."""
+
+    def look(self, key: str) -> Seen | None:
+        """A payload, or None: there is none. Raises Later."""
+        ...
+
+
+class Later(Exception):
+    """It is being asked for; the same question is answered soon."""
+
+
+class Verdict(NamedTuple):
+    """What becomes of a batch: NONE, or an error and which records it is about."""
+
+    error: ErrorCode
+    refused: list[Refused]
+
+
+GOOD = Verdict(ErrorCode.NONE, [])
+
+
+def no_filer(_number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
+    """The check where there is nowhere that payloads could be."""
+    return Verdict(ErrorCode.INVALID_RECORD, [Refused(0, "there is no filer for payloads")])
+
+
+class References:
+    """Checks the handles in batches. `topic_of` a partition's number is its topic, if it is led."""
+
+    def __init__(
+        self, payloads: Payloads, topic_of: Callable[[int], Topic | None], config: Config
+    ) -> None:
+        self._payloads, self._topic_of, self._config = payloads, topic_of, config
+
+    def check(self, number: int, data: np.ndarray, at: int, now_ms: int) -> Verdict:
+        """Whether the uncompressed batch at data[at] may be appended to partition `number`."""
+        length_at = at + BATCH_LENGTH_AT
+        length = int.from_bytes(data[length_at : length_at + 4].tobytes())
+        handles = handles_of_batch(data, at, at + BATCH_OVERHEAD_BYTES + length)
+        if handles is None:
+            reason = "its records are malformed, and it may hold a handle"
+            return Verdict(ErrorCode.INVALID_RECORD, [Refused(0, reason)])
+        topic = self._topic_of(number)
+        refused: list[Refused] = []
+        for handle in handles:
+            try:
+                reason = self._problem(handle.reference, topic, now_ms)
+            except Later:
+                reason = "whether its payload is there is being looked up; send it again"
+                return Verdict(ErrorCode.KAFKA_STORAGE_ERROR, [Refused(handle.record, reason)])
+            if reason:
+                refused.append(Refused(handle.record, reason))
+            if len(refused) == REASONS_MAX:
+                break
+        return Verdict(ErrorCode.INVALID_RECORD, refused) if refused else GOOD
+
+    def _problem(self, reference: Reference | NotAHandle, topic: Topic | None, now_ms: int) -> str:
+        """What is wrong with a handle, as a sentence, or nothing. Raises Later."""
+        if isinstance(reference, NotAHandle):
+            return str(reference)
+        assert topic is not None, "a partition that is appended to belongs to a topic"
+        seen = self._payloads.look(reference.key(topic.name, topic.namespace))
+        if seen is None:
+            return f"topic {topic.name} has no payload {reference.id}: upload it first"
+        if seen.length != reference.length:
+            return f"payload {reference.id} has {seen.length} bytes: it is not complete"
+        orphan_ms = int(own_or_default("smq.reference.orphan.ms", topic.configs, self._config))
+        if not -AHEAD_MAX_MS <= now_ms - seen.modified_ms < orphan_ms:
+            return (
+                f"payload {reference.id} was not uploaded within smq.reference.orphan.ms, "
+                f"{orphan_ms} ms: upload it again"
+            )
+        return ""
