@@ -16,12 +16,14 @@ from shm.kernels.words import (
     HEADER_BYTES,
     PARTITION_COLUMNS,
     PARTITION_ROW_BYTES,
+    SPACE_UNLIMITED,
     WORD_INDEX_CAPACITY,
     WORD_LOG,
     WORD_MAGIC,
     WORD_PARTITION_CAPACITY,
     WORD_RING_BYTES,
     WORD_SEGMENT_BYTES,
+    WORD_SPACE_END,
 )
 from shm.layout import LAYOUT_MAGIC, Layout, layout_for
 
@@ -84,6 +86,7 @@ class LogMemory:
         self.words[WORD_PARTITION_CAPACITY] = self.layout.partition_capacity
         self.words[WORD_LOG] = log
         self.words[WORD_SEGMENT_BYTES] = segment_bytes
+        self.words[WORD_SPACE_END] = SPACE_UNLIMITED
         self.words[WORD_MAGIC] = LAYOUT_MAGIC
 
     @classmethod

@@ -74,7 +74,6 @@ from shm.kernels.words import (
     DURABILITY_SHIFT,
     FLAG_LOG_APPEND_TIME,
     FLAG_READ_ONLY,
-    FLAG_SPACE,
     FRAME_HEADER_BYTES,
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
@@ -95,6 +94,7 @@ from shm.kernels.words import (
     WORD_RING_BYTES,
     WORD_SEGMENT_BYTES,
     WORD_SEGMENT_END,
+    WORD_SPACE_END,
     WORD_SYNCED,
     WORD_TAIL,
     WORD_WRITTEN,
@@ -224,7 +224,7 @@ def _check(plan, row, data, memory, slot):
 
     Notes the log start from where on Kafka answers it: with errors that its log finds in a batch.
     """
-    if get_partition(memory, slot, P_FLAGS) & (FLAG_READ_ONLY | FLAG_SPACE):
+    if get_partition(memory, slot, P_FLAGS) & FLAG_READ_ONLY:
         return KAFKA_STORAGE_ERROR, np.int64(0)
     at = plan[row + ROW_AT]
     end, version = at + plan[row + ROW_BYTES], plan[row + ROW_VERSION]
@@ -274,6 +274,9 @@ def _append_row(memory, links, producers, data, plan, row):
             return 0
         if producers[place, R_SLOT] == 0 and producers_are_full(producers):
             return STOP_PRODUCERS_FULL
+    if get_word(memory, WORD_TAIL) + frame_bytes(size) > get_word(memory, WORD_SPACE_END):
+        plan[row + ROW_ERROR], plan[row + ROW_LOG_START] = KAFKA_STORAGE_ERROR, -1
+        return 0
     if not make_room(memory, frame_bytes(size)):
         return STOP_LOG_FULL
     base_offset = append_batch(memory, links, slot, data, at, size, now_ms)

@@ -30,6 +30,7 @@ HEAD_LEVEL = 11  # out: the highest durability of any row that was appended
 HEAD_OUT_BYTES = 12  # out: bytes of answers
 HEAD_CLOSE = 13  # out: an error with acks=0: the connection must be closed
 HEAD_PARSED = 14  # out: why parsing stopped, one of the first four stops
+HEAD_THROTTLE_MS = 16  # in: what the answers say of how long no more is read
 
 STOP_NEED_MORE = 0  # The rest is no whole request.
 STOP_OTHER_API = 1  # The next request is not Produce, or of a version we do not speak.

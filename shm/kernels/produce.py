@@ -35,6 +35,7 @@ from shm.kernels.plan import (
     HEAD_ROW_COUNT,
     HEAD_START,
     HEAD_STOP,
+    HEAD_THROTTLE_MS,
     HEAD_TOPIC_CAPACITY,
     HEAD_TOPIC_COUNT,
     REQUEST_ACKS,
@@ -373,7 +374,7 @@ def _write_answer(data, out, at, plan, request):
     for i in range(count):
         topic = topic_at(plan, plan[request + REQUEST_TOPIC] + i)
         at = _write_topic(data, out, at, plan, topic, version)
-    put32(out, at, 0)  # throttle_time_ms
+    put32(out, at, plan[HEAD_THROTTLE_MS])
     at += 4
     if flexible:
         out[at] = 0

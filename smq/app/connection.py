@@ -80,6 +80,7 @@ class Connection:
         "_events",
         "_is_blocked",
         "_loop",
+        "_muted",
         "_owner",
         "acks_due",
         "closed",
@@ -104,6 +105,7 @@ class Connection:
         self.is_held = False  # The next request waits for the acks that are due.
         self.acks_due = self.last_used_ns = 0
         self._deadline: Timer | None = None
+        self._muted: Timer | None = None
         self._events = _READ
 
         def ready(events: int) -> None:
@@ -119,12 +121,28 @@ class Connection:
     @property
     def is_full(self) -> bool:
         """Whether answers must go out before we take more requests."""
-        return self._is_blocked or self.is_held or len(self.slots) >= SLOTS_MAX
+        return (
+            self._is_blocked
+            or self.is_held
+            or len(self.slots) >= SLOTS_MAX
+            or self._muted is not None
+        )
 
     def pause_if_full(self) -> None:
         """Called after each read: stop reading while the connection is full."""
         if self.is_full and not self.closed and self._events & _READ:
             self._listen_to(self._events & ~_READ)
+
+    def mute(self, delay_ms: int) -> None:
+        """Take no requests for a while; answers go out."""
+
+        def unmute() -> None:
+            self._muted = None
+            self._resume()
+
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._loop.call_later(delay_ms, unmute)
 
     def _listen_to(self, events: int) -> None:
         if events != self._events:
@@ -219,8 +237,9 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        if self._deadline is not None:
-            self._deadline.cancel()
+        for timer in (self._deadline, self._muted):
+            if timer is not None:
+                timer.cancel()
         for slot in self.slots:
             for piece in slot.lent():
                 piece.release()

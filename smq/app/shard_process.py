@@ -80,6 +80,7 @@ def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd:
         generation=inheritance.generation,
         boot_id=BOOT_ID.read_text().strip().replace("-", "")[:16].encode(),
         now_ms=wall_ms(),
+        bytes_max=inheritance.config.wal_bytes_max,
     )
     for line in recovered.damaged:
         sys.stderr.write(line + "\n")

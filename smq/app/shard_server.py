@@ -49,7 +49,9 @@ class ShardServer:
     ) -> None:
         self._loop, self._shard, self._peers = loop, shard, peers
         self._read_catalog = read_catalog
-        self._producing = Producing(shard.logs, shard.config.socket_request_max_bytes, shard.drain)
+        self._producing = Producing(
+            shard.logs, shard.config.socket_request_max_bytes, shard.drain, shard.throttle
+        )
         self._buffers = BufferPool()
         self._connections: set[Connection] = set()
         self._open_now: list[tuple[Connection, Slot]] = []
@@ -153,7 +155,7 @@ class ShardServer:
 
     def _take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer."""
-        directory, now_ms = self._shard.directory, wall_ms()
+        shard, directory, now_ms = self._shard, self._shard.directory, wall_ms()
         while buffer.start < buffer.end and not (
             connection.closed or connection.is_closing or connection.is_full
         ):
@@ -162,6 +164,9 @@ class ShardServer:
             )
             if produced.answers:
                 self._queue_acks(connection, bytes(produced.answers), produced.level)
+            if shard.throttle.is_on and produced.consumed_to > buffer.start:
+                taken = produced.consumed_to - buffer.start
+                connection.mute(shard.throttle.charge(taken, now_ms))
             buffer.start = produced.consumed_to
             if produced.close or produced.stop == STOP_MALFORMED:
                 connection.close_after_answers()

@@ -39,6 +39,7 @@ from shm.kernels.words import (
     WORD_INDEX_TAIL,
     WORD_LOG,
     WORD_SEGMENT_END,
+    WORD_SPACE_END,
     WORD_SYNCED,
     WORD_TAIL,
     WORD_WRITTEN,
@@ -126,6 +127,22 @@ class Log(ReadableLog):
         """The part of the segment at the tail that is free, 0 to 1."""
         left = self.words[WORD_SEGMENT_END] - self.tail
         return left / self.wal.segment_bytes
+
+    @property
+    def space_left(self) -> int:
+        """How much more can be appended before wal.bytes.max is reached."""
+        return self.words[WORD_SPACE_END] - self.tail
+
+    def set_space_end(self) -> None:
+        """Have appends refused from where the segments' files would take more than they may.
+
+        That much is never exceeded but by the one segment that a start of a full log needs to fence
+        off the life before, and while a repair writes a fresh file beside the one it replaces.
+        """
+        wal = self.wal
+        end = wal.segments[-1].end if wal.segments else self.words[WORD_WRITTEN]
+        more = max(0, wal.bytes_max - wal.allocated_bytes) // wal.segment_bytes
+        self.words[WORD_SPACE_END] = end + more * wal.segment_bytes
 
     def is_written(self) -> bool:
         """Whether the WAL has everything that was appended."""
@@ -413,6 +430,7 @@ class Log(ReadableLog):
             self.lookup.forget(segment)
             self.wal.free(segment)
         self._keep_entries()
+        self.set_space_end()
 
     def close(self) -> None:
         """Write and remember everything, then close: a clean stop. Raises OSError."""

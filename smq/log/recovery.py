@@ -54,12 +54,14 @@ from shm.kernels.words import (
     P_LOG_END,
     P_SEALED_END,
     P_UNSEALED_SINCE_MS,
+    SPACE_UNLIMITED,
     WORD_GENERATION,
     WORD_INDEX_KEEP,
     WORD_INDEX_TAIL,
     WORD_RING_START,
     WORD_SEGMENT_BYTES,
     WORD_SEGMENT_END,
+    WORD_SPACE_END,
     WORD_SYNCED,
     WORD_TAIL,
     WORD_WRITTEN,
@@ -100,9 +102,10 @@ def open_log(  # noqa: PLR0913  (a log's ports, and what a start is told)
     generation: int,
     boot_id: bytes,
     now_ms: int,
+    bytes_max: int = SPACE_UNLIMITED,
 ) -> tuple[Log, Recovered]:
     """Restore a log and make it ready to append in a new generation. Raises OSError."""
-    wal = Wal(directory, disk, background, segment_bytes)
+    wal = Wal(directory, disk, background, segment_bytes, bytes_max)
     log = Log(memory, wal, disk, syncer, background, boot_id)
     return log, _Recovery(log, now_ms).run(generation)
 
@@ -348,6 +351,7 @@ class _Recovery:
         log, words = self._log, self._words
         words[WORD_GENERATION] = generation
         words[WORD_SEGMENT_BYTES] = log.wal.segment_bytes
+        words[WORD_SPACE_END] = SPACE_UNLIMITED
         self._show()
         tail = words[WORD_TAIL]
         if ring_end >= tail:
@@ -362,6 +366,7 @@ class _Recovery:
             log.partitions.lead(number, generation)
             row = log.partitions.table[slot]
             log.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]) or self._now_ms)
+        log.set_space_end()
         log.wal.prepare_next()
         log.checkpoint()
         self._recovered.records_end = words[WORD_TAIL]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shm.kernels.words import SPACE_UNLIMITED
 from smq.log.background import Background, Lane
 from smq.log.disk import Disk
 from smq.log.filed_index import FiledIndex
@@ -58,10 +59,15 @@ class Wal:
     """
 
     def __init__(
-        self, directory: Path, disk: Disk, background: Background, segment_bytes: int
+        self,
+        directory: Path,
+        disk: Disk,
+        background: Background,
+        segment_bytes: int,
+        bytes_max: int = SPACE_UNLIMITED,
     ) -> None:
         self.directory, self._disk, self._background = directory, disk, background
-        self.segment_bytes = segment_bytes
+        self.segment_bytes, self.bytes_max = segment_bytes, bytes_max
         self.segments: list[Segment] = []
         self._next: Segment | None = None
         self._spares: list[Path] = []
@@ -96,7 +102,7 @@ class Wal:
                 self._spares.append(path)
             else:
                 self._disk.remove(path)
-        self.trim_spares(SPARES_KEPT)
+        self._trim_spares(SPARES_KEPT)
         self._spare_numbers = count(max((int(path.stem) for path in self._spares), default=0) + 1)
         indexed = {segment.index_path for segment in self.segments}
         for path in (*self.directory.glob("*.new"), *self.directory.glob("*.index")):
@@ -130,6 +136,13 @@ class Wal:
     def allocated_bytes(self) -> int:
         """What the segments take, spares not counted."""
         return sum(segment.end - segment.start for segment in self.segments)
+
+    @property
+    def files_bytes(self) -> int:
+        """What all files take: the segments, the next one and the spares."""
+        ahead = len(self._spares) + self._preparing_spare
+        ahead += self._preparing_next or self._next is not None
+        return self.allocated_bytes + ahead * self.segment_bytes
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -191,6 +204,8 @@ class Wal:
         """Have the next segment's file made, and spares behind it."""
         if not self.segments or self._next is not None or self._preparing_next:
             return
+        if self.allocated_bytes + self.segment_bytes > self.bytes_max:
+            return  # Producers are refused before it is needed.
         start = self.segments[-1].end
         spare = self._spares.pop() if self._spares else None
         self._preparing_next = True
@@ -207,6 +222,8 @@ class Wal:
 
     def _prepare_spare(self) -> None:
         if len(self._spares) >= SPARES_READY or self._preparing_spare:
+            return
+        if self.files_bytes + self.segment_bytes > self.bytes_max:
             return
         path = self._new_spare()
         self._preparing_spare = True
@@ -280,9 +297,9 @@ class Wal:
         self._disk.rename(segment.path, spare)
         self._spares.append(spare)
 
-    def trim_spares(self, keep: int) -> None:
-        """Delete spares beyond `keep`."""
-        while len(self._spares) > keep:
+    def _trim_spares(self, keep: int) -> None:
+        """Delete spares beyond `keep`, or beyond what all files may take."""
+        while len(self._spares) > keep or (self._spares and self.files_bytes > self.bytes_max):
             self._disk.remove(self._spares.pop())
 
     def close(self) -> None:

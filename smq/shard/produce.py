@@ -15,7 +15,10 @@ from shm.kernels.plan import (
     HEAD_PARSED,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_REQUEST_COUNT,
+    HEAD_ROW_CAPACITY,
     HEAD_START,
+    HEAD_THROTTLE_MS,
+    ROWS_MAX as PLAN_ROWS_MAX,
     STOP_LOG_FULL,
     STOP_OUT_FULL,
     STOP_PLAN_FULL,
@@ -24,8 +27,10 @@ from shm.kernels.plan import (
 )
 from shm.kernels.produce import parse_requests, produce, write_answers
 from smq.log.log import Log
+from smq.shard.throttle import Throttle
 
-REQUESTS_MAX, TOPICS_MAX, ROWS_MAX = 512, 1024, 4096  # Of a plan, at first; it grows when needed.
+# Of a plan; a request that needs more gets a larger one for itself.
+REQUESTS_MAX, TOPICS_MAX, ROWS_MAX = 512, 1024, 4096
 ANSWERS_BYTES = 256 * 1024
 
 
@@ -42,14 +47,19 @@ class Produced(NamedTuple):
 class Producing:
     """Runs the produce kernels over receive buffers.
 
-    `drain(log)` is called when a log must be written before it can take more.
+    `drain(log)` is called when a log must be written before it can take more. What `throttle` says
+    is told in the answers; who calls run() reads no more for so long.
     """
 
     def __init__(
-        self, logs: dict[int, Log], request_bytes_max: int, drain: Callable[[Log], None]
+        self,
+        logs: dict[int, Log],
+        request_bytes_max: int,
+        drain: Callable[[Log], None],
+        throttle: Throttle,
     ) -> None:
         self._logs = list(logs.values())
-        self._drain = drain
+        self._drain, self._throttle = drain, throttle
         self._request_bytes_max = request_bytes_max
         self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
         self._out = np.zeros(ANSWERS_BYTES, np.uint8)
@@ -61,6 +71,8 @@ class Producing:
         """Take every whole Produce request of data[start:end], up to the first that is none."""
         plan, head = self._plan, self._head
         head[HEAD_START], head[HEAD_END], head[HEAD_NOW_MS] = start, end, now_ms
+        throttle = self._throttle
+        head[HEAD_THROTTLE_MS] = throttle.delay_ms(end - start, now_ms) if throttle.is_on else 0
         if len(self._logs) == 1:
             log = self._logs[0]
             stop = produce(
@@ -73,8 +85,7 @@ class Producing:
             self._finish(data)
         stop = head[HEAD_PARSED]
         if stop == STOP_PLAN_FULL and head[HEAD_REQUEST_COUNT] == 0:
-            self._grow_plan()
-            return self.run(data, start, end, directory, now_ms)
+            return self._run_larger(data, start, end, directory, now_ms)
         return Produced(
             head[HEAD_START],
             stop,
@@ -97,10 +108,17 @@ class Producing:
         while write_answers(data, self._plan, self._out) == STOP_OUT_FULL:
             self._out = np.zeros(2 * len(self._out), np.uint8)
 
-    def _grow_plan(self) -> None:
-        """One request asks for more than a plan holds: it is at most a request's bytes."""
-        rows = len(self._plan)
-        self._set_plan(new_plan(REQUESTS_MAX, rows, 2 * rows))
+    def _run_larger(
+        self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now_ms: int
+    ) -> Produced:
+        """One request asks for more than a plan holds: run it with a larger one, for this once."""
+        plan = self._plan
+        rows = min(2 * int(plan[HEAD_ROW_CAPACITY]), PLAN_ROWS_MAX)
+        self._set_plan(new_plan(1, rows, rows))
+        produced = self.run(data, start, end, directory, now_ms)
+        self._set_plan(plan)
+        self._out = np.zeros(ANSWERS_BYTES, np.uint8)
+        return produced
 
     def _set_plan(self, plan: np.ndarray) -> None:
         self._plan, self._head = plan, plan.data  # The view reads words as Python ints.

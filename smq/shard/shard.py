@@ -26,6 +26,7 @@ from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.shard.directory import build_directory
 from smq.shard.settings import settings_of
+from smq.shard.throttle import Throttle
 
 
 class Node(NamedTuple):
@@ -87,6 +88,8 @@ class Shard:
         self._durabilities: dict[int, int] = {}
         self.levels: set[int] = set()
         self.moved: set[tuple[int, int]] = set()
+        self.full_logs: set[int] = set()  # Of which it has been said.
+        self.throttle = Throttle(logs.values(), config.wal_bytes_max)
         self.directory = build_directory(self.catalog, lambda _: None)
 
     def invariants(self) -> None:

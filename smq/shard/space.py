@@ -1,32 +1,30 @@
-"""WAL space: when the sealer is called, and when producers are refused."""
+"""WAL space: when the sealer is called, when producers are slowed, and when they are refused.
 
-from shm.kernels.words import FLAG_SPACE, P_FLAGS
+    free of wal.bytes.max   1 ........ 1/2 ................. 1/4 ................... 0
+                                        the sealer is called   producers are slowed   refused
+
+Slowing is smq.shard.throttle's. Refusing (KAFKA_STORAGE_ERROR) is the kernel's, at WORD_SPACE_END:
+exact, whatever comes in one turn.
+"""
+
 from smq.shard.shard import Shard
 
-SEAL_AT = 0.5  # Of wal.bytes.max: from here on the sealer is called.
+SEAL_BELOW = 0.5
 
 
 def watch_space(shard: Shard) -> bool:
-    """Refuse producers of full logs (KAFKA_STORAGE_ERROR), let the others go on.
-
-    Returns whether space is wanted.
-    """
-    wanted = False
-    for log in shard.logs.values():
+    """Tend the logs, say which are full; returns whether the sealer is to free space."""
+    wanted, limit = False, shard.config.wal_bytes_max
+    for number, log in shard.logs.items():
         log.tend()
-        used, limit = log.wal.allocated_bytes, shard.config.wal_bytes_max
-        wanted |= used >= SEAL_AT * limit
-        # The next segment is made ahead, so that one more must fit than is used.
-        is_full = used + 2 * log.wal.segment_bytes > limit
-        flags = log.partitions.table[:, P_FLAGS]
-        slots = list(log.partitions.slots.values())
-        if is_full:
-            if not (flags[slots] & FLAG_SPACE).any():
-                log.notices.append(
-                    f"{log.directory}: wal.bytes.max, {limit} bytes, is reached: "
-                    "producers are refused until sealing or retention frees some"
-                )
-            flags[slots] |= FLAG_SPACE
-        else:
-            flags[slots] &= ~FLAG_SPACE
+        wanted |= log.space_left < SEAL_BELOW * limit
+        if log.space_left >= min(shard.config.message_max_bytes, log.wal.segment_bytes):
+            shard.full_logs.discard(number)
+        elif number not in shard.full_logs:
+            shard.full_logs.add(number)
+            log.notices.append(
+                f"{log.directory}: wal.bytes.max, {limit} bytes, is reached: "
+                "producers are refused until sealing or retention frees some"
+            )
+    shard.throttle.watch()
     return wanted

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import numpy as np
 
+from shm.kernels.words import SPACE_UNLIMITED
 from shm.segment import LogMemory
 from smq.log.background import InlineBackground
 from smq.log.disk import OsDisk
@@ -68,7 +69,11 @@ def catalog(*topics: Topic) -> Catalog:
 
 
 def new_log(
-    directory: Path, number: int = 0, generation: int = 0, syncer: Syncer | None = None
+    directory: Path,
+    number: int = 0,
+    generation: int = 0,
+    syncer: Syncer | None = None,
+    bytes_max: int = SPACE_UNLIMITED,
 ) -> Log:
     memory = LogMemory.in_process(number, RING_BYTES, SEGMENT_BYTES, 1024)
     log, _ = open_log(
@@ -81,14 +86,17 @@ def new_log(
         generation=generation,
         boot_id=BOOT_ID,
         now_ms=NOW_MS,
+        bytes_max=bytes_max,
     )
     return log
 
 
 def new_shard(directory: Path, *topics: Topic, logs: int = 1, **config: int) -> Shard:
     """A shard that leads the topics; its configuration as given."""
-    opened = {number: new_log(directory, number) for number in range(logs)}
-    shard = Shard(1, Config(**config), opened, lambda: NODES)  # type: ignore[arg-type]
+    settings = Config(**config)  # type: ignore[arg-type]
+    bytes_max = settings.wal_bytes_max
+    opened = {number: new_log(directory, number, bytes_max=bytes_max) for number in range(logs)}
+    shard = Shard(1, settings, opened, lambda: NODES)
     shard.take_catalog(catalog(*topics), 1)
     shard.invariants()
     return shard
@@ -137,7 +145,7 @@ class Appender:
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
-        self.producing = Producing(shard.logs, 1 << 20, shard.drain)
+        self.producing = Producing(shard.logs, 1 << 20, shard.drain, shard.throttle)
 
     def run(self, received: bytes) -> Produced:
         data = np.frombuffer(bytearray(received), np.uint8)

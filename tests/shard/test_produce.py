@@ -3,12 +3,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API
+from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, new_plan
 from shm.kernels.words import DURABILITY_DISK, DURABILITY_OS
 from smq.model.errors import ErrorCode
-from smq.shard.produce import REQUESTS_MAX, ROWS_MAX, Producing
+from smq.shard.produce import ANSWERS_BYTES, REQUESTS_MAX, ROWS_MAX, TOPICS_MAX, Producing
 from tests.shard.shard_bench import (
     NOW_MS,
+    SEGMENT_BYTES,
     Appender,
     batch,
     new_shard,
@@ -91,13 +92,25 @@ def test_a_plan_grows_for_one_request_of_very_many_partitions(tmp_path: Path) ->
     shard = new_shard(tmp_path, topic("wide", range(1, 2)))
     request = produce_request({"wide": {i: batch(b"") for i in range(partitions)}})
     data = np.frombuffer(bytearray(request), np.uint8)
-    producing = Producing(shard.logs, len(request), shard.drain)
+    producing = Producing(shard.logs, len(request), shard.drain, shard.throttle)
     produced = producing.run(data, 0, len(data), shard.directory, NOW_MS)
     [(_, response)] = responses(bytes(produced.answers))
     errors = {each.index: each.error_code for each in response.responses[0].partition_responses}
     assert len(errors) == partitions
     assert errors.pop(0) == ErrorCode.NONE
     assert set(errors.values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(producing._plan) == len(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
+    assert len(producing._out) == ANSWERS_BYTES  # What one client asked for is not kept for it.
+
+
+def test_answers_say_how_long_a_producer_has_to_wait_while_space_is_short(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, topic("one"), wal_bytes_max=8 * SEGMENT_BYTES)
+    appender = Appender(shard)
+    sent = produce_request({"one": {0: batch(bytes(1000))}})
+    for is_on, least, most in ((False, 0, 0), (True, 3, 5)):
+        shard.throttle.is_on = is_on
+        [(_, response)] = responses(bytes(appender.run(sent).answers))
+        assert least <= response.throttle_time_ms <= most
 
 
 def test_an_error_without_an_answer_closes(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 from pathlib import Path
 
-from shm.kernels.words import FLAG_SPACE, P_FLAGS
+
+from shm.kernels.words import FRAME_ALIGNMENT_BYTES, WORD_TAIL
+from smq.log.log import Log
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Shard
 from smq.shard.space import watch_space
@@ -16,42 +18,72 @@ from tests.shard.shard_bench import (
 )
 
 SEGMENTS_MAX = 6
+LIMIT = SEGMENTS_MAX * SEGMENT_BYTES
 HALF_A_SEGMENT = batch(bytes(SEGMENT_BYTES * 2 // 5))
 
 
+def error_of(appender: Appender, name: str, records: bytes) -> int:
+    """What a producer is answered; the turn then ends."""
+    produced = appender.run(produce_request({name: {0: records}}))
+    appender.end_turn()
+    [(_, response)] = responses(bytes(produced.answers))
+    [answer] = response.responses[0].partition_responses
+    return int(answer.error_code)
+
+
+def small_shard(directory: Path) -> Shard:
+    return new_shard(directory, topic("a"), topic("b", range(2, 3)), wal_bytes_max=LIMIT)
+
+
 def full_shard(directory: Path) -> tuple[Shard, Appender]:
-    shard = new_shard(
-        directory, topic("a"), topic("b", range(2, 3)), wal_bytes_max=SEGMENTS_MAX * SEGMENT_BYTES
-    )
+    shard = small_shard(directory)
     appender = Appender(shard)
-    wanted = [False]
-    while not is_refused(shard):
-        appender.append("a", 0, HALF_A_SEGMENT)
-        wanted.append(watch_space(shard))
-    assert wanted == sorted(wanted)  # The sealer is called in time, and from then on.
-    assert wanted.count(True) > 1
+    seals, slows = [watch_space(shard)], [shard.throttle.is_on]
+    while error_of(appender, "a", HALF_A_SEGMENT) == ErrorCode.NONE:
+        seals.append(watch_space(shard))
+        slows.append(shard.throttle.is_on)
+    assert seals == sorted(seals)  # The sealer is called in time, and from then on …
+    assert slows == sorted(slows)  # … producers are slowed, later, and refused last.
+    assert len(seals) > seals.count(True) > slows.count(True) > 1
     return shard, appender
-
-
-def is_refused(shard: Shard) -> bool:
-    table = shard.logs[0].partitions.table
-    flags = [int(table[led.slot, P_FLAGS]) & FLAG_SPACE for led in shard.led()]
-    assert len(set(flags)) == 1, "a log is full for all its partitions or for none"
-    return bool(flags[0])
 
 
 def test_a_log_at_its_limit_refuses_all_its_partitions_and_says_so_once(tmp_path: Path) -> None:
     shard, appender = full_shard(tmp_path)
     log = shard.logs[0]
     for name in ("a", "b"):
-        produced = appender.run(produce_request({name: {0: batch(b"v")}}))
-        [(_, response)] = responses(bytes(produced.answers))
-        [answer] = response.responses[0].partition_responses
-        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert watch_space(shard)
-    assert log.wal.allocated_bytes < SEGMENTS_MAX * SEGMENT_BYTES
+        assert error_of(appender, name, HALF_A_SEGMENT) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert watch_space(shard)
     [notice] = log.notices
-    assert str(SEGMENTS_MAX * SEGMENT_BYTES) in notice
+    assert str(LIMIT) in notice
+
+
+def test_every_byte_of_the_limit_is_used_and_none_beyond_spares_included(tmp_path: Path) -> None:
+    shard, appender = full_shard(tmp_path)
+    log = shard.logs[0]
+    while error_of(appender, "b", batch(b"v")) == ErrorCode.NONE:
+        assert log.wal.files_bytes <= LIMIT
+    assert log.space_left < len(batch(b"v")) + 2 * FRAME_ALIGNMENT_BYTES
+    assert disk_bytes(log) == LIMIT
+
+
+def disk_bytes(log: Log) -> int:
+    return sum(
+        path.stat().st_size
+        for path in log.directory.iterdir()
+        if path.suffix in {".wal", ".spare"}
+    )
+
+
+def test_however_much_comes_in_one_turn_the_limit_holds(tmp_path: Path) -> None:
+    shard = small_shard(tmp_path)
+    appender = Appender(shard)
+    request = produce_request({"a": {0: HALF_A_SEGMENT}, "b": {0: batch(b"v")}})
+    for _ in range(10 * SEGMENTS_MAX):
+        appender.run(request)
+    appender.end_turn()
+    assert disk_bytes(shard.logs[0]) <= LIMIT
+    assert shard.logs[0].words[WORD_TAIL] <= LIMIT
 
 
 def test_sealing_lets_producers_go_on(tmp_path: Path) -> None:
@@ -60,13 +92,25 @@ def test_sealing_lets_producers_go_on(tmp_path: Path) -> None:
     led.log.sealed(led.number, led.offsets().log_end, NOW_MS)
     watch_space(shard)  # Frees; the next look finds the room.
     assert not watch_space(shard)
-    assert not is_refused(shard)
-    appender.append("b", 0, batch(b"v"))
+    assert not shard.throttle.is_on
+    assert error_of(appender, "b", HALF_A_SEGMENT) == ErrorCode.NONE
+    assert disk_bytes(led.log) <= LIMIT
+
+
+def test_freed_files_are_kept_as_spares_only_within_the_limit(tmp_path: Path) -> None:
+    shard, appender = full_shard(tmp_path)
+    [led, _] = shard.led()
+    for _ in range(3):
+        led.log.sealed(led.number, led.offsets().log_end, NOW_MS)
+        watch_space(shard)
+        while error_of(appender, "a", HALF_A_SEGMENT) == ErrorCode.NONE:
+            assert disk_bytes(led.log) <= LIMIT
+            watch_space(shard)
 
 
 def test_a_log_that_is_far_from_its_limit_wants_nothing(tmp_path: Path) -> None:
     shard = new_shard(tmp_path, topic("a"), wal_bytes_max=100 * SEGMENT_BYTES)
     Appender(shard).append("a", 0, HALF_A_SEGMENT)
     assert not watch_space(shard)
-    assert not is_refused(shard)
+    assert not shard.throttle.is_on
     assert not shard.logs[0].notices

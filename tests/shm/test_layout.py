@@ -16,8 +16,8 @@ def test_the_words_of_the_header_are_where_version_1_has_them() -> None:
     pinned = {
         "MAGIC": 0, "RING_BYTES": 1, "INDEX_CAPACITY": 2, "PARTITION_CAPACITY": 3, "LOG": 4,
         "GENERATION": 5, "SEGMENT_BYTES": 6, "SEGMENT_END": 7, "TAIL": 8, "INDEX_TAIL": 16,
-        "WRITTEN": 24, "SYNCED": 32, "RING_START": 40, "INDEX_KEEP": 41, "PARTITION_COUNT": 48,
-        "CLAIMED": 56, "COUNTERS": 64,
+        "WRITTEN": 24, "SYNCED": 32, "RING_START": 40, "INDEX_KEEP": 41, "SPACE_END": 42,
+        "PARTITION_COUNT": 48, "CLAIMED": 56, "COUNTERS": 64,
     }  # fmt: skip
     assert {name: getattr(words, f"WORD_{name}") for name in pinned} == pinned
 

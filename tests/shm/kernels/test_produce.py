@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels import reference_produce as plain
+from shm.kernels.frames import frame_bytes
 from shm.kernels.plan import (
     HEAD_END,
     HEAD_REQUEST_BYTES_MAX,
+    HEAD_THROTTLE_MS,
     ROWS_MAX,
     STOP_MALFORMED,
     STOP_NEED_MORE,
@@ -19,7 +21,14 @@ from shm.kernels.plan import (
     new_plan,
 )
 from shm.kernels.produce import parse_requests, read_uvarint, skip_tags
-from shm.kernels.words import FLAG_READ_ONLY, FLAG_SPACE, P_FLAGS, P_LOG_END, P_LOG_START
+from shm.kernels.words import (
+    FLAG_READ_ONLY,
+    P_FLAGS,
+    P_LOG_END,
+    P_LOG_START,
+    WORD_SPACE_END,
+    WORD_TAIL,
+)
 from tests.oracle.batches import batch, changed, with_crc
 from tests.shm.kernels.rig import (
     NOW_MS,
@@ -256,12 +265,35 @@ def test_timestamps_are_held_to_the_topics_limits(first_ms: int, error: int) -> 
     assert rows_of(read_answers(answers, [9])[0][1])[0][0].error == error
 
 
-@pytest.mark.parametrize("flag", [FLAG_READ_ONLY, FLAG_SPACE])
-def test_a_partition_that_cannot_be_written_answers_with_a_storage_error(flag: int) -> None:
+def test_a_partition_that_cannot_be_written_answers_with_a_storage_error() -> None:
     rig = Rig()
-    rig.log.partitions[0, P_FLAGS] |= flag
+    rig.log.partitions[0, P_FLAGS] |= FLAG_READ_ONLY
     answers, _, _ = rig.receive(request_of([("a", [(0, GOOD)])]))
     assert rows_of(read_answers(answers, [9])[0][1]) == [[plain.Row(0, plain.STORAGE_ERROR)]]
+
+
+def test_what_does_not_fit_the_space_left_is_refused_and_what_was_appended_is_known_again() -> None:
+    rig = Rig()
+    first = batch(b"first", producer=(1, 0, 0))
+    rig.receive(request_of([("a", [(0, first)])]))
+    tail = rig.log.words[WORD_TAIL]
+    end = tail + int(frame_bytes(len(GOOD)))
+    for space_end, error in ((tail, 56), (end - 1, 56), (end, 0)):
+        rig.log.words[WORD_SPACE_END] = space_end
+        answers, _, _ = rig.receive(request_of([("a", [(0, GOOD)])]))
+        assert rows_of(read_answers(answers, [9])[0][1])[0][0].error == error
+        answers, _, _ = rig.receive(request_of([("a", [(0, first)])]))
+        assert rows_of(read_answers(answers, [9])[0][1])[0][0].error == 0
+    assert rig.log.words[WORD_TAIL] == end
+
+
+def test_the_answers_say_for_how_long_the_client_is_throttled() -> None:
+    rig = Rig()
+    rig.plan[HEAD_THROTTLE_MS] = 250
+    for version in VERSIONS:
+        answers, _, _ = rig.receive(request_of([("a", [(0, GOOD)])], version))
+        ((_, response),) = read_answers(answers, [version])
+        assert response.throttle_time_ms == 250
 
 
 def test_a_time_bit_of_the_client_is_cleared_and_the_crc_is_right() -> None:

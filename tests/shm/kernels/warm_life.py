@@ -22,6 +22,7 @@ from smq.log.times import first_batch_at
 from smq.model.catalog import Catalog
 from smq.shard.directory import build_directory
 from smq.shard.produce import Producing
+from smq.shard.throttle import Throttle
 from tests.log.logs import BOOT, LEVELS, OTHER_BOOT, memory_of, start, turn
 from tests.oracle.batches import batch
 from tests.shm.kernels.rig import NOW_MS, TOPIC, request_of
@@ -51,7 +52,7 @@ def live(directory: Path, generation: int, boot: bytes) -> None:
         directory, generation=generation, boot=boot, memory=memory, syncer=syncer, levels=NUMBERS
     ).log
     codes = build_directory(CATALOG, lambda n: log.number << 32 | log.partitions.slots[n])
-    producing = Producing({0: log}, 1 << 20, drain)
+    producing = Producing({0: log}, 1 << 20, drain, Throttle([log], 1 << 62))
     for i in range(200):
         producer = (i % 9, 0, i // 9) if generation == 0 else (-1, -1, -1)
         records = batch(b"v" * 100, producer=producer)

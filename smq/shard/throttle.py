@@ -1,0 +1,42 @@
+"""How long producers are to wait while WAL space is short.
+
+For a while no more is read from the connection that has produced, and its answers say for how long,
+as Kafka does. The less is free, the slower: whoever asks for however much, what is left lasts for
+seconds, in which the sealer frees more.
+"""
+
+from collections.abc import Collection
+
+from shm.kernels.words import SPACE_UNLIMITED
+from smq.log.log import Log
+
+SLOW_BELOW = 0.25  # Of wal.bytes.max, free.
+LEFT_LASTS_MS = 2000.0  # A sealer that frees less than a quarter of wal.bytes.max in it slows more.
+THROTTLE_MS_MAX = 1000  # Kafka's own bound: what else goes over the connection waits as well.
+
+
+class Throttle:
+    """One for all connections of a shard: its logs are slowed as the one with least space asks."""
+
+    def __init__(self, logs: Collection[Log], bytes_max: int) -> None:
+        self._logs, self._bytes_max = logs, bytes_max
+        self._paid_until_ms = 0.0
+        self.is_on = False
+
+    def watch(self) -> None:
+        """See whether some log is short of space."""
+        self.is_on = self._left() < SLOW_BELOW * self._bytes_max
+
+    def _left(self) -> int:
+        return min((log.space_left for log in self._logs), default=SPACE_UNLIMITED)
+
+    def delay_ms(self, size: int, now_ms: int) -> int:
+        """How long nobody should send more after `size` bytes."""
+        owed_ms = max(0.0, self._paid_until_ms - now_ms)
+        return int(min(THROTTLE_MS_MAX, owed_ms + size * LEFT_LASTS_MS / max(1, self._left())))
+
+    def charge(self, size: int, now_ms: int) -> int:
+        """So many bytes have been produced: for how long no more is to be read from their sender."""
+        delay_ms = self.delay_ms(size, now_ms)
+        self._paid_until_ms = now_ms + delay_ms
+        return delay_ms
