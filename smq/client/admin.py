@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from smq.client.cluster import Cluster, NoSuchTopic, check
+from smq.client.cluster import Cluster, check
 from smq.client.connection import Connection, Question
 from smq.client.consumer import LATEST, resolve
+from smq.client.errors import NoSuchTopic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.create_topics import (
     CreatableTopic,

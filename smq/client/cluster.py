@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from smq.client.connection import Connection, Question, Request, Response
+from smq.client.errors import NoSuchTopic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.metadata import (
     MetadataRequest,
@@ -57,16 +58,6 @@ class TopicFacts:
     name: str
     leaders: tuple[int, ...]
     is_internal: bool
-
-
-class NoSuchTopic(BrokerError):
-    """The cluster has no topic of this name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"there is no topic {name}; create it with `smq topic create {name}`",
-        )
 
 
 def check(error_code: int, message: str | None = None) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
+from smq.client.errors import BrokerUnavailable
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Buffer, Writer
@@ -55,7 +56,7 @@ API_VERSIONS = Question[ApiVersionsRequest, ApiVersionsResponse](
 
 
 class Connection:
-    """One socket. Raises BrokerError (BROKER_NOT_AVAILABLE) when nobody answers; then it is closed.
+    """One socket. Raises BrokerUnavailable when nobody answers; then it is closed.
 
     Invariant: the broker owes exactly the answers that `_owed` names, in that order.
     """
@@ -154,10 +155,8 @@ class Connection:
             received += count
         return data
 
-    def _unavailable(self, reason: OSError | str) -> BrokerError:
+    def _unavailable(self, reason: OSError | str) -> BrokerUnavailable:
         if hasattr(self, "_socket"):
             self.close()
         words = (reason.strerror if isinstance(reason, OSError) else None) or reason
-        return BrokerError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"no broker answers at {self.address}: {words}"
-        )
+        return BrokerUnavailable(f"no broker answers at {self.address}: {words}")

@@ -3,7 +3,8 @@
 import pytest
 
 from smq.client import admin
-from smq.client.cluster import Cluster, NoSuchTopic
+from smq.client.cluster import Cluster
+from smq.client.errors import NoSuchTopic
 from smq.model.errors import BrokerError, ErrorCode
 from tests.client.fake_kafka import FakeKafka
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from smq.client.cluster import METADATA, Cluster, NoSuchTopic, check
+from smq.client.cluster import METADATA, Cluster, check
+from smq.client.errors import NoSuchTopic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from tests.client.fake_kafka import FakeKafka

@@ -2,7 +2,8 @@
 
 import pytest
 
-from smq.client.cluster import Cluster, NoSuchTopic
+from smq.client.cluster import Cluster
+from smq.client.errors import NoSuchTopic
 from smq.client.producer import BATCH_BYTES, Producer
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.partitioner import partition_of_key

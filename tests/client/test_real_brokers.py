@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from smq.client import admin
-from smq.client.cluster import Cluster, NoSuchTopic
+from smq.client.cluster import Cluster
 from smq.client.consumer import EARLIEST, LATEST, Consumer, Place, resolve
+from smq.client.errors import NoSuchTopic
 from smq.client.producer import Producer
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.kafka import Kafka, KafkaUnavailable

@@ -1,0 +1,56 @@
+"""What the SDK raises, beside TypeError and ValueError for wrong arguments.
+
+Those that are a broker's answer, or the lack of one, are BrokerErrors, whose `code` is Kafka's.
+"""
+
+from smq.model.errors import BrokerError, ErrorCode
+
+
+class NoSuchTopic(BrokerError):
+    """The cluster has no topic of this name; or it is deleted while records are on their way."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"there is no topic {name}; create it with `smq topic create {name}`",
+        )
+
+
+class BrokerUnavailable(BrokerError):
+    """No broker answers, or none did in time.
+
+    Of a record it means that its fate is not known: the broker may have it, for it may have gone
+    away between taking and acknowledging it. It is in the topic once or not at all.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
+
+
+class RecordTooLarge(BrokerError):
+    """A record, alone in its batch, is above the topic's max.message.bytes; it is not sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
+
+
+class BufferFull(Exception):
+    """The producer holds all the records that it may, and the time to wait has passed.
+
+    The record is not taken; the same call may succeed once the broker has acknowledged others.
+    """
+
+
+class Closed(Exception):
+    """The client, producer or consumer has been closed, or its process has forked since."""
+
+
+class BatchReleased(Exception):
+    """A batch that was lent for a `with` block is used after its end."""
+
+    def __init__(self) -> None:
+        super().__init__("the batch was lent for its `with` block, which has ended: batch.copy()")
+
+
+class Overrun(Exception):
+    """The ring has overtaken records that were lent: what was read of them is not to be used."""
