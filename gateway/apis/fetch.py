@@ -97,6 +97,7 @@ class _Fetch:
                 for topic, partitions in zip(self.topics, read, strict=True)
             ],
         )
+        self._context.shard.count_fetch(reader.total_bytes)
         if reader.cold is not None:
             command, data = reader.cold
             return Ask([command], partial(_with_cold, response, data))

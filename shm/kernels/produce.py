@@ -70,6 +70,7 @@ from shm.kernels.plan import (
     row_at,
     topic_at,
 )
+from shm.kernels.wire import BAD, read_length, skip_string, skip_tags, write_length
 from shm.kernels.words import COUNTER_PRODUCE_REQUESTS
 
 VERSION_MIN, VERSION_MAX = 3, 13
@@ -78,67 +79,9 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 NOT_LEADER_OR_FOLLOWER = 6
 INVALID_REQUIRED_ACKS = 21
 UNKNOWN_TOPIC_ID = 100
-BAD = -1  # A cursor that left the request.
 FULL = -2
 GO_ON = -1
 ANSWER_BYTES_MAX = 64  # Of a partition or of the frame around them, without the topic's key.
-
-
-@kernel
-def read_uvarint(data, at, end):
-    """An unsigned varint: (value, after it), or (0, BAD)."""
-    value = np.int64(0)
-    for i in range(5):
-        if at + i >= end:
-            return np.int64(0), np.int64(BAD)
-        byte = np.int64(data[at + i])
-        value |= (byte & 127) << (7 * i)
-        if byte < 128:
-            return value, np.int64(at + i + 1)
-    return np.int64(0), np.int64(BAD)
-
-
-@kernel
-def skip_tags(data, at, end):
-    """After a section of tagged fields, or BAD."""
-    count, at = read_uvarint(data, at, end)
-    for _ in range(count):
-        if at == BAD:
-            return at
-        _tag, at = read_uvarint(data, at, end)
-        if at == BAD:
-            return at
-        size, at = read_uvarint(data, at, end)
-        if at == BAD or size > end - at:
-            return np.int64(BAD)
-        at += size
-    return at
-
-
-@kernel
-def read_length(data, at, end, flexible, width):
-    """The length of a string (width 2), of bytes or of an array (width 4): (length, after it).
-
-    -1 stands for null; a cursor of BAD for a length that is cut or impossible.
-    """
-    if flexible:
-        length, at = read_uvarint(data, at, end)
-        length -= 1
-    elif end - at < width:
-        return np.int64(0), np.int64(BAD)
-    else:
-        length = get16(data, at) if width == 2 else get32(data, at)
-        at += width
-    if at == BAD or length < -1 or length > end - at:
-        return np.int64(0), np.int64(BAD)
-    return length, np.int64(at)
-
-
-@kernel
-def skip_string(data, at, end, flexible):
-    """After a nullable string, or BAD."""
-    length, at = read_length(data, at, end, flexible, 2)
-    return at if at == BAD else at + max(np.int64(0), length)
 
 
 @kernel
@@ -307,24 +250,6 @@ def parse_requests(data, directory, plan):
 
 
 @kernel
-def _write_length(out, at, length, flexible, width):
-    """The length of a string or an array as the version writes it; after it."""
-    if not flexible:
-        if width == 2:
-            put16(out, at, length)
-        else:
-            put32(out, at, length)
-        return at + width
-    value = length + 1
-    while value >= 128:
-        out[at] = (value & 127) | 128
-        value >>= 7
-        at += 1
-    out[at] = value
-    return at + 1
-
-
-@kernel
 def _write_partition(out, at, plan, row, version):
     put32(out, at, plan[row + ROW_PARTITION])
     put16(out, at + 4, plan[row + ROW_ERROR])
@@ -336,8 +261,8 @@ def _write_partition(out, at, plan, row, version):
         at += 8
     flexible = version >= FLEXIBLE_FROM
     if version >= RECORD_ERRORS_FROM:
-        at = _write_length(out, at, np.int64(0), flexible, 4)  # No record errors …
-        at = _write_length(out, at, np.int64(-1), flexible, 2)  # … and no message.
+        at = write_length(out, at, np.int64(0), flexible, 4)  # No record errors …
+        at = write_length(out, at, np.int64(-1), flexible, 2)  # … and no message.
     if flexible:
         out[at] = 0
         at += 1
@@ -349,9 +274,9 @@ def _write_topic(data, out, at, plan, topic, version):
     flexible = version >= FLEXIBLE_FROM
     key_bytes, rows = plan[topic + TOPIC_KEY_BYTES], plan[topic + TOPIC_ROW_COUNT]
     if version < IDS_FROM:
-        at = _write_length(out, at, key_bytes, flexible, 2)
+        at = write_length(out, at, key_bytes, flexible, 2)
     copy_bytes(out, at, data, plan[topic + TOPIC_KEY_AT], key_bytes)
-    at = _write_length(out, at + key_bytes, rows, flexible, 4)
+    at = write_length(out, at + key_bytes, rows, flexible, 4)
     for i in range(rows):
         at = _write_partition(out, at, plan, row_at(plan, plan[topic + TOPIC_ROW] + i), version)
     if flexible:
@@ -370,7 +295,7 @@ def _write_answer(data, out, at, plan, request):
     if flexible:
         out[at] = 0
         at += 1
-    at = _write_length(out, at, count, flexible, 4)
+    at = write_length(out, at, count, flexible, 4)
     for i in range(count):
         topic = topic_at(plan, plan[request + REQUEST_TOPIC] + i)
         at = _write_topic(data, out, at, plan, topic, version)

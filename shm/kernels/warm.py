@@ -12,6 +12,7 @@ from shm.kernels.append import append_rows, pad_to
 from shm.kernels.crc32c import crc32c
 from shm.kernels.directory import hash_key
 from shm.kernels.fetch import choose_batches, find_timestamp, gather, gather_checked
+from shm.kernels.fetch_request import STATE_WORDS, answer_fetch
 from shm.kernels.frames import batch_crc_is_good, frame_is_good
 from shm.kernels.index import LINK_COLUMNS, find_entry, first_entry
 from shm.kernels.plan import HEAD_END, HEAD_REQUEST_BYTES_MAX, HEAD_START, new_plan
@@ -87,6 +88,8 @@ def _warm_write(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
 def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
     frame, out = _a_frame(log), np.zeros(64, np.uint8)
     choose_batches(log.memory, links, 0, 0, 0, 0, spans)
+    directory, state = np.zeros(8, np.int64), np.zeros(STATE_WORDS, np.int64)
+    answer_fetch(frame, 0, True, log.memory, links, directory, state, out)  # noqa: FBT003
     find_timestamp(log.memory, links, find_entry(log.memory, links, 0, 0), 0, 0)
     first_entry(log.memory, links, 0)
     gather(log.ring, spans, 0, out)

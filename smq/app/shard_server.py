@@ -16,8 +16,11 @@ from functools import partial
 from typing import Any
 
 from gateway.apis.fetch import lent_of
+from gateway.apis.table import API_BY_KEY
 from gateway.context import Ask, Message, Relay, Result, Wait
 from gateway.dispatch import Dispatched, dispatch, encode
+from gateway.quick_fetch import QuickFetch
+from shm.kernels.fetch_request import FETCH_KEY
 from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API
 from shm.kernels.words import (
     DURABILITY_DISK,
@@ -37,7 +40,10 @@ from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.shard.produce import Producing
 from smq.shard.shard import Shard
+from smq.wire.headers import read_request_header
 
+API_KEY_BYTES = 2
+_FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
 ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
 
 
@@ -52,13 +58,14 @@ class ShardServer:
         self._producing = Producing(
             shard.logs, shard.config.socket_request_max_bytes, shard.drain, shard.throttle
         )
+        self._quick_fetch = QuickFetch(shard)
         self._buffers = BufferPool()
         self._connections: set[Connection] = set()
         self._open_now: list[tuple[Connection, Slot]] = []
         self._open_when_synced: list[tuple[dict[int, int], Connection, Slot]] = []
         self._polls = LongPolls(loop)
         self._listener: socket.socket | None = None
-        self._dirty: set[Connection] = set()
+        self._dirty: dict[Connection, None] = {}  # In the order in which they are sent to.
         self._draining = False
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
@@ -191,6 +198,9 @@ class ShardServer:
         """Handle the request at the buffer's start, which is whole and no Produce."""
         end = buffer.start + buffer.wanted_bytes()
         request = buffer.view[buffer.start + SIZE_BYTES : end]
+        if request[:API_KEY_BYTES] == _FETCH and self._take_fetch(connection, buffer, end):
+            buffer.start = end
+            return
         try:
             dispatched = dispatch(request, self._shard, wall_ms())
         except PeerError:
@@ -203,6 +213,22 @@ class ShardServer:
             self._relay(connection, slot, request)
         else:
             self._settle(connection, slot, dispatched, dispatched.result)
+
+    def _take_fetch(self, connection: Connection, buffer: Buffer, end: int) -> bool:
+        """Handle a fetch of the frequent kind; False: it is another one."""
+        result = self._quick_fetch.run(buffer.array, buffer.start + SIZE_BYTES, end)
+        if result is None:
+            return False
+        slot = Slot(is_open=False)
+        connection.slots.append(slot)
+        if isinstance(result, bytes):
+            slot.fill([result])
+            self._dirty[connection] = None
+        else:
+            request = buffer.view[buffer.start + SIZE_BYTES : end]
+            header, _ = read_request_header(request, 0)
+            self._wait(connection, slot, Dispatched(API_BY_KEY[FETCH_KEY], header, result), result)
+        return True
 
     # --- answering -------------------------------------------------------------------------------
 
@@ -220,6 +246,11 @@ class ShardServer:
     def _answer(
         self, connection: Connection, slot: Slot, dispatched: Dispatched, response: Message
     ) -> None:
+        if isinstance(response, bytes):
+            if not connection.closed:
+                slot.fill([response])
+                self._dirty[connection] = None
+            return
         if connection.closed:
             if dispatched.api.name == "Fetch":
                 for lent in lent_of(response):
@@ -230,7 +261,7 @@ class ShardServer:
         except (PeerError, DamagedFrame, OSError):
             connection.close()
             return
-        self._dirty.add(connection)
+        self._dirty[connection] = None
 
     def _relay(self, connection: Connection, slot: Slot, request: memoryview) -> None:
         def answered(response: bytes) -> None:
@@ -240,7 +271,7 @@ class ShardServer:
                 connection.close()
                 return
             slot.fill([len(response).to_bytes(SIZE_BYTES), response])
-            self._dirty.add(connection)
+            self._dirty[connection] = None
 
         self._peers.relay(connection.host, request, answered)
 
@@ -284,8 +315,9 @@ class ShardServer:
         if shard.moved:
             self._polls.moved(shard.take_moved())
         self._open()
-        while self._dirty:
-            self._dirty.pop().flush()
+        dirty, self._dirty = self._dirty, {}
+        for connection in dirty:
+            connection.flush()
 
     def _write(self, log: Log) -> None:
         """Write what the turn has appended, then show it."""
@@ -329,7 +361,7 @@ class ShardServer:
             slot.is_open = True
             connection.acks_due -= 1
             connection.is_held = connection.is_held and connection.acks_due > 0
-            self._dirty.add(connection)
+            self._dirty[connection] = None
         self._open_now.clear()
 
     def unsynced(self) -> bool:

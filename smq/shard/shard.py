@@ -10,6 +10,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from shm.kernels.words import (
+    COUNTER_BYTES_OUT,
+    COUNTER_FETCH_REQUESTS,
     DURABILITY_DISK,
     DURABILITY_MEMORY,
     DURABILITY_OS,
@@ -180,6 +182,12 @@ class Shard:
         """The (log, slot) pairs whose HWM has moved since the last call."""
         moved, self.moved = self.moved, set()
         return moved
+
+    def count_fetch(self, records_bytes: int) -> None:
+        """Count a fetch that is answered with so many bytes of records: in the first log."""
+        words = next(iter(self.logs.values())).words
+        words[COUNTER_FETCH_REQUESTS] += 1
+        words[COUNTER_BYTES_OUT] += records_bytes
 
     def drain(self, log: Log) -> None:
         """Let a full log take more: write it, show what is written, wait for its tables."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from shm.kernels.batches import whole_batch
 from shm.kernels.fetch import gather_checked
+from shm.kernels.fetch_request import STATE_START, STATE_WORDS, answer_fetch
 from shm.kernels.plan import (
     HEAD_END,
     HEAD_NOW_MS,
@@ -22,6 +23,15 @@ from shm.kernels.plan import (
 )
 from shm.kernels.produce import produce, write_answers
 from shm.kernels.recover import SCAN_COLUMNS, find_frame, scan_frames
+from shm.kernels.words import P_HIGH_WATERMARK, P_LAST_STABLE
+from smq.wire.codec import Writer
+from smq.wire.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    write_fetch_request,
+)
+from smq.wire.headers import RequestHeader, write_request_header
 from tests.oracle.batches import batch, changed
 from tests.shm.kernels.rig import NOW_MS, REQUEST_BYTES_MAX, Rig, request_of
 
@@ -91,6 +101,37 @@ def feed_scans(guarded: Guarded, rng: random.Random, rounds: int) -> None:
         gather_checked(data, 0, spans, np.zeros(1 << 16, np.uint8), 0)
 
 
+def fetches(rng: random.Random) -> bytes:
+    """A fetch of a random version, with some bytes changed or cut off."""
+    version = rng.randint(4, 18)
+    places = [
+        FetchPartition(partition=rng.randint(0, 3), fetch_offset=rng.randint(0, 20))
+        for _ in range(rng.randint(0, 3))
+    ]
+    topics = [FetchTopic(topic=name, partitions=places) for name in rng.sample(["a", "b"], 1)]
+    writer = Writer()
+    write_request_header(RequestHeader(1, version, 5, "client"), writer)
+    write_fetch_request(FetchRequest(topics=topics, min_bytes=1), version, writer)
+    request = bytearray(writer.to_bytes())
+    for _ in range(rng.choice([0, 0, 1, 5])):
+        request[rng.randrange(len(request))] = rng.randrange(256)
+    return bytes(request[: len(request) - rng.choice([0, 0, 1, 30])])
+
+
+def feed_fetch(guarded: Guarded, answers: Guarded, rng: random.Random, rounds: int) -> None:
+    rig, state = Rig(), np.zeros(STATE_WORDS, np.int64)
+    for size in range(0, 900, 50):
+        rig.receive(request_of([("a", [(0, batch(b"v" * size))])]))
+    rig.drain()
+    rig.log.partitions[:, [P_HIGH_WATERMARK, P_LAST_STABLE]] = 18
+    for _ in range(rounds):
+        data = guarded.holding(fetches(rng))
+        out = answers.holding(bytes(rng.choice([200, 300, 1000, 20_000])))
+        state[STATE_START] = 0
+        memory, is_last = rig.log.memory, rng.random() < 0.5
+        answer_fetch(data, len(data), is_last, memory, rig.links, rig.directory, state, out)
+
+
 def lie(guarded: Guarded) -> None:
     """Say that there are more bytes than there are: this must end the process."""
     data = guarded.holding(batch(b"")[:20])
@@ -107,6 +148,7 @@ def main(seed: int, rounds: int) -> None:
         whole_batch(data, 0, len(data))
     feed_produce(guarded, answers, rng, rounds)
     feed_scans(guarded, rng, rounds)
+    feed_fetch(guarded, answers, rng, rounds)
     sys.stdout.write("inside")
 
 

@@ -20,7 +20,7 @@ from shm.kernels.plan import (
     STOP_OTHER_API,
     new_plan,
 )
-from shm.kernels.produce import parse_requests, read_uvarint, skip_tags
+from shm.kernels.produce import parse_requests
 from shm.kernels.words import (
     FLAG_READ_ONLY,
     P_FLAGS,
@@ -440,26 +440,6 @@ def test_the_level_of_an_append_is_the_highest_of_its_partitions() -> None:
     assert rig.level == 1
     rig.receive(request_of([("a", [(1, GOOD), (0, GOOD)])]))
     assert rig.level == 2
-
-
-@settings(deadline=None)
-@given(st.binary(max_size=8))
-def test_varints_and_tags_read_alike_compiled_interpreted_and_plain(data: bytes) -> None:
-    array, fields = np.frombuffer(data, np.uint8), plain.Fields(data)
-    try:
-        expected = (fields.varint(), len(data) - len(fields.left))
-    except plain.Cut:
-        expected = (0, -1)
-    assert read_uvarint(array, 0, len(data)) == expected
-    assert read_uvarint.py_func(array, 0, len(data)) == expected  # type: ignore[attr-defined]
-    fields = plain.Fields(data)
-    try:
-        fields.tags(compact=True)
-        after = len(data) - len(fields.left)
-    except plain.Cut:
-        after = -1
-    assert skip_tags(array, 0, len(data)) == after
-    assert skip_tags.py_func(array, 0, len(data)) == after  # type: ignore[attr-defined]
 
 
 @settings(deadline=None, max_examples=150)

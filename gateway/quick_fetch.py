@@ -1,0 +1,100 @@
+"""Fetch requests that a kernel answers: those of consumers that keep up. The others are left.
+
+A request that waits is kept as its bytes and asked again when something has moved: a few
+microseconds, however it ends.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from gateway.context import Ask, Message, Place, Wait
+from gateway.dispatch import dispatch
+from shm.kernels.fetch_request import (
+    ANSWERED,
+    LEFT,
+    PARTITION_BYTES_MAX,
+    PLACES_MAX,
+    RECORDS_BYTES_MAX,
+    STATE_MAX_WAIT_MS,
+    STATE_OUT_BYTES,
+    STATE_PLACE_COUNT,
+    STATE_PLACES,
+    STATE_START,
+    STATE_WORDS,
+    answer_fetch,
+)
+from smq.shard.shard import Shard
+
+NAMES_BYTES_MAX = PLACES_MAX * 256  # Of the topics in an answer.
+OUT_BYTES = RECORDS_BYTES_MAX + 2 * PLACES_MAX * PARTITION_BYTES_MAX + NAMES_BYTES_MAX
+_SLOT_MASK = 2**32 - 1
+
+
+class QuickFetch:
+    """Runs the kernel for a shard. One that serves several logs answers no request here."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self._log = next(iter(shard.logs.values())) if len(shard.logs) == 1 else None
+        self._state = np.zeros(STATE_WORDS, np.int64)
+        self._words, self._out = self._state.data, np.zeros(OUT_BYTES, np.uint8)
+
+    def run(self, data: np.ndarray, start: int, end: int) -> bytes | Wait | None:
+        """The answer to the request (without its size) in data[start:end], as it goes out.
+
+        None: gateway.dispatch is to answer it.
+        """
+        outcome = self._ask(data, start, end, is_last=False)
+        if outcome == ANSWERED:
+            return self._answer()
+        if outcome == LEFT:
+            return None
+        waiting = _Waiting(self, bytearray(data[start:end]))
+        codes = self._state[STATE_PLACES:][: self._words[STATE_PLACE_COUNT]].tolist()
+        places = [(code >> 32, code & _SLOT_MASK) for code in codes]
+        return Wait(places, self._words[STATE_MAX_WAIT_MS], waiting.attempt, waiting.moved)
+
+    def look(self, request: np.ndarray, *, is_last: bool) -> bytes | Message | Ask | None:
+        """What a request that waits gets now; None: it waits on."""
+        outcome = self._ask(request, 0, len(request), is_last=is_last)
+        if outcome == ANSWERED:
+            return self._answer()
+        if outcome != LEFT:
+            return None
+        result = dispatch(request.data, self.shard, now_ms=0).result  # Fetch asks no clock.
+        return result.attempt(is_last=is_last) if isinstance(result, Wait) else result
+
+    def _ask(self, data: np.ndarray, start: int, end: int, *, is_last: bool) -> int:
+        if self._log is None:
+            return LEFT
+        self._words[STATE_START] = start
+        outcome: int = answer_fetch(
+            data,
+            end,
+            is_last,
+            self._log.memory.memory,
+            self._log.links,
+            self.shard.directory,
+            self._state,
+            self._out,
+        )
+        return outcome
+
+    def _answer(self) -> bytes:
+        return bytes(self._out.data[: self._words[STATE_OUT_BYTES]])
+
+
+class _Waiting:
+    """A request that waits, as its bytes."""
+
+    def __init__(self, quick: QuickFetch, request: bytearray) -> None:
+        self._quick, self._request = quick, np.frombuffer(request, np.uint8)
+
+    def attempt(self, *, is_last: bool) -> bytes | Message | Ask | None:
+        """See Wait."""
+        return self._quick.look(self._request, is_last=is_last)
+
+    def moved(self, _: Iterable[Place]) -> bytes | Message | Ask | None:
+        """See Wait."""
+        return self._quick.look(self._request, is_last=False)

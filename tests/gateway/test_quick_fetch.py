@@ -1,0 +1,218 @@
+"""What the kernel answers, gateway.apis.fetch answers with the same bytes; the rest it leaves."""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from gateway.context import Wait
+from gateway.dispatch import dispatch
+from gateway.quick_fetch import QuickFetch
+from shm.kernels.fetch_request import PLACES_MAX, RECORDS_BYTES_MAX
+from shm.kernels.words import (
+    COUNTER_BYTES_OUT,
+    COUNTER_FETCH_REQUESTS,
+    FLAG_FETCH_LEFT,
+    P_FLAGS,
+)
+from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from tests.gateway.coordinator_bench import relayed
+from tests.gateway.shard_api_bench import EPOCH, ShardBench, sent
+from tests.shard.shard_bench import NOW_MS, batch, new_shard, topic
+
+ONE, TWO, LARGE = topic("one", range(1, 4)), topic("two", range(4, 5)), topic("large", range(5, 6))
+TOPICS = {each.name: each for each in (ONE, TWO, LARGE)}
+VERSIONS = range(4, 19)
+NOBODY = UUID(int=99)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> ShardBench:
+    """Batches of 1 to 3 records in `one` 0 and 1 and in `two`; `one` 2 is empty."""
+    bench = ShardBench(tmp_path_factory.mktemp("log"), ONE, TWO, LARGE)
+    for i in range(30):
+        values = [b"%d" % i * (i % 7)] * (1 + i % 3)
+        bench.appender.append(*[("one", 0), ("one", 1), ("two", 0)][i % 3], batch(*values))
+    for _ in range(4):
+        bench.appender.append("large", 0, batch(b"x" * (RECORDS_BYTES_MAX // 3)))
+    return bench
+
+
+def asked(topics: list[FetchTopic], **fields: Any) -> FetchRequest:
+    return FetchRequest(topics=topics, **{"max_wait_ms": 500, "min_bytes": 1} | fields)
+
+
+def fetch_of(name: str, *partitions: FetchPartition) -> FetchTopic:
+    found = TOPICS.get(name)
+    return FetchTopic(
+        topic=name, topic_id=found.id if found else NOBODY, partitions=list(partitions)
+    )
+
+
+def partition(index: int = 0, offset: int = 0, **fields: Any) -> FetchPartition:
+    return FetchPartition(
+        partition=index, fetch_offset=offset, **{"partition_max_bytes": 1 << 20} | fields
+    )
+
+
+class Both:
+    """One request, answered by the kernel and by the handler."""
+
+    def __init__(self, bench: ShardBench, version: int, request: FetchRequest) -> None:
+        self.data = bytearray(relayed("Fetch", version, request).request)
+        self.shard = bench.shard
+        self.quick = QuickFetch(bench.shard)
+        self.outcome = self.quick.run(np.frombuffer(self.data, np.uint8), 0, len(self.data))
+        self.by_hand = dispatch(memoryview(self.data), bench.shard, NOW_MS)
+
+    @property
+    def answer(self) -> bytes:
+        """What both say."""
+        assert isinstance(self.outcome, bytes)
+        assert self.outcome == sent(self.by_hand)
+        return self.outcome
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_what_is_in_the_ring_is_answered(
+    bench: ShardBench, version: int, isolation_level: int
+) -> None:
+    topics = [
+        fetch_of("one", partition(0, 3), partition(1, 0), partition(2, 0)),
+        fetch_of("two", partition(0, 19)),
+    ]
+    answer = Both(bench, version, asked(topics, isolation_level=isolation_level)).answer
+    assert len(answer) > 200
+
+
+_partitions = st.builds(
+    partition,
+    st.sampled_from([0, 0, 0, 1, 2, 3, -1]),
+    st.sampled_from([0, 0, 1, 4, 5, 10, 19, 20, 21, -1]),
+    current_leader_epoch=st.sampled_from([-1, -1, EPOCH, EPOCH, EPOCH - 1, EPOCH + 1]),
+    last_fetched_epoch=st.sampled_from([-1] * 7 + [EPOCH]),
+    partition_max_bytes=st.sampled_from([1 << 20, 1 << 20, 100, 1, 0, -1]),
+)
+_requests = st.builds(
+    asked,
+    st.lists(
+        st.builds(
+            lambda name, partitions: fetch_of(name, *partitions),
+            st.sampled_from(["one", "one", "two", "two", "large", "none", ""]),
+            st.lists(_partitions, max_size=3),
+        ),
+        max_size=3,
+    ),
+    max_wait_ms=st.sampled_from([0, 500]),
+    min_bytes=st.sampled_from([0, 1, 1, 200, 1 << 20]),
+    max_bytes=st.sampled_from([1 << 30, 1 << 30, 300, 0, -1]),
+    isolation_level=st.sampled_from([0, 0, 1, 2]),
+    session_epoch=st.sampled_from([-1, -1, 0, 1]),
+    rack_id=st.sampled_from(["", "rack"]),
+    replica_state=st.sampled_from([None, None, None, ReplicaState(replica_id=1)]),
+)
+
+
+@settings(deadline=None, max_examples=600)
+@given(st.sampled_from(VERSIONS), _requests)
+def test_whatever_is_asked_the_kernel_says_what_the_handler_says_or_nothing(
+    bench: ShardBench, version: int, request: FetchRequest
+) -> None:
+    both = Both(bench, version, request)
+    if isinstance(both.outcome, Wait):
+        assert isinstance(both.by_hand.result, Wait)
+        assert set(both.outcome.places) == set(both.by_hand.result.places)
+        assert both.outcome.timeout_ms == both.by_hand.result.timeout_ms
+        is_last = both.outcome.attempt(is_last=True)
+        last = both.by_hand.result.attempt(is_last=True)
+        assert is_last == sent(both.by_hand._replace(result=last))
+    elif both.outcome is not None:
+        assert both.answer
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.sampled_from(VERSIONS),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
+    st.integers(0, 200),
+)
+def test_cut_and_garbled_requests_are_left_or_answered_as_the_handler_does(
+    bench: ShardBench, version: int, changes: list[tuple[int, int]], cut: int
+) -> None:
+    request = asked([fetch_of("one", partition(0, 3)), fetch_of("two", partition(0, 19))])
+    data = bytearray(relayed("Fetch", version, request).request)
+    for at, value in changes:
+        data[at % len(data)] = value
+    data = data[: max(1, len(data) - cut)]
+    outcome = QuickFetch(bench.shard).run(np.frombuffer(data, np.uint8), 0, len(data))
+    if isinstance(outcome, bytes):
+        assert outcome == sent(dispatch(memoryview(data), bench.shard, NOW_MS))
+
+
+@pytest.mark.parametrize("version", [4, 12, 18])
+def test_a_request_that_waits_is_answered_when_something_has_come(
+    tmp_path: Path, version: int
+) -> None:
+    bench = ShardBench(tmp_path, ONE, TWO, LARGE)
+    both = Both(bench, version, asked([fetch_of("one", partition(0, 0), partition(1, 0))]))
+    assert isinstance(both.outcome, Wait)
+    assert isinstance(both.by_hand.result, Wait)
+    assert both.outcome.moved([]) is None
+    bench.appender.append("one", 1, batch(b"came"))
+    response = both.by_hand.result.moved([])
+    assert both.outcome.moved([]) == sent(both.by_hand._replace(result=response))
+
+
+def test_a_request_that_waits_and_is_left_then_is_answered_by_hand(tmp_path: Path) -> None:
+    bench = ShardBench(tmp_path, ONE, TWO, LARGE)
+    both = Both(bench, 12, asked([fetch_of("large", partition(0, 0))]))
+    assert isinstance(both.outcome, Wait)
+    bench.appender.append("large", 0, batch(b"x" * (RECORDS_BYTES_MAX + 1)))
+    response = both.outcome.moved([])
+    assert not isinstance(response, bytes)
+    assert len(sent(both.by_hand._replace(result=response))) > RECORDS_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [fetch_of("large", partition(0, 0))],
+        [fetch_of("one", *[partition(0, 0)] * (PLACES_MAX + 1))],
+        [fetch_of("one", partition(0, 0), partition(0, 1))],
+        [fetch_of("one", partition(0, 0)), fetch_of("one", partition(1, 0))],
+        [fetch_of("none", partition(0, 0))],
+        [],
+    ],
+    ids=["much", "many", "a partition twice", "a topic twice", "an unknown topic", "nothing"],
+)
+def test_what_is_rare_is_left(bench: ShardBench, topics: list[FetchTopic]) -> None:
+    assert Both(bench, 12, asked(topics)).outcome is None
+
+
+def test_a_partition_of_which_python_is_to_say_is_left(tmp_path: Path) -> None:
+    bench = ShardBench(tmp_path, ONE, TWO, LARGE)
+    bench.appender.append("one", 0, batch(b"x"))
+    request = asked([fetch_of("one", partition(0, 0))])
+    assert Both(bench, 12, request).answer
+    [slot] = [each.slot for each in bench.shard.led() if each.number == 1]
+    bench.shard.logs[0].partitions.table[slot, P_FLAGS] |= FLAG_FETCH_LEFT
+    assert Both(bench, 12, request).outcome is None
+
+
+def test_a_shard_of_several_logs_leaves_everything(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, ONE, logs=2)
+    data = bytearray(relayed("Fetch", 12, asked([fetch_of("one", partition())])).request)
+    assert QuickFetch(shard).run(np.frombuffer(data, np.uint8), 0, len(data)) is None
+
+
+def test_what_is_answered_is_counted_by_either_way(tmp_path: Path) -> None:
+    bench = ShardBench(tmp_path, ONE, TWO, LARGE)
+    size = len(batch(b"x"))
+    bench.appender.append("one", 0, batch(b"x"))
+    assert Both(bench, 12, asked([fetch_of("one", partition())])).answer
+    words = bench.shard.logs[0].words
+    assert (words[COUNTER_FETCH_REQUESTS], words[COUNTER_BYTES_OUT]) == (2, 2 * size)
