@@ -35,6 +35,8 @@ from shm.kernels.plan import (
     HEAD_NOW_MS,
     HEAD_ROW_COUNT,
     HEAD_STOP,
+    HEAD_STOPPED_ROW,
+    REFERENCES_CHECKED,
     ROW_APPEND_TIME,
     ROW_AT,
     ROW_BASE_OFFSET,
@@ -47,6 +49,7 @@ from shm.kernels.plan import (
     ROW_VERSION,
     STOP_LOG_FULL,
     STOP_PRODUCERS_FULL,
+    STOP_REFERENCES,
     row_at,
 )
 from shm.kernels.producers import (
@@ -58,6 +61,7 @@ from shm.kernels.producers import (
     producers_are_full,
     remember_batch,
 )
+from shm.kernels.references import may_refer
 from shm.kernels.words import (
     ATTRIBUTE_LOG_APPEND_TIME,
     BATCH_ATTRIBUTES_AT,
@@ -274,6 +278,8 @@ def _append_row(memory, links, producers, data, plan, row):
             return 0
         if producers[place, R_SLOT] == 0 and producers_are_full(producers):
             return STOP_PRODUCERS_FULL
+    if plan[row + ROW_STATE] != REFERENCES_CHECKED and may_refer(data, at, size):
+        return STOP_REFERENCES
     if get_word(memory, WORD_TAIL) + frame_bytes(size) > get_word(memory, WORD_SPACE_END):
         plan[row + ROW_ERROR], plan[row + ROW_LOG_START] = KAFKA_STORAGE_ERROR, -1
         return 0
@@ -293,8 +299,9 @@ def _append_row(memory, links, producers, data, plan, row):
 def append_rows(memory, links, producers, data, plan):
     """Append the plan's rows that belong to this log and are not done; sets the plan's stop reason.
 
-    Returns 0 when none is left, STOP_LOG_FULL when the WAL must be written first, or
-    STOP_PRODUCERS_FULL when the table of producers must grow: help, then call again.
+    Returns 0 when none is left, STOP_LOG_FULL when the WAL must be written first,
+    STOP_PRODUCERS_FULL when the table of producers must grow, or STOP_REFERENCES when the handles
+    of a row must be looked at: help, then call again.
     """
     log = get_word(memory, WORD_LOG)
     for i in range(plan[HEAD_ROW_COUNT]):
@@ -303,7 +310,7 @@ def append_rows(memory, links, producers, data, plan):
             continue
         stop = _append_row(memory, links, producers, data, plan, row)
         if stop != 0:
-            plan[HEAD_STOP] = stop
+            plan[HEAD_STOP], plan[HEAD_STOPPED_ROW] = stop, i
             return stop
         plan[row + ROW_STATE] = DONE
         if plan[row + ROW_ERROR] == 0:

@@ -30,6 +30,7 @@ HEAD_LEVEL = 11  # out: the highest durability of any row that was appended
 HEAD_OUT_BYTES = 12  # out: bytes of answers
 HEAD_CLOSE = 13  # out: an error with acks=0: the connection must be closed
 HEAD_PARSED = 14  # out: why parsing stopped, one of the first four stops
+HEAD_STOPPED_ROW = 15  # out: the row that STOP_REFERENCES is about
 HEAD_THROTTLE_MS = 16  # in: what the answers say of how long no more is read
 
 STOP_NEED_MORE = 0  # The rest is no whole request.
@@ -39,6 +40,7 @@ STOP_PLAN_FULL = 3
 STOP_LOG_FULL = 4
 STOP_PRODUCERS_FULL = 5
 STOP_OUT_FULL = 6
+STOP_REFERENCES = 7  # A batch may hold handles: look, then set its row's state or its error.
 
 REQUEST_WORDS = 8
 REQUEST_CORRELATION = 0
@@ -68,6 +70,7 @@ ROW_APPEND_TIME = 8
 ROW_LOG_START = 9
 ROW_TRANSACTIONAL = 10  # As the request's.
 DONE = 1
+REFERENCES_CHECKED = 2  # Its handles are good, or it has none.
 
 # Topics, and rows, of the largest plan: ten times what a catalog holds, and some 150 MB. Else a
 # request of 100 MB could ask for gigabytes of plan and answers by naming topics of three bytes.

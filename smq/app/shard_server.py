@@ -29,16 +29,18 @@ from shm.kernels.words import (
     WORD_SYNCED,
     WORD_TAIL,
 )
-from smq.app.clock import monotonic_ns, wall_ms
+from smq.app.clock import monotonic_ms, monotonic_ns, wall_ms
 from smq.app.connection import Connection, Slot
 from smq.app.long_polls import LongPolls
 from smq.app.loop import Loop
+from smq.app.payloads import payloads_of
 from smq.app.peers import Peers
 from smq.app.receive import SIZE_BYTES, Buffer, BufferPool
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.shard.produce import Producing
+from smq.shard.references import References
 from smq.shard.shard import Shard
 from smq.wire.headers import read_request_header
 
@@ -55,8 +57,15 @@ class ShardServer:
     ) -> None:
         self._loop, self._shard, self._peers = loop, shard, peers
         self._read_catalog = read_catalog
+        references = References(
+            payloads_of(shard.config, peers, monotonic_ms), shard.topic_of, shard.config
+        )
         self._producing = Producing(
-            shard.logs, shard.config.socket_request_max_bytes, shard.drain, shard.throttle
+            shard.logs,
+            shard.config.socket_request_max_bytes,
+            shard.drain,
+            shard.throttle,
+            references.check,
         )
         self._quick_fetch = QuickFetch(shard)
         self._buffers = BufferPool()

@@ -7,6 +7,7 @@ import numpy as np
 
 from shm.kernels.append import append_rows
 from shm.kernels.plan import (
+    DONE,
     HEAD_CLOSE,
     HEAD_END,
     HEAD_LEVEL,
@@ -17,16 +18,27 @@ from shm.kernels.plan import (
     HEAD_REQUEST_COUNT,
     HEAD_ROW_CAPACITY,
     HEAD_START,
+    HEAD_STOPPED_ROW,
     HEAD_THROTTLE_MS,
+    REFERENCES_CHECKED,
+    ROW_AT,
+    ROW_CODE,
+    ROW_ERROR,
+    ROW_STATE,
     ROWS_MAX as PLAN_ROWS_MAX,
     STOP_LOG_FULL,
     STOP_OUT_FULL,
     STOP_PLAN_FULL,
     STOP_PRODUCERS_FULL,
+    STOP_REFERENCES,
     new_plan,
+    row_at,
 )
 from shm.kernels.produce import parse_requests, produce, write_answers
+from shm.kernels.words import P_NUMBER
 from smq.log.log import Log
+from smq.shard.answers import Refused, answers_of
+from smq.shard.references import Verdict, no_filer
 from smq.shard.throttle import Throttle
 
 # Of a plan; a request that needs more gets a larger one for itself.
@@ -48,7 +60,8 @@ class Producing:
     """Runs the produce kernels over receive buffers.
 
     `drain(log)` is called when a log must be written before it can take more. What `throttle` says
-    is told in the answers; who calls run() reads no more for so long.
+    is told in the answers; who calls run() reads no more for so long. `check` is asked about batches
+    that may hold handles (smq.shard.references).
     """
 
     def __init__(
@@ -57,9 +70,11 @@ class Producing:
         request_bytes_max: int,
         drain: Callable[[Log], None],
         throttle: Throttle,
+        check: Callable[[int, np.ndarray, int, int], Verdict] = no_filer,
     ) -> None:
         self._logs = list(logs.values())
-        self._drain, self._throttle = drain, throttle
+        self._drain, self._throttle, self._check = drain, throttle, check
+        self._refused: dict[int, list[Refused]] = {}  # By the rows' numbers.
         self._request_bytes_max = request_bytes_max
         self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
         self._out = np.zeros(ANSWERS_BYTES, np.uint8)
@@ -103,10 +118,35 @@ class Producing:
                     self._drain(log)
                 elif reason == STOP_PRODUCERS_FULL:
                     log.grow_producers(self.producers_oldest_ms)
+                elif reason == STOP_REFERENCES:
+                    self._check_references(log, data)
                 else:
                     break
+        if self._refused:
+            self._write_refusals(data)
+            return
         while write_answers(data, self._plan, self._out) == STOP_OUT_FULL:
             self._out = np.zeros(2 * len(self._out), np.uint8)
+
+    def _check_references(self, log: Log, data: np.ndarray) -> None:
+        """Let the row that stopped go on, or refuse it."""
+        plan, number = self._plan, self._head[HEAD_STOPPED_ROW]
+        row = plan[row_at(plan, number) :]
+        partition = log.partitions.table[int(row[ROW_CODE]) & 0xFFFFFFFF, P_NUMBER]
+        verdict = self._check(int(partition), data, int(row[ROW_AT]), self._head[HEAD_NOW_MS])
+        row[ROW_ERROR] = verdict.error
+        row[ROW_STATE] = DONE if verdict.error else REFERENCES_CHECKED
+        if verdict.refused:
+            self._refused[number] = verdict.refused
+
+    def _write_refusals(self, data: np.ndarray) -> None:
+        """Answer a plan of which rows were refused for their handles."""
+        answers = answers_of(data, self._plan, self._refused)
+        self._refused = {}
+        if len(answers) > len(self._out):
+            self._out = np.zeros(len(answers), np.uint8)
+        self._out.data[: len(answers)] = answers
+        self._head[HEAD_OUT_BYTES] = len(answers)
 
     def _run_larger(
         self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now_ms: int

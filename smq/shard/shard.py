@@ -63,6 +63,7 @@ class Led:
     log: Log
     number: int
     slot: int
+    topic: Topic
 
     def offsets(self) -> Offsets:
         """Where the partition begins and ends, as of now."""
@@ -128,7 +129,7 @@ class Shard:
         for number, log in zip(topic.partition_numbers, topic.logs, strict=True):
             if log in self.logs:
                 slot = self.logs[log].adopt(number, settings)
-                self._led[number] = Led(self.logs[log], number, slot)
+                self._led[number] = Led(self.logs[log], number, slot, topic)
                 self._durabilities[number] = settings.durability
 
     def _drop(self, log: Log, numbers: list[int]) -> None:
@@ -156,6 +157,11 @@ class Shard:
     def by_number(self, number: int) -> Led | None:
         """The partition with a number, if it is led here."""
         return self._led.get(number)
+
+    def topic_of(self, number: int) -> Topic | None:
+        """The topic of a partition that is led here."""
+        led = self._led.get(number)
+        return None if led is None else led.topic
 
     def check_epoch(self, claimed: int, led: Led) -> ErrorCode:
         """Compare the leader epoch a client believes in (-1: none) with ours (KIP-320)."""
