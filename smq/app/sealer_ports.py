@@ -4,11 +4,13 @@ The manifest is read in the SQL store itself, as other readers do it: what the c
 answered is committed, and a cold read waits for no other process.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from smq.app.asker import Asker
 from smq.sealer.plan import Part
+from smq.sealer.ports import Ends
 from smq.store.manifest import Manifest, open_manifest
 from smq.store.rows import Segment
 
@@ -36,6 +38,10 @@ class ShardOverSocket:
         """What full segments of the log hold of a partition that is not sealed, in order."""
         return [Part(*part) for part in self._asker.ask({"do": "unsealed", "number": number})[0]]
 
+    def ends(self, number: int) -> Ends:
+        """Up to where the partition is sealed, and where it ends."""
+        return Ends(*self._asker.ask({"do": "ends", "number": number})[0])
+
 
 class StoredManifest:
     """A `smq.sealer.ports.ManifestPort`."""
@@ -52,10 +58,17 @@ class StoredManifest:
         """Where retention has moved the partition's start to."""
         return self._opened().log_start(partition_number)
 
-    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
+    def commit_segments(
+        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
+    ) -> list[Segment]:
         """Add these; what the manifest holds in their place."""
         command = {"do": "commit_segments", "segments": [asdict(segment) for segment in segments]}
+        command["payloads"] = list(payloads)
         return [Segment(**fields) for fields in self._coordinator.ask(command)[0]]
+
+    def named_payloads(self, ids: Sequence[str]) -> set[str]:
+        """Those of these payloads that records in segments name."""
+        return self._opened().named_payloads(ids)
 
     def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
         """Take these out."""

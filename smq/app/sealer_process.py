@@ -29,6 +29,7 @@ from smq.app.peers import Peer
 from smq.app.sealer_worker import Surroundings, work
 from smq.model.catalog import Catalog
 from smq.model.topic_configs import TopicSettings
+from smq.sealer.payloads import Owner
 from smq.sealer.plan import PartitionState, ShardState, due, is_overdue
 from smq.sealer.ports import Place
 from smq.wire.internal import InternalFrame, encode_command
@@ -37,6 +38,8 @@ NICENESS = 5  # Compressing must not take a core from clients that wait for an a
 POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
 JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is at fault itself.
 PROBLEM_REPEAT_MS = 60_000  # The same problem is said again after so long.
+
+READING = frozenset({"cold", "offset_for_time", "payload"})  # What shards may ask for.
 
 Answer = dict[str, Any]
 Answered = Callable[[Answer], None]
@@ -141,6 +144,16 @@ class _Known:
         found = self.places.get(number)
         return None if found is None else found[1]
 
+    def owners(self) -> list[Owner]:
+        """The topics, as whoever sweeps payloads needs them."""
+        partitions: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        orphan_ms: dict[tuple[str, str], int] = {}
+        for place, settings, node in self.places.values():
+            topic = place.namespace, place.topic
+            partitions.setdefault(topic, []).append((place.number, node))
+            orphan_ms[topic] = settings.reference_orphan_ms
+        return [Owner(*topic, orphan_ms[topic], led) for topic, led in partitions.items()]
+
 
 class Sealer:
     """The rounds: ask the shards, hand out what is due, again. And the doors for cold reads."""
@@ -197,7 +210,7 @@ class Sealer:
         if question["do"] == "pressure":
             self._pressure = True
             link.send(encode_command(frame.id, {"ok": True}))
-        elif question["do"] in {"cold", "offset_for_time"}:
+        elif question["do"] in READING:
             self.reading.do(question, partial(self._answer_to, link, frame.id))
         else:
             link.send(encode_command(frame.id, {"error": f"there is no {question['do']!r}"}))
@@ -245,6 +258,8 @@ class Sealer:
             before_ms = now_ms - config.filer_sweep_ms
             numbers = list(self._known.places)
             self._chore({"do": "sweep", "numbers": numbers, "before_ms": before_ms})
+            owners = self._known.owners()
+            self._chore({"do": "sweep_payloads", "owners": owners, "before_ms": before_ms})
 
     def _retain(self, number: int, state: PartitionState) -> None:
         place, settings, node = self._known.places[number]

@@ -17,9 +17,10 @@ from smq.app.clock import monotonic_ms, wall_ms
 from smq.app.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer_ports import ShardOverSocket, StoredManifest
 from smq.filer.local import LocalStore
-from smq.model.errors import PeerError, StoreError
+from smq.model.errors import NotFound, PeerError, StoreError
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
+from smq.sealer.payloads import Owner, PayloadSweep
 from smq.sealer.ports import Place
 from smq.store.store import FILE_NAME
 from smq.wire.internal import InternalReader, encode_command
@@ -55,6 +56,8 @@ class Worker:
             "drop_unsealed": self.drop_unsealed,
             "retain": self.retain,
             "sweep": self.sweep,
+            "sweep_payloads": self.sweep_payloads,
+            "payload": self.payload,
             "cold": self.cold,
             "offset_for_time": self.offset_for_time,
         }
@@ -114,6 +117,19 @@ class Worker:
     def sweep(self, numbers: list[int], before_ms: int) -> list[str]:
         """Delete files that no line of the manifest names."""
         return Housekeeping(self.store, self._shard(1), self.manifest).sweep(numbers, before_ms)
+
+    def sweep_payloads(self, owners: list[list[Any]], before_ms: int) -> list[str]:
+        """Delete payloads that no record names any more and none can name."""
+        job = PayloadSweep(self.store, self._shard, self.manifest)
+        return job.sweep([Owner(*owner) for owner in owners], wall_ms(), before_ms)
+
+    def payload(self, key: str) -> tuple[int, int] | None:
+        """The length of a payload and when it was uploaded; None: there is none."""
+        try:
+            facts = self.store.head(key)
+        except NotFound:
+            return None
+        return facts.length, facts.modified_ms
 
     def cold(self, number: int, offset: int, bytes_max: int) -> Answer:
         """Batches from sealed segments, as a range of a file."""

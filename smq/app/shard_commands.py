@@ -9,6 +9,7 @@ sealed       number, end                   sealed segments hold everything below
 log_start    number, offset                retention has dropped what is below
 unsealed     number                        what full segments of the WAL hold of it that is not
                                            sealed: end offset, newest time, bytes of each
+ends         number                        up to where it is sealed, and where its log ends
 attach       log                           the log's memory, read-only: its descriptor comes
                                            with the answer
 """
@@ -49,6 +50,7 @@ class ShardCommands:
             "sealed": self._sealed,
             "log_start": self._log_start,
             "unsealed": self._unsealed,
+            "ends": self._ends,
             "attach": self._attach,
         }
 
@@ -136,6 +138,10 @@ class ShardCommands:
         led = self._find(number)
         parts = led.log.lookup.filed_from(number, led.offsets().sealed_end)
         link.send(encode_command(frame_id, {"ok": parts}))
+
+    def _ends(self, link: Link, frame_id: int, number: int) -> None:
+        offsets = self._find(number).offsets()
+        link.send(encode_command(frame_id, {"ok": [offsets.sealed_end, offsets.log_end]}))
 
     def _attach(self, link: Link, frame_id: int, log: int) -> None:
         memory = self._shard.logs[log].memory

@@ -4,11 +4,12 @@
         -> {"ok": {"log_start": offset, "segments": [segment, …]}}
            those with records at or after `from_offset` (0 if left out), in order
 
-    {"do": "commit_segments", "segments": [segment, …]}
+    {"do": "commit_segments", "segments": [segment, …], "payloads": [[id, …], …]}
         -> {"ok": [segment, …]}
            what the manifest has in their place, all or none. Again is harmless: the segment that is
            there already comes back, and the file of the other is one too many. Those of deleted
-           topics are left out. An overlap is an error.
+           topics are left out. An overlap is an error. `payloads` (none if left out) are the ids of
+           those that each segment's records name.
 
     {"do": "delete_segments", "number": n, "base_offsets": [o, …]}  -> {"ok": true}
     {"do": "set_log_start", "number": n, "offset": o}               -> {"ok": true}
@@ -57,7 +58,8 @@ def _list_segments(command: Command, coordinator: Coordinator, _now: Now) -> Com
 
 def _commit_segments(command: Command, coordinator: Coordinator, _now: Now) -> list[Command]:
     segments = [Segment(**fields) for fields in command["segments"]]
-    return [asdict(each) for each in coordinator.store.manifest.commit_segments(segments)]
+    committed = coordinator.store.manifest.commit_segments(segments, command.get("payloads", ()))
+    return [asdict(each) for each in committed]
 
 
 def _delete_segments(command: Command, coordinator: Coordinator, _now: Now) -> bool:

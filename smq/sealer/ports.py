@@ -4,6 +4,7 @@ Whoever stands behind a port raises StoreError when the other side cannot do it;
 one ends, and what it had not finished is found again by the next round.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from smq.sealer.plan import Part
@@ -32,6 +33,13 @@ def directory_of(namespace: str, topic: str) -> str:
     return f"{SEGMENTS_PREFIX}{namespace}/{topic}/"
 
 
+class Ends(NamedTuple):
+    """Up to where a partition is sealed, and where its log ends, whoever may see that yet."""
+
+    sealed_end: int
+    log_end: int
+
+
 class ShardPort(Protocol):
     """The shard that leads a partition."""
 
@@ -51,6 +59,10 @@ class ShardPort(Protocol):
         """What full segments of the log hold of a partition that is not sealed, in order."""
         ...
 
+    def ends(self, number: int) -> Ends:
+        """Up to where the partition is sealed, and where it ends."""
+        ...
+
 
 class ManifestPort(Protocol):
     """The manifest; what is changed is durable when the call returns."""
@@ -63,8 +75,17 @@ class ManifestPort(Protocol):
         """Where retention has moved the partition's start to."""
         ...
 
-    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
-        """Add these; what the manifest holds in their place. None for a partition that is gone."""
+    def commit_segments(
+        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
+    ) -> list[Segment]:
+        """Add these; what the manifest holds in their place. None for a partition that is gone.
+
+        `payloads` are the ids of those that each segment's records name.
+        """
+        ...
+
+    def named_payloads(self, ids: Sequence[str]) -> set[str]:
+        """Those of these payloads that records in segments name."""
         ...
 
     def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:

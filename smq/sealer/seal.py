@@ -19,6 +19,7 @@ from smq.filer.store import Data, Store
 from smq.model.errors import AlreadyExists
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.parquet import ParquetWriter
+from smq.sealer.payloads import payloads_of
 from smq.sealer.ports import ManifestPort, Place, ShardPort
 from smq.sealer.raw import RawWriter
 from smq.store.rows import Segment
@@ -45,6 +46,7 @@ class _Open:
         self.writer = RawWriter() if self.kind is Kind.RAW else _parquet_writer(place, first)
         self.record_count = self.sent_bytes = 0
         self.times: list[int] = []
+        self.payloads: set[str] = set()
 
     def takes(self, piece: Piece) -> bool:
         """Whether a piece can stand in this segment: markers can in any, others where like is."""
@@ -60,6 +62,7 @@ class _Open:
         rows = piece.kind is Kind.ROWS
         times = piece.columns[C_TIMESTAMP] if rows else piece.facts[B_MAX_TIMESTAMP]
         self.times += [int(times.min()), int(times.max())]
+        self.payloads.update(payloads_of(piece))
 
 
 def _parquet_writer(place: Place, first: Piece) -> ParquetWriter:
@@ -132,7 +135,7 @@ class Sealing(NamedTuple):
             committed_ms=self.now_ms(),
         )
         # If this fails it may be committed nonetheless: the file stays, and is swept if it is not.
-        committed = self.manifest.commit_segments([line])
+        committed = self.manifest.commit_segments([line], [sorted(segment.payloads)])
         if [each.path for each in committed] != [key]:
             self.store.delete(key)
         if not committed:

@@ -8,6 +8,7 @@
 A reader sees what the coordinator committed last, while the broker runs and when it does not.
 """
 
+from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from smq.store.database import Database
 from smq.store.rows import Segment
 
 SEGMENT_KINDS = ("parquet", "raw")
+IDS_MAX = 500  # Of one question; SQLite takes 999 at least.
 
 
 class Manifest:
@@ -64,6 +66,16 @@ class Manifest:
         )
         return int(rows[0][0]) if rows else 0
 
+    def named_payloads(self, ids: Sequence[str]) -> set[str]:
+        """Those of these payloads that records in segments name."""
+        named: set[str] = set()
+        for first in range(0, len(ids), IDS_MAX):
+            some = ids[first : first + IDS_MAX]
+            marks = ",".join("?" * len(some))
+            rows = self._database.rows(f"SELECT id FROM payloads WHERE id IN ({marks})", some)  # noqa: S608
+            named.update(payload for (payload,) in rows)
+        return named
+
     def close(self) -> None:
         """Close the database."""
         self._database.close()
@@ -83,16 +95,20 @@ class Manifest:
 class WritableManifest(Manifest):
     """The coordinator's side."""
 
-    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
+    def commit_segments(
+        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
+    ) -> list[Segment]:
         """Add these, all or none; returns what the manifest holds in their place.
 
+        `payloads` are the ids of those that each segment's records name.
         Committing again is harmless: where a segment of the same partition, base and end is there
         already it stays, and the caller's file is one too many. Segments of partitions that are
         gone are left out. Raises PreconditionFailed when one overlaps another.
         """
         self._database.change("SAVEPOINT segments")
         try:
-            committed = [self._commit_segment(each) for each in segments]
+            named = payloads or [()] * len(segments)
+            committed = [self._commit_segment(*each) for each in zip(segments, named, strict=True)]
         except PreconditionFailed:
             self._database.change("ROLLBACK TO segments")
             raise
@@ -100,7 +116,7 @@ class WritableManifest(Manifest):
             self._database.change("RELEASE segments")
         return [each for each in committed if each is not None]
 
-    def _commit_segment(self, segment: Segment) -> Segment | None:
+    def _commit_segment(self, segment: Segment, payloads: Sequence[str]) -> Segment | None:
         assert segment.base_offset < segment.end_offset, segment
         assert segment.kind in SEGMENT_KINDS, segment
         number = segment.partition_number
@@ -115,6 +131,10 @@ class WritableManifest(Manifest):
                 )
         self._database.change(
             "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(segment)
+        )
+        self._database.change_many(
+            "INSERT OR IGNORE INTO payloads VALUES (?, ?, ?)",
+            [(number, segment.base_offset, payload) for payload in payloads],
         )
         return segment
 

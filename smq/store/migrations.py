@@ -91,4 +91,14 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX committed_offsets_of_partition ON committed_offsets (partition_number);
     """,
+    """
+    CREATE TABLE payloads (
+        partition_number INTEGER NOT NULL,
+        base_offset INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        PRIMARY KEY (partition_number, base_offset, id),
+        FOREIGN KEY (partition_number, base_offset) REFERENCES segments ON DELETE CASCADE
+    ) WITHOUT ROWID;
+    CREATE INDEX payloads_by_id ON payloads (id);
+    """,
 )

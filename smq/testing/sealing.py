@@ -1,6 +1,6 @@
 """Fakes of the sealer's ports, and an end that may come at any step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shm.arrow import read_only
@@ -14,6 +14,7 @@ from shm.kernels.records import (
 )
 from smq.model.errors import Unavailable
 from smq.sealer.plan import Part
+from smq.sealer.ports import Ends
 from smq.store.manifest import WritableManifest
 from smq.store.rows import Segment
 
@@ -52,6 +53,8 @@ class FakeShard:
     @property
     def end(self) -> int:
         """The offset after the last record."""
+        if not self._log:
+            return 0
         facts = new_facts(len(self._log))
         count = scan_batches(read_only(self._log), 0, len(self._log), facts)
         return int(facts[B_LAST_OFFSET, count - 1]) + 1
@@ -90,6 +93,10 @@ class FakeShard:
         parts = [Part(last + 1, newest_ms, end - at) for last, newest_ms, at, end in rows]
         return [part for part in parts if part.end_offset > self.sealed_end]
 
+    def ends(self, number: int) -> Ends:  # noqa: ARG002
+        """Up to where it is sealed, and where it ends."""
+        return Ends(self.sealed_end, self.end)
+
 
 class FusedManifest:
     """A manifest port that may be the last thing a process touches."""
@@ -97,10 +104,15 @@ class FusedManifest:
     def __init__(self, manifest: WritableManifest, fuse: Fuse | None = None) -> None:
         self._manifest, self.fuse = manifest, fuse or Fuse()
         self.segments, self.log_start = manifest.segments, manifest.log_start
+        self.named_payloads = manifest.named_payloads
 
-    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
+    def commit_segments(
+        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
+    ) -> list[Segment]:
         """Add these."""
-        committed: list[Segment] = self.fuse.step(lambda: self._manifest.commit_segments(segments))
+        committed: list[Segment] = self.fuse.step(
+            lambda: self._manifest.commit_segments(segments, payloads)
+        )
         return committed
 
     def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:

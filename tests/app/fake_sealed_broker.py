@@ -96,7 +96,7 @@ class FakeSealedBroker:
         match command["do"]:
             case "commit_segments":
                 segments = [Segment(**fields) for fields in command["segments"]]
-                manifest.commit_segments(segments)
+                manifest.commit_segments(segments, command["payloads"])
                 ok = command["segments"]
             case "delete_segments":
                 manifest.delete_segments(command["number"], command["base_offsets"])

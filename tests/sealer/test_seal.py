@@ -1,6 +1,6 @@
 """Sealing a partition, and being killed at any step of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -128,9 +128,11 @@ class _Slower(FusedManifest):
         super().__init__(manifest)
         self._meanwhile = partial(seal, store, shard, manifest, sealed_end=0, end=5, first_ms=9)
 
-    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
+    def commit_segments(
+        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
+    ) -> list[Segment]:
         self._meanwhile()
-        return super().commit_segments(segments)
+        return super().commit_segments(segments, payloads)
 
 
 def test_of_two_that_seal_the_same_the_second_deletes_its_file(manifest: WritableManifest) -> None:

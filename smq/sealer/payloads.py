@@ -1,0 +1,121 @@
+"""Payloads: which of them records name, and the sweep of those that none names.
+
+A payload may be named by new records for `smq.reference.orphan.ms` after its upload
+(smq.shard.references). Then it lives on by the records that name it: in sealed segments, whose
+payloads the manifest knows, and in what is not sealed yet, which is read. So a sweep
+
+    lists payloads old enough to be named no more
+    asks the shards where their partitions are sealed up to, and where they end
+    reads what lies between
+    looks in the manifest, after that: what was sealed meanwhile is found twice, not missed
+    deletes what nobody names
+
+and a death between any two leaves everything to the next one. Whatever of a partition cannot be
+seen yet keeps all payloads of its topic until it can.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from shm.arrow import read_only
+from shm.kernels.records import B_AT, B_END
+from shm.kernels.references import may_refer
+from smq.filer.store import Store
+from smq.model.references import PREFIX, Reference, directory_of
+from smq.sealer.decode import Kind, Piece, cut
+from smq.sealer.ports import ManifestPort, ShardPort
+from smq.wire.references import Handle, handles_in, handles_of_batch
+
+CHUNK_BYTES = 8 * 1024 * 1024  # Asked of the shard at a time: its loop must not be held for long.
+CLOCK_STEP_MS = 1000  # The clock may be set back by this between a shard's look at it and ours.
+
+
+class Owner(NamedTuple):
+    """A topic: how long an upload may wait, and (number, node) of each of its partitions."""
+
+    namespace: str
+    topic: str
+    orphan_ms: int
+    partitions: Sequence[tuple[int, int]]
+
+
+def payloads_of(piece: Piece) -> Iterator[str]:
+    """The ids of the payloads that records of a piece name."""
+    for handle in _handles(piece):
+        if isinstance(handle.reference, Reference):
+            yield handle.reference.id
+
+
+def _handles(piece: Piece) -> Iterator[Handle]:
+    if piece.kind is Kind.ROWS:
+        yield from handles_in(piece.arena, piece.columns, piece.headers)
+    elif piece.kind is Kind.RAW:
+        data, first = read_only(piece.batches), int(piece.facts[B_AT, 0])
+        for at, end in (piece.facts[[B_AT, B_END]] - first).T.tolist():
+            if may_refer(data, at, end - at):  # A malformed one that may was never appended.
+                yield from handles_of_batch(data, at, end) or ()
+
+
+class PayloadSweep(NamedTuple):
+    """The job, with whom it talks to: `shard_of` a node is its port."""
+
+    store: Store
+    shard_of: Callable[[int], ShardPort]
+    manifest: ManifestPort
+
+    def sweep(self, owners: Sequence[Owner], now_ms: int, gone_before_ms: int) -> list[str]:
+        """Delete payloads that no record names or will; their keys. Raises StoreError.
+
+        Those of topics that are not among the owners, all there are, go if they are older than
+        `gone_before_ms`.
+        """
+        by_directory = {directory_of(each.namespace, each.topic): each for each in owners}
+        old: dict[str, list[str]] = {}
+        for facts in self.store.list(PREFIX):
+            directory = facts.key[: facts.key.rindex("/") + 1]
+            owner = by_directory.get(directory)
+            before_ms = gone_before_ms
+            if owner is not None:
+                before_ms = now_ms - owner.orphan_ms - CLOCK_STEP_MS
+            if facts.modified_ms < before_ms:
+                old.setdefault(directory, []).append(facts.key)
+        swept: list[str] = []
+        for directory, keys in old.items():
+            owner = by_directory.get(directory)
+            for key in keys if owner is None else self._unnamed(owner, keys):
+                self.store.delete(key)
+                swept.append(key)
+        return swept
+
+    def _unnamed(self, owner: Owner, keys: list[str]) -> list[str]:
+        """Those of a topic's old payloads that no record names."""
+        ids = self._unsealed_names(owner) if (keys := self._not_in_segments(keys)) else None
+        if ids is None:
+            return []
+        return [key for key in self._not_in_segments(keys) if _id(key) not in ids]
+
+    def _not_in_segments(self, keys: list[str]) -> list[str]:
+        named = self.manifest.named_payloads([_id(key) for key in keys])
+        return [key for key in keys if _id(key) not in named]
+
+    def _unsealed_names(self, owner: Owner) -> set[str] | None:
+        """The payloads that records of a topic name which are not sealed.
+
+        None: some of them cannot be seen yet.
+        """
+        names: set[str] = set()
+        for number, node in owner.partitions:
+            shard = self.shard_of(node)
+            position, end = shard.ends(number)
+            while position < end:
+                batches = shard.batches(number, position, CHUNK_BYTES)
+                if not batches:
+                    return None
+                for piece in cut(batches):
+                    names.update(payloads_of(piece))
+                    position = piece.end_offset
+        return names
+
+
+def _id(key: str) -> str:
+    return key[key.rindex("/") + 1 :]
