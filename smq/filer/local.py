@@ -19,9 +19,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from smq.filer.store import CREATE, Capabilities, Data, Facts, IfMatch, Mode, Sink, checked_key
+from smq.filer.store import (
+    CREATE,
+    Capabilities,
+    Data,
+    Facts,
+    IfMatch,
+    Mode,
+    Reading,
+    Sink,
+    checked_key,
+)
 from smq.model.errors import (
     AlreadyExists,
+    Full,
     NotFound,
     PreconditionFailed,
     Unavailable,
@@ -29,6 +40,7 @@ from smq.model.errors import (
 
 UNFINISHED = ".unfinished"  # No key starts with a dot.
 NANOSECONDS_PER_MS = 1_000_000
+PIECE_BYTES = 1 << 18  # Of a read that goes piece by piece: larger ones are not faster.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -65,7 +77,10 @@ class LocalStore:
                 with _failures(key):
                     os.fsync(file.fileno())
             with _failures(key):
-                self._make_directory(path.parent)
+                try:
+                    self._make_directory(path.parent)
+                except (FileExistsError, NotADirectoryError):
+                    raise AlreadyExists(key, "part of its name is an object") from None
                 with self._names_locked():
                     _take_name(unfinished, path, key, mode)
                 _sync_directory(path.parent)
@@ -79,14 +94,22 @@ class LocalStore:
             file.seek(start)
             return file.read(-1 if length is None else length)
 
+    @contextmanager
+    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[Reading]:
+        """A range of an object, piece by piece: of one file, whatever takes its name meanwhile."""
+        with _failures(key):
+            file = self._path(key).open("rb", buffering=0)
+        with file:
+            facts = _facts_of_object(key, os.fstat(file.fileno()))
+            end = facts.length if length is None else min(facts.length, start + length)
+            yield Reading(facts, _pieces(key, file.fileno(), start, end))
+
     def head(self, key: str) -> Facts:
         """An object's facts."""
         path = self._path(key)
         with _failures(key):
-            facts = path.stat()
-        if not stat.S_ISREG(facts.st_mode):
-            raise NotFound(key, "there is no such object")
-        return _facts(key, facts)
+            found = path.stat()
+        return _facts_of_object(key, found)
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[Facts]:
         """Objects in the order of their keys."""
@@ -199,6 +222,8 @@ def _take_name(unfinished: Path, path: Path, key: str, mode: Mode) -> None:
         existing = path.stat()
     except FileNotFoundError:
         existing = None
+    if existing is not None and stat.S_ISDIR(existing.st_mode):
+        raise AlreadyExists(key, "its name is part of other objects' names")
     if isinstance(mode, IfMatch) and (
         existing is None or _facts(key, existing).version != mode.version
     ):
@@ -207,6 +232,22 @@ def _take_name(unfinished: Path, path: Path, key: str, mode: Mode) -> None:
         modified_ns = max(unfinished.stat().st_mtime_ns, existing.st_mtime_ns + 1)
         os.utime(unfinished, ns=(modified_ns, modified_ns))
     unfinished.rename(path)
+
+
+def _pieces(key: str, fd: int, at: int, end: int) -> Iterator[Data]:
+    while at < end:
+        with _failures(key):
+            piece = os.pread(fd, min(PIECE_BYTES, end - at), at)
+        if not piece:
+            raise Unavailable(key, "its file was cut short while it was read")
+        at += len(piece)
+        yield piece
+
+
+def _facts_of_object(key: str, found: os.stat_result) -> Facts:
+    if not stat.S_ISREG(found.st_mode):
+        raise NotFound(key, "there is no such object")
+    return _facts(key, found)
 
 
 def _facts(key: str, found: os.stat_result) -> Facts:
@@ -231,5 +272,5 @@ def _failures(key: str) -> Iterator[None]:
         raise NotFound(key, "there is no such object") from reason
     except OSError as reason:
         if reason.errno in _FULL:
-            raise Unavailable(key, "the filesystem is full") from reason
+            raise Full(key, "the filesystem is full") from reason
         raise Unavailable(key, str(reason)) from reason

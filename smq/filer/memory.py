@@ -6,7 +6,17 @@ from io import BytesIO
 from itertools import count
 from pathlib import Path
 
-from smq.filer.store import CREATE, Capabilities, Data, Facts, IfMatch, Mode, Sink, checked_key
+from smq.filer.store import (
+    CREATE,
+    Capabilities,
+    Data,
+    Facts,
+    IfMatch,
+    Mode,
+    Reading,
+    Sink,
+    checked_key,
+)
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed
 
 
@@ -46,6 +56,11 @@ class MemoryStore:
         """A range of an object."""
         data = self._found(key)[1]
         return data[start : None if length is None else start + length]
+
+    @contextmanager
+    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[Reading]:
+        """A range of an object, in one piece."""
+        yield Reading(self.head(key), iter([self.get(key, start, length)]))
 
     def head(self, key: str) -> Facts:
         """An object's facts."""

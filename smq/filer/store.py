@@ -5,7 +5,7 @@ changed in place. A write that failed leaves nothing under its key. What a store
 (`capabilities`), not assumed. Provider exceptions stop here: callers see the StoreError family.
 
     put, writing    CREATE: only if there is nothing; OVERWRITE; IfMatch(version): only over that
-    get             a range, cut to what exists
+    get, reading    a range, cut to what exists; whole, or piece by piece in bounded memory
     list            in the order of the keys' bytes
     sweep           forget writes that were begun and never finished
 
@@ -53,6 +53,13 @@ class Capabilities(NamedTuple):
     """Objects are files of this host: `local_path` tells where."""
 
 
+class Reading(NamedTuple):
+    """An object that is being read; all pieces are of the version that `facts` tell of."""
+
+    facts: Facts
+    pieces: Iterator[Data]
+
+
 class Sink(Protocol):
     """Where a streaming put writes; a file, as far as pyarrow is concerned."""
 
@@ -75,6 +82,12 @@ class Store(Protocol):
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes [start, start + length) that exist. Raises NotFound, Unavailable."""
+        ...
+
+    def reading(
+        self, key: str, start: int = 0, length: int | None = None
+    ) -> AbstractContextManager[Reading]:
+        """The same bytes, piece by piece. Raises NotFound, Unavailable; the pieces too."""
         ...
 
     def head(self, key: str) -> Facts:

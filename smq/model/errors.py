@@ -130,3 +130,7 @@ class PreconditionFailed(StoreError):
 
 class Unavailable(StoreError):
     """The store did not answer, is full or is broken; the same call may succeed later."""
+
+
+class Full(Unavailable):
+    """There is no room for it; there may be once something else is deleted."""

@@ -7,12 +7,12 @@ Patient   not a fault: a caller who tries again; around the others it must behav
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-from smq.filer.store import CREATE, Capabilities, Data, Facts, Mode, Sink, Store
+from smq.filer.store import CREATE, Capabilities, Data, Facts, Mode, Reading, Sink, Store
 from smq.model.errors import Unavailable
 
 ATTEMPTS_MAX = 100  # At a probability of a half, more than this never happens.
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Wrapper:
-    """A store that hands everything on. `_call` sees each call but the streams."""
+    """A store that hands everything on. `_call` sees each call but streams that write."""
 
     def __init__(self, store: Store) -> None:
         self.inner = store
@@ -46,6 +46,14 @@ class Wrapper:
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """A range of an object."""
         return self._call(key, lambda: self.inner.get(key, start, length))
+
+    @contextmanager
+    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[Reading]:
+        """A range of an object, piece by piece."""
+        with ExitStack() as opened:
+            yield self._call(
+                key, lambda: opened.enter_context(self.inner.reading(key, start, length))
+            )
 
     def head(self, key: str) -> Facts:
         """An object's facts."""

@@ -56,6 +56,20 @@ class StoreTests:
         assert store.get("a/b", 20, 5) == b""
         assert store.get("a/b", 0, 0) == b""
 
+    def test_a_read_in_pieces_gives_the_same_bytes_and_tells_the_version(
+        self, store: Store
+    ) -> None:
+        data = bytes(range(256)) * 4099  # More than a piece of any store.
+        facts = store.put("a/b", data)
+        for start, length in ((0, None), (1, None), (7, 700_001), (len(data) - 1, 100), (5, 0)):
+            with store.reading("a/b", start, length) as reading:
+                assert reading.facts == facts
+                assert b"".join(reading.pieces) == store.get("a/b", start, length)
+        with store.reading("a/b", len(data) + 1) as reading:
+            assert b"".join(reading.pieces) == b""
+        with pytest.raises(NotFound), store.reading("a/c"):
+            pass
+
     def test_create_never_replaces(self, store: Store) -> None:
         store.put("a/b", b"first")
         with pytest.raises(AlreadyExists):

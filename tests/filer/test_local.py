@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from smq.filer.local import UNFINISHED, LocalStore
-from smq.filer.store import OVERWRITE, IfMatch
-from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, Unavailable
+from smq.filer.store import CREATE, OVERWRITE, IfMatch, Mode
+from smq.model.errors import AlreadyExists, Full, NotFound, PreconditionFailed, Unavailable
 from smq.testing.store_suite import StoreTests
 
 
@@ -86,15 +86,33 @@ def test_a_full_filesystem_is_unavailable_and_says_so(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
-        with pytest.raises(Unavailable, match="a/b: the filesystem is full"):
+        with pytest.raises(Full, match="a/b: the filesystem is full"):
             store.put("a/b", b"x")
     assert list(store.list()) == []
 
 
-def test_an_object_where_a_directory_is_needed_is_unavailable(store: LocalStore) -> None:
-    store.put("a", b"x")
-    with pytest.raises(Unavailable):
-        store.put("a/b", b"y")
+@pytest.mark.parametrize("mode", [CREATE, OVERWRITE])
+def test_an_object_s_name_is_not_part_of_another_s(store: LocalStore, mode: Mode) -> None:
+    store.put("a/b", b"x")
+    for key in ("a", "a/b/c", "a/b/c/d"):
+        with pytest.raises(AlreadyExists):
+            store.put(key, b"y", mode)
+    assert [facts.key for facts in store.list()] == ["a/b"]
+
+
+def test_what_is_being_read_stays_what_it_was(store: LocalStore) -> None:
+    store.put("a/b", b"first")
+    with store.reading("a/b") as reading:
+        store.put("a/b", b"second, and longer", OVERWRITE)
+        assert b"".join(reading.pieces) == b"first"
+
+
+def test_an_object_that_is_cut_short_while_it_is_read_is_unavailable(store: LocalStore) -> None:
+    store.put("a/b", b"first")
+    with store.reading("a/b") as reading:
+        os.truncate(store.root / "a/b", 0)
+        with pytest.raises(Unavailable, match="cut short"):
+            list(reading.pieces)
 
 
 def test_a_replaced_object_is_always_newer(store: LocalStore) -> None:

@@ -1,0 +1,166 @@
+"""Uploading a payload: a file, bytes in memory or a stream becomes an object of the filer.
+
+    this host   unfinished file  ←  clone, copy in the kernel, or one write    →  CRC  →  fsync  →  link
+    elsewhere   CRC  →  multipart, create-only; a stream is spooled to a file before
+
+The name says length and CRC (smq.model.references), so that it is known only when all bytes are. On
+this host they go straight into the filer's directory and through no other process; what is there
+under its name is whole and on disk. A file that is moved is not copied at all.
+"""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from shm.arrow import read_only
+from shm.kernels.crc32c import crc32c_update
+from smq.filer.local import Draft, LocalStore
+from smq.filer.store import CREATE, Data, Store
+from smq.model.errors import AlreadyExists
+from smq.model.references import Reference, directory_of
+
+FICLONE = 0x40049409  # ioctl: share the blocks of another file, where the file system can.
+PIECE_BYTES = 1 << 20  # Of a stream, or of what goes to another store: fits a level-2 cache.
+COPY_BYTES_MAX = 1 << 30  # Of one copy_file_range.
+CRC_START = 0xFFFFFFFF
+
+
+class Stream(Protocol):
+    """What has bytes to read, such as a file or a response."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Naming:
+    """Whose payload it is, and what it will be called but for what its bytes say."""
+
+    def __init__(
+        self, namespace: str, topic: str, content_type: str, now_ms: int, chance: bytes
+    ) -> None:
+        self._directory = directory_of(namespace, topic)
+        self._facts = now_ms, chance, content_type
+
+    def reference(self, length: int, crc32c: int) -> Reference:
+        """The reference of these bytes. Raises ValueError."""
+        now_ms, chance, content_type = self._facts
+        return Reference.of(now_ms, chance, length, crc32c, content_type)
+
+    def key(self, reference: Reference) -> str:
+        """Where they will be in the filer."""
+        return self._directory + reference.id
+
+
+def upload_buffer(store: Store, naming: Naming, data: Data) -> Reference:
+    """Bytes in memory. Raises StoreError."""
+    view = memoryview(data).cast("B")
+    reference = naming.reference(len(view), crc_of(view))
+    with _created(), store.writing(naming.key(reference)) as sink:
+        sink.write(view)
+    return reference
+
+
+def upload_file(store: Store, naming: Naming, path: Path, *, move: bool = False) -> Reference:
+    """A file; `move`: it becomes the payload itself, and is gone. Raises OSError, StoreError."""
+    if isinstance(store, LocalStore):
+        with store.draft() as draft:
+            if not (move and _moved(path, draft)):
+                with path.open("rb", buffering=0) as source:
+                    _clone_or_copy(source.fileno(), draft.fd)
+            reference = _publish(draft, naming)
+    else:
+        with path.open("rb", buffering=0) as source:
+            reference = _send(store, naming, source.fileno())
+    if move:
+        path.unlink(missing_ok=True)
+    return reference
+
+
+def upload_stream(store: Store, naming: Naming, stream: Stream) -> Reference:
+    """Whatever can be read, to its end. Raises StoreError, and what `read` does."""
+    if isinstance(store, LocalStore):
+        with store.draft() as draft:
+            _write_all(draft.fd, stream)
+            return _publish(draft, naming)
+    with tempfile.TemporaryFile() as spool:
+        _write_all(spool.fileno(), stream)
+        return _send(store, naming, spool.fileno())
+
+
+def crc_of(data: Data) -> int:
+    """The CRC-32C of bytes."""
+    return int(crc32c_update(read_only(data), 0, len(data), CRC_START)) ^ CRC_START
+
+
+def _publish(draft: Draft, naming: Naming) -> Reference:
+    with _mapped(draft.fd) as view:
+        reference = naming.reference(len(view), crc_of(view))
+    draft.publish(naming.key(reference))
+    return reference
+
+
+def _send(store: Store, naming: Naming, fd: int) -> Reference:
+    with _mapped(fd) as view:
+        reference = naming.reference(len(view), crc_of(view))
+        with _created(), store.writing(naming.key(reference)) as sink:
+            for at in range(0, len(view), PIECE_BYTES):
+                sink.write(view[at : at + PIECE_BYTES])
+    return reference
+
+
+@contextmanager
+def _created() -> Iterator[None]:
+    """A store that tries again by itself may find what it has written: it is what was to be."""
+    with suppress(AlreadyExists):
+        yield
+
+
+def _moved(path: Path, draft: Draft) -> bool:
+    """Make the file itself the draft, if it is on the same file system and a plain file of ours."""
+    if path.is_symlink() or path.stat().st_nlink > 1:
+        return False
+    try:
+        path.rename(draft.path)
+    except OSError:  # Another file system, or not allowed: it is copied.
+        return False
+    draft.reopen()
+    return True
+
+
+def _clone_or_copy(source: int, target: int) -> None:
+    with suppress(OSError):
+        fcntl.ioctl(target, FICLONE, source)
+        return
+    left = os.fstat(source).st_size
+    try:
+        while left > 0 and (copied := os.copy_file_range(source, target, min(left, COPY_BYTES_MAX))):
+            left -= copied
+    except OSError:  # It is not of a kind the kernel copies.
+        os.lseek(source, 0, os.SEEK_SET)
+        os.ftruncate(target, 0)
+        os.lseek(target, 0, os.SEEK_SET)
+        with os.fdopen(source, "rb", buffering=0, closefd=False) as stream:
+            _write_all(target, stream)
+
+
+def _write_all(fd: int, stream: Stream) -> None:
+    while piece := stream.read(PIECE_BYTES):
+        left = memoryview(piece)
+        while left:
+            left = left[os.write(fd, left) :]
+
+
+@contextmanager
+def _mapped(fd: int) -> Iterator[memoryview]:
+    """The bytes of a file that nobody writes any more."""
+    if os.fstat(fd).st_size == 0:  # An empty file cannot be mapped.
+        yield memoryview(b"")
+        return
+    with mmap(fd, 0, access=ACCESS_READ) as mapping, memoryview(mapping) as view:
+        yield view
