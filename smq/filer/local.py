@@ -66,27 +66,32 @@ class LocalStore:
     @contextmanager
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
         """Store what is written in the block."""
-        path = self._path(key)
-        unfinished = self._unfinished() / secrets.token_hex(16)
-        with _failures(key):
-            file = unfinished.open("xb", buffering=0)
+        self._path(key)
+        with self.draft() as draft:
+            yield _WholeWrites(key, draft.fd)
+            draft.publish(key, mode)
+
+    @contextmanager
+    def draft(self) -> Iterator["Draft"]:
+        """A file to be filled and published under a name that may depend on what is in it."""
+        draft = Draft(self, self._unfinished() / secrets.token_hex(16))
         try:
-            with file:
-                # Not within _failures: what goes wrong in the caller's block is the caller's.
-                yield _WholeWrites(key, file.fileno())
-                with _failures(key):
-                    os.fsync(file.fileno())
-            with _failures(key):
-                try:
-                    self._make_directory(path.parent)
-                except (FileExistsError, NotADirectoryError):
-                    raise AlreadyExists(key, "part of its name is an object") from None
-                with self._names_locked():
-                    _take_name(unfinished, path, key, mode)
-                _sync_directory(path.parent)
+            yield draft
         finally:
-            with suppress(OSError):
-                unfinished.unlink(missing_ok=True)
+            draft.close()
+
+    def publish(self, draft: "Draft", key: str, mode: Mode) -> None:
+        """Give a finished draft its name."""
+        path = self._path(key)
+        with _failures(key):
+            os.fsync(draft.fd)
+            try:
+                self._make_directory(path.parent)
+            except (FileExistsError, NotADirectoryError):
+                raise AlreadyExists(key, "part of its name is an object") from None
+            with self._names_locked():
+                _take_name(draft.path, path, key, mode)
+            _sync_directory(path.parent)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """A range of an object."""
@@ -191,6 +196,34 @@ class LocalStore:
             elif len(raw) >= len(prefix) and raw > after:
                 with suppress(FileNotFoundError):
                     yield _facts(key, entry.stat())
+
+
+class Draft:
+    """A file without a key yet. At the end of its block it is gone, unless it was published.
+
+    `fd` is open for reading and writing.
+    """
+
+    def __init__(self, store: LocalStore, path: Path) -> None:
+        self._store, self.path = store, path
+        with _failures(UNFINISHED):
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+    def publish(self, key: str, mode: Mode = CREATE) -> None:
+        """Name it. Raises AlreadyExists, PreconditionFailed, Unavailable."""
+        self._store.publish(self, key, mode)
+
+    def take(self, path: Path) -> None:
+        """Become a file of the same file system, which loses its name. Raises OSError."""
+        path.rename(self.path)
+        os.close(self.fd)
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Forget it."""
+        os.close(self.fd)
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
 
 class _WholeWrites:

@@ -1,6 +1,6 @@
 """Uploading a payload: a file, bytes in memory or a stream becomes an object of the filer.
 
-    this host   unfinished file  ←  clone, copy in the kernel, or one write    →  CRC  →  fsync  →  link
+    this host   unfinished file  ←  clone, copy in the kernel, one write  →  CRC  →  fsync  →  link
     elsewhere   CRC  →  multipart, create-only; a stream is spooled to a file before
 
 The name says length and CRC (smq.model.references), so that it is known only when all bytes are. On
@@ -17,12 +17,10 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from shm.arrow import read_only
 from shm.kernels.crc32c import crc32c_update
 from smq.filer.local import Draft, LocalStore
-from smq.filer.store import CREATE, Data, Store
+from smq.filer.store import Data, Store
 from smq.model.errors import AlreadyExists
 from smq.model.references import Reference, directory_of
 
@@ -101,6 +99,7 @@ def crc_of(data: Data) -> int:
 def _publish(draft: Draft, naming: Naming) -> Reference:
     with _mapped(draft.fd) as view:
         reference = naming.reference(len(view), crc_of(view))
+    os.utime(draft.fd)  # A file that was moved is older than its upload.
     draft.publish(naming.key(reference))
     return reference
 
@@ -126,10 +125,9 @@ def _moved(path: Path, draft: Draft) -> bool:
     if path.is_symlink() or path.stat().st_nlink > 1:
         return False
     try:
-        path.rename(draft.path)
+        draft.take(path)
     except OSError:  # Another file system, or not allowed: it is copied.
         return False
-    draft.reopen()
     return True
 
 
@@ -139,7 +137,9 @@ def _clone_or_copy(source: int, target: int) -> None:
         return
     left = os.fstat(source).st_size
     try:
-        while left > 0 and (copied := os.copy_file_range(source, target, min(left, COPY_BYTES_MAX))):
+        while left > 0 and (
+            copied := os.copy_file_range(source, target, min(left, COPY_BYTES_MAX))
+        ):
             left -= copied
     except OSError:  # It is not of a kind the kernel copies.
         os.lseek(source, 0, os.SEEK_SET)
