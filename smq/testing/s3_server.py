@@ -1,0 +1,83 @@
+"""An S3 on this machine: moto's server, in a process of its own, with one bucket.
+
+It can be stopped in mid-air, killed, and started again on the same port, as a remote S3 goes away
+and comes back; but its objects are in its memory, so that a new start begins with an empty bucket.
+"""
+
+import http.client
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from smq.testing.processes import Child, free_port
+
+BUCKET = "smq-test"
+READY_SECONDS_MAX = 60.0
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+
+
+class S3Server:
+    """A process; `environment` is what a program needs to find it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port = free_port()
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.environment = {
+            **CREDENTIALS,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-east-1",
+        }
+        self._output = directory / "s3.log"
+        self._child: Child | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Serve an empty bucket."""
+        program = "import sys; from moto.server import main; main(sys.argv[1:])"
+        command = [sys.executable, "-c", program, "-H", "127.0.0.1", "-p", str(self.port)]
+        self._child = Child.start(command, self._output)
+        self._child.wait_ready(self._answers, READY_SECONDS_MAX)
+        assert self._ask("PUT", f"/{BUCKET}") == 200
+
+    def kill(self) -> None:
+        """It is gone, and so are its objects."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def hang(self) -> None:
+        """It takes connections and answers nobody."""
+        assert self._child is not None
+        os.kill(self._child.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """It answers again, what was asked meanwhile too."""
+        assert self._child is not None
+        os.kill(self._child.pid, signal.SIGCONT)
+
+    def _answers(self) -> bool:
+        try:
+            return self._ask("GET", "/") == 200
+        except OSError:
+            return False
+
+    def _ask(self, method: str, path: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request(method, path)
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+
+@contextmanager
+def s3_server(directory: Path) -> Iterator[S3Server]:
+    """One for the block."""
+    server = S3Server(directory)
+    try:
+        yield server
+    finally:
+        server.kill()
