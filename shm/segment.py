@@ -6,6 +6,7 @@ shard; shards are forks of the supervisor and inherit the writable mapping. Then
 else, and a peer cannot truncate it under us.
 """
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -25,9 +26,10 @@ from shm.kernels.words import (
     WORD_SEGMENT_BYTES,
     WORD_SPACE_END,
 )
-from shm.layout import LAYOUT_MAGIC, Layout, layout_for
+from shm.layout import LAYOUT_MAGIC, PAGE_BYTES, Layout, layout_for
 
 _F_SEAL_FUTURE_WRITE = 0x10
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _MADV_POPULATE_WRITE = 23  # Linux 5.14: make the pages present without changing them.
 
 
@@ -109,11 +111,17 @@ class LogMemory:
         return self
 
     def touch(self, start: int, length: int) -> None:
-        """Make pages of the ring present ahead of use: a first touch costs microseconds each."""
-        if self._mapping is not None:
-            at = self.layout.ring_at + start // mmap.PAGESIZE * mmap.PAGESIZE
-            length = min(length, self.layout.total_bytes - at)
-            self._mapping.madvise(_MADV_POPULATE_WRITE, at, length)
+        """Make pages of the ring present ahead of use: a first touch costs microseconds each.
+
+        Unlike mmap.madvise it lets other threads run meanwhile. Raises OSError.
+        """
+        if self._mapping is None:
+            return
+        at = self.layout.ring_at + start // PAGE_BYTES * PAGE_BYTES
+        length = min(length, self.layout.total_bytes - at)
+        address = ctypes.c_void_p(self.memory.ctypes.data + at)
+        if _LIBC.madvise(address, ctypes.c_size_t(length), _MADV_POPULATE_WRITE) != 0:
+            raise OSError(ctypes.get_errno(), "madvise")
 
     def column(self, name: str) -> np.ndarray:
         """One column of the index, all of its slots."""

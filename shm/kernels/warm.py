@@ -47,16 +47,31 @@ _BATCH = struct.Struct(">qiibIhiqqqhii")
 
 def warm() -> None:
     """Have every kernel ready. Compiling takes seconds, loading a tenth of one."""
+    warm_writing()
+    warm_reading()
+
+
+def warm_writing() -> None:
+    """Have the kernels ready that write a log: half the work, where two processes share it."""
+    log, links, producers = _a_log()
+    _warm_write(log, links, producers)
+    _warm_recovery(log, links, producers)
+    _warm_sync(log)
+
+
+def warm_reading() -> None:
+    """Have the other half ready."""
+    log, links, _ = _a_log()
+    _warm_read(log, links, np.zeros((1, 2), np.int64))
+    _warm_records()
+
+
+def _a_log() -> tuple[LogMemory, np.ndarray, np.ndarray]:
+    """A small log: memory, links, producers."""
     log = LogMemory.in_process(0, 1 << 16, 1 << 15, 4)
     log.partitions[0, P_LAST_ENTRY] = -1
     links = np.full((LINK_COLUMNS, log.layout.index_capacity), -1, np.int64)
-    producers = np.zeros((4, PRODUCER_COLUMNS), np.int64)
-    spans = np.zeros((1, 2), np.int64)
-    _warm_write(log, links, producers)
-    _warm_read(log, links, spans)
-    _warm_recovery(log, links, producers)
-    _warm_sync(log)
-    _warm_records()
+    return log, links, np.zeros((4, PRODUCER_COLUMNS), np.int64)
 
 
 def _a_frame(log: LogMemory) -> np.ndarray:

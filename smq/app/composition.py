@@ -3,8 +3,10 @@
 The only module that imports all of them, so the only one that is slow to import.
 """
 
+import os
+
 from shm.kernels.jit import cache_directory
-from shm.kernels.warm import warm
+from shm.kernels.warm import warm, warm_reading, warm_writing
 from smq.app.clock import monotonic_ms
 from smq.app.coordinator_process import coordinator_main
 from smq.app.sealer_process import sealer_main
@@ -26,6 +28,19 @@ def warm_kernels() -> None:
     first_time = not any(cache_directory().rglob("*.nbi"))
     if first_time:
         say("compiling the kernels, once on this machine …")
+        _compile_by_two()
     warm()
     if first_time:
         say(f"the kernels are compiled, in {(monotonic_ms() - started_ms) / 1000:.1f} s")
+
+
+def _compile_by_two() -> None:
+    """Fill the cache with two processes; what one of them could not do, loading does."""
+    helper = os.fork()
+    if not helper:
+        try:
+            warm_reading()
+        finally:
+            os._exit(0)
+    warm_writing()
+    os.waitpid(helper, 0)

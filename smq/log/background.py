@@ -15,10 +15,11 @@ T = TypeVar("T")
 
 
 class Lane(Enum):
-    """What a job is for: the WAL's files, or the tables and checkpoints beside them."""
+    """What a job is for: the WAL's files, the tables and checkpoints beside them, the ring."""
 
     FILES = 0
     TABLES = 1
+    PAGES = 2
 
 
 class Background(Protocol):

@@ -45,6 +45,7 @@ from shm.kernels.words import (
     WORD_WRITTEN,
 )
 from shm.segment import LogMemory
+from smq.log.ahead import RingAhead
 from smq.log.background import Background, Lane
 from smq.log.checkpoint import Checkpoint
 from smq.log.disk import Disk
@@ -86,6 +87,7 @@ class Log(ReadableLog):
         self.boot_id = boot_id
         self.producers = np.zeros((PRODUCERS_FIRST, PRODUCER_COLUMNS), np.int64)
         self.cursors = np.zeros(3, np.int64)
+        self._ahead = RingAhead(memory, background)
         self.has_disk_frames = False
         self.failed: str | None = None
         self._in_doubt_from = 0
@@ -166,6 +168,7 @@ class Log(ReadableLog):
             return False
         self.words[WORD_WRITTEN] = end
         self._enter_segments()
+        self._ahead.look(end)
         return True
 
     def _enter_segments(self) -> None:
@@ -325,6 +328,7 @@ class Log(ReadableLog):
         """Once a second or so: try again what failed, free what slow readers have let go."""
         self._may_repair = True
         self.repair()
+        self._ahead.look(self.tail)
         self.wal.prepare_next()
         if self._checkpoint_wanted or self.freeable():
             self.checkpoint()
