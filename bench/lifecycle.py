@@ -11,7 +11,7 @@ from bench.clients import raw, raw_process
 from bench.machine import cpu_seconds, fdatasync_us, pss_mb
 from bench.measures import Figures, topic
 from smq.testing.processes import Broker
-from smq.testing.smq_broker import SmqBroker
+from smq.testing.smq_broker import SmqCommand
 
 IDLE_SECONDS = 5.0
 IDLE_CONNECTIONS = 1000
@@ -72,7 +72,7 @@ def disk(broker: Broker, directory: Path) -> Figures:
 
 def death(directory: Path) -> Figures:
     """Seconds until SMQ serves again after kill -9 of all its processes, 2 GB in the WAL."""
-    with SmqBroker(directory) as broker:
+    with SmqCommand(directory) as broker:
         with_topic = "death"
         raw(broker.port, "produce", topic=_create(broker, with_topic), bytes=WAL_BYTES)
         for pid in broker.pids():

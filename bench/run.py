@@ -29,7 +29,7 @@ from bench.measures import (
 from bench.report import Row, absolute_rows, comparison_rows, headlines, table, write_into
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker
-from smq.testing.smq_broker import SmqBroker
+from smq.testing.smq_broker import SmqCommand
 
 WARM_UP_BYTES = 600_000_000
 WARM_UP_REQUESTS = 100_000
@@ -45,7 +45,7 @@ def main() -> None:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="smq-bench-") as name, ExitStack() as stack:
         directory = Path(name)
-        brokers: list[Broker] = [stack.enter_context(SmqBroker(directory / "smq"))]
+        brokers: list[Broker] = [stack.enter_context(SmqCommand(directory / "smq"))]
         try:
             brokers.append(stack.enter_context(Kafka(directory / "kafka")))
             _warm_up(brokers)
@@ -107,7 +107,7 @@ def _measure(measure: Measure, brokers: list[Broker], rounds: int) -> dict[str, 
 
 
 def _rest(*, with_kafka: bool) -> list[Row]:
-    starts: dict[str, type[SmqBroker | Kafka]] = {"smq": SmqBroker}
+    starts: dict[str, type[SmqCommand | Kafka]] = {"smq": SmqCommand}
     if with_kafka:
         starts["kafka"] = Kafka
     figures = {name: lifecycle.start_and_rest(start) for name, start in starts.items()}

@@ -152,7 +152,7 @@ class Kafka:
 
     def _start(self) -> Child:
         command = [*self._java, "kafka.Kafka", str(self._properties)]
-        child = Child(command, self._directory / "output.log")
+        child = Child.start(command, self._directory / "output.log")
         child.wait_ready(lambda: answers(self.port), READY_SECONDS_MAX)
         return child
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 STOP_SECONDS_MAX = 20.0
-POLL_SECONDS = 0.01
+POLL_SECONDS = 0.002
 TAIL_BYTES = 4000  # Of a broker's output, shown when it fails.
 
 
@@ -55,24 +55,46 @@ class Broker(Protocol):
         """Stops it."""
 
 
-class Child:
-    """A child process whose output goes to a file."""
+class Process(Protocol):
+    """What is needed of a process; subprocess.Popen has it."""
 
-    def __init__(
-        self,
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None:
+        """None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended. Raises subprocess.TimeoutExpired."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal, if it still runs."""
+
+
+class Child:
+    """A process whose output goes to a file."""
+
+    def __init__(self, process: Process, output: Path) -> None:
+        self._process, self.output = process, output
+
+    @classmethod
+    def start(
+        cls,
         command: Sequence[str],
         output: Path,
         environment: Mapping[str, str] | None = None,
-    ) -> None:
-        self.output = output
+        stdin: int = subprocess.DEVNULL,
+    ) -> Self:
+        """Run a program."""
         with output.open("ab") as sink:
-            self._process = subprocess.Popen(  # noqa: S603
+            process = subprocess.Popen(  # noqa: S603
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=sink,
                 stderr=sink,
                 env={**os.environ, **(environment or {})},
             )
+        return cls(process, output)
 
     @property
     def pid(self) -> int:
@@ -98,7 +120,7 @@ class Child:
     def terminate(self) -> None:
         """SIGTERM, and SIGKILL when that is not heard in time."""
         if self.running:
-            self._process.terminate()
+            self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -119,17 +141,40 @@ class Child:
         return f"process {self.pid} ({self.output})"
 
 
-def free_port(count: int = 1) -> int:
-    """A port nobody listens on now, nor on the `count - 1` after it."""
-    while True:
-        with ExitStack() as probes:
-            first = 0
-            with suppress(OSError, OverflowError):  # One of the next is taken: look elsewhere.
+class Ports:
+    """Ports of 127.0.0.1, side by side, that nobody else is given while this is open.
+
+    Bound but not listened on: a broker that sets SO_REUSEADDR may listen there, go away and come
+    back, and the system gives the port to no one who asks for any.
+    """
+
+    def __init__(self, count: int = 1) -> None:
+        while True:
+            with ExitStack() as taking, suppress(OSError, OverflowError):  # The next one is taken.
+                self.first = 0
                 for number in range(count):
-                    probe = probes.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", first and first + number))
-                    first = first or int(probe.getsockname()[1])
-                return first
+                    port = taking.enter_context(socket.socket())
+                    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    port.bind(("127.0.0.1", self.first and self.first + number))
+                    self.first = self.first or int(port.getsockname()[1])
+                self._taken = taking.pop_all()
+                return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Others may have them."""
+        self._taken.close()
+
+
+def free_port() -> int:
+    """A port that nobody has at this moment."""
+    with Ports() as port:
+        return port.first
 
 
 # ApiVersions v0 without a client id: the smallest question every broker answers.

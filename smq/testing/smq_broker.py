@@ -1,62 +1,90 @@
-"""`smq serve` as a child process, with the same handles as the brokers it is compared with.
+"""A broker of ours for a test, with the same handles as the brokers it is compared with.
 
 with SmqBroker(directory, {"shards": "2", "durability": "disk"}) as broker:
     broker.kill("shard-1")  # The supervisor restarts it.
 """
 
+import fcntl
 import os
+import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
+from smq.app.machine import this_machine
 from smq.app.status import Status, read_status
-from smq.testing.processes import POLL_SECONDS, Child, answers, free_port
+from smq.model.config import Config, parse
+from smq.testing.hatchery import hatchery
+from smq.testing.processes import POLL_SECONDS, Child, Ports, answers
 
 READY_SECONDS_MAX = 60.0  # The first start on a machine compiles the kernels.
-NOTICE_SECONDS_MAX = 5.0  # Until the supervisor has seen a death.
+NOTICE_SECONDS_MAX = 5.0  # Until the supervisor has seen a death, or its children its own.
 SUPERVISOR = "supervisor"
 
 # Nobody waits for a second member of a group, as with the other brokers of the tests.
 _SETTINGS = {"group.initial.rebalance.delay.ms": "0", "shards": "1"}
+# Of a broker that lives for one test, in memory: room for what tests send, and soon sealed.
+_SMALL = {"ring.bytes": "16MiB", "wal.segment.bytes": "4MiB", "wal.bytes.max": "256MiB"}
 
 
 class SmqBroker:
-    """One running SMQ in a directory of its own."""
+    """One running SMQ in a directory of its own, forked by this process's hatchery.
+
+    Its ports are its own until `stop`, also while it is down.
+    """
 
     name = "smq"
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        runtime_home: Path | None = None,
+    ) -> None:
         values = {**_SETTINGS, **(settings or {})}
         # The path of a socket has 107 bytes at most, and directories of tests have long names.
-        self._runtime = tempfile.TemporaryDirectory(prefix="smq-")
+        self._runtime = tempfile.TemporaryDirectory(prefix="smq-", dir=runtime_home)
         shards = int(values["shards"])
-        self.port = free_port(shards)
+        self._reserved = Ports(shards)
+        self.port = self._reserved.first
         self._ports = range(self.port, self.port + shards)
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         self.data_dir = directory / "data"
-        self._output = directory / "output.log"
+        self.output = directory / "output.log"
         directory.mkdir(parents=True, exist_ok=True)
-        values |= {
+        self._settings = values | {
             "data.dir": str(self.data_dir),
             "runtime.dir": self._runtime.name,
             "port": str(self.port),
         }
-        options = [f"--{name.replace('.', '-')}={value}" for name, value in values.items()]
-        self._command = [sys.executable, "-m", "smq.app.cli", "serve", *options]
-        self._child = self._start()
+        try:
+            self._child = self._start()
+        except BaseException:
+            self._let_go()
+            raise
 
     def _start(self) -> Child:
-        child = Child(self._command, self._output)
+        child = self._launch(self._settings)
         child.wait_ready(self._ready, READY_SECONDS_MAX)
         return child
+
+    def _launch(self, settings: Mapping[str, str]) -> Child:
+        return hatchery().hatch(settings, self.output)
 
     def _ready(self) -> bool:
         found = read_status(self.data_dir)
         return found is not None and found[0].ready and all(map(answers, self._ports))
+
+    @property
+    def runtime_dir(self) -> Path:
+        """Where its sockets are."""
+        return Path(self._runtime.name) / self.status().cluster_id
 
     def status(self) -> Status:
         """What the supervisor says of its processes."""
@@ -95,11 +123,60 @@ class SmqBroker:
             self._child = self._start()
 
     def stop(self) -> None:
+        """Ask it to stop, and wait until it has. It may be restarted."""
         self._child.terminate()
+
+    def close(self) -> None:
+        """Stop it for good: its ports are anybody's. Its data stay."""
+        try:
+            self.stop()
+        finally:
+            self._let_go()
+
+    def end(self) -> None:
+        """Kill it for good, with all its processes: its data may be removed."""
+        self._child.kill()
+        self._let_go()
+        deadline = time.monotonic() + NOTICE_SECONDS_MAX
+        with (self.data_dir / "lock").open() as lock:  # Each of its processes holds it.
+            while True:
+                with suppress(BlockingIOError):
+                    return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                assert time.monotonic() < deadline, "its processes outlive the supervisor"
+                time.sleep(POLL_SECONDS)
+
+    def _let_go(self) -> None:
+        self._reserved.close()
         self._runtime.cleanup()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.close()
+
+
+class SmqCommand(SmqBroker):
+    """`smq serve` as a program of its own: what users run, and what is measured."""
+
+    def _launch(self, settings: Mapping[str, str]) -> Child:
+        options = [f"--{name.replace('.', '-')}={value}" for name, value in settings.items()]
+        return Child.start([sys.executable, "-m", "smq.app.cli", "serve", *options], self.output)
+
+
+@contextmanager
+def fresh_broker(settings: Mapping[str, str]) -> Iterator[SmqBroker]:
+    """See smq.testing.broker."""
+    values = _SMALL | dict(settings)
+    config = parse(this_machine(os.environ), command_line=values)
+    if not isinstance(config, Config):
+        raise ValueError("; ".join(config))  # noqa: TRY004  (all that is wrong)
+    directory = Path(tempfile.mkdtemp(dir=hatchery().home))
+    try:
+        fresh = SmqBroker(directory, values, runtime_home=directory)
+        try:
+            yield fresh
+        finally:
+            fresh.end()
+    finally:
+        shutil.rmtree(directory)

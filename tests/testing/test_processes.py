@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from smq.testing.processes import Child, answers, free_port
+from smq.testing.processes import Child, Ports, answers, free_port
 
 SAYS_AND_STAYS = "import sys, time; print('hello', flush=True); time.sleep(60)"
 
 
 def child(code: str, tmp_path: Path) -> Child:
-    return Child([sys.executable, "-c", code], tmp_path / "output")
+    return Child.start([sys.executable, "-c", code], tmp_path / "output")
 
 
 def test_a_child_is_waited_for_until_it_is_ready(tmp_path: Path) -> None:
@@ -36,11 +36,16 @@ def test_a_child_that_is_never_ready_is_killed_at_the_deadline(tmp_path: Path) -
     assert not one.running
 
 
-def test_free_ports_lie_side_by_side() -> None:
-    first = free_port(3)
-    with socket.socket() as one, socket.socket() as two, socket.socket() as three:
-        for port, sock in enumerate((one, two, three), first):
-            sock.bind(("127.0.0.1", port))
+def test_reserved_ports_are_their_brokers_and_nobody_elses() -> None:
+    with Ports(3) as ports:
+        for port in range(ports.first, ports.first + 3):
+            for _ in range(2):  # A broker may come back.
+                with socket.create_server(("127.0.0.1", port)) as broker:
+                    assert broker.getsockname()[1] == port
+            with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+                stranger.bind(("127.0.0.1", port))
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", ports.first))
 
 
 def test_nobody_answers_on_a_port_that_is_free() -> None:
