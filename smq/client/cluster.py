@@ -128,9 +128,16 @@ class Cluster:
 
     def broker(self, node_id: int) -> Connection:
         """The connection to the broker with this id."""
+        return self._connection(self._address_of(node_id))
+
+    def connect(self, node_id: int) -> Connection:
+        """A connection of the caller's own, for questions whose answers wait."""
+        return Connection(*self._address_of(node_id))
+
+    def _address_of(self, node_id: int) -> tuple[str, int]:
         if node_id not in self._addresses:
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"there is no broker {node_id} now")
-        return self._connection(self._addresses[node_id])
+        return self._addresses[node_id]
 
     def brokers(self) -> list[Connection]:
         """Connections to all brokers."""

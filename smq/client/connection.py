@@ -82,6 +82,10 @@ class Connection:
     def is_closed(self) -> bool:
         return self._socket.fileno() < 0
 
+    def fileno(self) -> int:
+        """The socket's: readable when an answer has begun to come, or never will."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Close the socket; what is owed is lost."""
         self._socket.close()
