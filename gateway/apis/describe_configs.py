@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 
 from gateway.coordinator_context import CoordinatorContext
-from smq.model.config import INT32_MAX, SETTINGS, Config, Setting
+from smq.model.config import INT32_MAX, SETTINGS, Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import topic_name_problem
+from smq.model.setting import Setting
 from smq.model.topic_configs import TOPIC_CONFIGS, ConfigType, TopicConfig, broker_default
 from smq.wire.generated.describe_configs import (
     DescribeConfigsRequest,

@@ -17,8 +17,8 @@ from functools import cached_property
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Commit
 from smq.model.catalog import Topic
-from smq.model.config import INT64_MAX
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.setting import INT64_MAX
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.offset_commit import (
     OffsetCommitRequest,

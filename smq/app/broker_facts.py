@@ -38,6 +38,7 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
         return None
     status, block = found
     memories = attach_logs(status)
+    topics = _topics(data_dir / "store.sqlite", memories)
     return {
         **asdict(status),
         "ready": status.ready,
@@ -46,11 +47,11 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
             node._asdict() | {"connections": block.connections(node.id)} for node in block.nodes()
         ],
         "logs": _logs(memories, window_s),
-        "topics": _topics(data_dir / "store.sqlite", memories),
+        "topics": topics,
         "bytes": {
             "rings": status.ring_bytes * len(status.log_memories),
             "write_ahead_logs": _bytes_below(data_dir / "logs"),
-            "sealed": _bytes_below(Path(status.filer_root)),
+            "sealed": sum(topic["sealed_bytes"] for topic in topics),
             "cold_cache": _bytes_below(data_dir / "cache"),
         },
     }

@@ -74,4 +74,4 @@ class AskedPayloads:
 def payloads_of(config: Config, peers: Peers, now_ms: Callable[[], int]) -> Payloads:
     """The payloads of the configured filer."""
     del peers, now_ms
-    return LocalPayloads(str(config.filer_root))
+    return LocalPayloads(config.filer_root)

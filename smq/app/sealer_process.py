@@ -27,6 +27,7 @@ from smq.app.link import Link, accept_links
 from smq.app.loop import Loop
 from smq.app.peers import Peer
 from smq.app.sealer_worker import Surroundings, work
+from smq.filer.location import Location
 from smq.model.catalog import Catalog
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.payloads import Owner
@@ -39,7 +40,7 @@ POLL_MS = 500  # How late a partition may be sealed; small beside any sensible s
 JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is at fault itself.
 PROBLEM_REPEAT_MS = 60_000  # The same problem is said again after so long.
 
-READING = frozenset({"cold", "offset_for_time", "payload"})  # What shards may ask for.
+READING = frozenset({"cold", "inline", "offset_for_time", "payload"})  # What shards may ask for.
 
 Answer = dict[str, Any]
 Answered = Callable[[Answer], None]
@@ -160,7 +161,7 @@ class Sealer:
 
     def __init__(self, loop: Loop, inheritance: Inheritance) -> None:
         config = inheritance.config
-        at = Surroundings(inheritance.data_dir, config.filer_root, inheritance.runtime_dir)
+        at = Surroundings(inheritance.data_dir, Location.of(config), inheritance.runtime_dir)
         self._loop, self._inheritance = loop, inheritance
         self.sealing, self.reading = Hands(loop, "seal", at), Hands(loop, "cold", at)
         self._known = _Known()
@@ -211,6 +212,9 @@ class Sealer:
             self._pressure = True
             link.send(encode_command(frame.id, {"ok": True}))
         elif question["do"] in READING:
+            if question["do"] == "inline":
+                place, _, node = self._known.places[question.pop("number")]
+                question |= {"place": place, "node": node}
             self.reading.do(question, partial(self._answer_to, link, frame.id))
         else:
             link.send(encode_command(frame.id, {"error": f"there is no {question['do']!r}"}))

@@ -7,6 +7,7 @@ along.
 """
 
 import json
+import os
 import socket
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +17,10 @@ from smq.app.asker import Asker
 from smq.app.clock import monotonic_ms, wall_ms
 from smq.app.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer_ports import ShardOverSocket, StoredManifest
-from smq.filer.local import LocalStore
+from smq.filer.location import Location
+from smq.filer.store import Store
 from smq.model.errors import NotFound, PeerError, StoreError
+from smq.model.references import directory_of
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
 from smq.sealer.payloads import Owner, PayloadSweep
@@ -28,11 +31,12 @@ from smq.wire.internal import InternalReader, encode_command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from smq.sealer.cold import ColdReader
+    from smq.sealer.cold import Cache, ColdReader, Found
 
 IDLE_S = 15.0
 RECEIVE_BYTES = 1 << 16
 CACHE_BYTES_MAX = 1 << 30
+INLINE_BATCHES_BYTES = 1 << 20  # Of handles looked at for one answer: some thousands.
 
 Answer = dict[str, Any]
 
@@ -41,7 +45,7 @@ class Surroundings(NamedTuple):
     """Where everything is."""
 
     data_dir: Path
-    filer_root: Path
+    filer: Location
     runtime_dir: Path
 
 
@@ -59,6 +63,7 @@ class Worker:
             "sweep_payloads": self.sweep_payloads,
             "payload": self.payload,
             "cold": self.cold,
+            "inline": self.inline,
             "offset_for_time": self.offset_for_time,
         }
 
@@ -133,15 +138,34 @@ class Worker:
 
     def cold(self, number: int, offset: int, bytes_max: int) -> Answer:
         """Batches from sealed segments, as a range of a file."""
+        return _answer(self._cold(number, offset, bytes_max))
+
+    def inline(self, node: int, place: list[Any], offset: int, bytes_max: int) -> Answer:
+        """Batches with payloads in place of their handles, as a range of a file."""
+        from smq.sealer.inline import deliver, payload_in  # noqa: PLC0415  (For a rare topic.)
+
+        at, key = Place(*place), (f"inline {place} {bytes_max}", offset)
+        if (kept := self._cache.get(key)) is None:
+            batches = self._batches(node, at.number, offset, min(bytes_max, INLINE_BATCHES_BYTES))
+            payload_of = payload_in(self.store, directory_of(at.namespace, at.topic))
+            delivered = deliver(batches, offset, bytes_max, payload_of)
+            kept = self._cache.put(key, delivered.pieces, delivered.index(offset))
+        return _answer(kept.find(offset, bytes_max))
+
+    def _batches(self, node: int, number: int, offset: int, bytes_max: int) -> bytes:
+        """A partition's batches from `offset` on, from the log or from segments."""
+        try:
+            return self._shard(node).batches(number, offset, bytes_max, synced=False)
+        except StoreError:  # They have left the log.
+            found = self._cold(number, offset, bytes_max)
+            with found.path.open("rb") as file:
+                return os.pread(file.fileno(), found.length, found.at)
+
+    def _cold(self, number: int, offset: int, bytes_max: int) -> "Found":
         found = self._reader.read(number, offset, bytes_max)
         if found is None:
             raise StoreError(f"partition {number}", f"no segment has offset {offset}")
-        return {
-            "path": str(found.path),
-            "at": found.at,
-            "length": found.length,
-            "next_offset": found.next_offset,
-        }
+        return found
 
     def offset_for_time(self, number: int, timestamp: int) -> Answer | None:
         """The first sealed record of a time or later."""
@@ -149,8 +173,8 @@ class Worker:
         return None if found is None else {"offset": found[0], "timestamp": found[1]}
 
     @cached_property
-    def store(self) -> LocalStore:
-        return LocalStore(self._at.filer_root)
+    def store(self) -> Store:
+        return self._at.filer.open()
 
     @cached_property
     def manifest(self) -> StoredManifest:
@@ -159,16 +183,31 @@ class Worker:
 
     @cached_property
     def _reader(self) -> "ColdReader":
-        from smq.sealer.cold import Cache, ColdReader  # noqa: PLC0415  (It imports pyarrow.)
+        from smq.sealer.cold import ColdReader  # noqa: PLC0415  (It imports pyarrow.)
 
-        cache = Cache(self._at.data_dir / "cache", CACHE_BYTES_MAX, monotonic_ms)
-        return ColdReader(self.store, self.manifest, cache)
+        return ColdReader(self.store, self.manifest, self._cache)
+
+    @cached_property
+    def _cache(self) -> "Cache":
+        from smq.sealer.cold import Cache  # noqa: PLC0415  (It imports pyarrow.)
+
+        return Cache(self._at.data_dir / "cache", CACHE_BYTES_MAX, monotonic_ms)
 
     def _shard(self, node: int) -> ShardOverSocket:
         if node not in self._shards:
             asker = Asker(socket_path(self._at.runtime_dir, shard_name(node)))
             self._shards[node] = ShardOverSocket(asker)
         return self._shards[node]
+
+
+def _answer(found: "Found | None") -> Answer:
+    assert found is not None, "what was asked for is in what was made for it"
+    return {
+        "path": str(found.path),
+        "at": found.at,
+        "length": found.length,
+        "next_offset": found.next_offset,
+    }
 
 
 def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:

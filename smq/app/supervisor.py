@@ -256,7 +256,7 @@ class Supervisor:
             log_memories=[memory_path(memory.fd) for memory in estate.logs.values()],
             ring_bytes=estate.config.ring_bytes,
             wal_segment_bytes=estate.config.wal_segment_bytes,
-            filer_root=str(estate.config.filer_root),
+            filer_root=estate.config.filer_root,
             processes={
                 process.name: ProcessStatus(
                     pid=process.pid, ready=process.ready, restarts=process.restarts

@@ -14,18 +14,26 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-KiB, MiB, GiB = 1024, 1024**2, 1024**3
+from smq.model.setting import (
+    ENVIRONMENT_PREFIX,
+    GiB,
+    KiB,
+    MiB,
+    PathOrUrl,
+    Setting,
+    setting,
+    value_of,
+)
+
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 
-ENVIRONMENT_PREFIX = "SMQ_"
 INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 
 # A frame is its header, one batch of at most message.max.bytes, and padding: generous, and round.
 FRAME_OVERHEAD_BYTES = 4 * KiB
@@ -50,172 +58,171 @@ class Machine(NamedTuple):
     runtime_home: Path
 
 
-class Setting(NamedTuple):
-    """One setting as the outside sees it."""
-
-    name: str
-    type: type
-    default: str | int | bool | Path
-    doc: str
-    at_least: int | None = None
-    at_most: int | None = None
-    one_of: tuple[str, ...] = ()
-    default_words: str = ""
-    """What stands in the documentation where the default is found at start."""
-
-    @property
-    def key(self) -> str:
-        return self.name.replace(".", "_")
-
-    @property
-    def option(self) -> str:
-        return "--" + self.name.replace(".", "-")
-
-    @property
-    def variable(self) -> str:
-        return ENVIRONMENT_PREFIX + self.key.upper()
-
-
-def _setting(default: Any, doc: str, **rules: Any) -> Any:  # noqa: ANN401  (as dataclasses.field)
-    return field(default=default, metadata={"doc": doc, **rules})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Every setting, valid. 0 or "" where the default is found at start (see `sized`)."""
 
-    data_dir: Path = _setting(  # noqa: RUF009
+    data_dir: Path = setting(  # noqa: RUF009
         _UNSET,
         "Where everything is kept. One broker at a time may serve it.",
         default_words="`$XDG_DATA_HOME/smq`, else `~/.local/share/smq`",
     )
-    host: str = _setting("127.0.0.1", "The address to listen on; `0.0.0.0` is every network.")
-    port: int = _setting(
+    host: str = setting("127.0.0.1", "The address to listen on; `0.0.0.0` is every network.")
+    port: int = setting(
         9092,
         "Port of the first shard; shard *i* takes the (i-1)th after it. 0 takes free ones.",
         at_least=0,
         at_most=65535,
     )
-    advertise: str = _setting(
+    advertise: str = setting(
         "",
         "`host` or `host:port` that clients are told to connect to; the port is the first shard's.",
         default_words="where it listens",
     )
-    shards: int = _setting(
+    shards: int = setting(
         0,
         "Worker processes, each a Kafka broker with a port. May change between starts.",
         at_least=1,
         at_most=256,
         default_words="cores less one, at least 1",
     )
-    runtime_dir: Path = _setting(  # noqa: RUF009
+    runtime_dir: Path = setting(  # noqa: RUF009
         _UNSET,
         "Directory for sockets between the processes; kept short, mode 0700.",
         default_words="`$XDG_RUNTIME_DIR/smq`, else `/tmp/smq-<uid>`",
     )
-    filer_root: Path = _setting(  # noqa: RUF009
-        _UNSET,
-        "Where sealed segments lie.",
+    filer_root: PathOrUrl = setting(  # noqa: RUF009
+        "",
+        "Where sealed segments and payloads lie: a directory, or `s3://bucket/prefix`.",
         default_words="`<data.dir>/filer`",
     )
+    filer_s3_endpoint: str = setting(
+        "",
+        "The server of the bucket, as `https://host:port`.",
+        default_words="`$AWS_ENDPOINT_URL`, else Amazon's",
+    )
+    filer_s3_region: str = setting(
+        "", "The region of the bucket.", default_words="`$AWS_REGION`, else us-east-1"
+    )
+    filer_s3_credentials: str = setting(
+        "",
+        "File with keys for the bucket, as `~/.aws/credentials`.",
+        default_words="the `AWS_` variables, else `~/.aws/credentials`, else the host's role",
+    )
+    filer_quota_bytes: int = setting(
+        -1,
+        "Bytes that uploads may take in each namespace; -1 sets no limit.",
+        at_least=-1,
+    )
+    filer_reserve_bytes: int = setting(
+        1 * GiB,
+        "Uploads are refused when the filer's disk has less room left: the log needs it.",
+        at_least=0,
+    )
+    http_port: int = setting(
+        -1,
+        "Port of the HTTP door to the filer; 0 takes a free one, -1 opens none.",
+        at_least=-1,
+        at_most=65535,
+    )
 
-    ring_bytes: int = _setting(
+    ring_bytes: int = setting(
         0,
         "Shared memory of each log; a whole number of WAL segments.",
         at_least=RING_BYTES_MIN,
         default_words="256 MiB a shard, all rings at most 1/16 of the memory",
     )
-    wal_segment_bytes: int = _setting(
+    wal_segment_bytes: int = setting(
         0,
         "Size of a file of the write-ahead log.",
         at_least=SEGMENT_BYTES_MIN,
         at_most=1 * GiB,
         default_words="64 MiB, or half of a smaller ring",
     )
-    wal_bytes_max: int = _setting(
+    wal_bytes_max: int = setting(
         4 * GiB,
         "A log seals its oldest data early at this size, then slows producers, then refuses them.",
         at_least=WAL_SEGMENTS_MIN * SEGMENT_BYTES_MIN,
     )
 
-    max_connections: int = _setting(10_000, "Client connections of one shard.", at_least=1)
-    connections_max_idle_ms: int = _setting(
+    max_connections: int = setting(10_000, "Client connections of one shard.", at_least=1)
+    connections_max_idle_ms: int = setting(
         10 * MINUTE_MS, "A connection without a request for so long is closed.", at_least=1000
     )
-    socket_request_max_bytes: int = _setting(
+    socket_request_max_bytes: int = setting(
         100 * MiB,
         "The largest request; a larger one closes its connection.",
         at_least=64 * KiB,
         at_most=1 * GiB,
     )
-    message_max_bytes: int = _setting(
+    message_max_bytes: int = setting(
         1048588,
         "The largest record batch, where a topic's `max.message.bytes` says nothing else.",
         at_least=1 * KiB,
     )
 
-    num_partitions: int = _setting(
+    num_partitions: int = setting(
         1, "Partitions of a topic created without a number.", at_least=1, at_most=100_000
     )
-    auto_create_topics_enable: bool = _setting(
+    auto_create_topics_enable: bool = setting(
         default=True, doc="Create a topic when a client first asks for it."
     )
-    durability: str = _setting(
+    durability: str = setting(
         "os",
         "When a record is acknowledged, where a topic's `smq.durability` says nothing else.",
         one_of=DURABILITIES,
     )
-    log_retention_ms: int = _setting(
+    log_retention_ms: int = setting(
         7 * DAY_MS,
         "Age at which records are deleted; -1 keeps them. A topic's `retention.ms` wins.",
         at_least=-1,
     )
-    log_retention_bytes: int = _setting(
+    log_retention_bytes: int = setting(
         -1,
         "Size of a partition beyond which its oldest records are deleted; -1 sets none. "
         "A topic's `retention.bytes` wins.",
         at_least=-1,
     )
-    log_retention_check_interval_ms: int = _setting(
+    log_retention_check_interval_ms: int = setting(
         5 * MINUTE_MS, "How often retention is looked at.", at_least=1
     )
-    seal_bytes: int = _setting(
+    seal_bytes: int = setting(
         256 * MiB,
         "A partition is sealed to a file at so many bytes. A topic's `smq.seal.bytes` wins.",
         at_least=1,
     )
-    seal_ms: int = _setting(
+    seal_ms: int = setting(
         10 * MINUTE_MS,
         "A partition is sealed when its oldest record waits so long. A topic's `smq.seal.ms` wins.",
         at_least=1,
     )
-    reference_orphan_ms: int = _setting(
+    reference_orphan_ms: int = setting(
         1 * DAY_MS,
         "An uploaded payload that no record names is deleted at this age. "
         "A topic's `smq.reference.orphan.ms` wins.",
         at_least=1,
     )
-    filer_sweep_ms: int = _setting(
+    filer_sweep_ms: int = setting(
         60 * MINUTE_MS, "Files in the filer that nothing names are deleted at this age.", at_least=1
     )
 
-    group_initial_rebalance_delay_ms: int = _setting(
+    group_initial_rebalance_delay_ms: int = setting(
         3000, "How long the first rebalance of an empty group waits for more members.", at_least=0
     )
-    group_min_session_timeout_ms: int = _setting(
+    group_min_session_timeout_ms: int = setting(
         6000, "The shortest session timeout a member may ask for.", at_least=1
     )
-    group_max_session_timeout_ms: int = _setting(
+    group_max_session_timeout_ms: int = setting(
         30 * MINUTE_MS, "The longest session timeout a member may ask for.", at_least=1
     )
-    group_max_size: int = _setting(INT32_MAX, "Members of a group.", at_least=1)
-    offset_metadata_max_bytes: int = _setting(
+    group_max_size: int = setting(INT32_MAX, "Members of a group.", at_least=1)
+    offset_metadata_max_bytes: int = setting(
         4096, "Bytes of metadata that may be committed with an offset.", at_least=0
     )
-    offsets_retention_minutes: int = _setting(
+    offsets_retention_minutes: int = setting(
         86_400, "An empty group keeps its offsets for so long: 60 days (Kafka: 7).", at_least=1
     )
-    producer_id_expiration_ms: int = _setting(
+    producer_id_expiration_ms: int = setting(
         1 * DAY_MS, "A partition forgets an idempotent producer after so long.", at_least=1
     )
 
@@ -296,14 +303,14 @@ def parse(
 def _choose(
     chosen: dict[str, Any], name: str, raw: object, source: str, problems: list[str]
 ) -> None:
-    setting = SETTINGS.get(name)
-    if setting is None:
+    found = SETTINGS.get(name)
+    if found is None:
         near = difflib.get_close_matches(name, SETTINGS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         problems.append(f"{name} ({source}): there is no such setting{hint}")
         return
     try:
-        chosen[setting.key] = _value(setting, raw)
+        chosen[found.key] = value_of(found, raw)
     except ValueError as reason:
         problems.append(f"{name} ({source}): {reason}")
 
@@ -332,67 +339,13 @@ def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-_SIZE = re.compile(r"(-?\d[\d_]*)\s*([kmgt]i?b|b)?", re.IGNORECASE)
-_UNITS = {"b": 1, "kib": KiB, "mib": MiB, "gib": GiB, "tib": 1024 * GiB}
-_UNITS |= {"kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4}
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-
-
-def _value(setting: Setting, raw: object) -> object:
-    """The value in its type and bounds. Raises ValueError with a sentence."""
-    read: dict[type, Callable[[Setting, object], object]] = {
-        int: _int_value,
-        bool: _bool_value,
-        str: _str_value,
-        Path: _path_value,
-    }
-    return read[setting.type](setting, raw)
-
-
-def _int_value(setting: Setting, raw: object) -> int:
-    matched = None if isinstance(raw, bool) else _SIZE.fullmatch(str(raw).strip())
-    if matched is None:
-        size = ", also written 64MiB" if "bytes" in setting.name else ""
-        raise ValueError(f"{raw!r} is not a whole number{size}")
-    value = int(matched[1]) * _UNITS[(matched[2] or "b").lower()]
-    if setting.at_least is not None and value < setting.at_least:
-        raise ValueError(f"{value} is too small; it must be at least {setting.at_least}")
-    at_most = INT64_MAX if setting.at_most is None else setting.at_most
-    if value > at_most:
-        raise ValueError(f"{value} is too large; it must be at most {at_most}")
-    return value
-
-
-def _bool_value(_setting: Setting, raw: object) -> bool:
-    if str(raw).lower() not in _TRUTH:
-        raise ValueError(f"{raw!r} is neither true nor false")
-    return _TRUTH[str(raw).lower()]
-
-
-def _str_value(setting: Setting, raw: object) -> str:
-    if not isinstance(raw, str):
-        raise ValueError(f"{raw!r} is not a text")  # noqa: TRY004  (one error, shown to the user)
-    if setting.one_of and raw not in setting.one_of:
-        raise ValueError(f"{raw!r} is none of {', '.join(setting.one_of)}")
-    return raw
-
-
-def _path_value(_setting: Setting, raw: object) -> Path:
-    if not isinstance(raw, str | Path) or not str(raw) or "\0" in str(raw):
-        raise ValueError(f"{raw!r} is not a path")
-    try:
-        return Path(raw).expanduser().absolute()
-    except RuntimeError:  # ~somebody
-        raise ValueError(f"{raw!r} names the home of a user that is not known") from None
-
-
 def _with_machine_defaults(config: Config, machine: Machine) -> Config:
     data_dir = machine.data_home if config.data_dir == _UNSET else config.data_dir
     return replace(
         config,
         data_dir=data_dir,
         shards=config.shards or max(1, machine.cores - 1),
-        filer_root=data_dir / "filer" if config.filer_root == _UNSET else config.filer_root,
+        filer_root=config.filer_root or PathOrUrl(data_dir / "filer"),
         runtime_dir=machine.runtime_home if config.runtime_dir == _UNSET else config.runtime_dir,
     )
 
@@ -413,6 +366,8 @@ def _relations_broken(config: Config) -> Iterator[str]:
             f"advertise: a broker that listens on {config.host} must be told which address "
             "clients can reach it at, for example --advertise myhost"
         )
+    if config.http_port > 0 and 0 <= config.http_port - config.port < config.shards:
+        yield f"http.port: {config.http_port} is the port of a shard"
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         yield "group.min.session.timeout.ms: it is above group.max.session.timeout.ms"
     if config.message_max_bytes + FRAME_OVERHEAD_BYTES > config.socket_request_max_bytes:
@@ -462,8 +417,8 @@ def _toml(value: object) -> str:
 def documentation() -> str:
     """The table of settings in docs/configuration.md."""
     rows = ["| setting | default | meaning |", "|---|---|---|"]
-    for setting in SETTINGS.values():
-        default = setting.default_words or f"`{_toml(setting.default)}`"
-        choices = f" One of {', '.join(setting.one_of)}." if setting.one_of else ""
-        rows.append(f"| `{setting.name}` | {default} | {setting.doc}{choices} |")
+    for each in SETTINGS.values():
+        default = each.default_words or f"`{_toml(each.default)}`"
+        choices = f" One of {', '.join(each.one_of)}." if each.one_of else ""
+        rows.append(f"| `{each.name}` | {default} | {each.doc}{choices} |")
     return "\n".join(rows) + "\n"

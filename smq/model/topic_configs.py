@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from smq.model.config import DURABILITIES, FRAME_OVERHEAD_BYTES, INT32_MAX, INT64_MAX, Config
+from smq.model.config import DURABILITIES, FRAME_OVERHEAD_BYTES, INT32_MAX, Config
+from smq.model.setting import INT64_MAX
 
 Value: TypeAlias = bool | int | float | str
 NO_MEANING = "Has no meaning here: "

@@ -26,7 +26,8 @@ from smq.app.machine import this_machine
 from smq.app.serve import serve
 from smq.app.status import Status, read_status
 from smq.app.supervisor import Mains
-from smq.model.config import Config, GiB, Machine, parse
+from smq.model.config import Config, Machine, parse
+from smq.model.setting import GiB
 
 DEADLINE_MS = 10_000
 RING = re.compile(r"smq-log-(\d+)")

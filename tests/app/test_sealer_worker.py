@@ -10,7 +10,7 @@ import pytest
 
 from smq.app.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer_worker import Surroundings, Worker, work
-from smq.filer.local import LocalStore
+from smq.filer.location import Location
 from smq.wire.internal import InternalFrame, InternalReader, encode_command
 from tests.app.fake_peers import answered_by_a_thread
 from tests.sealer.sealed import PLACE, batch, manifest_in
@@ -20,7 +20,7 @@ JOB: dict[str, Any] = {"do": "seal", "node": 1, "place": list(PLACE), "sealed_en
 
 @pytest.fixture
 def at(tmp_path: Path) -> Surroundings:
-    return Surroundings(tmp_path, tmp_path / "filer", tmp_path / "run")
+    return Surroundings(tmp_path, Location(str(tmp_path / "filer")), tmp_path / "run")
 
 
 def _shard(frame: InternalFrame) -> bytes:
@@ -51,7 +51,7 @@ def test_a_partition_that_is_gone_is_sealed_as_far_as_anybody_cares(at: Surround
 
 
 def test_files_nobody_names_are_swept(at: Surroundings) -> None:
-    LocalStore(at.filer_root).put("topics/kafka/gone/partition=0/x.parquet", b"x")
+    at.filer.open().put("topics/kafka/gone/partition=0/x.parquet", b"x")
     with manifest_in(at.data_dir) as manifest:
         manifest._database.commit()
         job = {"do": "sweep", "numbers": [1], "before_ms": 2**50}

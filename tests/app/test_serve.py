@@ -10,7 +10,7 @@ import pytest
 
 from smq.app import serve as module
 from smq.app.supervisor import Mains
-from smq.model.config import GiB, MiB
+from smq.model.setting import GiB, MiB
 from tests.app.fake_broker import config_for
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from smq.model.config import SETTINGS, Config, GiB, KiB, Machine, MiB, documentation, parse
+from smq.model.config import SETTINGS, Config, Machine, documentation, parse
+from smq.model.setting import GiB, KiB, MiB
 
 MACHINE = Machine(4, 16 * GiB, Path("/home/someone/.local/share/smq"), Path("/tmp/smq-1"))
 
@@ -34,7 +35,7 @@ def test_defaults_come_from_the_machine() -> None:
     config = config_of()
     assert config.shards == 3
     assert config.data_dir == MACHINE.data_home
-    assert config.filer_root == MACHINE.data_home / "filer"
+    assert config.filer_root == str(MACHINE.data_home / "filer")
     assert config.runtime_dir == MACHINE.runtime_home
 
 
@@ -84,7 +85,7 @@ def test_sizes_may_have_units(written: str, value: int) -> None:
 def test_paths_are_absolute_and_the_current_directory_is_one() -> None:
     config = config_of(command_line={"data.dir": "."})
     assert config.data_dir == Path.cwd()
-    assert config.filer_root == Path.cwd() / "filer"
+    assert config.filer_root == str(Path.cwd() / "filer")
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "~nobody-of-this-name/data"])

@@ -1,0 +1,101 @@
+"""Where the filer is, as the settings say it, and the store that is there.
+
+Making a location costs nothing and starts nothing; the supervisor does it. Opening one on S3 starts
+threads: only processes that fork no others do that.
+"""
+
+import configparser
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from smq.filer.local import LocalStore
+from smq.filer.s3 import Access, S3Store
+from smq.filer.store import Store
+from smq.model.config import Config
+from smq.model.errors import StoreError
+
+S3_SCHEME = "s3://"
+CREDENTIALS_FILE = "~/.aws/credentials"
+# With any of these the library finds its keys by itself, and they win over a file nobody named.
+OWN_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+
+
+class Location(NamedTuple):
+    """A directory or a bucket; "" where the AWS environment tells."""
+
+    root: str
+    s3_endpoint: str = ""
+    s3_region: str = ""
+    s3_credentials: str = ""
+
+    @classmethod
+    def of(cls, config: Config) -> "Location":
+        """Where the broker with these settings keeps its files."""
+        return cls(
+            config.filer_root,
+            config.filer_s3_endpoint,
+            config.filer_s3_region,
+            config.filer_s3_credentials,
+        )
+
+    @property
+    def is_s3(self) -> bool:
+        return self.root.startswith(S3_SCHEME)
+
+    def missing(self) -> list[str]:
+        """What must be installed first."""
+        if self.is_s3 and find_spec("obstore") is None:
+            return [f"filer.root: {self.root} needs obstore; `pip install 'smq-broker[s3]'`"]
+        return []
+
+    def open(self, environment: Mapping[str, str] = os.environ) -> Store:
+        """The store. Raises StoreError with a sentence, but not because it is down."""
+        if not self.is_s3:
+            return LocalStore(Path(self.root))
+        if problems := self.missing():
+            raise StoreError(self.root, problems[0])
+        bucket, _, prefix = self.root.removeprefix(S3_SCHEME).partition("/")
+        return S3Store(bucket, prefix, self.access(environment))
+
+    def access(self, environment: Mapping[str, str]) -> Access:
+        """How to reach the bucket: what the settings say, and keys from a file."""
+        access = Access()
+        if self.s3_endpoint:
+            access["endpoint"] = self.s3_endpoint
+        if self.s3_region:
+            access["region"] = self.s3_region
+        if self.s3_credentials:
+            access.update(_keys_in(Path(self.s3_credentials).expanduser(), environment))
+        elif not any(environment.get(name) for name in OWN_CREDENTIALS):
+            named = environment.get("AWS_SHARED_CREDENTIALS_FILE") or CREDENTIALS_FILE
+            if (path := Path(named).expanduser()).exists():
+                access.update(_keys_in(path, environment))
+        return access
+
+
+def _keys_in(path: Path, environment: Mapping[str, str]) -> Access:
+    """The keys of the profile that is chosen, from a file as the AWS tools have it."""
+    profile = environment.get("AWS_PROFILE") or "default"
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(path.read_text())
+        section = parser[profile]
+        access = Access(
+            access_key_id=section["aws_access_key_id"],
+            secret_access_key=section["aws_secret_access_key"],
+        )
+    except (OSError, UnicodeDecodeError, configparser.Error) as reason:
+        raise StoreError(str(path), f"it cannot be read: {reason}") from reason
+    except KeyError as missing:
+        raise StoreError(str(path), f"profile {profile} has no {missing}") from None
+    if token := section.get("aws_session_token"):
+        access["session_token"] = token
+    return access
