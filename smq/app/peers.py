@@ -1,8 +1,9 @@
 """A shard's links to the coordinator and the sealer: questions out, answers back, in any order.
 
 When a link breaks, what was asked over it is answered with nothing: a relayed request closes its
-client's connection, as the death of any broker would; a question to the sealer is not known. The
-next question connects again; the listening sockets are the supervisor's and take it at once.
+client's connection, as the death of any broker would; a question to the sealer, which only reads,
+is asked once more, of the next sealer. The next question connects again; the listening sockets are
+the supervisor's and take it at once.
 """
 
 import json
@@ -76,11 +77,20 @@ class Peers:
     def ask_sealer(self, command: dict[str, Any], answered: Callable[[Any], None]) -> None:
         """Ask the sealer; `answered` gets {"ok": …}, or None when it could not say."""
 
+        def encode(frame_id: int) -> bytes:
+            return encode_command(frame_id, command)
+
         def parsed(body: bytes) -> None:
             answer = json.loads(body) if body else {}
             answered(answer if "ok" in answer else None)
 
-        self._sealer.ask(lambda i: encode_command(i, command), parsed)
+        def or_again(body: bytes) -> None:
+            if body:
+                parsed(body)
+            else:
+                self._sealer.ask(encode, parsed)
+
+        self._sealer.ask(encode, or_again)
 
     def close(self) -> None:
         """Close both links."""

@@ -125,3 +125,25 @@ def test_the_sealer_answers_what_it_knows_and_otherwise_nothing(
     turn_until(loop, lambda: len(answers) == 3)
     assert answers == [{"ok": [1, 2]}, None, None]
     peers.close()
+
+
+def test_a_question_is_asked_again_of_the_next_sealer_and_of_no_third(
+    loop: TidyLoop, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def dies(frame: InternalFrame) -> bytes:
+        asked.append(json.loads(frame.body)["do"])
+        if asked in (["once"], ["once", "once", "always"], ["once", "once", "always", "always"]):
+            raise PeerError("as the test wants it")
+        return b'{"ok": true}'
+
+    answer_in(loop, tmp_path / "s.sock", dies)
+    peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock")
+    answers: list[Any] = []
+    for count, do in enumerate(("once", "always"), 1):
+        peers.ask_sealer({"do": do}, answers.append)
+        turn_until(loop, lambda: len(answers) == count)  # noqa: B023
+    assert answers == [{"ok": True}, None]
+    assert asked == ["once", "once", "always", "always"]
+    peers.close()
