@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smq.app.peers import Peers
+from smq.filer.location import Location
 from smq.model.config import Config
 from smq.shard.references import Later, Payloads, Seen
 
@@ -73,5 +74,5 @@ class AskedPayloads:
 
 def payloads_of(config: Config, peers: Peers, now_ms: Callable[[], int]) -> Payloads:
     """The payloads of the configured filer."""
-    del peers, now_ms
-    return LocalPayloads(config.filer_root)
+    location = Location.of(config)
+    return AskedPayloads(peers, now_ms) if location.is_s3 else LocalPayloads(location.root)

@@ -21,10 +21,10 @@ class ShardOverSocket:
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
 
-    def batches(self, number: int, offset: int, bytes_max: int) -> bytes:
-        """Whole batches from the one that holds `offset` on."""
+    def batches(self, number: int, offset: int, bytes_max: int, *, synced: bool = True) -> bytes:
+        """Whole batches from the one that holds `offset` on; `synced`: when they are on disk."""
         command = {"do": "batches", "number": number, "offset": offset, "bytes_max": bytes_max}
-        return self._asker.ask(command)[1]
+        return self._asker.ask({**command, "synced": synced})[1]
 
     def sealed(self, number: int, end: int) -> None:
         """Everything below `end` is sealed."""

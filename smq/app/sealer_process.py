@@ -208,6 +208,7 @@ class Sealer:
 
     def _question(self, link: Link, frame: InternalFrame) -> None:
         question = json.loads(frame.body)
+        self._known.look(self._inheritance)  # A shard that asks may know of a topic before us.
         if question["do"] == "pressure":
             self._pressure = True
             link.send(encode_command(frame.id, {"ok": True}))

@@ -149,7 +149,7 @@ class Worker:
             batches = self._batches(node, at.number, offset, min(bytes_max, INLINE_BATCHES_BYTES))
             payload_of = payload_in(self.store, directory_of(at.namespace, at.topic))
             delivered = deliver(batches, offset, bytes_max, payload_of)
-            kept = self._cache.put(key, delivered.pieces, delivered.index(offset))
+            kept = self._cache.put(key, delivered.pieces, delivered.places(offset))
         return _answer(kept.find(offset, bytes_max))
 
     def _batches(self, node: int, number: int, offset: int, bytes_max: int) -> bytes:

@@ -1,9 +1,9 @@
 """What a shard does for our other processes, over its unix socket. JSON, see smq.wire.internal.
 
 partitions   {}                            what is unsealed, and how full the WAL is
-batches      number, offset, bytes_max     raw batches, a JSON line before them; answered when the
-                                           WAL has them on disk: what is sealed must not outlive
-                                           the log it came from, or its offsets are used again
+batches      number, offset, bytes_max,    raw batches, a JSON line before them; `synced`: answered
+             synced                        when the WAL has them on disk, for what is sealed must
+                                           not outlive the log, or its offsets are used again
 sealed       number, end                   sealed segments hold everything below `end`; answered
                                            when the checkpoint that says so is durable
 log_start    number, offset                retention has dropped what is below
@@ -104,7 +104,15 @@ class ShardCommands:
             "oldest_ms": int(row[P_UNSEALED_SINCE_MS]),
         }
 
-    def _batches(self, link: Link, frame_id: int, number: int, offset: int, bytes_max: int) -> None:
+    def _batches(  # noqa: PLR0913, PLR0917  (as the command)
+        self,
+        link: Link,
+        frame_id: int,
+        number: int,
+        offset: int,
+        bytes_max: int,
+        synced: bool = True,  # noqa: FBT001, FBT002
+    ) -> None:
         led = self._find(number)
         found = led.log.find(
             number, offset, led.offsets().last_stable, min(bytes_max, BATCHES_BYTES_MAX)
@@ -114,7 +122,7 @@ class ShardCommands:
         data = b"".join(led.log.read_batch(*span) for span in found.spans.tolist())
         head = json.dumps({"ok": {"bytes": len(data)}}).encode()
         answer = encode_frame(frame_id, KIND_COMMAND, head + b"\n" + data)
-        self._send_when_synced(link, answer, led.log, int(led.log.tail))
+        self._send_when_synced(link, answer, led.log, int(led.log.tail) if synced else 0)
 
     def _send_when_synced(self, link: Link, answer: bytes, log: Log, position: int) -> None:
         if log.words[WORD_SYNCED] >= position:

@@ -7,6 +7,7 @@ import numpy as np
 
 from shm.kernels.words import (
     DURABILITY_SHIFT,
+    FLAG_FETCH_LEFT,
     FLAG_IN_USE,
     FLAG_LOG_APPEND_TIME,
     P_BATCH_BYTES_MAX,
@@ -39,7 +40,7 @@ _STATE_COLUMNS = (
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
 )
-_KEPT_FLAGS = ~(3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME)
+_KEPT_FLAGS = ~(3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class PartitionSettings:
     durability: int
     batch_bytes_max: int
     log_append_time: bool = False
+    delivers_inline: bool = False
     timestamp_before_max_ms: int = TIME_UNLIMITED
     timestamp_after_max_ms: int = TIME_UNLIMITED
 
@@ -127,7 +129,8 @@ class Partitions:
         row = self.table[slot]
         flags = int(row[P_FLAGS]) & _KEPT_FLAGS
         append_time = FLAG_LOG_APPEND_TIME if settings.log_append_time else 0
-        row[P_FLAGS] = flags | append_time | settings.durability << DURABILITY_SHIFT
+        fetch_left = FLAG_FETCH_LEFT if settings.delivers_inline else 0
+        row[P_FLAGS] = flags | append_time | fetch_left | settings.durability << DURABILITY_SHIFT
         row[P_BATCH_BYTES_MAX] = settings.batch_bytes_max
         row[P_TIMESTAMP_BEFORE_MAX] = settings.timestamp_before_max_ms
         row[P_TIMESTAMP_AFTER_MAX] = settings.timestamp_after_max_ms

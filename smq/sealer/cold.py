@@ -9,7 +9,7 @@ says is reported by its name and never served.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -25,6 +25,7 @@ from smq.model.errors import NotFound, StoreError
 from smq.sealer.parquet import ParquetSegment
 from smq.sealer.raw import NotRaw, RawSegment, index_of
 from smq.store.rows import Segment
+from smq.wire.codec import Buffer
 
 SEGMENTS_OPEN_MAX = 8  # Each may be the whole file in memory, where the filer is not local.
 CACHE_KEEP_MS = 10_000  # A file stays at least this long after it was named to a shard.
@@ -89,12 +90,13 @@ class Cache:
         self._held.move_to_end(key)
         return held[0]
 
-    def put(self, key: tuple[str, int], batches: np.ndarray, index: np.ndarray) -> Batches:
-        """Keep batches under a key."""
+    def put(self, key: tuple[str, int], pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
+        """Keep batches, cut into any pieces, under a key."""
         path = self._directory / f"{self._next_name}.batches"
         self._next_name += 1
-        path.write_bytes(batches.data)
-        entry = Batches(path, index, len(batches))
+        with path.open("wb") as file:
+            file.writelines(pieces)
+            entry = Batches(path, index, file.tell())
         self._held[key] = entry, self._now_ms()
         self.bytes += entry.length
         self._evict()
@@ -152,11 +154,11 @@ class ColdReader:
         if (cached := self._cache.get(key)) is not None:
             return cached, end
         if isinstance(opened, RawSegment):
-            return self._cache.put(key, read_only(opened.body), opened.index), end
+            return self._cache.put(key, [opened.body], opened.index), end
         assert span is not None
         with _damage_named(segment):
             data = opened.batches(span)
-        return self._cache.put(key, data, _places(data)), end
+        return self._cache.put(key, [data.data], _places(data)), end
 
     def _opened(self, segment: Segment) -> ParquetSegment | RawSegment:
         opened = self._open.get(segment.path)

@@ -5,6 +5,7 @@ from smq.log.partitions import PartitionSettings
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.model.topic_configs import TopicSettings
+from smq.shard.inline import delivers_inline
 
 _LEVELS = {"memory": DURABILITY_MEMORY, "os": DURABILITY_OS, "disk": DURABILITY_DISK}
 
@@ -16,6 +17,7 @@ def settings_of(topic: Topic, config: Config) -> PartitionSettings:
         durability=_LEVELS[settings.durability],
         batch_bytes_max=settings.message_bytes_max,
         log_append_time=settings.log_append_time,
+        delivers_inline=delivers_inline(topic),
         timestamp_before_max_ms=settings.timestamp_before_max_ms,
         timestamp_after_max_ms=settings.timestamp_after_max_ms,
     )

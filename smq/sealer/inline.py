@@ -1,0 +1,149 @@
+"""Payloads as values: batches for Kafka clients of topics that deliver inline.
+
+A batch with handles is made anew: where a record stood for a payload, the payload stands, and the
+header `content-type` in place of `smq-ref`. Offsets, times and keys are what they were. An answer
+holds as much as the client asked for: it may end in the middle of a batch, and the next one begins
+there. What is larger than all that the client asks for, or is not there any more, stays a handle.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from shm.arrow import read_only
+from shm.kernels.crc32c import crc32c
+from shm.kernels.references import HEADER_KEY, may_refer
+from shm.kernels.words import BATCH_HEADER_BYTES
+from smq.filer.store import Store
+from smq.model.errors import StoreError
+from smq.model.references import Reference
+from smq.sealer.raw import INDEX_DTYPE
+from smq.wire.codec import Buffer
+from smq.wire.records import Batch, Record, batch_pieces, read_batches
+from smq.wire.references import handles_of_batch
+
+CONTENT_TYPE = b"content-type"
+# More than a record takes beside its fields, a header `content-type` among it.
+RECORD_OVERHEAD_BYTES = 512
+
+Fetch = Callable[[Reference], Buffer | None]
+
+
+class Delivered(NamedTuple):
+    """Batches as pieces to be written one after another, and the offset behind them."""
+
+    pieces: list[Buffer]
+    next_offset: int
+
+    def places(self, offset: int) -> np.ndarray:
+        """All of it as one entry of a cache file: it answers for `offset`."""
+        length = sum(map(len, self.pieces))
+        return np.array([(offset, self.next_offset - 1, -1, 0, length)], INDEX_DTYPE)
+
+
+def payload_in(store: Store, directory: str) -> Fetch:
+    """How payloads of a topic are read: None for one that is not there, or not what it was."""
+
+    def payload(reference: Reference) -> Buffer | None:
+        key = directory + reference.id
+        path = store.local_path(key)
+        try:
+            data = np.memmap(path, np.uint8, "r") if path and reference.length else store.get(key)
+        except (StoreError, OSError):
+            return None
+        array = read_only(data)
+        if len(array) != reference.length or int(crc32c(array, 0, len(array))) != reference.crc32c:
+            return None
+        return array.data
+
+    return payload
+
+
+def deliver(batches: bytes, offset: int, bytes_max: int, payload_of: Fetch) -> Delivered:
+    """Batches from the record at `offset` on: as many bytes as fit, one record at least.
+
+    `batches` are whole ones, the first of which holds the offset.
+    """
+    delivery = _Delivery(bytes_max, payload_of)
+    for batch in read_batches(batches):
+        if batch.last_offset >= offset:
+            offset = delivery.add(batch, offset)
+            if offset <= batch.last_offset:
+                break
+    return Delivered(delivery.pieces, offset)
+
+
+class _Delivery:
+    """One answer while it is filled."""
+
+    def __init__(self, bytes_max: int, payload_of: Fetch) -> None:
+        self._bytes_max = self._left = bytes_max
+        self._payload_of = payload_of
+        self.pieces: list[Buffer] = []
+
+    def add(self, batch: Batch, offset: int) -> int:
+        """Take what fits of a batch from `offset` on; the offset behind that."""
+        handles = _handles(batch)
+        if not handles:
+            return self._add_whole(batch, offset)
+        records: list[Record] = []
+        end, room = batch.last_offset + 1, self._left - BATCH_HEADER_BYTES
+        for place, record in enumerate(batch.records()):
+            if record.offset < offset:
+                continue
+            reference = handles.get(place)
+            if reference is not None and not self._may_fit(record, reference):
+                reference = None
+            size = _size(record) + (reference.length if reference else 0)
+            if size > room and (records or self.pieces):
+                end = record.offset
+                break
+            records.append(record if reference is None else self._inlined(record, reference))
+            room -= size
+        if records:
+            self._take(batch_pieces(records, batch, end - 1))
+        elif end > batch.last_offset:  # There is nothing but a gap left: the batch tells of it.
+            return self._add_whole(batch, offset)
+        return end
+
+    def _add_whole(self, batch: Batch, offset: int) -> int:
+        if self.pieces and len(batch.data) > self._left:
+            return offset
+        self._take([batch.data])
+        return batch.last_offset + 1
+
+    def _take(self, pieces: list[Buffer]) -> None:
+        self.pieces += pieces
+        self._left -= sum(map(len, pieces))
+
+    def _may_fit(self, record: Record, reference: Reference) -> bool:
+        """Whether an answer may ever hold the record with its payload."""
+        return _size(record) + reference.length <= self._bytes_max - BATCH_HEADER_BYTES
+
+    def _inlined(self, record: Record, reference: Reference) -> Record:
+        payload = self._payload_of(reference)
+        if payload is None:
+            return record
+        headers = tuple(each for each in record.headers if each[0] != HEADER_KEY)
+        if CONTENT_TYPE not in dict(headers):
+            headers += ((CONTENT_TYPE, reference.content_type.encode()),)
+        value = cast("bytes", payload)  # It is not copied.
+        return record._replace(value=value, headers=headers)
+
+
+def _size(record: Record) -> int:
+    """About what a record takes, and no less."""
+    fields = [record.key, record.value, *(part for header in record.headers for part in header)]
+    return RECORD_OVERHEAD_BYTES + sum(len(each) for each in fields if each)
+
+
+def _handles(batch: Batch) -> dict[int, Reference]:
+    """The handles in a batch, by their places among its records."""
+    data = read_only(batch.data)
+    if not may_refer(data, 0, len(data)):
+        return {}
+    handles = handles_of_batch(data, 0, len(data)) or ()
+    return {
+        each.record: each.reference for each in handles if isinstance(each.reference, Reference)
+    }

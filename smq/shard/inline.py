@@ -1,0 +1,28 @@
+"""Fetches of topics that deliver payloads inline: which batches go out as they are.
+
+Where a batch may hold handles the sealer's reader makes another one, with the payloads as values
+(smq.sealer.inline): the shard's loop reads no payload. It only looks for the header's bytes in what
+it would lend; what has left the ring is not read for that, but left to the reader too.
+"""
+
+import numpy as np
+
+from shm.kernels.references import may_refer
+from smq.log.lookup import Found
+from smq.log.reading import ReadableLog
+from smq.model.catalog import Topic
+
+
+def delivers_inline(topic: Topic) -> bool:
+    """Whether a topic's payloads are what fetches bring, where they fit."""
+    return topic.configs.get("smq.reference.delivery") == "inline"
+
+
+def before_handles(log: ReadableLog, found: Found) -> Found | None:
+    """The batches before the first that may hold a handle; None: it is the first of them."""
+    ring, ring_bytes = log.memory.ring, log.memory.layout.ring_bytes
+    for index, (position, size) in enumerate(found.spans.tolist()):
+        if not log.in_ring(position) or may_refer(ring, position % ring_bytes, size):
+            spans: np.ndarray = found.spans[:index]
+            return Found(spans, int(spans[:, 1].sum())) if index else None
+    return found
