@@ -3,7 +3,7 @@
 A handler returns the response message, or
 
     Wait     a long poll: try again when one of the partitions moves, at the latest at a deadline
-    Ask      something only the sealer knows: its answers make the response
+    Ask      something that only the sealer or the disk knows: the answers make the response
     Relay    the coordinator answers this request
 """
 
@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from smq.log.log import Log
+from smq.log.reading import Run
 from smq.shard.shard import Shard
 from smq.wire.headers import RequestHeader
 
@@ -28,14 +30,23 @@ class ShardContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Commands for the sealer (smq.sealer.commands), and what to make of the answers, in order.
+class ReadLog:
+    """Bytes of a log's WAL that the page cache does not have; the answer is an array."""
 
-    An answer is {"ok": …}, or None when the sealer could not say.
+    log: Log
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Commands for the sealer (smq.sealer.commands) and what is to be read from the disk, and what
+    to make of the answers, in order.
+
+    An answer of the sealer is {"ok": …}, or None when it could not say.
     """
 
-    commands: Sequence[dict[str, Any]]
-    then: Callable[[list[Any]], Message]
+    commands: Sequence[dict[str, Any] | ReadLog]
+    then: "Callable[[list[Any]], Message | Ask]"
 
 
 class Attempt(Protocol):

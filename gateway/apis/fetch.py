@@ -10,7 +10,7 @@
 - A stale or unknown current_leader_epoch: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (9, KIP-320).
 - last_fetched_epoch says where a log that was cut diverges: diverging_epoch (12, KIP-595); one that
   is not known yet is OFFSET_OUT_OF_RANGE.
-- Offsets that have left the WAL come from sealed segments, one partition an answer.
+- Offsets that have left the WAL come from sealed segments, few partitions an answer.
 - Topic ids instead of names from 13 (KIP-516): UNKNOWN_TOPIC_ID.
 - A topic twice is one row; of a partition twice the last one counts; no partitions, no row.
 - Who says to be a follower is told NOT_LEADER_OR_FOLLOWER: nobody follows.
@@ -40,6 +40,7 @@ from smq.wire.generated.fetch import (
 )
 
 FETCH_BYTES_MAX = 55 * 1024 * 1024  # Kafka's fetch.max.bytes: what one answer may hold of us.
+COLD_PARTITIONS_MAX = 4  # Of one answer: each may have the sealer decode a row group.
 IDS_FROM = 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_SESSION_EPOCHS = frozenset({0, -1})  # A session begins, or there is none: full fetches both.
@@ -52,6 +53,19 @@ class _Row(NamedTuple):
     request: FetchPartition
     led: Led | None
     error: ErrorCode
+
+
+class _Cold(NamedTuple):
+    """A partition of an answer whose records the sealer is asked for."""
+
+    data: PartitionData
+    led: Led
+    offset: int
+    bytes_max: int
+
+    def command(self) -> dict[str, Any]:
+        number = self.led.number
+        return {"do": "cold", "number": number, "offset": self.offset, "bytes_max": self.bytes_max}
 
 
 def handle(request: FetchRequest, context: ShardContext) -> Result:
@@ -86,7 +100,7 @@ class _Fetch:
         reader = _Reader(self._request)
         read = [[self._read(reader, row) for row in rows] for rows in self._rows]
         is_enough = reader.total_bytes >= self._request.min_bytes or reader.has_error or is_last
-        if not is_enough and reader.cold is None:
+        if not is_enough and not reader.cold:
             return None
         response = FetchResponse(
             error_code=ErrorCode.UNKNOWN_SERVER_ERROR if self._is_impossible else ErrorCode.NONE,
@@ -98,9 +112,9 @@ class _Fetch:
             ],
         )
         self._context.shard.count_fetch(reader.total_bytes)
-        if reader.cold is not None:
-            command, data = reader.cold
-            return Ask([command], partial(_with_cold, response, data))
+        if reader.cold:
+            commands = [each.command() for each in reader.cold]
+            return Ask(commands, partial(_with_cold, response, reader.cold))
         return response
 
     def moved(self, places: Iterable[Place]) -> Message | Ask | None:
@@ -201,7 +215,7 @@ class _Reader:
         self._isolation_level = request.isolation_level
         self.total_bytes = 0
         self.has_error = False
-        self.cold: tuple[dict[str, Any], PartitionData] | None = None
+        self.cold: list[_Cold] = []
 
     def read(self, row: _Row) -> tuple[PartitionData, int]:
         """One partition's part of the answer, and how many bytes of records it holds."""
@@ -248,14 +262,9 @@ class _Reader:
         if asked.fetch_offset >= offsets.sealed_end:
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             self.has_error = True
-        elif self.cold is None:
-            command = {
-                "do": "cold",
-                "number": led.number,
-                "offset": asked.fetch_offset,
-                "bytes_max": max(1, budget),
-            }
-            self.cold = command, data
+        elif len(self.cold) < COLD_PARTITIONS_MAX:
+            self.cold.append(_Cold(data, led, asked.fetch_offset, max(1, budget)))
+            self._left -= budget
         return 0
 
     def _error(self, index: int, error: ErrorCode) -> PartitionData:
@@ -272,16 +281,17 @@ class _Reader:
         )
 
 
-def _with_cold(response: FetchResponse, data: PartitionData, answers: list[Any]) -> FetchResponse:
-    """Put what the sealer gave into the partition that asked for it."""
-    said = answers[0]
-    if said is None:
-        data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    elif (found := said["ok"])["length"]:
-        try:
-            data.records = FileRange(found["path"], found["at"], found["length"])
-        except OSError:
+def _with_cold(response: FetchResponse, cold: list[_Cold], answers: list[Any]) -> FetchResponse:
+    """Put what the sealer gave into the partitions that asked for it."""
+    for (data, led, _, _), said in zip(cold, answers, strict=True):
+        if said is None:
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        elif (found := said["ok"])["length"]:
+            place = found["path"], found["at"], found["length"]
+            try:
+                data.records = FileRange(*place, led.log.background)
+            except OSError:
+                data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return response
 
 

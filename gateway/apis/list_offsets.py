@@ -11,11 +11,13 @@
 """
 
 from collections import Counter
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gateway.context import Ask, Result, ShardContext
-from smq.log.reading import DamagedFrame
+import numpy as np
+
+from gateway.context import Ask, ReadLog, Result, ShardContext
+from smq.log.reading import DamagedFrame, Run
 from smq.log.times import first_batch_at
 from smq.model.errors import ErrorCode, PeerError
 from smq.shard.shard import Led, Offsets, Shard
@@ -38,7 +40,7 @@ _FROM_VERSION = {
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 
-class _Pending(NamedTuple):
+class _Sealed(NamedTuple):
     """An answer that waits for the sealer, which is asked for what lies below `sealed_end`."""
 
     answer: ListOffsetsPartitionResponse
@@ -47,10 +49,57 @@ class _Pending(NamedTuple):
     timestamp: int
     isolation_level: int
 
+    def asks(self) -> dict[str, Any]:
+        number, timestamp = self.led.number, self.timestamp
+        return {"do": "offset_for_time", "number": number, "timestamp": timestamp}
+
+    def take(self, said: dict[str, Any] | None, shard: Shard) -> "_Read | None":
+        """Fill the answer with what the sealer said; a batch that must be read first."""
+        answer, led = self.answer, self.led
+        if shard.by_number(led.number) is None:  # Deleted meanwhile.
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif said is None:
+            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        elif (found := said["ok"]) is not None:
+            _set(answer, led, found["offset"], found["timestamp"])
+        else:
+            offsets = led.offsets()
+            unsealed = max(self.sealed_end, offsets.log_start)
+            return _search(
+                answer, led, unsealed, self.timestamp, _limit(offsets, self.isolation_level)
+            )
+        return None
+
+
+class _Read(NamedTuple):
+    """An answer that waits for the disk, which has the batch that holds the record."""
+
+    answer: ListOffsetsPartitionResponse
+    led: Led
+    run: Run
+    offset: int
+    timestamp: int
+    limit: int
+
+    def asks(self) -> ReadLog:
+        return ReadLog(self.led.log, self.run)
+
+    def take(self, data: np.ndarray, shard: Shard) -> None:
+        """Fill the answer from the batch."""
+        if shard.by_number(self.led.number) is None:
+            self.answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return
+        try:
+            batch = self.led.log.batches_of(self.run, data)
+        except DamagedFrame:
+            self.answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return
+        _find_record(self.answer, self.led, batch, (self.offset, self.limit), self.timestamp)
+
 
 def handle(request: ListOffsetsRequest, context: ShardContext) -> Result:
     """Answer, or ask the sealer for times that only sealed segments know."""
-    pending: list[_Pending] = []
+    pending: list[_Sealed | _Read] = []
     topics = []
     for topic in request.topics:
         counts = Counter(each.partition_index for each in topic.partitions)
@@ -63,14 +112,21 @@ def handle(request: ListOffsetsRequest, context: ShardContext) -> Result:
         ]
         if answers:
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    response = ListOffsetsResponse(topics=topics)
+    return _answered(ListOffsetsResponse(topics=topics), pending, context.shard)
+
+
+def _answered(
+    response: ListOffsetsResponse, pending: Sequence[_Sealed | _Read], shard: Shard
+) -> ListOffsetsResponse | Ask:
+    """The response, when nothing of it waits any more."""
     if not pending:
         return response
-    commands = [
-        {"do": "offset_for_time", "number": each.led.number, "timestamp": each.timestamp}
-        for each in pending
-    ]
-    return Ask(commands, partial(_with_sealed, response, pending, context.shard))
+
+    def then(answers: list[Any]) -> ListOffsetsResponse | Ask:
+        reads = [each.take(said, shard) for each, said in zip(pending, answers, strict=True)]
+        return _answered(response, [each for each in reads if each is not None], shard)
+
+    return Ask([each.asks() for each in pending], then)
 
 
 def _refused(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
@@ -82,7 +138,7 @@ def _answer(
     asked: ListOffsetsPartition,
     isolation_level: int,
     context: ShardContext,
-    pending: list[_Pending],
+    pending: list[_Sealed | _Read],
 ) -> ListOffsetsPartitionResponse:
     """The answer for one partition; it is not finished when it also stands in `pending`."""
     led = _find(name, asked, context)
@@ -92,11 +148,9 @@ def _answer(
     if error != ErrorCode.NONE:
         return _refused(asked, error)
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-    if not _fill(answer, led, asked.timestamp, isolation_level):
-        timestamp = asked.timestamp
-        if timestamp == MAX_TIMESTAMP:
-            timestamp = led.offsets().max_timestamp
-        pending.append(_Pending(answer, led, led.offsets().sealed_end, timestamp, isolation_level))
+    waits = _fill(answer, led, asked.timestamp, isolation_level)
+    if waits is not None:
+        pending.append(waits)
     return answer
 
 
@@ -123,9 +177,12 @@ def _limit(offsets: Offsets, isolation: int) -> int:
     return offsets.last_stable if isolation == _READ_COMMITTED else offsets.high_watermark
 
 
-def _fill(answer: ListOffsetsPartitionResponse, led: Led, timestamp: int, isolation: int) -> bool:
-    """Fill the answer; False: sealed segments must be asked first."""
+def _fill(
+    answer: ListOffsetsPartitionResponse, led: Led, timestamp: int, isolation: int
+) -> _Sealed | _Read | None:
+    """Fill the answer, or say what it waits for."""
     offsets = led.offsets()
+    target = offsets.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
     if timestamp == LATEST:
         _set(answer, led, _limit(offsets, isolation), -1)
     elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
@@ -133,28 +190,38 @@ def _fill(answer: ListOffsetsPartitionResponse, led: Led, timestamp: int, isolat
     elif timestamp in {LATEST_TIERED, EARLIEST_PENDING} or (
         timestamp == MAX_TIMESTAMP and offsets.log_start == offsets.log_end
     ):
-        return True
+        return None
     elif offsets.sealed_end > offsets.log_start:
-        return False
+        return _Sealed(answer, led, offsets.sealed_end, target, isolation)
     else:
-        target = offsets.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
-        _search(answer, led, offsets.log_start, target, _limit(offsets, isolation))
-    return True
+        return _search(answer, led, offsets.log_start, target, _limit(offsets, isolation))
+    return None
 
 
 def _search(
     answer: ListOffsetsPartitionResponse, led: Led, offset: int, timestamp: int, limit: int
-) -> None:
-    """The first record in ring or WAL at or after a time."""
+) -> _Read | None:
+    """The first record in ring or WAL at or after a time; a batch that must be read first."""
     place = first_batch_at(led.log, led.number, offset, limit, timestamp)
     if place is None:
-        return
-    try:
-        data = led.log.read_batch(*place)
-    except DamagedFrame:
-        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        return
-    [batch] = read_batches(data)
+        return None
+    view = led.log.view(*place)
+    if view is None:
+        run = led.log.first_run(np.array([place]))
+        return _Read(answer, led, run, offset, timestamp, limit)
+    _find_record(answer, led, view, (offset, limit), timestamp)
+    return None
+
+
+def _find_record(
+    answer: ListOffsetsPartitionResponse,
+    led: Led,
+    data: memoryview,
+    offsets: tuple[int, int],
+    timestamp: int,
+) -> None:
+    """The first record of a batch at or after a time, of those in [offset, limit)."""
+    [batch], (offset, limit) = read_batches(data), offsets
     try:
         for record in batch.records():
             if record.timestamp_ms >= timestamp and offset <= record.offset < limit:
@@ -170,20 +237,3 @@ def _set(answer: ListOffsetsPartitionResponse, led: Led, offset: int, timestamp:
     answer.leader_epoch = max(
         (epoch for epoch, start in history if start <= offset), default=history[0][0]
     )
-
-
-def _with_sealed(
-    response: ListOffsetsResponse, pending: list[_Pending], shard: Shard, answers: list[Any]
-) -> ListOffsetsResponse:
-    for (answer, led, start, timestamp, isolation), said in zip(pending, answers, strict=True):
-        if shard.by_number(led.number) is None:  # Deleted meanwhile.
-            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif said is None:
-            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        elif (found := said["ok"]) is not None:
-            _set(answer, led, found["offset"], found["timestamp"])
-        else:
-            offsets = led.offsets()
-            unsealed = max(start, offsets.log_start)
-            _search(answer, led, unsealed, timestamp, _limit(offsets, isolation))
-    return response

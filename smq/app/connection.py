@@ -41,8 +41,11 @@ class Slot:
         for piece in pieces:
             if isinstance(piece, bytes):
                 run.append(piece)
-            elif piece.length <= COPIED_BYTES_MAX:
-                run.append(b"".join(piece.next_buffers()))
+                continue
+            # A few bytes are copied, if all of them are in memory.
+            copy = b"".join(piece.next_buffers()) if piece.length <= COPIED_BYTES_MAX else b""
+            if len(copy) == piece.length:
+                run.append(copy)
                 piece.release()
             else:
                 self.pieces += (b"".join(run), piece)
@@ -79,6 +82,7 @@ class Connection:
         "_deadline",
         "_events",
         "_is_blocked",
+        "_is_loading",
         "_loop",
         "_muted",
         "_owner",
@@ -101,7 +105,7 @@ class Connection:
         self.rest = Rest()
         self.slots: deque[Slot] = deque()
         self.polls: set[LongPoll] = set()
-        self.closed = self.is_closing = self._is_blocked = False
+        self.closed = self.is_closing = self._is_blocked = self._is_loading = False
         self.is_held = False  # The next request waits for the acks that are due.
         self.acks_due = self.last_used_ns = 0
         self._deadline: Timer | None = None
@@ -151,7 +155,7 @@ class Connection:
 
     def flush(self) -> None:
         """Send what is open, as far as the socket takes it."""
-        if self.closed or self._is_blocked:
+        if self.closed or self._is_blocked or self._is_loading:
             return
         try:
             while self.slots and self.slots[0].is_open:
@@ -174,13 +178,16 @@ class Connection:
             self._owner.resumable(self)
 
     def _send_some(self, slot: Slot) -> bool:
-        """One sendmsg of the first slot; False: the socket is full."""
+        """One sendmsg of the first slot; False: the socket is full, or bytes are on the disk."""
         buffers: list[bytes | memoryview] = []
         for piece in slot.pieces:
             if isinstance(piece, (bytes, memoryview)):
                 buffers.append(piece)
             else:
                 buffers.extend(piece.next_buffers())
+                if not buffers:
+                    self._load(piece)
+                    return False
                 break  # What it lends is valid until the next call: send it first.
         try:
             sent = (
@@ -220,6 +227,17 @@ class Connection:
         if self._deadline is None:
             slow_ms = sum(piece.length for piece in lent) // SLOW_BYTES_PER_MS
             self._deadline = self._loop.call_later(SLOW_DEADLINE_MS + slow_ms, self.close)
+
+    def _load(self, piece: Sendable) -> None:
+        """Go on when the next bytes have come from the disk; nobody else waits for it."""
+
+        def ready() -> None:
+            self._is_loading = False
+            self.flush()
+
+        piece.hold()
+        self._is_loading = True
+        piece.load(ready)
 
     def _unblock(self) -> None:
         self._is_blocked = False

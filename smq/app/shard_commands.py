@@ -68,7 +68,11 @@ class ShardCommands:
             handle = self._commands[command.pop("do")]
             handle(link, frame.id, **command)
         except (KeyError, TypeError, ValueError, DamagedFrame) as error:
-            link.send(encode_command(frame.id, {"error": f"{type(error).__name__}: {error}"}))
+            self._refuse(link, frame.id, error)
+
+    @staticmethod
+    def _refuse(link: Link, frame_id: int, error: Exception) -> None:
+        link.send(encode_command(frame_id, {"error": f"{type(error).__name__}: {error}"}))
 
     def watch_growth(self) -> None:
         """Watch the space when the WAL has begun or freed a segment: a second may be too late."""
@@ -119,10 +123,16 @@ class ShardCommands:
         )
         if found is None:
             raise ValueError(f"offset {offset} of partition {number} has left the WAL")
-        data = b"".join(led.log.read_batch(*span) for span in found.spans.tolist())
-        head = json.dumps({"ok": {"bytes": len(data)}}).encode()
-        answer = encode_frame(frame_id, KIND_COMMAND, head + b"\n" + data)
-        self._send_when_synced(link, answer, led.log, int(led.log.tail) if synced else 0)
+
+        def collected(data: bytes | DamagedFrame) -> None:
+            if isinstance(data, DamagedFrame):
+                self._refuse(link, frame_id, data)
+                return
+            head = json.dumps({"ok": {"bytes": len(data)}}).encode()
+            answer = encode_frame(frame_id, KIND_COMMAND, head + b"\n" + data)
+            self._send_when_synced(link, answer, led.log, int(led.log.tail) if synced else 0)
+
+        led.log.collect(found.spans, collected)
 
     def _send_when_synced(self, link: Link, answer: bytes, log: Log, position: int) -> None:
         if log.words[WORD_SYNCED] >= position:

@@ -17,7 +17,7 @@ from typing import Any
 
 from gateway.apis.fetch import lent_of
 from gateway.apis.table import API_BY_KEY
-from gateway.context import Ask, Message, Relay, Result, Wait
+from gateway.context import Ask, Message, ReadLog, Relay, Result, Wait
 from gateway.dispatch import Dispatched, dispatch, encode
 from gateway.quick_fetch import QuickFetch
 from shm.kernels.fetch_request import FETCH_KEY
@@ -292,10 +292,13 @@ class ShardServer:
             answers[index] = answer
             missing[0] -= 1
             if not missing[0]:
-                self._answer(connection, slot, dispatched, ask.then(answers))
+                self._settle(connection, slot, dispatched, ask.then(answers))
 
         for index, command in enumerate(ask.commands):
-            self._peers.ask_sealer(command, partial(answered, index))
+            if isinstance(command, ReadLog):
+                command.log.load(command.run, partial(answered, index))
+            else:
+                self._peers.ask_sealer(command, partial(answered, index))
 
     def _wait(self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait) -> None:
         def settle(result: Message | Ask) -> None:

@@ -1,5 +1,5 @@
 """Work that takes milliseconds and must not hold up the shard's loop: files to allocate, tables to
-file, checkpoints to write.
+file, checkpoints to write, old records that are not in the page cache to read.
 
 Jobs of one lane run one after another; lanes do not wait for each other, so that the next segment's
 file is never behind a checkpoint on a slow disk.
@@ -15,11 +15,12 @@ T = TypeVar("T")
 
 
 class Lane(Enum):
-    """What a job is for: the WAL's files, the tables and checkpoints beside them, the ring."""
+    """What a job is for: WAL files, tables and checkpoints, what is read, the ring's pages."""
 
     FILES = 0
     TABLES = 1
-    PAGES = 2
+    READS = 2
+    PAGES = 3
 
 
 class Background(Protocol):

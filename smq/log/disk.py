@@ -1,5 +1,6 @@
 """The disk as the write-ahead log sees it: few calls, each of which can be traced or fail."""
 
+import errno
 import mmap
 import os
 from pathlib import Path
@@ -32,6 +33,9 @@ class Disk(Protocol):
     def read(self, fd: int, length: int, at: int) -> np.ndarray:
         """Up to `length` bytes, as a new uint8 array."""
 
+    def read_cached(self, fd: int, length: int, at: int) -> np.ndarray | None:
+        """As read(), of what is there without waiting for the disk; None: not all of it is."""
+
     def map(self, fd: int, length: int) -> np.ndarray:
         """A private uint8 view of a file's first bytes: reading them once costs no copy."""
 
@@ -49,6 +53,18 @@ class Disk(Protocol):
 
     def sync_directory(self, path: Path) -> None:
         """Return when what was created, renamed and removed in a directory is so on the disk."""
+
+
+def read_now(fd: int, length: int, at: int) -> np.ndarray | None:
+    """Bytes of a file that the page cache has; None when it lacks any of them, or will not say."""
+    data = np.empty(length, np.uint8)
+    try:
+        got = os.preadv(fd, [data.data], at, os.RWF_NOWAIT)
+    except OSError as error:
+        if error.errno in {errno.EAGAIN, errno.EOPNOTSUPP}:
+            return None
+        raise
+    return data if got == length else None
 
 
 class OsDisk:
@@ -104,6 +120,10 @@ class OsDisk:
                 break
             got += count
         return data[:got]
+
+    def read_cached(self, fd: int, length: int, at: int) -> np.ndarray | None:
+        """See Disk."""
+        return read_now(fd, length, at)
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""

@@ -4,13 +4,14 @@ A frame of the WAL that is not what was written there is damage: its bytes are p
 quarantine/, it is told once, and finding passes over it from then on, so that no reader is stuck.
 """
 
-from itertools import pairwise
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from shm.kernels.fetch import gather, gather_checked
-from shm.kernels.frames import batch_crc_is_good, frame_is_good
 from shm.kernels.words import (
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
@@ -25,11 +26,20 @@ from smq.log.partitions import Partitions
 from smq.log.wal import Segment, Wal
 
 READ_GAP_BYTES_MAX = 64 * 1024  # Of other partitions' frames, read over in one read of the WAL.
+RUN_BYTES_MAX = 1024 * 1024  # Of one read of the WAL: what a socket takes at once, or nearly.
 QUARANTINE = "quarantine"
 
 
 class DamagedFrame(Exception):
     """Bytes of the WAL are not what was written there, or are gone. Names file and position."""
+
+
+class Run(NamedTuple):
+    """Batches that one read of the WAL brings: `length` bytes of the log from `position` on."""
+
+    position: int
+    length: int
+    spans: np.ndarray
 
 
 def put_aside(directory: Path, position: int, data: np.ndarray) -> Path:
@@ -97,69 +107,102 @@ class ReadableLog:
         place = position % self.memory.layout.ring_bytes
         return self.memory.ring_view[place : place + length]
 
-    def read_batch(self, position: int, length: int) -> memoryview:
-        """A batch from ring or WAL. Raises DamagedFrame."""
-        view = self.view(position, length)
-        if view is not None:
-            return view
-        size = FRAME_HEADER_BYTES + length + FRAME_ALIGNMENT_BYTES - 1
-        frame = self._read_wal(position - FRAME_HEADER_BYTES, size)
-        if (
-            len(frame) < FRAME_HEADER_BYTES + length
-            or not frame_is_good(frame, 0, len(frame), position - FRAME_HEADER_BYTES)
-            or not batch_crc_is_good(frame, FRAME_HEADER_BYTES, length)
-        ):
-            raise self._damage(position - FRAME_HEADER_BYTES, frame)
-        return frame.data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + length]
-
-    def read_batches(self, spans: np.ndarray) -> list[memoryview]:
-        """Batches from ring or WAL, each as read_batch gives it. Raises DamagedFrame."""
-        places: list[tuple[int, int]] = spans.tolist()
-        if not self.in_ring(places[0][0]):
-            return [self.read_batch(position, size) for position, size in places]
+    def views(self, spans: np.ndarray) -> list[memoryview]:
+        """Batches in the ring, lent until the next append."""
         ring, ring_bytes = self.memory.ring_view, self.memory.layout.ring_bytes
+        places: list[tuple[int, int]] = spans.tolist()
         return [ring[(at := position % ring_bytes) : at + size] for position, size in places]
 
-    def _read_wal(self, position: int, length: int) -> np.ndarray:
-        """Bytes of the WAL; none where it cannot be read, which is damage like any other."""
+    def gather(self, spans: np.ndarray, out: np.ndarray) -> int:
+        """Copy batches in the ring one after another into `out` (uint8); returns their bytes."""
+        return int(gather(self.memory.ring, spans, len(spans), out))
+
+    # --- the WAL ---------------------------------------------------------------------------------
+
+    def first_run(self, spans: np.ndarray) -> Run:
+        """What one read of the WAL brings of batches the first of which the ring no longer has."""
+        ends = np.cumsum(spans[:, 1])
+        count = max(1, int(np.searchsorted(ends, RUN_BYTES_MAX, "right")))
+        count = min(count, int(np.searchsorted(spans[:, 0], self._ring_oldest())))
+        assert count, "the ring has the first of them"
+        spans = spans[:count]
+        start = int(spans[0, 0]) - FRAME_HEADER_BYTES
+        segment = self.wal.find(start)
+        gaps = spans[1:, 0] - (spans[:-1, 0] + spans[:-1, 1])
+        is_cut = gaps > READ_GAP_BYTES_MAX  # It would bring more foreign bytes than wanted ones.
+        if segment is not None:
+            is_cut |= spans[1:, 0] >= segment.end
+        spans = spans[: 1 + int(np.argmax(is_cut))] if is_cut.any() else spans
+        length = int(spans[-1, 0] + spans[-1, 1]) - start + FRAME_ALIGNMENT_BYTES
+        return Run(start, length, spans)
+
+    def read_cached(self, run: Run) -> np.ndarray | None:
+        """A run's bytes; None if they must be loaded; none where they cannot be read."""
         try:
-            return self.wal.read(position, length)
+            return self.wal.read_cached(run.position, run.length)
         except OSError:
             return np.empty(0, np.uint8)
 
-    def gather(self, spans: np.ndarray, out: np.ndarray) -> int:
-        """Copy batches one after another into `out` (uint8); returns their bytes.
+    def load(self, run: Run, done: Callable[[np.ndarray], None]) -> None:
+        """Have a run's bytes read in the background; none where they cannot be read."""
+        self.wal.load(run.position, run.length, done)
 
-        Raises DamagedFrame.
-        """
-        split = int(np.searchsorted(spans[:, 0], self._ring_oldest()))
-        at = 0
-        for first, stop in self._runs(spans[:split]):
-            at = self._gather_run(spans[first:stop], out, at)
-        recent = spans[split:]
-        return at + int(gather(self.memory.ring, recent, len(recent), out[at:]))
-
-    def _runs(self, spans: np.ndarray) -> list[tuple[int, int]]:
-        """Cut spans where one read of the WAL would bring more foreign bytes than wanted ones."""
-        if not len(spans):
-            return []
-        starts = np.array([segment.start for segment in self.wal.segments])
-        segments = np.searchsorted(starts, spans[:, 0], "right")
-        gaps = spans[1:, 0] - (spans[:-1, 0] + spans[:-1, 1])
-        cuts = np.flatnonzero((gaps > READ_GAP_BYTES_MAX) | (segments[1:] != segments[:-1])) + 1
-        edges = [0, *cuts.tolist(), len(spans)]
-        return list(pairwise(edges))
-
-    def _gather_run(self, spans: np.ndarray, out: np.ndarray, at: int) -> int:
-        start = int(spans[0, 0]) - FRAME_HEADER_BYTES
-        length = int(spans[-1, 0] + spans[-1, 1]) - start + FRAME_ALIGNMENT_BYTES
-        data = self._read_wal(start, length)
-        end = int(gather_checked(data, start, spans, out, at))
+    def batches_of(self, run: Run, data: np.ndarray) -> memoryview:
+        """The batches of a run's bytes, one after another, each checked. Raises DamagedFrame."""
+        out = np.empty(int(run.spans[:, 1].sum()), np.uint8)
+        end = int(gather_checked(data, run.position, run.spans, out, 0))
         if end < 0:
-            position, size = spans[-end - 1].tolist()
+            position, size = run.spans[-end - 1].tolist()
             frame = position - FRAME_HEADER_BYTES
-            raise self._damage(frame, data[frame - start : position + size - start])
-        return end
+            at = frame - run.position
+            raise self._damage(frame, data[at : at + FRAME_HEADER_BYTES + size])
+        return out.data
+
+    def collect(
+        self, spans: np.ndarray, done: Callable[[bytes | DamagedFrame], None], before: bytes = b""
+    ) -> None:
+        """Give `done` the bytes of batches behind those of `before`: now, or once loaded."""
+        parts = [before]
+        try:
+            while len(spans) and not self.in_ring(int(spans[0, 0])):
+                run = self.first_run(spans)
+                data = self.read_cached(run)
+                if data is None:
+                    self.load(run, partial(self._collect_on, spans, done, b"".join(parts), run))
+                    return
+                parts.append(bytes(self.batches_of(run, data)))
+                spans = spans[len(run.spans) :]
+        except DamagedFrame as damage:
+            done(damage)
+            return
+        done(b"".join((*parts, *self.views(spans))))
+
+    def _collect_on(
+        self,
+        spans: np.ndarray,
+        done: Callable[[bytes | DamagedFrame], None],
+        before: bytes,
+        run: Run,
+        data: np.ndarray,
+    ) -> None:
+        try:
+            before += self.batches_of(run, data)
+        except DamagedFrame as damage:
+            done(damage)
+            return
+        self.collect(spans[len(run.spans) :], done, before)
+
+    def read_batch(self, position: int, length: int) -> memoryview:
+        """A batch from ring or WAL; waits for the disk. Raises DamagedFrame."""
+        view = self.view(position, length)
+        if view is not None:
+            return view
+        run = self.first_run(np.array([(position, length)]))
+        try:
+            data = self.wal.read(run.position, run.length)
+        except OSError:
+            data = np.empty(0, np.uint8)
+        return self.batches_of(run, data)
 
     # --- damage ----------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ before it is needed, the directory synced, so that beginning a segment costs the
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -131,6 +132,30 @@ class Wal:
             return np.empty(0, np.uint8)
         length = min(length, segment.end - position)
         return self._disk.read(segment.fd, length, position - segment.start)
+
+    def read_cached(self, position: int, length: int) -> np.ndarray | None:
+        """As read(); None if it would have to wait for the disk."""
+        segment = self.find(position)
+        if segment is None:
+            return np.empty(0, np.uint8)
+        length = min(length, segment.end - position)
+        return self._disk.read_cached(segment.fd, length, position - segment.start)
+
+    def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
+        """As read(), in the background; what cannot be read gives no bytes."""
+        segment = self.find(position)
+        if segment is None:
+            done(np.empty(0, np.uint8))
+            return
+        fd, at = segment.fd, position - segment.start
+        length = min(length, segment.end - position)
+        segment.pins += 1
+
+        def loaded(data: np.ndarray | OSError) -> None:
+            segment.pins -= 1
+            done(np.empty(0, np.uint8) if isinstance(data, OSError) else data)
+
+        self._background.submit(Lane.READS, lambda: self._disk.read(fd, length, at), loaded)
 
     @property
     def allocated_bytes(self) -> int:

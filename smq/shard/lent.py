@@ -1,19 +1,23 @@
 """Batches on their way to a socket: remembered as places, turned into bytes when they are sent.
 
 A slow socket takes a part. What is left is never a pointer: when the socket can take more, the same
-bytes come from the ring if it still has them, and otherwise from the WAL, checked.
+bytes come from the ring if it still has them, and otherwise from the WAL, checked. What is not in
+the page cache is read in the background: whoever else is served does not wait for the disk.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from smq.log.background import Background, Lane
+from smq.log.disk import read_now
 from smq.log.log import Log
 from smq.log.lookup import Found
 
 if TYPE_CHECKING:
+    from smq.log.reading import Run
     from smq.log.wal import Segment
 
 GATHER_BELOW_BYTES = 8 * 1024  # A smaller batch costs less to copy than to hand to sendmsg.
@@ -29,7 +33,13 @@ class Sendable(Protocol):
     length: int
 
     def next_buffers(self) -> Sequence[memoryview]:
-        """Some of the bytes that are not sent yet; valid until the next append or call."""
+        """Some of the bytes that are not sent yet; valid until the next append or call.
+
+        None at all: they are on the disk, and must be loaded.
+        """
+
+    def load(self, ready: Callable[[], None]) -> None:
+        """Have the next bytes read in the background; then `ready()` is called, in the loop."""
 
     def advance(self, sent: int) -> bool:
         """So many of them were sent; True when nothing is left."""
@@ -44,8 +54,7 @@ class Sendable(Protocol):
 def lend(log: Log, found: Found) -> "bytes | LentBatches":
     """What was found, lent; a few bytes are copied at once: remembering them costs more."""
     if found.total_bytes <= COPIED_BYTES_MAX and log.in_ring(int(found.spans[0, 0])):
-        places = found.spans.tolist()
-        return b"".join([log.read_batch(position, size) for position, size in places])
+        return b"".join(log.views(found.spans))
     return LentBatches(log, found.spans, found.total_bytes)
 
 
@@ -62,23 +71,52 @@ class LentBatches:
         self._index, self._within = 0, 0
         self._small = length < GATHER_BELOW_BYTES * len(spans)
         self._pinned: list[Segment] = []
+        self._loaded: tuple[Run, np.ndarray] | None = None
+        self._from_wal: memoryview | None = None  # Read and checked, and not sent yet.
 
     def next_buffers(self) -> list[memoryview]:
         """See Sendable. Raises DamagedFrame."""
         left = self._spans[self._index :]
+        if not self._log.in_ring(int(left[0, 0])):
+            return self._read(left)
         if self._small:
             ends = np.cumsum(left[:, 1])
             count = int(np.searchsorted(ends, GATHER_BYTES, "right"))
             if count:
                 size = self._log.gather(left[:count], self._gathered)
                 return [self._gathered.data[self._within : size]]
-        views = self._log.read_batches(left[:VIEWS_MAX])
+        views = self._log.views(left[:VIEWS_MAX])
         if self._within:
             views[0] = views[0][self._within :]
         return views
 
+    def _read(self, left: np.ndarray) -> list[memoryview]:
+        """Bytes of the WAL, if they can be had without waiting."""
+        if self._from_wal is None:
+            if self._loaded is None:
+                run = self._log.first_run(left)
+                data = self._log.read_cached(run)
+                if data is None:
+                    return []
+            else:
+                (run, data), self._loaded = self._loaded, None
+            self._from_wal = self._log.batches_of(run, data)[self._within :]
+        return [self._from_wal]
+
+    def load(self, ready: Callable[[], None]) -> None:
+        """See Sendable."""
+        run = self._log.first_run(self._spans[self._index :])
+
+        def loaded(data: np.ndarray) -> None:
+            self._loaded = run, data
+            ready()
+
+        self._log.load(run, loaded)
+
     def advance(self, sent: int) -> bool:
         """See Sendable."""
+        if self._from_wal is not None:
+            self._from_wal = self._from_wal[sent:] or None
         sent += self._within
         while self._index < len(self._spans) and sent >= self._spans[self._index, 1]:
             sent -= int(self._spans[self._index, 1])
@@ -87,7 +125,8 @@ class LentBatches:
         return self._index == len(self._spans)
 
     def hold(self) -> None:
-        """See Sendable."""
+        """See Sendable. Nor is what was read of the WAL kept for it: it is read again."""
+        self._from_wal = None
         if not self._pinned:
             wanted = {id(s): s for s in map(self._log.wal.find, self._spans[self._index :, 0]) if s}
             self._pinned = list(wanted.values())
@@ -104,17 +143,42 @@ class LentBatches:
 class FileRange:
     """Bytes of a cache file that the sealer has written for us. The open file outlives its name."""
 
-    def __init__(self, path: str, at: int, length: int) -> None:
+    def __init__(self, path: str, at: int, length: int, background: Background) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._at, self._end, self.length = at, at + length, length
+        self._background = background
+        self._loaded: bytes | OSError | None = None
 
     def next_buffers(self) -> list[memoryview]:
         """See Sendable. Raises OSError."""
-        size = min(FILE_CHUNK_BYTES, self._end - self._at)
-        data = os.pread(self._fd, size, self._at)
-        if len(data) < size:
+        loaded, self._loaded = self._loaded, None
+        if loaded is None:
+            data = read_now(self._fd, self._chunk_bytes(), self._at)
+            return [] if data is None else [data.data]
+        if isinstance(loaded, OSError):
+            raise loaded
+        if len(loaded) < self._chunk_bytes():
             raise OSError("a cache file of the sealer is shorter than it said")
-        return [memoryview(data)]
+        return [memoryview(loaded)]
+
+    def _chunk_bytes(self) -> int:
+        return min(FILE_CHUNK_BYTES, self._end - self._at)
+
+    def load(self, ready: Callable[[], None]) -> None:
+        """See Sendable."""
+        fd, size, at = os.dup(self._fd), self._chunk_bytes(), self._at
+
+        def read() -> bytes:
+            try:
+                return os.pread(fd, size, at)
+            finally:
+                os.close(fd)
+
+        def loaded(data: bytes | OSError) -> None:
+            self._loaded = data
+            ready()
+
+        self._background.submit(Lane.READS, read, loaded)
 
     def advance(self, sent: int) -> bool:
         """See Sendable."""

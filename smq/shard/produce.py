@@ -60,8 +60,8 @@ class Producing:
     """Runs the produce kernels over receive buffers.
 
     `drain(log)` is called when a log must be written before it can take more. What `throttle` says
-    is told in the answers; who calls run() reads no more for so long. `check` is asked about batches
-    that may hold handles (smq.shard.references).
+    is told in the answers; who calls run() reads no more for so long. `check` is asked about
+    batches that may hold handles (smq.shard.references).
     """
 
     def __init__(

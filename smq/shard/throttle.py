@@ -36,7 +36,7 @@ class Throttle:
         return int(min(THROTTLE_MS_MAX, owed_ms + size * LEFT_LASTS_MS / max(1, self._left())))
 
     def charge(self, size: int, now_ms: int) -> int:
-        """So many bytes have been produced: for how long no more is to be read from their sender."""
+        """So many bytes have been produced: how long no more is to be read from their sender."""
         delay_ms = self.delay_ms(size, now_ms)
         self._paid_until_ms = now_ms + delay_ms
         return delay_ms

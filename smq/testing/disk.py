@@ -11,7 +11,9 @@ crash may leave behind:
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -20,6 +22,7 @@ import numpy as np
 
 from smq.log.disk import Disk, OsDisk
 
+READ_WAIT_S_MAX = 30.0
 SECTOR_BYTES, PAGE_BYTES = 512, 4096  # What a disk, and what the page cache, writes as one.
 
 Image = dict[str, bytes]
@@ -218,6 +221,32 @@ def power_lost(past: Past, chance: Random) -> Image:
     return state.image()
 
 
+class SlowDisk(OsDisk):
+    """A disk of which nothing is in the page cache, and whose reads wait until they are let go."""
+
+    def __init__(self) -> None:
+        self._goes = threading.Event()
+        self._goes.set()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While the block lasts, no read returns."""
+        self._goes.clear()
+        try:
+            yield
+        finally:
+            self._goes.set()
+
+    def read(self, fd: int, length: int, at: int) -> np.ndarray:
+        """See Disk."""
+        assert self._goes.wait(READ_WAIT_S_MAX), "nobody lets the disk go"
+        return super().read(fd, length, at)
+
+    def read_cached(self, _fd: int, _length: int, _at: int) -> np.ndarray | None:
+        """See Disk."""
+        return None
+
+
 class FailingDisk:
     """A disk around a disk: calls fail while `failures` names them.
 
@@ -281,6 +310,11 @@ class FailingDisk:
         """See Disk."""
         self._call("read")
         return self.inner.read(fd, length, at)
+
+    def read_cached(self, fd: int, length: int, at: int) -> np.ndarray | None:
+        """See Disk. It fails as read() does."""
+        self._call("read")
+        return self.inner.read_cached(fd, length, at)
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""

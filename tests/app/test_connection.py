@@ -1,7 +1,7 @@
 """A client's connection: answers keep their order, whatever the socket takes and whenever."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
@@ -48,6 +48,9 @@ class FakeLent:
     def advance(self, sent: int) -> bool:
         self.at += sent
         return self.at == self.length
+
+    def load(self, ready: Callable[[], None]) -> None:
+        raise AssertionError("all of it is in memory")
 
     def hold(self) -> None:
         self.holds += 1

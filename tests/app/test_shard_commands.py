@@ -12,6 +12,8 @@ import pytest
 from shm.kernels.words import WORD_SYNCED
 from smq.app.peers import Peer
 from smq.app.shard_commands import BATCHES_BYTES_MAX, ShardCommands
+from smq.log.background import BackgroundThread
+from smq.testing.disk import SlowDisk
 from smq.wire.internal import InternalReader, encode_command
 from smq.wire.records import read_batches
 from tests.app.fake_peers import TidyLoop, listen, turn_until
@@ -102,6 +104,34 @@ def test_batches_come_raw_behind_a_line_of_json(bench: Bench) -> None:
     assert json.loads(line) == {"ok": {"bytes": len(data)}}
     [found] = read_batches(data)
     assert [(each.offset, each.value) for each in found.records()] == [(1, b"b"), (2, b"c")]
+
+
+def test_batches_that_are_on_the_disk_are_read_while_others_are_answered(bench: Bench) -> None:
+    count, value = 30, b"v" * (SEGMENT_BYTES // 3)
+    for i in range(count):
+        bench.append(b"%d" % i + value)
+    disk, background = SlowDisk(), BackgroundThread(lambda: None)
+    bench.log.wal._disk, bench.log.wal._background = disk, background
+    bench.loop.turn_ends.append(background.collect)  # type: ignore[arg-type]
+    with disk.waiting():
+        answers = bench.begin(do="batches", number=NUMBER, offset=0, bytes_max=BATCHES_BYTES_MAX)
+        assert bench.ask(do="partitions")["ok"]
+        assert not answers
+    turn_until(bench.loop, lambda: bool(answers))
+    records = [r for b in read_batches(answers[0].partition(b"\n")[2]) for r in b.records()]
+    assert [each.value for each in records] == [b"%d" % i + value for i in range(count)]
+
+
+def test_a_damaged_batch_that_had_to_be_loaded_is_refused_by_name(bench: Bench) -> None:
+    for _ in range(30):
+        bench.append(b"v" * (SEGMENT_BYTES // 3))
+    bench.log.wal._disk = SlowDisk()
+    segment = bench.log.wal.segments[0]
+    with segment.path.open("r+b") as file:
+        file.seek(1000)
+        file.write(b"damage")
+    answer = bench.ask(do="batches", number=NUMBER, offset=0, bytes_max=BATCHES_BYTES_MAX)
+    assert str(segment.path) in answer["error"]
 
 
 def test_batches_wait_until_the_disk_has_them(bench: Bench) -> None:
@@ -197,7 +227,9 @@ def test_what_cannot_be_done_is_answered_with_a_sentence(
 def test_the_sealer_is_called_when_the_wal_has_grown_too_much(bench: Bench) -> None:
     bench.commands.watch_growth()
     assert not bench.peers.asked
-    bench.shard.config = type(bench.shard.config)(wal_bytes_max=bench.log.wal.allocated_bytes)
+    bytes_max = bench.log.wal.bytes_max = bench.log.wal.allocated_bytes
+    bench.shard.config = type(bench.shard.config)(wal_bytes_max=2 * bytes_max)
+    bench.log.set_space_end()
     bench.commands.watch_growth()
     assert not bench.peers.asked  # No segment has been begun since.
     bench.commands.watch_space()

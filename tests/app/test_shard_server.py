@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from smq.log.background import BackgroundThread
 from smq.model.errors import ErrorCode
+from smq.testing.disk import SlowDisk
 from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
+from smq.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from smq.wire.generated.metadata import MetadataRequest
+from smq.wire.records import read_batches
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import Client, ServerBench, decoded, request
 from tests.shard.shard_bench import (
@@ -228,6 +236,77 @@ def test_a_slow_reader_gets_its_own_bytes_while_the_ring_and_the_wal_move_on(mak
     records = bytes(fetched(slow.frames()[0]).records)
     assert b"EVIL" not in records
     assert records.count(b"MINE") == sum(200 * (1 + i % 7) for i in range(count))
+
+
+def slow_disk(bench: ServerBench) -> SlowDisk:
+    """Have the log read from a disk that waits, of which the page cache has nothing."""
+    log, disk = bench.shard.logs[0], SlowDisk()
+    log.background = log.wal._background = BackgroundThread(lambda: None)
+    log.wal._disk = disk
+    return disk
+
+
+def filled(bench: ServerBench) -> list[bytes]:
+    """Values of topic `old`, one a batch; the ring has moved on to those of `new`."""
+    writer = bench.client()
+    values = [bytes([65 + i]) * 30_000 for i in range(5)]
+    others = [b"n" * 30_000] * (RING_BYTES // 30_000 + 1)
+    for name, some in (("old", values), ("new", others)):
+        for value in some:
+            writer.send(produce_request({name: {0: batch(value)}}))
+    writer.wait(len(values) + len(others))
+    return values
+
+
+def test_who_reads_what_is_on_the_disk_waits_and_nobody_else(make: Make) -> None:
+    bench = make(topic("old"), topic("new", range(2, 3)))
+    values, disk = filled(bench), slow_disk(bench)
+    readers = [bench.client() for _ in range(3)]
+    neighbour, gone = bench.client(), bench.client()
+    by_time = request(
+        "ListOffsets",
+        7,
+        ListOffsetsRequest(
+            topics=[ListOffsetsTopic(name="old", partitions=[ListOffsetsPartition(timestamp=5)])]
+        ),
+    )
+    with disk.waiting():
+        for reader in readers:
+            reader.send(fetch("old"))
+        gone.send(fetch("old"))
+        readers[2].send(by_time)
+        for i in range(5):
+            neighbour.send(produce_request({"new": {0: batch(b"fresh")}}) + fetch("new", 8))
+            neighbour.wait(2 * i + 2)
+        gone.socket.close()
+        settle(bench, *readers)
+        assert not any(fetched_so_far(reader) for reader in readers)
+    for reader in readers:
+        records = fetched(reader.wait(1)[0]).records
+        assert [r.value for b in read_batches(records) for r in b.records()] == values
+    [found] = decoded("ListOffsets", 7, readers[2].wait(2)[1]).topics[0].partitions
+    assert (found.error_code, found.offset) == (0, 0)
+    bench.shard.logs[0].background.wait()
+    assert all(segment.pins == 0 for segment in bench.shard.logs[0].wal.segments)
+
+
+def fetched_so_far(client: Client) -> bool:
+    """Whether records have come."""
+    return len(client.received) > 10_000
+
+
+def test_what_cannot_be_read_from_the_disk_closes_its_reader_and_is_told(make: Make) -> None:
+    bench = make(topic("old"), topic("new", range(2, 3)))
+    filled(bench)
+    log, reader, neighbour = bench.shard.logs[0], bench.client(), bench.client()
+    slow_disk(bench)
+    segment = log.wal.segments[0]
+    segment.path.write_bytes(bytes(segment.end - segment.start))
+    reader.send(fetch("old"))
+    reader.wait_closed()
+    neighbour.send(versions())
+    assert len(neighbour.wait(1)) == 1
+    assert str(segment.path) in log.notices[0]
 
 
 def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(make: Make) -> None:

@@ -24,6 +24,9 @@ def sent(asked: Dispatched) -> bytes:
         lent: Any = piece
         while True:
             offered = b"".join(lent.next_buffers())
+            if not offered:
+                lent.load(lambda: None)
+                continue
             data += offered
             if lent.advance(len(offered)):
                 break

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from shm.kernels.words import FRAME_HEADER_BYTES
+from smq.log.background import BackgroundThread, Lane
 from smq.log.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import QUARANTINE, DamagedFrame
-from smq.testing.disk import FailingDisk
+from smq.testing.disk import FailingDisk, SlowDisk
+from smq.wire.records import read_batches
 from tests.log.logs import (
     LEVELS,
     MEMORY,
@@ -75,19 +77,65 @@ def test_gathering_gives_the_same_bytes_as_reading_one_by_one(tmp_path: Path) ->
     filled(log, 60)
     for first in range(0, 60, 7):
         places = spans(log)[first:]
-        out = np.zeros(int(places[:, 1].sum()), np.uint8)
-        assert log.gather(places, out) == len(out)
-        assert bytes(out) == b"".join(bytes(log.read_batch(*each)) for each in places.tolist())
+        expected = b"".join(bytes(log.read_batch(*each)) for each in places.tolist())
+        assert in_runs(log, places) == expected
 
 
-def test_frames_that_only_the_ring_has_are_gathered_with_older_ones(tmp_path: Path) -> None:
+def in_runs(log: Log, places: np.ndarray) -> bytes:
+    """The bytes of batches, read as they are for a socket: runs of the WAL, then the ring."""
+    data, runs = b"", 0
+    while len(places) and not log.in_ring(int(places[0, 0])):
+        run = log.first_run(places)
+        cached = log.read_cached(run)
+        assert cached is not None
+        data += log.batches_of(run, cached)
+        places = places[len(run.spans) :]
+        runs += 1
+    out = np.zeros(int(places[:, 1].sum()), np.uint8)
+    assert log.gather(places, out) == len(out)
+    assert bytes(out) == b"".join(log.views(places))
+    return data + bytes(out)
+
+
+def test_one_read_brings_what_lies_close_together_in_one_segment(tmp_path: Path) -> None:
+    log = start(tmp_path, levels={1: OS, 2: OS}).log
+    filled(log, 60)
+    places = spans(log)
+    run = log.first_run(places)
+    segment = log.wal.segments[0]
+    assert segment.start <= run.position < run.position + run.length
+    assert [bool(each < segment.end) for each in places[: len(run.spans) + 1, 0]] == [
+        *[True] * len(run.spans),
+        False,
+    ]
+
+
+def test_what_must_be_loaded_is_read_in_the_background_and_held_meanwhile(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    log = start(tmp_path, disk=disk, background=BackgroundThread(lambda: None)).log
+    values = filled(log, 60)
+    log.background.wait()
+    run = log.first_run(spans(log))
+    assert log.read_cached(run) is None
+    got: list[np.ndarray] = []
+    with disk.waiting():
+        log.load(run, got.append)
+        log.sealed(1, 50, 1)
+        log.checkpoint()
+        log.background.wait_a_job(Lane.TABLES)
+        assert log.wal.segments[0].pins == 1
+        assert not got
+    log.background.wait()
+    records = list(next(iter(read_batches(log.batches_of(run, got[0])))).records())
+    assert [each.value for each in records] == [values[0]]
+    assert log.wal.segments[0].pins == 0
+
+
+def test_frames_that_only_the_ring_has_are_read_like_others(tmp_path: Path) -> None:
     log = start(tmp_path, levels={1: MEMORY}).log
     values = filled(log, 30)
     last = append(log, 1, batch(b"not written"))
     log.publish(MEMORY)
-    places = spans(log, offset=20)
-    out = np.zeros(int(places[:, 1].sum()), np.uint8)
-    assert log.gather(places, out) == len(out)
     assert read(log, 1) == {**values, last: b"not written"}
 
 
@@ -99,9 +147,9 @@ def test_a_damaged_batch_is_told_once_put_aside_and_passed_over(
     values = filled(log, 60)
     position, length = spans(log)[5].tolist()
     flip(log, position + length - 1)
-    places, out = spans(log), np.zeros(1 << 20, np.uint8)
+    places = spans(log)
     with pytest.raises(DamagedFrame, match=str(position - FRAME_HEADER_BYTES)):
-        log.gather(places, out) if gathers else read(log, 1)
+        in_runs(log, places) if gathers else read(log, 1)
     assert len(log.notices) == 1
     assert "offsets 5 to 5 of partition 1" in log.notices[0]
     kept = list((tmp_path / QUARANTINE).iterdir())

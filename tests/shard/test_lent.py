@@ -3,9 +3,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from smq.log.background import InlineBackground
 from smq.log.reading import DamagedFrame
 from smq.shard.lent import FileRange, LentBatches, Sendable
 from smq.shard.shard import Led
+from smq.testing.disk import SlowDisk
 from tests.shard.shard_bench import RING_BYTES, Appender, batch, new_shard, topic
 
 SMALL, LARGE = b"s" * 100, b"l" * 20_000
@@ -109,6 +111,30 @@ def recycle(bench: Appender) -> None:
     bench.end_turn()
 
 
+def test_what_is_on_the_disk_is_loaded_and_a_slow_socket_s_part_is_not_kept(
+    bench: Appender,
+) -> None:
+    bench.append("one", 0, batch(LARGE, LARGE))
+    bench.append("one", 0, batch(LARGE))
+    part, expected = lent(bench)
+    overtake(bench)
+    bench.shard.logs[0].wal._disk = SlowDisk()
+    sent, loads = Sent(), 0
+    while True:
+        if not part.next_buffers():
+            assert part.next_buffers() == []
+            part.load(lambda: None)
+            loads += 1
+        is_done = sent.take(part, 15_000)
+        part.hold()
+        if is_done:
+            break
+    assert sent.data == expected
+    assert loads == -(-len(expected) // 15_000)
+    part.release()
+    assert all(segment.pins == 0 for segment in bench.shard.logs[0].wal.segments)
+
+
 def test_what_was_recycled_raises_and_never_gives_other_bytes(bench: Appender) -> None:
     bench.append("one", 0, batch(LARGE))
     part, _ = lent(bench)
@@ -126,7 +152,7 @@ def cache_file(tmp_path: Path) -> Path:
 
 
 def test_a_range_of_a_file_outlives_the_file_s_name(cache_file: Path) -> None:
-    part = FileRange(str(cache_file), 6, 70)
+    part = FileRange(str(cache_file), 6, 70, InlineBackground())
     cache_file.unlink()
     sent = Sent()
     while not sent.take(part, 33):
@@ -137,7 +163,9 @@ def test_a_range_of_a_file_outlives_the_file_s_name(cache_file: Path) -> None:
 
 
 def test_a_file_shorter_than_it_should_be_is_an_error(cache_file: Path) -> None:
-    part = FileRange(str(cache_file), 6, 700)
+    part = FileRange(str(cache_file), 6, 700, InlineBackground())
+    assert part.next_buffers() == []
+    part.load(lambda: None)
     with pytest.raises(OSError, match="shorter"):
         part.next_buffers()
     part.release()

@@ -1,6 +1,5 @@
 from pathlib import Path
 
-
 from shm.kernels.words import FRAME_ALIGNMENT_BYTES, WORD_TAIL
 from smq.log.log import Log
 from smq.model.errors import ErrorCode
@@ -69,9 +68,7 @@ def test_every_byte_of_the_limit_is_used_and_none_beyond_spares_included(tmp_pat
 
 def disk_bytes(log: Log) -> int:
     return sum(
-        path.stat().st_size
-        for path in log.directory.iterdir()
-        if path.suffix in {".wal", ".spare"}
+        path.stat().st_size for path in log.directory.iterdir() if path.suffix in {".wal", ".spare"}
     )
 
 

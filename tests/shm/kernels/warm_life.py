@@ -63,7 +63,9 @@ def live(directory: Path, generation: int, boot: bytes) -> None:
         first_batch_at(log, number, 0, 1 << 40, 5)
         found = log.find(number, 0, 1 << 40, 1 << 20)
         if found is not None:
-            log.gather(found.spans, np.zeros(found.total_bytes, np.uint8))
+            recent = found.spans[[log.in_ring(int(each)) for each in found.spans[:, 0]]]
+            log.gather(recent, np.zeros(found.total_bytes, np.uint8))
+            log.read_batch(*found.spans[0].tolist())
     syncer.stop()
     log.close()
     os.close(event_fd)
