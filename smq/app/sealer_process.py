@@ -16,8 +16,10 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from smq.app.child import fork
@@ -28,6 +30,7 @@ from smq.app.loop import Loop
 from smq.app.peers import Peer
 from smq.app.sealer_worker import Surroundings, work
 from smq.filer.location import Location
+from smq.filer.mark import mark
 from smq.model.catalog import Catalog
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.payloads import Owner
@@ -126,6 +129,7 @@ class _Known:
     """The catalog by partition number, at a version."""
 
     version: int = 0
+    cluster_id: str = ""
     places: dict[int, tuple[Place, TopicSettings, int]] = field(default_factory=dict)
 
     def look(self, inheritance: Inheritance) -> None:
@@ -133,8 +137,9 @@ class _Known:
         if block.version() == self.version:
             return
         self.version, published = block.read()
-        self.places = {}
-        for topic in Catalog.decode(published).by_name.values():
+        self.places, catalog = {}, Catalog.decode(published)
+        self.cluster_id = catalog.cluster_id
+        for topic in catalog.by_name.values():
             settings = TopicSettings.of(topic.configs, inheritance.config)
             for partition, number in enumerate(topic.partition_numbers):
                 place = Place(topic.namespace, topic.name, partition, number)
@@ -177,6 +182,7 @@ class Sealer:
         self._links: set[Link] = set()
         self._said: dict[str, int] = {}
         self._retained_ms = self._swept_ms = 0
+        self._is_marked = False
 
     def listen(self, listener: socket.socket) -> None:
         """Serve the shards."""
@@ -189,6 +195,7 @@ class Sealer:
     def round(self) -> None:
         """Ask every shard that is not being asked; come back later."""
         self._known.look(self._inheritance)
+        self._mark_filer()
         for node, peer in self._shards.items():
             if node not in self._asked:
                 self._asked.add(node)
@@ -196,6 +203,14 @@ class Sealer:
                 peer.ask(question, partial(self._shard_answered, node))
         self._housekeep(wall_ms())
         self._loop.call_later(POLL_MS, self.round)
+
+    def _mark_filer(self) -> None:
+        """Have clients on this host know the filer's directory, as soon as it can be written."""
+        location = Location.of(self._inheritance.config)
+        if self._known.cluster_id and not (self._is_marked or location.is_s3):
+            with suppress(OSError):  # Whoever uses the filer next says what is wrong with it.
+                mark(Path(location.root), self._known.cluster_id)
+                self._is_marked = True
 
     def stop(self) -> None:
         """End the workers, and all conversations."""

@@ -3,7 +3,7 @@
 Those that are a broker's answer, or the lack of one, are BrokerErrors, whose `code` is Kafka's.
 """
 
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import BrokerError, ErrorCode, NotFound, StoreError
 
 
 class NoSuchTopic(BrokerError):
@@ -54,3 +54,21 @@ class BatchReleased(Exception):
 
 class Overrun(Exception):
     """The ring has overtaken records that were lent: what was read of them is not to be used."""
+
+
+class PayloadMissing(NotFound):
+    """A record's payload is not in the filer: retention has ended it, or somebody deleted it."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key, "the payload is gone")
+
+
+class PayloadDamaged(StoreError):
+    """A payload's bytes are not what was uploaded."""
+
+
+class ReferenceRejected(BrokerError):
+    """A handle was refused and not written: its payload is not there, or not the topic's."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)

@@ -63,7 +63,14 @@ class FakeShard:
         """Add a batch."""
         self._log += batch
 
-    def batches(self, number: int, offset: int, bytes_max: int) -> bytes:
+    def batches(
+        self,
+        number: int,
+        offset: int,
+        bytes_max: int,
+        *,
+        synced: bool = True,  # noqa: ARG002
+    ) -> bytes:
         """Whole batches from the one that holds `offset` on."""
         self.asked += 1
         if offset < self.sealed_end:

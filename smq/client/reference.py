@@ -1,0 +1,242 @@
+"""Pass by reference: payloads are uploaded, records name them, consumers map them.
+
+    reference = client.upload("images", Path("scan.tiff"), content_type="image/tiff")
+    producer.send_handle("images", reference, key=b"scan").result()
+    …
+    record.payload.view()          # the payload's bytes, mapped where they lie
+
+Where the broker's filer is a directory that this process can reach, bytes go straight into it and
+are mapped from it. Where it is a bucket they go there, with this process's own credentials.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from smq.client.errors import PayloadDamaged, PayloadMissing
+from smq.filer.location import Location
+from smq.filer.mark import is_marked
+from smq.filer.store import Data, Store
+from smq.filer.upload import Naming, Stream, crc_of, upload_buffer, upload_file, upload_stream
+from smq.model.catalog import NAMESPACE_DEFAULT
+from smq.model.errors import NotFound, Unavailable
+from smq.model.references import (
+    CONTENT_TYPE_DEFAULT,
+    HEADER,
+    HEADER_VALUE,
+    Reference,
+    checked_content_type,
+    directory_of,
+)
+
+HANDLE_HEADERS = ((HEADER, HEADER_VALUE),)
+RANGE_BYTES = 8 * 1024 * 1024  # Asked of another store at a time.
+CONTENT_TYPE_HEADER = "content-type"
+
+Progress = Callable[[int, int], object]
+"""Called with the bytes there are and the bytes there will be."""
+
+Source: TypeAlias = str | os.PathLike[str] | Data | Stream | np.ndarray
+
+
+@runtime_checkable
+class _HasRead(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Payload:
+    """What a record stands for; or its value, if it stands for nothing else. Nothing is read yet.
+
+    It outlives the batch its record came in.
+    """
+
+    def __init__(self, length: int, content_type: str) -> None:
+        self.length, self.content_type = length, content_type
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.view())
+
+    @property
+    def path(self) -> Path | None:
+        """The file it lies in on this host, to be read and not written; None: there is none."""
+        return None
+
+    def view(self, progress: Progress | None = None, *, verify: bool = True) -> memoryview:
+        """All its bytes, read-only: mapped where they lie on this host, else downloaded.
+
+        The first time they are compared with the CRC-32C that the handle names (some 25 GB a
+        second), unless `verify` is false. Raises PayloadMissing, PayloadDamaged.
+        """
+        raise NotImplementedError
+
+    def read(self, start: int = 0, length: int | None = None) -> bytes:
+        """The bytes [start, start + length) that there are, unverified. Raises PayloadMissing."""
+        raise NotImplementedError
+
+    def save(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
+        """Write it to a file, verified."""
+        Path(path).write_bytes(self.view(progress))
+
+
+class InlinePayload(Payload):
+    """The value of a record: nothing was passed by reference, or the broker delivered it."""
+
+    def __init__(self, value: bytes, content_type: str) -> None:
+        super().__init__(len(value), content_type)
+        self._value = value
+
+    def view(self, progress: Progress | None = None, *, verify: bool = True) -> memoryview:
+        """See Payload; the batch's own CRC has been looked at."""
+        del verify
+        if progress is not None:
+            progress(self.length, self.length)
+        return memoryview(self._value)
+
+    def read(self, start: int = 0, length: int | None = None) -> bytes:
+        """See Payload."""
+        return self._value[start : None if length is None else start + length]
+
+
+class StoredPayload(Payload):
+    """A payload in the filer."""
+
+    def __init__(self, store: Store, key: str, reference: Reference) -> None:
+        super().__init__(reference.length, reference.content_type)
+        self._store, self._key, self.reference = store, key, reference
+        self._view: memoryview | None = None
+        self._is_verified = False
+
+    def __repr__(self) -> str:
+        return f"<payload {self.reference.id}, {self.length} bytes of {self.content_type}>"
+
+    @property
+    def path(self) -> Path | None:
+        """See Payload."""
+        return self._store.local_path(self._key)
+
+    def view(self, progress: Progress | None = None, *, verify: bool = True) -> memoryview:
+        """See Payload."""
+        if self._view is None:
+            self._view = self._mapped() if self.path else self._downloaded(progress)
+        if len(self._view) != self.length:
+            raise PayloadDamaged(self._key, f"it has {len(self._view)} bytes, not {self.length}")
+        if verify and not self._is_verified:
+            if crc_of(self._view) != self.reference.crc32c:
+                raise PayloadDamaged(self._key, "its CRC-32C is not what its handle says")
+            self._is_verified = True
+        return self._view
+
+    def read(self, start: int = 0, length: int | None = None) -> bytes:
+        """See Payload."""
+        if start < 0 or (length is not None and length < 0):
+            raise ValueError(f"start is {start} and length {length}; neither may be negative")
+        try:
+            return self._store.get(self._key, start, length)
+        except NotFound as reason:
+            raise PayloadMissing(self._key) from reason
+
+    def _mapped(self) -> memoryview:
+        assert self.path is not None
+        try:
+            with self.path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size == 0:  # An empty file cannot be mapped.
+                    return memoryview(b"")
+                return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
+        except FileNotFoundError as reason:
+            raise PayloadMissing(self._key) from reason
+
+    def _downloaded(self, progress: Progress | None) -> memoryview:
+        data = bytearray(self.length)
+        for at in range(0, self.length, RANGE_BYTES):
+            piece = self.read(at, RANGE_BYTES)
+            if len(piece) != min(RANGE_BYTES, self.length - at):
+                raise PayloadDamaged(self._key, "it is shorter than its handle says")
+            data[at : at + len(piece)] = piece
+            if progress is not None:
+                progress(at + len(piece), self.length)
+        return memoryview(data).toreadonly()
+
+
+class BrokerFacts(NamedTuple):
+    """What a client must know of a broker to find its filer: its id and its settings by name."""
+
+    cluster_id: str
+    settings: Mapping[str, str]
+
+
+class Payloads:
+    """A broker's filer, as this client reaches it; `ask` gives the broker's facts, once."""
+
+    def __init__(self, ask: Callable[[], BrokerFacts]) -> None:
+        self._ask = ask
+
+    @cached_property
+    def store(self) -> Store:
+        """The filer. Raises StoreError: it is out of reach."""
+        cluster_id, settings = self._ask()
+        root = settings["filer.root"]
+        location = Location(
+            root, settings.get("filer.s3.endpoint", ""), settings.get("filer.s3.region", "")
+        )
+        if not location.is_s3 and not is_marked(Path(root), cluster_id):
+            raise Unavailable(
+                root, "the broker's filer is not a directory that this process can reach"
+            )
+        return location.open()
+
+    def upload(
+        self,
+        topic: str,
+        source: Source,
+        *,
+        content_type: str = CONTENT_TYPE_DEFAULT,
+        move: bool = False,
+    ) -> Reference:
+        """Put a file (by its path), bytes or a stream where records of a topic may name it.
+
+        `move`: the file itself becomes the payload, where it can without being copied; its old name
+        is gone and nobody may write to it any more. Raises TypeError, ValueError, OSError,
+        StoreError.
+        """
+        now_ms, chance = time.time_ns() // 1_000_000, os.urandom(10)
+        content_type = checked_content_type(content_type)
+        naming = Naming(NAMESPACE_DEFAULT, topic, content_type, now_ms, chance)
+        if isinstance(source, (str, os.PathLike)):
+            return upload_file(self.store, naming, Path(source), move=move)
+        if move:
+            raise ValueError("move is true, but only a file, named by its path, can be moved")
+        if isinstance(source, _HasRead):
+            return upload_stream(self.store, naming, source)
+        return upload_buffer(self.store, naming, _bytes_of(source))
+
+    def of(
+        self, topic: str, headers: Mapping[str, bytes | None], value: Data | None
+    ) -> Payload | None:
+        """What a record stands for. Raises NotAHandle; StoreError: the filer is out of reach."""
+        if HEADER in headers:
+            reference = Reference.of_handle(None if value is None else bytes(value))
+            key = directory_of(NAMESPACE_DEFAULT, topic) + reference.id
+            return StoredPayload(self.store, key, reference)
+        if value is None:
+            return None
+        content_type = headers.get(CONTENT_TYPE_HEADER) or CONTENT_TYPE_DEFAULT.encode()
+        return InlinePayload(bytes(value), content_type.decode(errors="replace"))
+
+
+def _bytes_of(source: Any) -> memoryview:  # noqa: ANN401  (whatever has bytes)
+    try:
+        return memoryview(source).cast("B")
+    except (TypeError, ValueError) as reason:
+        raise TypeError(
+            f"source is a {type(source).__name__}; it must be a path, a stream to read, or bytes "
+            "in one piece"
+        ) from reason
