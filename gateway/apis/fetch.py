@@ -10,6 +10,8 @@
 - A stale or unknown current_leader_epoch: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (9, KIP-320).
 - last_fetched_epoch says where a log that was cut diverges: diverging_epoch (12, KIP-595); one that
   is not known yet is OFFSET_OUT_OF_RANGE.
+- Where a topic says smq.reference.delivery=inline, batches with handles come from the sealer's
+  reader too, with the payloads as values as far as they fit.
 - Offsets that have left the WAL come from sealed segments, few partitions an answer.
 - Topic ids instead of names from 13 (KIP-516): UNKNOWN_TOPIC_ID.
 - A topic twice is one row; of a partition twice the last one counts; no partitions, no row.
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple
 from gateway.context import Ask, Message, Place, Result, ShardContext, Wait
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
+from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.lent import FileRange, LentBatches, lend
 from smq.shard.shard import Led, Offsets
 from smq.wire.generated.fetch import (
@@ -64,8 +67,8 @@ class _Cold(NamedTuple):
     bytes_max: int
 
     def command(self) -> dict[str, Any]:
-        number = self.led.number
-        return {"do": "cold", "number": number, "offset": self.offset, "bytes_max": self.bytes_max}
+        number, do = self.led.number, "inline" if delivers_inline(self.led.topic) else "cold"
+        return {"do": do, "number": number, "offset": self.offset, "bytes_max": self.bytes_max}
 
 
 def handle(request: FetchRequest, context: ShardContext) -> Result:
@@ -251,6 +254,9 @@ class _Reader:
         assert led is not None
         limit = _limit(offsets, self._isolation_level)
         found = led.log.find(led.number, asked.fetch_offset, limit, budget)
+        is_here = found is not None
+        if found is not None and delivers_inline(led.topic):
+            found = before_handles(led.log, found)
         if found is not None:
             if found.total_bytes > budget and self.total_bytes > 0:
                 return 0
@@ -259,7 +265,7 @@ class _Reader:
                 self.total_bytes += found.total_bytes
                 self._left -= found.total_bytes
             return found.total_bytes
-        if asked.fetch_offset >= offsets.sealed_end:
+        if not is_here and asked.fetch_offset >= offsets.sealed_end:
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             self.has_error = True
         elif len(self.cold) < COLD_PARTITIONS_MAX:
