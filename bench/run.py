@@ -16,7 +16,7 @@ from statistics import median
 
 from bench import lifecycle
 from bench.clients import ClientFailed, has_librdkafka, librdkafka
-from bench.machine import loopback_mb_s
+from bench.machine import loopback_mb_s, touch_free_memory
 from bench.measures import (
     Figures,
     Measure,
@@ -43,6 +43,7 @@ def main() -> None:
     scale, rounds = (0.1, 1) if options.quick else (1.0, options.rounds)
     wanted = [each for each in _all(scale) if options.only.lower() in each.name.lower()]
     rows: list[Row] = []
+    touch_free_memory()
     with tempfile.TemporaryDirectory(prefix="smq-bench-") as name, ExitStack() as stack:
         directory = Path(name)
         brokers: list[Broker] = [stack.enter_context(SmqCommand(directory / "smq"))]

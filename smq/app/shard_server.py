@@ -46,6 +46,7 @@ from smq.wire.headers import read_request_header
 
 API_KEY_BYTES = 2
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
+SMALL_BYTES = 4096  # Of a recv: who sends so little waits for the answer.
 ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
 
 
@@ -151,6 +152,7 @@ class ShardServer:
         if count > 0:
             buffer.end += count
             connection.last_used_ns = monotonic_ns()
+            self._loop.spin.wanted = count <= SMALL_BYTES
             self._take(connection, buffer)
         elif count == 0:
             connection.close()

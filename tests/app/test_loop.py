@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from smq.app.clock import monotonic_ms, monotonic_ns
-from smq.app.loop import Loop
+from smq.app.loop import SPIN_CREDIT_MAX, SPIN_LOSS, SPIN_PAUSE_TURNS, Loop, Spin
 
 
 @pytest.fixture
@@ -115,3 +115,43 @@ def test_run_turns_until_it_is_stopped() -> None:
     loop.call_later(0, lambda: None)
     loop.run()
     assert turns == [3]
+
+
+def test_after_a_short_turn_an_event_is_waited_for_awake() -> None:
+    spin = Spin()
+    assert not spin.is_worth_it()  # Nobody has asked.
+    spin.wanted = True
+    assert spin.is_worth_it()
+    assert not spin.is_worth_it()  # It holds for one turn.
+
+
+def test_who_waits_awake_in_vain_stops_trying_for_a_while() -> None:
+    spin, tried = Spin(), []
+    for _ in range(2 * SPIN_PAUSE_TURNS):
+        spin.wanted = True
+        if worth := spin.is_worth_it():
+            spin.note(came=False)
+        tried.append(worth)
+    in_vain = SPIN_CREDIT_MAX // SPIN_LOSS
+    assert sum(tried) == in_vain + 1
+    assert tried.index(False) == in_vain
+
+
+def test_who_mostly_succeeds_goes_on_trying() -> None:
+    spin = Spin()
+    for i in range(3 * SPIN_PAUSE_TURNS):
+        spin.wanted = True
+        assert spin.is_worth_it()
+        spin.note(came=i % 3 != 0)
+
+
+def test_what_comes_while_waiting_awake_is_handled_in_that_turn() -> None:
+    loop, seen = Loop(), []
+    read, write = os.pipe()
+    loop.register(read, select.EPOLLIN, lambda _events: seen.append(os.read(read, 1)))
+    loop.spin.wanted = True
+    os.write(write, b"x")
+    loop.run_once(0)
+    assert seen == [b"x"]
+    os.close(read)
+    os.close(write)
