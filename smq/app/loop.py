@@ -80,7 +80,6 @@ class Loop:
         self._tie_breaker = count()
         self.turn_starts: list[Callable[[], None]] = []
         self.turn_ends: list[Callable[[], None]] = []
-        self.idle: Callable[[], bool] | None = None
         self.spin = Spin()
         self.stopped = False
 
@@ -146,12 +145,7 @@ class Loop:
             timeout_s = min(timeout_s, max(0.0, (self._timers[0][0] - monotonic_ns()) / 1e9))
         if self.spin.is_worth_it() and (events := self._look_again()):
             return events
-        if self.idle is None:
-            return self._epoll.poll(timeout_s, EVENTS_MAX)
-        events = self._epoll.poll(0, EVENTS_MAX)
-        while not events and timeout_s > 0 and self.idle():
-            events = self._epoll.poll(0, EVENTS_MAX)
-        return events or self._epoll.poll(timeout_s, EVENTS_MAX)
+        return self._epoll.poll(timeout_s, EVENTS_MAX)
 
     def _look_again(self) -> list[tuple[int, int]]:
         until_ns = monotonic_ns() + SPIN_NS

@@ -87,22 +87,6 @@ def test_hooks_stand_around_the_callbacks_of_a_turn(pipe: tuple[int, int]) -> No
     assert order == ["start", "callback", "end"]
 
 
-def test_idle_work_goes_on_until_there_is_none_or_an_event(pipe: tuple[int, int]) -> None:
-    loop, left = Loop(), [3]
-
-    def idle() -> bool:
-        left[0] -= 1
-        return left[0] > 0
-
-    loop.idle = idle
-    assert loop.run_once(0.001) == 0
-    assert left == [0]
-    loop.register(pipe[0], select.EPOLLIN, lambda _: None)
-    os.write(pipe[1], b"x")
-    assert loop.run_once(1) == 1
-    assert left == [0]
-
-
 def test_run_turns_until_it_is_stopped() -> None:
     loop, turns = Loop(), [0]
 
