@@ -128,13 +128,14 @@ class Cluster:
 
     def broker(self, node_id: int) -> Connection:
         """The connection to the broker with this id."""
-        return self._connection(self._address_of(node_id))
+        return self._connection(self.address(node_id))
 
     def connect(self, node_id: int) -> Connection:
         """A connection of the caller's own, for questions whose answers wait."""
-        return Connection(*self._address_of(node_id))
+        return Connection(*self.address(node_id))
 
-    def _address_of(self, node_id: int) -> tuple[str, int]:
+    def address(self, node_id: int) -> tuple[str, int]:
+        """Host and port of the broker with this id."""
         if node_id not in self._addresses:
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"there is no broker {node_id} now")
         return self._addresses[node_id]
