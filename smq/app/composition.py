@@ -9,6 +9,7 @@ from shm.kernels.jit import cache_directory
 from shm.kernels.warm import warm, warm_reading, warm_writing
 from smq.app.clock import monotonic_ms
 from smq.app.coordinator_process import coordinator_main
+from smq.app.front_process import front_main
 from smq.app.sealer_process import sealer_main
 from smq.app.serve import say, serve
 from smq.app.shard_process import shard_main
@@ -18,7 +19,7 @@ from smq.model.config import Config, Machine
 
 def serve_broker(config: Config, machine: Machine) -> int:
     """Serve until a signal stops us; returns the exit code."""
-    mains = Mains(shard_main, coordinator_main, sealer_main)
+    mains = Mains(shard_main, coordinator_main, sealer_main, front_main)
     return serve(config, machine.memory_bytes, mains, warm_kernels)
 
 

@@ -3,9 +3,10 @@
 Memory and listening sockets belong to the supervisor, so that a process that dies loses none of
 them: the next one goes on with the same. Each process gets only what is its own.
 
-    shard i       the logs it serves, TCP listener i, unix listener "shard-i"
+    shard i       the logs it serves, TCP listener i, unix listeners "shard-i" and "attach-i"
     coordinator   unix listener "coordinator"
     sealer        unix listener "sealer"
+    front         the HTTP listener
 """
 
 import os
@@ -23,11 +24,17 @@ from smq.model.config import Config
 
 COORDINATOR = "coordinator"
 SEALER = "sealer"
+FRONT = "front"
 
 
 def shard_name(node_id: int) -> str:
     """The name of the process, and of the unix listener, of a node."""
     return f"shard-{node_id}"
+
+
+def attach_name(node_id: int) -> str:
+    """The name of the unix listener where programs on this host attach to a node."""
+    return f"attach-{node_id}"
 
 
 class Stop:
@@ -83,6 +90,7 @@ class Inheritance:
     tcp_listeners: Mapping[int, socket.socket]
     unix_listeners: Mapping[str, socket.socket]
     stop: Stop
+    http_listener: socket.socket | None = None
     ready_fd: int = -1
 
     def socket_path(self, name: str) -> Path:
@@ -91,18 +99,22 @@ class Inheritance:
 
     def keep(self, name: str, node_id: int) -> "Inheritance":
         """In a fork: what the process `name` gets. Everything else is closed and unmapped."""
+        names = {name, attach_name(node_id)}
         served = {log for log in self.logs if Catalog.leader(log, self.config.shards) == node_id}
         share = replace(
             self,
             logs={log: self.logs[log] for log in served},
             tcp_listeners={i: each for i, each in self.tcp_listeners.items() if i == node_id},
-            unix_listeners={k: each for k, each in self.unix_listeners.items() if k == name},
+            unix_listeners={k: each for k, each in self.unix_listeners.items() if k in names},
+            http_listener=self.http_listener if name == FRONT else None,
         )
+        if self.http_listener is not None and name != FRONT:
+            self.http_listener.close()
         for i, listener in self.tcp_listeners.items():
             if i != node_id:
                 listener.close()
         for key, listener in self.unix_listeners.items():
-            if key != name:
+            if key not in names:
                 listener.close()
         for log, memory in self.logs.items():
             if log not in served:

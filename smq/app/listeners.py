@@ -24,12 +24,19 @@ UNIX_PATH_BYTES_MAX = 107  # sun_path, less its final zero.
 def open_tcp_listeners(config: Config) -> dict[int, socket.socket]:
     """One for each node. Raises SystemExit with a sentence."""
     return {
-        node_id: _open_tcp(config.host, config.listen_port(node_id))
+        node_id: _open_tcp(config.host, config.listen_port(node_id), "--port")
         for node_id in range(1, config.shards + 1)
     }
 
 
-def _open_tcp(host: str, port: int) -> socket.socket:
+def open_http_listener(config: Config) -> socket.socket | None:
+    """The front's, if there is to be one. Raises SystemExit with a sentence."""
+    if config.http_port < 0:
+        return None
+    return _open_tcp(config.host, config.http_port, "--http-port")
+
+
+def _open_tcp(host: str, port: int, option: str) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -43,18 +50,18 @@ def _open_tcp(host: str, port: int) -> socket.socket:
         listener.listen(TCP_BACKLOG)
     except OSError as reason:
         listener.close()
-        raise SystemExit(f"smq: {_cannot_listen(host, port, reason)}") from reason
+        raise SystemExit(f"smq: {_cannot_listen(host, port, option, reason)}") from reason
     return listener
 
 
-def _cannot_listen(host: str, port: int, reason: OSError) -> str:
+def _cannot_listen(host: str, port: int, option: str, reason: OSError) -> str:
     if reason.errno == errno.EADDRINUSE:
         return (
             f"port {port} of {host} is in use{_by_whom(port)}; "
-            "stop it, or choose another with --port"
+            f"stop it, or choose another with {option}"
         )
     if reason.errno == errno.EACCES:
-        return f"this user may not listen on port {port}; choose one above 1023 with --port"
+        return f"this user may not listen on port {port}; choose one above 1023 with {option}"
     if reason.errno == errno.EADDRNOTAVAIL:
         return f"{host} is not an address of this machine; choose another with --host"
     return f"cannot listen on {bracketed(host)}:{port}: {reason}"

@@ -20,10 +20,11 @@ from shm.cluster import ClusterBlock
 from shm.segment import LogMemory
 from smq.app.clock import wall_ms
 from smq.app.datadir import DataDirectory
-from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name
-from smq.app.listeners import open_tcp_listeners, open_unix_listeners
+from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, attach_name, shard_name
+from smq.app.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
 from smq.app.refusal import or_refuse
 from smq.app.supervisor import Mains, Supervisor
+from smq.filer.location import Location
 from smq.model.config import Config
 
 # A row is 128 bytes of memory that is not there until it is used; a topic has up to 100,000.
@@ -40,11 +41,13 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     directory = DataDirectory(config.data_dir)
     log_count = max(directory.meta.log_count, config.shards)
     config = or_refuse(config.sized(log_count, memory_bytes))
+    or_refuse(Location.of(config).missing() or config)
     raise_descriptor_limit(config.max_connections)
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
-    names = [*map(shard_name, tcp_listeners), COORDINATOR, SEALER]
-    unix_listeners = open_unix_listeners(runtime_dir, names)
+    http_listener = open_http_listener(config)
+    names = [*map(shard_name, tcp_listeners), *map(attach_name, tcp_listeners)]
+    unix_listeners = open_unix_listeners(runtime_dir, [*names, COORDINATOR, SEALER])
     say(f"smq serves {config.data_dir}")
     say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
     warm()
@@ -62,6 +65,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         tcp_listeners=tcp_listeners,
         unix_listeners=unix_listeners,
         stop=Stop(),
+        http_listener=http_listener,
     )
     assert len([*Path("/proc/self/task").iterdir()]) == 1, "a thread was started before the forks"
     gc.freeze()  # What is shared from now on is not copied by a collection that touches it.

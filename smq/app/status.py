@@ -27,12 +27,13 @@ class ProcessStatus:
 class Status:
     """A running broker as its supervisor sees it.
 
-    Memory is named by paths that the broker's user may open: the cluster block, and that of each
-    log in the order of the logs.
+    `http` is the front's address, "" when there is none. Memory is named by paths that the broker's
+    user may open: the cluster block, and that of each log in the order of the logs.
     """
 
     cluster_id: str
     bootstrap: str
+    http: str
     supervisor_pid: int
     started_ms: int
     cluster_block: str

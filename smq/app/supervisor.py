@@ -21,7 +21,7 @@ from shm.cluster import Node
 from smq.app import child
 from smq.app.clock import monotonic_ms, wall_ms
 from smq.app.datadir import DataDirectory
-from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name
+from smq.app.inheritance import COORDINATOR, FRONT, SEALER, Inheritance, Stop, shard_name
 from smq.app.loop import Loop
 from smq.app.status import ProcessStatus, Status, status_path
 from smq.model.config import bracketed
@@ -39,6 +39,7 @@ class Mains(NamedTuple):
     shard: Callable[[Inheritance, int], None]
     coordinator: Callable[[Inheritance], None]
     sealer: Callable[[Inheritance], None]
+    front: Callable[[Inheritance], None]
 
 
 @dataclass(slots=True)
@@ -95,6 +96,8 @@ class Supervisor:
         self.processes = [*map(self._shard, self.estate.tcp_listeners)]
         self.processes.append(Process(COORDINATOR, self.mains.coordinator))
         self.processes.append(Process(SEALER, self.mains.sealer))
+        if self.estate.http_listener is not None:
+            self.processes.append(Process(FRONT, self.mains.front))
         self.estate.stop.on_signals(child.STOP_SIGNALS)
         self.loop.register(self.estate.stop.fd, select.EPOLLIN, lambda _: self._stop())
         for process in self.processes:
@@ -149,6 +152,8 @@ class Supervisor:
         self._write_status()
         if not self.announced and all(each.ready for each in self.processes):
             self.announced = True
+            if self.estate.http_listener is not None:
+                self.say(f"http://{self._http()}/")
             self.say(f"ready {self._bootstrap()}")
 
     def _tell_who_is_late(self) -> None:
@@ -241,6 +246,13 @@ class Supervisor:
         )
         return ",".join(f"{bracketed(host)}:{port}" for host, port in addresses)
 
+    def _http(self) -> str:
+        listener = self.estate.http_listener
+        if listener is None:
+            return ""
+        host, _ = self.estate.config.advertised(1, 0)
+        return f"{bracketed(host)}:{listener.getsockname()[1]}"
+
     def _write_status(self) -> None:
         estate, nodes = self.estate, self.estate.nodes
 
@@ -250,6 +262,7 @@ class Supervisor:
         status = Status(
             cluster_id=estate.cluster_id,
             bootstrap=self._bootstrap(),
+            http=self._http(),
             supervisor_pid=nodes.supervisor_pid,
             started_ms=nodes.started_ms,
             cluster_block=memory_path(nodes.fd),

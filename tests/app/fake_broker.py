@@ -88,7 +88,7 @@ def main() -> int:
         run(name, listener, inheritance, behaviour_of.get(name, ""))
 
     config = config_for(Path(data_dir), int(shards))
-    return serve(config, 4 * GiB, Mains(shard, other, other), lambda: None)
+    return serve(config, 4 * GiB, Mains(shard, other, other, other), lambda: None)
 
 
 class Running:

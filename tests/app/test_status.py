@@ -21,6 +21,7 @@ def status_of(block: ClusterBlock, processes: Mapping[str, ProcessStatus]) -> St
         ring_bytes=2,
         wal_segment_bytes=1,
         filer_root="/filer",
+        http="",
         processes=processes,
     )
 

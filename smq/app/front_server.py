@@ -1,0 +1,88 @@
+"""uvicorn on the supervisor's listener, with the filer and the broker's health behind it."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from uvicorn import Config as UvicornConfig, Server
+
+from smq.app.inheritance import Inheritance
+from smq.app.status import read_status
+from smq.filer.location import Location
+from smq.front.application import application, keep_counting
+from smq.front.space import Space
+
+STOP_WAIT_S = 3  # For requests that are being answered; the supervisor waits a little longer.
+CONNECTIONS_MAX = 512  # Each may hold a few MiB on their way.
+KEEP_ALIVE_S = 15
+
+
+class OurServer(Server):
+    """Stops when the supervisor says so, and tells it when it serves."""
+
+    def __init__(self, config: UvicornConfig, inheritance: Inheritance) -> None:
+        super().__init__(config)
+        self._inheritance = inheritance
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Leave them to smq.app.child."""
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        stop_fd = self._inheritance.stop.fd
+        asyncio.get_running_loop().add_reader(stop_fd, self._stop, stop_fd)
+        self._inheritance.report_ready()
+
+    def _stop(self, stop_fd: int) -> None:
+        asyncio.get_running_loop().remove_reader(stop_fd)
+        self.should_exit = True
+
+
+def serve_http(inheritance: Inheritance) -> None:
+    """Serve until asked to stop. Raises SystemExit when the filer cannot be used at all."""
+    asyncio.run(_serve(inheritance))
+
+
+async def _serve(inheritance: Inheritance) -> None:
+    config = inheritance.config
+    store = Location.of(config).open()
+    space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
+    hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
+    app = application(store, space, lambda: health(inheritance.data_dir), hosts)
+    server = OurServer(
+        UvicornConfig(
+            app,
+            http="h11",
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=STOP_WAIT_S,
+        ),
+        inheritance,
+    )
+    counting = asyncio.create_task(keep_counting(space))
+    assert inheritance.http_listener is not None
+    await server.serve([inheritance.http_listener])
+    counting.cancel()
+
+
+def health(data_dir: Path) -> Mapping[str, Any]:
+    """How the broker's processes are, as its supervisor says."""
+    found = read_status(data_dir)
+    if found is None:
+        return {"ready": False, "processes": {}}
+    status, _ = found
+    processes = {name: asdict(process) for name, process in status.processes.items()}
+    return {"ready": status.ready, "bootstrap": status.bootstrap, "processes": processes}

@@ -1,0 +1,128 @@
+"""The HTTP application: routes, and what each failure is to somebody who speaks HTTP.
+
+    /health        how the broker's processes are: 200 when all serve, else 503
+    /filer/<key>   objects of the filer (smq.front.files)
+
+Failures are {"error": sentence}. There is no authentication yet: who can connect may do all this,
+as on the Kafka port. A page of another site cannot: there is no CORS, and writes are no simple
+requests; and a Host that is neither an address nor ours is refused, so that no site can call itself
+us.
+"""
+
+import asyncio
+import ipaddress
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from smq.filer.store import Store
+from smq.front.files import METHODS, Files
+from smq.front.space import Space
+from smq.front.streams import Silent
+from smq.model.errors import (
+    AlreadyExists,
+    Full,
+    NotFound,
+    PreconditionFailed,
+    StoreError,
+    Unavailable,
+)
+
+COUNT_PERIOD_S = 60.0  # Uploads past us, and deletions, are in the quotas this late.
+RETRY_AFTER_S = 1
+STATUSES: tuple[tuple[type[StoreError], int], ...] = (
+    (NotFound, 404),
+    (AlreadyExists, 409),
+    (PreconditionFailed, 412),
+    (Full, 507),
+    (Unavailable, 503),
+    (StoreError, 400),  # No store can hold such a key.
+)
+
+Health = Callable[[], Mapping[str, Any]]
+
+
+def application(store: Store, space: Space, health: Health, hosts: frozenset[str]) -> ASGIApp:
+    """The application. `health` tells {"ready": …, …}; `hosts` are names by which we are called."""
+
+    async def healthy(_request: Request) -> Response:
+        told = await run_in_threadpool(health)
+        return JSONResponse(told, 200 if told["ready"] else 503)
+
+    handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
+        HTTPException: _refused,
+        StoreError: _failed,
+        Silent: _silent,
+        ClientDisconnect: _gone,
+    }
+    routes = [
+        Route("/health", healthy, methods=["GET"]),
+        Route("/filer/{key:path}", Files(store, space).answer, methods=METHODS),
+    ]
+    return OurHosts(Starlette(routes=routes, exception_handlers=handlers), hosts)
+
+
+class OurHosts:
+    """Refuses requests whose Host is neither an address, localhost, nor one of these."""
+
+    def __init__(self, inner: ASGIApp, hosts: frozenset[str]) -> None:
+        self._inner, self._hosts = inner, hosts | {"localhost", ""}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        answer: ASGIApp = self._inner
+        if scope["type"] == "http":
+            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+            if not self._is_ours(host):
+                answer = _error(421, f"there is no {host!r} here; name this host by its address")
+        await answer(scope, receive, send)
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        name = name.strip("[]")
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name.lower() in self._hosts
+        return True
+
+
+async def keep_counting(space: Space) -> None:
+    """Count what each namespace holds, now and then, for ever. Needed only where quotas are."""
+    while space.has_quota:
+        space.begin_count()
+        try:
+            space.end_count(await run_in_threadpool(space.count))
+        except StoreError as reason:
+            sys.stderr.write(f"front: quotas are not counted: {reason}\n")
+        await asyncio.sleep(COUNT_PERIOD_S)
+
+
+def _error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": sentence}, status, headers)
+
+
+async def _refused(_request: Request, reason: HTTPException) -> Response:
+    return _error(reason.status_code, reason.detail, reason.headers)
+
+
+async def _failed(_request: Request, reason: StoreError) -> Response:
+    status = next(status for kind, status in STATUSES if isinstance(reason, kind))
+    headers = {"retry-after": str(RETRY_AFTER_S)} if status == 503 else None
+    return _error(status, str(reason), headers)
+
+
+async def _silent(_request: Request, _reason: Silent) -> Response:
+    return _error(408, "the body did not come to its end", {"connection": "close"})
+
+
+async def _gone(_request: Request, _reason: ClientDisconnect) -> Response:
+    return Response(None, 400)  # Nobody reads it.

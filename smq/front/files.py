@@ -1,0 +1,227 @@
+"""/filer/<key>: the filer's objects over HTTP, as files.
+
+    GET, HEAD   an object; ranges, If-Match, If-None-Match, If-Range
+    GET …/      a list of what lies below: ?prefix= ?after= ?limit=, in the order of the keys
+    PUT         store the body; If-None-Match: * only creates, If-Match replaces that version
+    DELETE      remove an object
+
+Sealed segments (topics/) can be read by everybody and written by the broker alone. Payloads never
+change, and go when no record names them any more: they may be uploaded, not replaced or deleted.
+"""
+
+from itertools import islice
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from smq.filer.store import CREATE, Facts, Mode, Reading, Store, checked_key
+from smq.front.conditions import (
+    BadCondition,
+    Span,
+    Unsatisfiable,
+    etag,
+    is_another,
+    is_unchanged,
+    span,
+    write_mode,
+)
+from smq.front.space import Space
+from smq.front.streams import ReadingResponse, body_pieces, in_threads
+from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, Unavailable
+from smq.model.references import PREFIX as PAYLOADS_PREFIX
+from smq.sealer.ports import SEGMENTS_PREFIX
+
+LIST_LIMIT_MAX = 1000  # Objects of one answer; bounds what it takes to make it.
+READ_ATTEMPTS_MAX = 3  # An object may be replaced between a look at it and its opening.
+METHODS = ["GET", "HEAD", "PUT", "DELETE"]
+
+
+class Files:
+    """The handlers. One for the process."""
+
+    def __init__(self, store: Store, space: Space) -> None:
+        self._store, self._space = store, space
+        self._handlers = {
+            "GET": self._get,
+            "HEAD": self._head,
+            "PUT": self._put,
+            "DELETE": self._delete,
+        }
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request. Raises HTTPException, StoreError."""
+        key = request.path_params["key"]
+        if "\N{REPLACEMENT CHARACTER}" in key:
+            raise HTTPException(400, "the path is not UTF-8")
+        if request.method in {"GET", "HEAD"} and (not key or key.endswith("/")):
+            return await self._list(request, key)
+        checked_key(key)
+        try:
+            return await self._handlers[request.method](request, key)
+        except BadCondition as reason:
+            raise HTTPException(400, str(reason)) from reason
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    async def _list(self, request: Request, key: str) -> Response:
+        prefix = key + request.query_params.get("prefix", "")
+        after = request.query_params.get("after", "")
+        limit = _limit(request.query_params.get("limit"))
+
+        def listed() -> list[Facts]:
+            return list(islice(self._store.list(prefix, after), limit + 1))
+
+        found = await run_in_threadpool(listed)
+        page = found[:limit]
+        answer: dict[str, Any] = {"objects": [_object(facts) for facts in page], "next": None}
+        if len(found) > limit:
+            query = {**request.query_params, "after": page[-1].key}
+            answer["next"] = f"/filer/{quote(key)}?{urlencode(query)}"
+        return JSONResponse(answer)
+
+    async def _head(self, request: Request, key: str) -> Response:
+        facts = await run_in_threadpool(self._store.head, key)
+        early = _without_a_body(request, facts)
+        if early is not None:
+            return early
+        wanted = _span(request, facts)
+        return Response(None, 206 if wanted else 200, _headers(facts, wanted))
+
+    async def _get(self, request: Request, key: str) -> Response:
+        for _ in range(READ_ATTEMPTS_MAX):
+            facts = await run_in_threadpool(self._store.head, key)
+            early = _without_a_body(request, facts)
+            if early is not None:
+                return early
+            wanted = _span(request, facts)
+            start, length = wanted or (0, None)
+            closing = self._store.reading(key, start, length)
+            reading: Reading = await run_in_threadpool(closing.__enter__)
+            if reading.facts.version == facts.version:
+                status = 206 if wanted else 200
+                return ReadingResponse(reading, closing, status, _headers(facts, wanted))
+            await run_in_threadpool(closing.__exit__, None, None, None)
+        raise Unavailable(key, "it is being replaced over and over")
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    async def _put(self, request: Request, key: str) -> Response:
+        _writable(key)
+        existing = await self._existing(key)
+        mode = _mode(request, key, existing)
+        with self._space.upload(key) as room:
+            if not self._space.counted:
+                raise Unavailable(key, "the quotas are being counted")
+            room.check(_content_length(request))
+            try:
+                async with in_threads(self._store.writing(key, mode)) as sink:
+                    async for piece in body_pieces(request):
+                        room.take(len(piece))
+                        await run_in_threadpool(sink.write, piece)
+            except AlreadyExists as reason:
+                raise _taken(request, str(reason)) from reason
+            room.arrived(existing.length if existing else 0)
+        facts = await run_in_threadpool(self._store.head, key)
+        status = 200 if existing else 201
+        return JSONResponse(_object(facts), status, {"etag": etag(facts)})
+
+    async def _delete(self, request: Request, key: str) -> Response:
+        _writable(key)
+        if key.startswith(PAYLOADS_PREFIX):
+            raise HTTPException(
+                403, "a payload goes by itself when no record names it, or its topic is deleted"
+            )
+        facts = await run_in_threadpool(self._store.head, key)
+        if is_another(request.headers, facts):
+            raise PreconditionFailed(key, "it is another version")
+        await run_in_threadpool(self._store.delete, key)
+        self._space.removed(key, facts.length)
+        return Response(None, 204)
+
+    async def _existing(self, key: str) -> Facts | None:
+        try:
+            return await run_in_threadpool(self._store.head, key)
+        except NotFound:
+            return None
+
+
+def _writable(key: str) -> None:
+    if key.startswith(SEGMENTS_PREFIX):
+        raise HTTPException(403, "sealed segments are written by the broker alone")
+
+
+def _mode(request: Request, key: str, existing: Facts | None) -> Mode:
+    """How this PUT may write. Raises HTTPException, PreconditionFailed."""
+    mode = write_mode(request.headers, existing)
+    if mode is None:
+        raise PreconditionFailed(key, "there is not the version that was to be replaced")
+    if key.startswith(PAYLOADS_PREFIX):
+        mode = CREATE
+    if mode == CREATE and existing is not None:
+        raise _taken(request, f"{key}: there is an object already")
+    return mode
+
+
+def _taken(request: Request, sentence: str) -> HTTPException:
+    """Somebody was first: 412 to who said that this matters, 409 to who did not know it would."""
+    return HTTPException(412 if "if-none-match" in request.headers else 409, sentence)
+
+
+def _content_length(request: Request) -> int:
+    """What the client says it will send; 0 where it does not say."""
+    text = request.headers.get("content-length", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return LIST_LIMIT_MAX
+    if not text.isdecimal() or not 1 <= int(text) <= LIST_LIMIT_MAX:
+        raise HTTPException(400, f"limit is a number from 1 to {LIST_LIMIT_MAX}")
+    return int(text)
+
+
+def _object(facts: Facts) -> dict[str, Any]:
+    return {
+        "key": facts.key,
+        "bytes": facts.length,
+        "etag": etag(facts),
+        "modified_ms": facts.modified_ms,
+    }
+
+
+def _headers(facts: Facts, wanted: Span | None) -> dict[str, str]:
+    headers = {
+        "etag": etag(facts),
+        "accept-ranges": "bytes",
+        "content-type": "application/octet-stream",
+        "x-content-type-options": "nosniff",  # What somebody uploaded is no page of ours.
+        "content-length": str(facts.length if wanted is None else wanted.length),
+    }
+    if wanted is not None:
+        last = wanted.start + wanted.length - 1
+        headers["content-range"] = f"bytes {wanted.start}-{last}/{facts.length}"
+    return headers
+
+
+def _without_a_body(request: Request, facts: Facts) -> Response | None:
+    if is_another(request.headers, facts):
+        raise PreconditionFailed(facts.key, "it is another version")
+    if is_unchanged(request.headers, facts):
+        return Response(None, 304, {"etag": etag(facts)})
+    return None
+
+
+def _span(request: Request, facts: Facts) -> Span | None:
+    try:
+        return span(request.headers, facts)
+    except Unsatisfiable:
+        raise HTTPException(
+            416,
+            f"{facts.key} has {facts.length} bytes",
+            {"content-range": f"bytes */{facts.length}"},
+        ) from None

@@ -1,0 +1,143 @@
+"""Room for uploads: a quota for each namespace, and what the disk must keep for the log.
+
+A namespace is what stands behind payloads/, and outside of it the first part of a key; sealed
+segments are counted nowhere: retention bounds them. How much a namespace holds is never written
+down, so that it cannot be wrong for long: it is counted in the filer itself at start and now and
+then, and between two counts what is uploaded here is added. Uploads on the way count as arrived.
+"""
+
+import os
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from smq.filer.store import Store
+from smq.model.errors import Full
+from smq.model.references import PREFIX as PAYLOADS_PREFIX
+from smq.sealer.ports import SEGMENTS_PREFIX
+
+NO_QUOTA = -1
+
+
+def namespace_of(key: str) -> str:
+    """Whose quota an object counts against."""
+    return key.removeprefix(PAYLOADS_PREFIX).partition("/")[0]
+
+
+class Space:
+    """The room there is. Counts bytes; one event loop uses it.
+
+    used >= 0 and on_the_way >= 0 for each namespace.
+    """
+
+    def __init__(self, store: Store, quota_bytes: int, reserve_bytes: int) -> None:
+        self._store, self._quota_bytes, self._reserve_bytes = store, quota_bytes, reserve_bytes
+        self._used: Counter[str] = Counter()
+        self._on_the_way: Counter[str] = Counter()
+        self._arrived: Counter[str] = Counter()
+        place = store.local_path("any")
+        self._disk = None if place is None else place.parent
+        self.counted = quota_bytes == NO_QUOTA
+
+    @property
+    def has_quota(self) -> bool:
+        return self._quota_bytes != NO_QUOTA
+
+    def count(self) -> Counter[str]:
+        """What each namespace holds by the filer's own word. Takes its time; changes nothing."""
+        held: Counter[str] = Counter()
+        for facts in self._store.list():
+            if not facts.key.startswith(SEGMENTS_PREFIX):
+                held[namespace_of(facts.key)] += facts.length
+        return held
+
+    def begin_count(self) -> None:
+        """A count begins: what arrives until its end may be in it or not."""
+        self._arrived.clear()
+
+    def end_count(self, held: Counter[str]) -> None:
+        """A count has ended: this and, to be safe, what arrived meanwhile."""
+        self._used = held + self._arrived
+        self.counted = True
+
+    def upload(self, key: str) -> "Upload":
+        """Room for one upload; leaving its block gives back what did not arrive."""
+        return Upload(self, namespace_of(key))
+
+    def check(self, namespace: str, byte_count: int) -> None:
+        """Raises Full, with a sentence, when there is no room for so much more."""
+        taken = self._used[namespace] + self._on_the_way[namespace]
+        if self.has_quota and taken + byte_count > self._quota_bytes:
+            raise Full(
+                namespace,
+                f"the quota of this namespace is {self._quota_bytes} bytes (filer.quota.bytes), "
+                f"and {taken} are taken",
+            )
+        if self._disk is not None and self._free_bytes(self._disk) - byte_count < (
+            self._reserve_bytes
+        ):
+            raise Full(
+                namespace,
+                f"the filer's disk has {self._free_bytes(self._disk)} bytes left, of which the "
+                f"log keeps {self._reserve_bytes} (filer.reserve.bytes)",
+            )
+
+    def take(self, namespace: str, byte_count: int) -> None:
+        """So many bytes are on the way. Raises Full."""
+        self.check(namespace, byte_count)
+        self._on_the_way[namespace] += byte_count
+
+    def settle(self, namespace: str, taken: int, arrived: int) -> None:
+        """An upload has ended; `arrived` bytes of it are new in the filer, or gone if negative."""
+        self._on_the_way[namespace] -= taken
+        self._used[namespace] = max(0, self._used[namespace] + arrived)
+        self._arrived[namespace] += max(0, arrived)
+        self.invariants()
+
+    def removed(self, key: str, byte_count: int) -> None:
+        """An object is gone."""
+        self.settle(namespace_of(key), 0, -byte_count)
+
+    def invariants(self) -> None:
+        assert all(count >= 0 for count in self._used.values())
+        assert all(count >= 0 for count in self._on_the_way.values())
+
+    @staticmethod
+    def _free_bytes(directory: Path) -> int:
+        while not directory.exists():  # The first upload makes it.
+            directory = directory.parent
+        found = os.statvfs(directory)
+        return found.f_bavail * found.f_frsize
+
+
+class Upload:
+    """One upload's share."""
+
+    def __init__(self, space: Space, namespace: str) -> None:
+        self._space, self._namespace = space, namespace
+        self._taken = self._arrived = 0
+
+    def check(self, byte_count: int) -> None:
+        """Raises Full when so much has no room: before the first byte is read."""
+        self._space.check(self._namespace, byte_count)
+
+    def take(self, byte_count: int) -> None:
+        """So many more bytes have come. Raises Full."""
+        self._space.take(self._namespace, byte_count)
+        self._taken += byte_count
+
+    def arrived(self, replaced_bytes: int) -> None:
+        """All of it is in the filer now, in place of so many bytes."""
+        self._arrived = self._taken - replaced_bytes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._space.settle(self._namespace, self._taken, self._arrived)
