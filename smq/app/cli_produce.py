@@ -28,7 +28,7 @@ from smq.app.cli_client import (
 from smq.app.clock import wall_ms
 
 if TYPE_CHECKING:
-    from smq.client.producer import Producer
+    from smq.client.line_producer import Producer
 
 READ_BYTES = 1024 * 1024
 
@@ -120,7 +120,7 @@ def produce(  # noqa: PLR0913  (Each is an option.)
     as_json: AsJson = False,
 ) -> None:
     """Send each line as a record."""
-    from smq.client.producer import Producer  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.client.line_producer import Producer  # noqa: PLC0415  (NumPy takes its time.)
     from smq.wire.compression import Codec  # noqa: PLC0415
 
     pairs = [split_pair(each, "--header") for each in header or []]

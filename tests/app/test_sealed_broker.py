@@ -12,7 +12,7 @@ from smq.app.clock import wall_ms
 from smq.client.admin import create_topic
 from smq.client.cluster import Cluster, check
 from smq.client.consumer import LIST_OFFSETS, Consumer
-from smq.client.producer import INIT_PRODUCER_ID, PRODUCE
+from smq.client.line_producer import INIT_PRODUCER_ID, PRODUCE
 from smq.model.errors import BrokerError
 from smq.store.manifest import open_manifest
 from smq.store.rows import Segment

@@ -12,7 +12,7 @@ from smq.app.clock import monotonic_ms, wall_ms
 from smq.client.admin import create_topic
 from smq.client.cluster import Cluster
 from smq.client.consumer import EARLIEST, LATEST, Consumer, resolve
-from smq.client.producer import Producer
+from smq.client.line_producer import Producer
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]

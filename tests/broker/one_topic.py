@@ -11,7 +11,7 @@ import duckdb
 from smq.client.admin import create_topic
 from smq.client.cluster import Cluster
 from smq.client.consumer import FETCH, LIST_OFFSETS
-from smq.client.producer import PRODUCE
+from smq.client.line_producer import PRODUCE
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.manifest import open_manifest
 from smq.store.rows import Segment
@@ -110,15 +110,7 @@ class OneTopic:
 
     def fetch(self, offset: int, partition: int = 0, bytes_max: int = 4 * MiB) -> PartitionData:
         """What a Fetch request of one partition is answered."""
-        wanted = FetchPartition(
-            partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max
-        )
-        request = FetchRequest(
-            max_wait_ms=100,
-            min_bytes=1,
-            max_bytes=16 * MiB,
-            topics=[FetchTopic(topic=self.name, partitions=[wanted])],
-        )
+        request = fetch_request(self.name, {partition: offset}, bytes_max)
         leader = self.cluster.broker(self.cluster.topic(self.name).leaders[partition])
         answer: PartitionData = leader.ask(FETCH, request).responses[0].partitions[0]
         return answer
@@ -208,6 +200,24 @@ class OneTopic:
         root = self.broker.data_dir / "filer"
         below = root / "topics" / "kafka" / self.name
         return {str(path.relative_to(root)) for path in below.rglob("*") if path.is_file()}
+
+
+def fetch_request(
+    topic: str, offsets: dict[int, int], partition_bytes_max: int = 4 * MiB
+) -> FetchRequest:
+    """A Fetch of a topic's partitions from these offsets on."""
+    wanted = [
+        FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes_max
+        )
+        for partition, offset in offsets.items()
+    ]
+    return FetchRequest(
+        max_wait_ms=100,
+        min_bytes=1,
+        max_bytes=16 * MiB,
+        topics=[FetchTopic(topic=topic, partitions=wanted)],
+    )
 
 
 def wal_starts(broker: SmqBroker, log: int = 0) -> list[int]:

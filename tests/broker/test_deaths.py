@@ -16,7 +16,7 @@ import pytest
 
 from smq.app.clock import wall_ms
 from smq.client.cluster import Cluster, check
-from smq.client.producer import INIT_PRODUCER_ID
+from smq.client.line_producer import INIT_PRODUCER_ID
 from smq.testing.kill_run import kill_run
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from smq.wire.generated.init_producer_id import InitProducerIdRequest

@@ -6,7 +6,7 @@ import pytest
 
 from smq.client.cluster import Cluster
 from smq.client.consumer import EARLIEST, LATEST, Consumer, Place, resolve
-from smq.client.producer import Producer
+from smq.client.line_producer import Producer
 from smq.model.errors import BrokerError, ErrorCode
 from tests.client.fake_kafka import FakeKafka
 

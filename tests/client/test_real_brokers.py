@@ -9,7 +9,7 @@ from smq.client import admin
 from smq.client.cluster import Cluster
 from smq.client.consumer import EARLIEST, LATEST, Consumer, Place, resolve
 from smq.client.errors import NoSuchTopic
-from smq.client.producer import Producer
+from smq.client.line_producer import Producer
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker

@@ -4,7 +4,7 @@ import pytest
 
 from smq.client.cluster import Cluster
 from smq.client.errors import NoSuchTopic
-from smq.client.producer import BATCH_BYTES, Producer
+from smq.client.line_producer import BATCH_BYTES, Producer
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.partitioner import partition_of_key
 from smq.wire.compression import Codec
