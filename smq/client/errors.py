@@ -3,7 +3,12 @@
 Those that are a broker's answer, or the lack of one, are BrokerErrors, whose `code` is Kafka's.
 """
 
+from typing import TYPE_CHECKING
+
 from smq.model.errors import BrokerError, ErrorCode, NotFound, StoreError
+
+if TYPE_CHECKING:
+    from smq.client.futures import BatchFuture
 
 
 class NoSuchTopic(BrokerError):
@@ -37,8 +42,11 @@ class RecordTooLarge(BrokerError):
 class BufferFull(Exception):
     """The producer holds all the records that it may, and the time to wait has passed.
 
-    The record is not taken; the same call may succeed once the broker has acknowledged others.
+    The record is not taken; the same call may succeed once the broker has acknowledged others. Of
+    a large `send_batch` a part may have been sent: `sent` is its future.
     """
+
+    sent: "BatchFuture | None" = None
 
 
 class Closed(Exception):

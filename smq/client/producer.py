@@ -1,147 +1,239 @@
-"""Produces records to one topic: batched, idempotent, each acknowledged or an error.
+"""The SDK's producer: idempotent, batched, over shared memory or Kafka's wire.
 
-Records of a key go to the partition of Kafka's rule; those without one stay with a partition until
-its batch is full. A batch keeps its place in the producer's sequence when it is sent again, so the
-broker knows a repetition from something new: no record is lost, doubled or reordered.
+    with client.producer() as producer:
+        sent = producer.send("clicks", b"value", key=b"k")       a Future
+        producer.send_batch("clicks", table)                     a BatchFuture
+        producer.flush()
+
+Threads may share a producer. So may processes: one that is used in a forked child, or pickled into
+a spawned one, is a producer of its own there, with nothing of what the parent had not yet sent.
 """
 
-from dataclasses import dataclass, field
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from smq.client.cluster import Cluster, check
-from smq.client.connection import Question
-from smq.model.errors import BrokerError, ErrorCode
-from smq.model.partitioner import partition_of_key
-from smq.wire.compression import Codec
-from smq.wire.generated.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    read_init_producer_id_response,
-    write_init_producer_id_request,
+import numpy as np
+
+from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX
+from smq.client.arguments import bytes_of, header_pairs, whole_number
+from smq.client.batches_in import ABSENT, Piece, pieces_of
+from smq.client.columns import rows_of
+from smq.client.errors import BufferFull, Closed
+from smq.client.futures import BatchFuture, Future
+from smq.client.links import Links
+from smq.client.parcel import Extras, Parcel
+from smq.client.payload_formats import (
+    ARROW_STREAM,
+    CONTENT_TYPE,
+    NPY,
+    write_array,
+    write_table,
 )
-from smq.wire.generated.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    read_produce_response,
-    write_produce_request,
-)
-from smq.wire.records import Headers, Record, write_batch
+from smq.client.reach import Reach
+from smq.client.sender import Options, Sender
 
-BATCH_BYTES = 512 * 1024  # Half of what a broker takes by default: headers and varints come on top.
-RECORD_OVERHEAD_BYTES = 32  # About what a record takes beside its fields.
-PRODUCE_TIMEOUT_MS = 30_000
-SEQUENCE_END = 2**31  # Sequences begin again at 0 after 2^31 - 1.
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-INIT_PRODUCER_ID = Question[InitProducerIdRequest, InitProducerIdResponse](
-    "InitProducerId", write_init_producer_id_request, read_init_producer_id_response
-)
-PRODUCE = Question[ProduceRequest, ProduceResponse](
-    "Produce",
-    write_produce_request,
-    read_produce_response,
-    version_max=12,  # Later ones name topics by their ids.
-)
+Bytes: TypeAlias = bytes | bytearray | memoryview
+HeadersIn: TypeAlias = Mapping[str, Bytes | None] | Iterable[tuple[str | bytes, Bytes | None]]
 
-
-@dataclass
-class _Pending:
-    """Records of a partition that are not sent yet."""
-
-    records: list[Record] = field(default_factory=list)
-    bytes: int = 0
+TIMESTAMP_END = 2**63
+PARTITION_END = 2**31
+FAREWELL_S = 5.0  # How long a block that has failed waits for what it had sent.
 
 
 class Producer:
-    """Invariant: a partition has at most one batch on its way, so sequences arrive in order."""
+    """Opened by `Client.producer`. All of its methods may be called from any thread."""
 
-    def __init__(self, cluster: Cluster, topic: str, compression: int = Codec.NONE) -> None:
-        self.acknowledged = 0
-        self.next_offsets: dict[int, int] = {}  # After the last acknowledged record.
-        self._cluster = cluster
-        self._topic = topic
-        self._compression = compression
-        self._partition_count = len(cluster.retrying(lambda: cluster.topic(topic)).leaders)
-        self._keyless_partition = 0
-        self._pending: dict[int, _Pending] = {}
-        self._sequences: dict[int, int] = {}
-        self._producer_id, self._producer_epoch = cluster.retrying(self._new_producer)
+    def __init__(self, reach: Reach, options: Options) -> None:
+        self._reach = reach
+        self._options = options
+        self._is_closed = False
+        self._starting = threading.Lock()
+        self._sender: Sender | None = None
+        self._start()
+        _producers.add(self)
 
-    def add(
+    def _start(self) -> Sender:
+        """The sender; a new one in a forked child."""
+        with self._starting:
+            if self._is_closed:
+                raise Closed("the producer has been closed")
+            if self._sender is None:
+                self._sender = Sender(Links(self._reach), self._options)
+            return self._sender
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: forget the sender, whose thread is not here."""
+        self._starting = threading.Lock()
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.abandon()
+
+    def send(  # noqa: PLR0913  (each is a field of the record)
         self,
-        value: bytes | None,
-        timestamp_ms: int,
-        key: bytes | None = None,
-        headers: Headers = (),
+        topic: str,
+        value: Bytes | None,
+        *,
+        key: Bytes | None = None,
+        headers: HeadersIn | None = None,
+        timestamp_ms: int | None = None,
         partition: int | None = None,
+        callback: Callable[[Future], object] | None = None,
+    ) -> Future:
+        """Send a record; its future, which `callback` is called with when it is done.
+
+        The partition is the one named, or Kafka's for the key, or for a while the same for all
+        records without a key. The timestamp is now unless one is given.
+        Raises NoSuchTopic, BufferFull (no room within `block_s`), TypeError, ValueError.
+        """
+        if type(value) is not bytes:
+            value = bytes_of("value", value)
+        if key is not None and type(key) is not bytes:
+            key = bytes_of("key", key)
+        extras = None
+        if headers is not None or timestamp_ms is not None or partition is not None:
+            extras = _extras(headers, timestamp_ms, partition)
+        sender = self._sender or self._start()
+        with sender.lock:
+            parcel = sender.parcels.get(topic)
+            if parcel is None:
+                parcel = sender.open_parcel(topic)
+            row = len(parcel.values)
+            if extras is not None:
+                sender.check_partition(topic, extras.partition)
+                parcel.extras[row] = extras
+            parcel.keys.append(key)
+            parcel.values.append(value)
+            parcel.room -= RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
+            if parcel.room < 0:
+                sender.cut(topic)
+        future = Future(parcel, row)
+        if callback is not None:
+            future.add_done_callback(callback)
+        return future
+
+    def send_batch(self, topic: str, batch: Any) -> BatchFuture:  # noqa: ANN401  (see batches_in)
+        """Send the rows of an Arrow table or record batch, or of a dict of arrays or lists.
+
+        Columns: value, and if wanted key, headers, timestamp (ms) and partition, as described in
+        `smq.client.batches_in`; a null timestamp or partition is as one that is not given.
+        Raises what `send` raises. A large batch may have been sent in part when BufferFull is
+        raised: then the error's `sent` is the future of that part.
+        """
+        parcels: list[Parcel] = []
+        pieces = list(pieces_of(batch))  # Nothing is sent of a batch that is wrong somewhere.
+        for piece in pieces:
+            try:
+                parcels.append(self._send_piece(topic, piece))
+            except BufferFull as error:
+                error.sent = BatchFuture(topic, parcels)
+                raise
+        return BatchFuture(topic, parcels)
+
+    def _send_piece(self, topic: str, piece: Piece) -> Parcel:
+        sender = self._sender or self._start()
+        with sender.lock:
+            sender.await_room(topic, 0)
+            partition_count, keyless = sender.partition_count(topic), sender.keyless(topic)
+        parcel = sender.new_parcel(topic, 0)
+        timestamps: np.ndarray | int = parcel.opened_ms
+        if piece.timestamps is not None:
+            absent = piece.timestamps == ABSENT
+            timestamps = np.where(absent, parcel.opened_ms, piece.timestamps)
+        rows = rows_of(piece.values, piece.keys, piece.headers, timestamps)
+        if piece.partitions is None:
+            wanted = np.full(len(piece.values.length), -1, np.int64)
+        else:
+            wanted = piece.partitions.copy()
+            whole_number("partition", wanted.max(initial=0), 0, partition_count)
+        is_plain = piece.keys is None and piece.partitions is None
+        parcel.fill(rows, wanted, partition_count, keyless, keyless if is_plain else None)
+        with sender.lock:
+            sender.await_room(topic, parcel.bytes)
+            if topic in sender.parcels:
+                sender.cut(topic)  # What was sent before goes before.
+            sender.add(parcel)
+        return parcel
+
+    def send_arrow(self, topic: str, table: "pa.Table | pa.RecordBatch", **fields: Any) -> Future:  # noqa: ANN401
+        """Send a table as one record, an Arrow stream; consumers have `batch.tables()`.
+
+        `fields` are those of `send`.
+        """
+        return self._send_typed(topic, write_table(table), ARROW_STREAM, fields)
+
+    def send_array(self, topic: str, array: np.ndarray, **fields: Any) -> Future:  # noqa: ANN401
+        """Send a NumPy array as one record, a .npy file; consumers have `batch.arrays()`.
+
+        Its dtype and shape come back, and C or Fortran order; other strides arrive in C order.
+        `fields` are those of `send`.
+        """
+        return self._send_typed(topic, write_array(array), NPY, fields)
+
+    def _send_typed(self, topic: str, value: Any, kind: bytes, fields: dict[str, Any]) -> Future:  # noqa: ANN401
+        headers = header_pairs(fields.pop("headers", None) or ())
+        return self.send(topic, value, headers=[(CONTENT_TYPE, kind), *headers], **fields)
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until the fate of all records sent so far is known. Raises TimeoutError.
+
+        Raises the first error that nobody has learned from a future: no failure passes unseen.
+        """
+        if self._sender is not None:
+            self._sender.flush(timeout_s)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Flush, then close, whatever flush raises. Closing again does nothing."""
+        with self._starting:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        sender = self._sender
+        if sender is not None:
+            try:
+                sender.flush(timeout_s)
+            finally:
+                sender.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Take a record; when its partition's batch is full all that is pending is sent."""
-        if partition is None:
-            partition = (
-                self._keyless_partition
-                if key is None
-                else partition_of_key(key, self._partition_count)
-            )
-        pending = self._pending.setdefault(partition, _Pending())
-        pending.records.append(Record(len(pending.records), timestamp_ms, key, value, headers))
-        pending.bytes += _record_bytes(pending.records[-1])
-        if pending.bytes >= BATCH_BYTES:
-            self.flush()
+        if error is None:
+            self.close()
+            return
+        with suppress(Exception):  # The error of the block is the one to tell.
+            self.close(FAREWELL_S)
 
-    def flush(self) -> None:
-        """Send what is pending; all of it is acknowledged on return. Raises BrokerError."""
-        batches = {
-            partition: write_batch(
-                pending.records,
-                compression=self._compression,
-                producer_id=self._producer_id,
-                producer_epoch=self._producer_epoch,
-                base_sequence=self._sequences.get(partition, 0),
-            )
-            for partition, pending in self._pending.items()
-        }
-        self._cluster.retrying(lambda: self._send(batches))
-        self._pending.clear()
-        self._keyless_partition = (self._keyless_partition + 1) % self._partition_count
-
-    def _new_producer(self) -> tuple[int, int]:
-        request = InitProducerIdRequest(transactional_id=None)
-        response = self._cluster.anyone().ask(INIT_PRODUCER_ID, request)
-        check(response.error_code)
-        return response.producer_id, response.producer_epoch
-
-    def _send(self, batches: dict[int, bytes]) -> None:
-        """Send batches to their leaders; those that are acknowledged are removed."""
-        requests = {
-            leader: self._request({each: batches[each] for each in partitions})
-            for leader, partitions in self._cluster.by_leader(self._topic, batches).items()
-        }
-        failure: BrokerError | None = None
-        for response in self._cluster.ask_each(PRODUCE, requests):
-            for each in response.responses[0].partition_responses:
-                try:
-                    self._acknowledge(each)
-                    del batches[each.index]
-                except BrokerError as error:
-                    failure = error
-        if failure is not None:
-            raise failure
-
-    def _request(self, batches: dict[int, bytes]) -> ProduceRequest:
-        data = [PartitionProduceData(index=each, records=batch) for each, batch in batches.items()]
-        topic = TopicProduceData(name=self._topic, partition_data=data)
-        return ProduceRequest(acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
-
-    def _acknowledge(self, answer: PartitionProduceResponse) -> None:
-        partition, count = answer.index, len(self._pending[answer.index].records)
-        if answer.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:  # Else it is there already.
-            check(answer.error_code, answer.error_message)
-            self.next_offsets[partition] = answer.base_offset + count
-        self.acknowledged += count
-        self._sequences[partition] = (self._sequences.get(partition, 0) + count) % SEQUENCE_END
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process: a producer of its own."""
+        return Producer, (self._reach, self._options)
 
 
-def _record_bytes(record: Record) -> int:
-    fields = [record.key, record.value, *(part for header in record.headers for part in header)]
-    return RECORD_OVERHEAD_BYTES + sum(len(each) for each in fields if each)
+def _extras(headers: Any, timestamp_ms: Any, partition: Any) -> Extras:  # noqa: ANN401
+    """What few records have, as it is kept. Raises TypeError, ValueError."""
+    if timestamp_ms is not None:
+        timestamp_ms = whole_number("timestamp_ms", timestamp_ms, 0, TIMESTAMP_END)
+    if partition is not None:
+        partition = whole_number("partition", partition, 0, PARTITION_END)
+    return Extras(header_pairs(headers or ()), timestamp_ms, partition)
+
+
+_producers: "weakref.WeakSet[Producer]" = weakref.WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    for producer in list(_producers):
+        producer._leave_to_parent()  # noqa: SLF001  (of this file)
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -1,0 +1,102 @@
+"""Rows → one Kafka batch of an idempotent producer, plain or compressed, into memory of a channel.
+
+The kernel writes uncompressed batches where they are to be. A compressed one is first written into
+a scratch buffer, then its records are compressed and its header is made to fit.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.crc32c import crc32c
+from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
+from shm.kernels.words import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_OFFSET_AT,
+    BATCH_CRC_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    BATCH_OVERHEAD_BYTES,
+)
+from smq.wire.compression import Codec, compress
+
+NO_LEADER_EPOCH = -1  # The broker fills it in.
+
+_INT32 = Struct(">i")
+_UINT32 = Struct(">I")
+_INT64 = Struct(">q")
+
+
+class Stamp(NamedTuple):
+    """Who sends a batch, and as which of his."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+class Written(NamedTuple):
+    """Up to which row, up to which byte of `out`, and how many bytes before compression."""
+
+    row: int
+    end: int
+    size_bytes: int
+
+
+class BatchWriter:
+    """Writes batches of one compression. Not for two threads at once."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._scratch = np.zeros(0, np.uint8)
+
+    @staticmethod
+    def least_bytes(bound: int) -> int:
+        """What a batch of one record takes at least, given the bytes that suffice for it."""
+        return bound - RECORD_HEAD_BYTES_MAX + BATCH_HEADER_BYTES
+
+    def room(self, bound: int, one_record: int, bytes_max: int) -> int:
+        """The bytes that suffice for a batch of rows that have room in `bound` bytes.
+
+        It has at most `bytes_max` bytes, or one record, the first one.
+        """
+        size = BATCH_HEADER_BYTES + max(min(bound, bytes_max - BATCH_HEADER_BYTES), one_record)
+        # What cannot be compressed grows: Snappy's bound is a sixth, the others' are lower.
+        return size if self._codec is Codec.NONE else size + size // 6 + 1024
+
+    def write(  # noqa: PLR0913, PLR0917  (as a kernel)
+        self,
+        rows: Rows,
+        part: tuple[int, int],
+        stamp: Stamp,
+        bytes_max: int,
+        out: np.ndarray,
+        at: int,
+    ) -> Written:
+        """Write a batch of rows [first, end) to out[at:], as many as fit into `bytes_max`."""
+        first, end = part
+        run = Run(end, end, int(self._codec), NO_LEADER_EPOCH, *stamp)
+        if self._codec is Codec.NONE:
+            row, after = encode_batch(rows, first, run, bytes_max, out, at)
+            assert row > first
+            _INT64.pack_into(out.data, at + BATCH_BASE_OFFSET_AT, 0)
+            return Written(row, after, after - at)
+        if len(self._scratch) < len(out):
+            self._scratch = np.zeros(len(out), np.uint8)
+        row, size = encode_batch(rows, first, run, bytes_max, self._scratch, 0)
+        assert row > first
+        return Written(row, self._compress(size, out, at), size)
+
+    def _compress(self, size: int, out: np.ndarray, at: int) -> int:
+        """Write the batch in the scratch buffer to out[at:], compressed; where it ends."""
+        records = compress(self._codec, self._scratch[BATCH_HEADER_BYTES:size].tobytes())
+        records_at = at + BATCH_HEADER_BYTES
+        after = records_at + len(records)
+        out[at:records_at] = self._scratch[:BATCH_HEADER_BYTES]
+        out[records_at:after] = np.frombuffer(records, np.uint8)
+        _INT64.pack_into(out.data, at + BATCH_BASE_OFFSET_AT, 0)
+        _INT32.pack_into(out.data, at + BATCH_LENGTH_AT, after - at - BATCH_OVERHEAD_BYTES)
+        check = crc32c(out, at + BATCH_ATTRIBUTES_AT, after)
+        _UINT32.pack_into(out.data, at + BATCH_CRC_AT, int(check))
+        return after
