@@ -1,0 +1,269 @@
+"""Payloads live as long as a record names them, whoever is killed at whatever step.
+
+The property: at every moment each handle that can be read has its payload, and when all has come to
+rest nothing is in the filer that no record names.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shm.kernels import records_reference as plain
+from smq.filer.memory import MemoryStore
+from smq.filer.store import CREATE, Data, Facts, Mode
+from smq.model.config import Config
+from smq.model.errors import Unavailable
+from smq.model.references import PREFIX, Reference
+from smq.model.topic_configs import TopicSettings
+from smq.sealer.decode import cut
+from smq.sealer.housekeeping import Housekeeping
+from smq.sealer.payloads import CLOCK_STEP_MS, Owner, PayloadSweep, payloads_of
+from smq.sealer.ports import Ends
+from smq.store.manifest import WritableManifest
+from smq.testing.payloads import HANDLE_HEADERS, handle_batch, reference_to, uploaded
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
+from smq.wire.compression import Codec
+from smq.wire.records import Record, write_batch
+from tests.sealer.sealed import PLACE, batch, manifest_in, read_back, seal
+
+ORPHAN_MS = 5000
+OLD_MS = ORPHAN_MS + CLOCK_STEP_MS + 1
+RETENTION_MS = 20_000
+OWNER = Owner(PLACE.namespace, PLACE.topic, ORPHAN_MS, [(PLACE.number, 1)])
+SETTINGS = TopicSettings.of({"retention.ms": str(RETENTION_MS)}, Config(shards=1))
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Iterator[WritableManifest]:
+    with manifest_in(tmp_path) as manifest:
+        yield manifest
+
+
+def sweep(
+    store: MemoryStore, shard: FakeShard, manifest: WritableManifest, now_ms: int = OLD_MS
+) -> list[str]:
+    """What is swept of a topic's payloads that were uploaded at 0."""
+    return PayloadSweep(store, lambda _: shard, manifest).sweep([OWNER], now_ms, 0)
+
+
+# Which payloads records name.
+
+
+def named(data: bytes) -> list[str]:
+    return [each for piece in cut(data) for each in payloads_of(piece)]
+
+
+def test_handles_of_every_kind_of_piece_are_found() -> None:
+    first, second, third = (reference_to(b"x", i) for i in range(3))
+    rows = handle_batch([first, b"plain"])
+    not_text = Record(2, 0, None, second.handle(), ((b"\xff", b""), *HANDLE_HEADERS))
+    raw = write_batch([not_text])
+    compressed = write_batch(
+        [Record(3, 0, None, third.handle(), HANDLE_HEADERS)], compression=Codec.ZSTD
+    )
+    assert named(rows + raw + compressed) == [first.id, second.id, third.id]
+
+
+def test_what_is_no_handle_names_nothing() -> None:
+    bad = write_batch([Record(0, 0, None, b"no handle", HANDLE_HEADERS)])
+    looks = handle_batch([b"\x0esmq-ref"], offset=1)
+    malformed = plain.batch(
+        [plain.PlainRecord(2, 0, None, None)], end_offset=3, inflated=b"\x0esmq-ref"
+    )
+    assert named(bad + looks + malformed) == []
+
+
+# What is swept.
+
+
+def test_what_no_record_names_goes_when_no_record_can_name_it(manifest: WritableManifest) -> None:
+    store, shard = MemoryStore(), FakeShard([batch(0)])
+    reference = uploaded(store, PLACE.topic, b"payload")
+    assert sweep(store, shard, manifest, ORPHAN_MS) == []
+    assert sweep(store, shard, manifest) == [reference.key(PLACE.topic)]
+    assert list(store.list()) == []
+
+
+def test_what_a_record_names_stays_before_and_after_it_is_sealed(
+    manifest: WritableManifest,
+) -> None:
+    store = MemoryStore()
+    reference = uploaded(store, PLACE.topic, b"payload")
+    shard = FakeShard([batch(0), handle_batch([reference], offset=1), batch(2)])
+    assert sweep(store, shard, manifest) == []
+    seal(store, shard, manifest, sealed_end=0, end=3, segment_bytes=1)
+    assert sweep(store, shard, manifest) == []
+    manifest.delete_segments(PLACE.number, [0])
+    assert sweep(store, shard, manifest) == []
+    manifest.delete_segments(PLACE.number, [1])
+    assert sweep(store, shard, manifest) == [reference.key(PLACE.topic)]
+
+
+def test_whatever_lies_among_payloads_goes_like_them(manifest: WritableManifest) -> None:
+    store, shard = MemoryStore(), FakeShard([batch(0)])
+    store.put(f"{PREFIX}kafka/{PLACE.topic}/notes.txt", b"x")
+    store.put("topics/kafka/orders/a", b"x")
+    assert len(sweep(store, shard, manifest)) == 1
+    assert [facts.key for facts in store.list()] == ["topics/kafka/orders/a"]
+
+
+def test_payloads_of_a_topic_that_is_gone_go_with_it(manifest: WritableManifest) -> None:
+    store = MemoryStore(lambda: 100)
+    reference = uploaded(store, "gone", b"payload")
+    job = PayloadSweep(store, lambda _: FakeShard([]), manifest)
+    assert job.sweep([OWNER], 200, 100) == []
+    assert job.sweep([OWNER], 200, 101) == [reference.key("gone")]
+
+
+class Unseen(FakeShard):
+    """Has records that nobody may see yet."""
+
+    def batches(self, number: int, offset: int, bytes_max: int, *, synced: bool = True) -> bytes:
+        return b""
+
+
+def test_what_cannot_be_seen_yet_keeps_all(manifest: WritableManifest) -> None:
+    store = MemoryStore()
+    uploaded(store, PLACE.topic, b"payload")
+    assert sweep(store, Unseen([batch(0)]), manifest) == []
+    assert len(list(store.list())) == 1
+
+
+class SealsMeanwhile(FakeShard):
+    """Is sealed right after it has told its ends, by whoever; its log still has all."""
+
+    def __init__(
+        self, batches: list[bytes], store: MemoryStore, manifest: WritableManifest
+    ) -> None:
+        super().__init__(batches)
+        self._seal = partial(seal, store, FakeShard(batches), manifest, sealed_end=0, end=self.end)
+
+    def ends(self, number: int) -> Ends:
+        ends = super().ends(number)
+        self._seal()
+        return ends
+
+
+def test_what_is_sealed_meanwhile_is_not_missed(manifest: WritableManifest) -> None:
+    store = MemoryStore()
+    handles = [handle_batch([uploaded(store, PLACE.topic, b"payload")])]
+    assert sweep(store, SealsMeanwhile(handles, store, manifest), manifest) == []
+    assert manifest.segments(PLACE.number)
+
+
+# The property.
+
+
+class FusedStore(MemoryStore):
+    """A store that may be the last thing a process touches."""
+
+    fuse = Fuse()
+
+    def put(self, key: str, data: Data, mode: Mode = CREATE) -> Facts:
+        facts: Facts = self.fuse.step(lambda: super(FusedStore, self).put(key, data, mode))
+        return facts
+
+    def delete(self, key: str) -> None:
+        self.fuse.step(lambda: super(FusedStore, self).delete(key))
+
+
+class World:
+    """A topic of one partition, its filer and its manifest; a clock that is turned."""
+
+    def __init__(self, manifest: WritableManifest) -> None:
+        self.now_ms = 0
+        self.manifest, self.shard = manifest, FakeShard([])
+        self.store = FusedStore(lambda: self.now_ms)
+        self.uploads: list[Reference] = []
+        self.handles: dict[int, Reference] = {}
+
+    def upload(self) -> None:
+        number = len(self.uploads)
+        self.uploads.append(uploaded(self.store, PLACE.topic, b"payload %d" % number, number))
+
+    def submit(self, which: int) -> None:
+        """What a shard takes (smq.shard.references)."""
+        if not self.uploads:
+            return
+        reference = self.uploads[which % len(self.uploads)]
+        found = [each for each in self.store.list() if each.key == reference.key(PLACE.topic)]
+        if found and self.now_ms - found[0].modified_ms < ORPHAN_MS:
+            offset = self.shard.end
+            made = handle_batch([reference], offset=offset, time_ms=self.now_ms)
+            self.shard.append(made)
+            self.handles[offset] = reference
+
+    def job(self, name: str, fuse: Fuse) -> None:
+        """A job of the sealer's, which may end anywhere."""
+        manifest = FusedManifest(self.manifest, fuse)
+        self.store.fuse = self.shard.fuse = fuse
+        try:
+            if name == "seal" and self.shard.end > self.shard.sealed_end:
+                start, end = self.shard.sealed_end, self.shard.end
+                first_ms = 1000 + self.now_ms
+                seal(self.store, self.shard, manifest, sealed_end=start, end=end, first_ms=first_ms)
+            elif name == "retain":
+                job = Housekeeping(self.store, self.shard, manifest)
+                job.retain(PLACE, SETTINGS, self.now_ms, shard_start=self.shard.start)
+            elif name == "sweep":
+                PayloadSweep(self.store, lambda _: self.shard, manifest).sweep(
+                    [OWNER], self.now_ms, 0
+                )
+        except (Killed, Unavailable):
+            pass
+        finally:
+            self.store.fuse = self.shard.fuse = Fuse()
+
+    def readable(self) -> set[str]:
+        """The payloads that records name which a consumer can read."""
+        start = max(self.manifest.log_start(PLACE.number), self.shard.start)
+        return {each.key(PLACE.topic) for offset, each in self.handles.items() if offset >= start}
+
+    def there(self) -> set[str]:
+        return {facts.key for facts in self.store.list(PREFIX)}
+
+    def rest(self) -> None:
+        """Let everything that is due happen."""
+        self.now_ms += OLD_MS
+        for name in ("seal", "retain", "sweep"):
+            self.job(name, Fuse())
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("upload")),
+    st.tuples(st.just("submit"), st.integers(0, 5)),
+    st.tuples(st.just("wait"), st.sampled_from([1, ORPHAN_MS - 1, OLD_MS, RETENTION_MS])),
+    st.tuples(st.sampled_from(["seal", "retain", "sweep"]), st.integers(-1, 8), st.booleans()),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(STEPS, max_size=25))
+def test_neither_orphans_nor_dangling_handles_whoever_is_killed(
+    steps: list[tuple[object, ...]],
+) -> None:
+    with TemporaryDirectory() as directory, manifest_in(Path(directory)) as manifest:
+        world = World(manifest)
+        for name, *given_ in steps:
+            match name, given_:
+                case "upload", _:
+                    world.upload()
+                case "submit", [int(which)]:
+                    world.submit(which)
+                case "wait", [int(ms)]:
+                    world.now_ms += ms
+                case str(job), [int(at), bool(after)]:
+                    world.job(job, Fuse(at, after=after))
+            assert world.readable() <= world.there(), "a handle dangles"
+        world.rest()
+        assert world.readable() == world.there()
+        for offset, reference in world.handles.items():
+            if reference.key(PLACE.topic) in world.readable():
+                [(at, value), *_] = read_back(
+                    world.store, manifest, Path(directory) / "cache", offset=offset
+                )
+                assert (at, value) == (offset, reference.handle())

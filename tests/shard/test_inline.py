@@ -1,0 +1,65 @@
+"""Of topics that deliver inline, what may hold a handle is not lent as it is."""
+
+from pathlib import Path
+
+import numpy as np
+
+from shm.kernels.words import FLAG_FETCH_LEFT, P_FLAGS
+from smq.shard.inline import before_handles, delivers_inline
+from smq.shard.produce import Producing
+from smq.shard.references import GOOD, Verdict
+from smq.shard.shard import Shard
+from smq.testing.payloads import handle_batch, reference_to
+from tests.shard.shard_bench import NOW_MS, SEGMENT_BYTES, Appender, new_shard, topic
+
+INLINE = topic("inline", range(1, 2), {"smq.reference.delivery": "inline"})
+HANDLE = reference_to(b"payload")
+
+
+class Unchecked(Appender):
+    """Takes handles to anything."""
+
+    def __init__(self, shard: Shard) -> None:
+        super().__init__(shard)
+
+        def good(_number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
+            return GOOD
+
+        self.producing = Producing(shard.logs, 1 << 20, shard.drain, shard.throttle, good)
+
+
+def lendable(shard: Shard, offset: int) -> int | None:
+    """How many batches from an offset on go out as they are; None: the sealer is asked."""
+    [led] = shard.led()
+    found = led.log.find(led.number, offset, 1000, 1 << 20)
+    assert found is not None
+    plain = before_handles(led.log, found)
+    assert plain is None or plain.total_bytes == int(plain.spans[:, 1].sum())
+    return None if plain is None else len(plain.spans)
+
+
+def test_batches_before_the_first_handle_are_lent(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, INLINE)
+    appender = Unchecked(shard)
+    for references in ([b"a"], [b"b"], [b"c", HANDLE], [b"d"]):
+        appender.append("inline", 0, handle_batch(references, time_ms=NOW_MS))
+    assert [lendable(shard, offset) for offset in range(5)] == [2, 1, None, None, 1]
+
+
+def test_what_has_left_the_ring_is_left_to_the_reader(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, INLINE)
+    appender = Appender(shard)
+    for _ in range(8):
+        appender.append("inline", 0, handle_batch([bytes(SEGMENT_BYTES // 2 + 1000)]))
+    assert lendable(shard, 0) is None
+    assert lendable(shard, 7) == 1
+
+
+def test_a_topic_says_so_and_its_partitions_are_not_for_the_kernel(tmp_path: Path) -> None:
+    plain = topic("plain", range(2, 3))
+    assert delivers_inline(INLINE)
+    assert not delivers_inline(plain)
+    shard = new_shard(tmp_path, INLINE, plain)
+    for led in shard.led():
+        flags = int(led.log.partitions.table[led.slot, P_FLAGS])
+        assert bool(flags & FLAG_FETCH_LEFT) == (led.topic is INLINE)

@@ -1,0 +1,222 @@
+"""Handles are acknowledged only if their payload is there, whole, young enough and the topic's."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smq.model.errors import ErrorCode
+from smq.model.references import Reference
+from smq.shard.produce import Producing
+from smq.shard.references import (
+    AHEAD_MAX_MS,
+    REASONS_MAX,
+    Later,
+    References,
+    Seen,
+    no_filer,
+)
+from smq.testing.payloads import handle_batch, reference_to
+from smq.wire.compression import Codec
+from smq.wire.generated.produce import PartitionProduceResponse, ProduceResponse
+from smq.wire.records import Record, write_batch
+from tests.shard.shard_bench import NOW_MS, new_shard, produce_request, responses, topic
+
+ORPHAN_MS = 1000
+GOOD = reference_to(b"payload")
+
+
+@dataclass
+class FakePayloads:
+    """A filer; `later` are keys it does not know of yet."""
+
+    there: dict[str, Seen] = field(default_factory=dict)
+    later: set[str] = field(default_factory=set)
+    looks: int = 0
+
+    def add(self, reference: Reference, name: str = "one", at_ms: int = NOW_MS) -> None:
+        self.there[reference.key(name)] = Seen(reference.length, at_ms)
+
+    def look(self, key: str) -> Seen | None:
+        self.looks += 1
+        if key in self.later:
+            raise Later
+        return self.there.get(key)
+
+
+class Bench:
+    """A shard with two topics, and a filer."""
+
+    def __init__(self, directory: Path, logs: int = 1) -> None:
+        configs = {"smq.reference.orphan.ms": str(ORPHAN_MS)}
+        topics = topic("one", range(1, 3), configs), topic("two", range(3, 4))
+        self.shard = new_shard(directory, *topics, logs=logs)
+        self.payloads = FakePayloads()
+        self.payloads.add(GOOD)
+        references = References(self.payloads, self.shard.topic_of, self.shard.config)
+        self.producing = Producing(
+            self.shard.logs, 1 << 20, self.shard.drain, self.shard.throttle, references.check
+        )
+
+    def produce(self, *requests: bytes) -> list[ProduceResponse]:
+        data = np.frombuffer(bytearray(b"".join(requests)), np.uint8)
+        produced = self.producing.run(data, 0, len(data), self.shard.directory, NOW_MS)
+        assert produced.consumed_to == len(data)
+        return [response for _, response in responses(bytes(produced.answers))]
+
+    def send(self, batch: bytes, name: str = "one") -> PartitionProduceResponse:
+        [response] = self.produce(produce_request({name: {0: batch}}))
+        [answer] = response.responses[0].partition_responses
+        return answer
+
+    def refusal(self, *references: Reference | bytes) -> str:
+        """Why a batch of these is refused; nothing of it is appended."""
+        end = self.end()
+        answer = self.send(handle_batch(references))
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+        assert self.end() == end
+        assert answer.error_message
+        return answer.error_message
+
+    def end(self) -> int:
+        return sum(led.offsets().log_end for led in self.shard.led())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_handle_to_what_is_there_is_appended(bench: Bench) -> None:
+    answer = bench.send(handle_batch([b"plain", GOOD, GOOD]))
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    assert bench.end() == 3
+
+
+def test_a_batch_that_only_looks_like_one_is_appended_without_a_look(bench: Bench) -> None:
+    assert bench.send(handle_batch([b"\x0esmq-ref"])).error_code == 0
+    assert bench.payloads.looks == 0
+
+
+def test_a_handle_to_nothing_is_refused_with_its_place(bench: Bench) -> None:
+    other = reference_to(b"not there")
+    answer = bench.send(handle_batch([GOOD, b"plain", other, other]))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    [first, second] = answer.record_errors
+    assert (first.batch_index, second.batch_index) == (2, 3)
+    assert first.batch_index_error_message == answer.error_message
+    assert answer.error_message == f"topic one has no payload {other.id}: upload it first"
+    assert bench.end() == 0
+
+
+def test_a_payload_of_another_topic_is_none_of_this_one(bench: Bench) -> None:
+    other = reference_to(b"the other's")
+    bench.payloads.add(other, "two")
+    assert "topic one has no payload" in bench.refusal(other)
+    assert bench.send(handle_batch([other]), "two").error_code == 0
+
+
+def test_a_payload_of_another_length_is_not_complete(bench: Bench) -> None:
+    bench.payloads.there[GOOD.key("one")] = Seen(3, NOW_MS)
+    assert "has 3 bytes: it is not complete" in bench.refusal(GOOD)
+
+
+def test_a_payload_may_be_named_until_it_could_be_swept(bench: Bench) -> None:
+    bench.payloads.add(GOOD, at_ms=NOW_MS - ORPHAN_MS + 1)
+    assert bench.send(handle_batch([GOOD])).error_code == 0
+    bench.payloads.add(GOOD, at_ms=NOW_MS - ORPHAN_MS)
+    assert "was not uploaded within smq.reference.orphan.ms, 1000 ms" in bench.refusal(GOOD)
+
+
+def test_a_payload_from_the_future_would_never_be_swept(bench: Bench) -> None:
+    bench.payloads.add(GOOD, at_ms=NOW_MS + AHEAD_MAX_MS + 1)
+    assert "was not uploaded within" in bench.refusal(GOOD)
+
+
+def test_what_is_no_handle_is_refused(bench: Bench) -> None:
+    record = Record(0, 0, None, b"../../etc/passwd", ((b"smq-ref", b"1"),))
+    answer = bench.send(write_batch([record]))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert answer.error_message == "a handle is JSON, and this is none"
+
+
+def test_a_malformed_batch_that_may_hold_a_handle_is_refused(bench: Bench) -> None:
+    import struct  # noqa: PLC0415
+
+    from smq.wire import records  # noqa: PLC0415
+
+    batch = bytearray(handle_batch([GOOD]))
+    batch[61] ^= 0x40  # The record's length.
+    batch[17:21] = struct.pack(">I", records._crc(bytes(batch)))
+    answer = bench.send(bytes(batch))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert answer.error_message == "its records are malformed, and it may hold a handle"
+
+
+def test_while_the_filer_is_asked_the_producer_is_told_to_send_again(bench: Bench) -> None:
+    bench.payloads.later.add(GOOD.key("one"))
+    answer = bench.send(handle_batch([GOOD]))
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "send it again" in (answer.error_message or "")
+    bench.payloads.later.clear()
+    assert bench.send(handle_batch([GOOD])).error_code == 0
+
+
+def test_of_very_many_bad_handles_some_are_told(bench: Bench) -> None:
+    answer = bench.send(handle_batch([reference_to(b"gone", i) for i in range(3 * REASONS_MAX)]))
+    assert len(answer.record_errors) == bench.payloads.looks == REASONS_MAX
+
+
+def test_a_compressed_batch_is_appended_as_it_is(bench: Bench) -> None:
+    record = Record(0, 0, None, b"whatever", ((b"smq-ref", b"1"),))
+    assert bench.send(write_batch([record], compression=Codec.LZ4)).error_code == 0
+    assert bench.payloads.looks == 0
+
+
+def test_what_was_taken_once_is_not_looked_at_again(bench: Bench) -> None:
+    batch = write_batch(
+        [Record(0, 0, None, GOOD.handle(), ((b"smq-ref", b"1"),))],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    assert bench.send(batch).base_offset == 0
+    bench.payloads.there.clear()
+    again = bench.send(batch)
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert bench.end() == 1
+
+
+@pytest.mark.parametrize("logs", [1, 2])
+def test_the_other_batches_of_a_buffer_are_not_concerned(tmp_path: Path, logs: int) -> None:
+    bench = Bench(tmp_path, logs)
+    bad = handle_batch([reference_to(b"gone")])
+    first = produce_request({"one": {0: handle_batch([b"a"]), 1: bad}, "two": {0: bad}})
+    second = produce_request({"two": {0: handle_batch([b"b"])}}, correlation=2)
+    answers = [
+        (topic_answer.name, each.index, each.error_code, each.base_offset)
+        for response in bench.produce(first, second)
+        for topic_answer in response.responses
+        for each in topic_answer.partition_responses
+    ]
+    refused = int(ErrorCode.INVALID_RECORD)
+    assert answers == [
+        ("one", 0, 0, 0),
+        ("one", 1, refused, -1),
+        ("two", 0, refused, -1),
+        ("two", 0, 0, 0),
+    ]
+    assert bench.end() == 2
+
+
+def test_without_acknowledgements_the_connection_is_closed(bench: Bench) -> None:
+    request = produce_request({"one": {0: handle_batch([reference_to(b"gone")])}}, acks=0)
+    data = np.frombuffer(bytearray(request), np.uint8)
+    produced = bench.producing.run(data, 0, len(data), bench.shard.directory, NOW_MS)
+    assert produced.close
+    assert not produced.answers
+
+
+def test_without_a_filer_every_handle_is_refused() -> None:
+    assert no_filer(1, np.empty(0, np.uint8), 0, 0).error == ErrorCode.INVALID_RECORD
