@@ -98,12 +98,17 @@ class OurHosts:
 async def keep_counting(space: Space) -> None:
     """Count what each namespace holds, now and then, for ever. Needed only where quotas are."""
     while space.has_quota:
-        space.begin_count()
-        try:
-            space.end_count(await run_in_threadpool(space.count))
-        except StoreError as reason:
-            sys.stderr.write(f"front: quotas are not counted: {reason}\n")
+        await count_once(space)
         await asyncio.sleep(COUNT_PERIOD_S)
+
+
+async def count_once(space: Space) -> None:
+    """Count; a filer that is down is counted the next time."""
+    space.begin_count()
+    try:
+        space.end_count(await run_in_threadpool(space.count))
+    except StoreError as reason:
+        sys.stderr.write(f"front: quotas are not counted: {reason}\n")
 
 
 def _error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

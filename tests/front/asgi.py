@@ -1,0 +1,108 @@
+"""A client of an ASGI application, without a socket: a request in pieces, an answer whole."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from starlette.types import ASGIApp, Message
+
+from smq.filer.store import Store
+from smq.front.application import application
+from smq.front.space import NO_QUOTA, Space
+
+GONE: Message = {"type": "http.disconnect"}
+
+
+class Answer(NamedTuple):
+    """What came back. `cut`: the body did not come to its end."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    cut: bool = False
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def front(
+    store: Store,
+    *,
+    quota_bytes: int = NO_QUOTA,
+    reserve_bytes: int = 0,
+    ready: bool = True,
+) -> ASGIApp:
+    """The application, its quotas counted."""
+    space = Space(store, quota_bytes, reserve_bytes)
+    if space.has_quota:
+        space.end_count(space.count())
+    return application(store, space, lambda: {"ready": ready}, frozenset({"ours"}))
+
+
+def call(  # noqa: PLR0913  (a request, and how its client behaves)
+    app: ASGIApp,
+    method: str,
+    path: str,
+    body: bytes | Sequence[bytes] = b"",
+    *,
+    leaves: bool = False,
+    between: Callable[[], None] = lambda: None,
+    **headers: str,
+) -> Answer:
+    """One request. `leaves`: the client goes away behind these pieces of the body; `between` is
+    called before each piece."""
+    pieces = [body] if isinstance(body, bytes) else list(body)
+    return asyncio.run(_call(app, method, path, pieces, leaves, between, headers))
+
+
+async def _call(  # noqa: PLR0913, PLR0917
+    app: ASGIApp,
+    method: str,
+    path: str,
+    pieces: list[bytes],
+    leaves: bool,
+    between: Callable[[], None],
+    headers: dict[str, str],
+) -> Answer:
+    raw, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": unquote(raw),
+        "raw_path": raw.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [
+            (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
+        ],
+    }
+    answer: dict[str, Any] = {"status": 0, "headers": {}, "body": b"", "cut": True}
+    answered = asyncio.Event()
+
+    async def receive() -> Message:
+        if pieces:
+            between()
+            piece = pieces.pop(0)
+            return {"type": "http.request", "body": piece, "more_body": bool(pieces) or leaves}
+        if not leaves:
+            await answered.wait()
+        return GONE
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            answer["status"] = message["status"]
+            answer["headers"] = {k.decode(): v.decode() for k, v in message["headers"]}
+            return
+        answer["body"] += bytes(message.get("body", b""))
+        if not message.get("more_body", False):
+            answer["cut"] = False
+            answered.set()
+
+    await app(scope, receive, send)
+    return Answer(**answer)

@@ -1,0 +1,66 @@
+"""Routes, failures and hosts."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from smq.filer.memory import MemoryStore
+from smq.front.application import STATUSES, application, count_once
+from smq.front.space import Space
+from smq.model import errors
+from smq.testing.faulty_store import Flaky
+from tests.front.asgi import call, front
+
+
+def test_health_is_200_when_all_serve_and_503_when_not() -> None:
+    assert call(front(MemoryStore()), "GET", "/health").json == {"ready": True}
+    assert call(front(MemoryStore(), ready=False), "GET", "/health").status == 503
+
+
+def test_what_is_not_there_is_said_as_json() -> None:
+    answer = call(front(MemoryStore()), "GET", "/nothing")
+    assert (answer.status, answer.json) == (404, {"error": "Not Found"})
+    assert call(front(MemoryStore()), "GET", "/filer").headers["location"].endswith("/filer/")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.0.0.1:80", "[::1]:80", "[::1]", "localhost", "LOCALHOST:1", "ours:1", ""],
+)
+def test_we_are_called_by_an_address_or_our_name(host: str) -> None:
+    assert call(front(MemoryStore()), "GET", "/health", host=host).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example"])
+def test_another_name_for_us_is_refused(host: str) -> None:
+    answer = call(front(MemoryStore()), "PUT", "/filer/docs/a", b"x", host=host)
+    assert answer.status == 421
+    assert "evil" in answer.json["error"]
+
+
+def test_every_failure_of_a_store_has_a_status() -> None:
+    kinds = {each for each in vars(errors).values() if isinstance(each, type)}
+    assert {each for each in kinds if issubclass(each, errors.StoreError)} == {
+        kind for kind, _ in STATUSES
+    }
+
+
+def test_a_store_that_is_down_is_counted_when_it_is_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = Flaky(MemoryStore(), Random(1), probability=1)
+    space = Space(store, 10, 0)
+
+    asyncio.run(count_once(space))
+    assert "quotas are not counted" in capsys.readouterr().err
+    assert not space.counted
+    store.probability = 0
+    asyncio.run(count_once(space))
+    assert space.counted
+
+
+def test_uploads_wait_until_quotas_are_counted() -> None:
+    app = application(MemoryStore(), Space(MemoryStore(), 10, 0), dict, frozenset())
+    answer = call(app, "PUT", "/filer/docs/a", b"x")
+    assert (answer.status, answer.json["error"]) == (503, "docs/a: the quotas are being counted")

@@ -1,0 +1,106 @@
+"""Quotas and the disk's reserve, counted."""
+
+from collections import namedtuple
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from smq.filer.local import LocalStore
+from smq.filer.memory import MemoryStore
+from smq.front.space import NO_QUOTA, Space, namespace_of
+from smq.model.errors import Full
+
+Disk = namedtuple("Disk", "f_bavail f_frsize")
+
+
+def counted(store: MemoryStore, quota_bytes: int) -> Space:
+    space = Space(store, quota_bytes, 0)
+    space.end_count(space.count())
+    return space
+
+
+@pytest.mark.parametrize(
+    ("key", "namespace"),
+    [
+        ("payloads/kafka/t/id", "kafka"),
+        ("payloads/x", "x"),
+        ("docs/a/b", "docs"),
+        ("readme", "readme"),
+    ],
+)
+def test_a_namespace_stands_behind_payloads_or_first(key: str, namespace: str) -> None:
+    assert namespace_of(key) == namespace
+
+
+def test_what_is_there_counts_but_segments_do_not() -> None:
+    store = MemoryStore()
+    for key in ("payloads/kafka/t/1", "kafka/x", "docs/a", "topics/kafka/t/partition=0/1.parquet"):
+        store.put(key, bytes(10))
+    space = counted(store, 30)
+    space.check("kafka", 10)
+    with pytest.raises(Full, match=r"the quota of this namespace is 30 bytes .* 20 are taken"):
+        space.check("kafka", 11)
+    space.check("docs", 20)
+
+
+def test_uploads_on_the_way_count_and_give_back_what_did_not_arrive() -> None:
+    space = counted(MemoryStore(), 10)
+    with space.upload("docs/a") as first, space.upload("docs/b") as second:
+        first.take(6)
+        second.take(4)
+        for each in (first, second):
+            with pytest.raises(Full):
+                each.take(1)
+        first.arrived(0)
+    space.check("docs", 4)
+    with pytest.raises(Full):
+        space.check("docs", 5)
+
+
+def test_what_was_replaced_or_deleted_is_free_again() -> None:
+    space = counted(MemoryStore(), 10)
+    with space.upload("docs/a") as upload:
+        upload.take(6)
+        upload.arrived(0)
+    with space.upload("docs/a") as upload:
+        upload.take(2)
+        upload.arrived(6)
+    space.check("docs", 8)
+    space.removed("docs/a", 2)
+    space.check("docs", 10)
+    space.removed("docs/never counted", 99)
+    with pytest.raises(Full):
+        space.check("docs", 11)
+
+
+def test_what_arrives_while_it_is_counted_is_counted_for_sure() -> None:
+    store = MemoryStore()
+    space = counted(store, 10)
+    space.begin_count()
+    held = space.count()
+    with space.upload("docs/a") as upload:
+        upload.take(6)
+        upload.arrived(0)
+    space.end_count(held)
+    with pytest.raises(Full):
+        space.check("docs", 5)
+
+
+def test_without_a_quota_nothing_is_counted(tmp_path: Path) -> None:
+    space = Space(MemoryStore(), NO_QUOTA, 1 << 60)
+    assert space.counted
+    assert not space.has_quota
+    space.check("docs", 1 << 60)  # A store elsewhere has no disk of ours.
+    assert not Space(LocalStore(tmp_path), 5, 0).counted
+
+
+def test_the_disk_keeps_what_the_log_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def says(blocks: int) -> Callable[[Path], Disk]:
+        return lambda _: Disk(blocks, 100)
+
+    space = Space(LocalStore(tmp_path / "not" / "made" / "yet"), NO_QUOTA, 1000)
+    monkeypatch.setattr("os.statvfs", says(20))
+    space.check("docs", 1000)
+    with pytest.raises(Full, match=r"2000 bytes left, of which the log keeps 1000"):
+        space.check("docs", 1001)
