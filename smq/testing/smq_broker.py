@@ -167,8 +167,11 @@ class SmqCommand(SmqBroker):
 @contextmanager
 def fresh_broker(settings: Mapping[str, str]) -> Iterator[SmqBroker]:
     """See smq.testing.broker."""
-    values = _SMALL | dict(settings)
-    config = parse(this_machine(os.environ), command_line=values)
+    values = _SETTINGS | _SMALL | dict(settings)
+    machine = this_machine(os.environ)
+    config = parse(machine, command_line=values)
+    if isinstance(config, Config):
+        config = config.sized(config.shards, machine.memory_bytes)
     if not isinstance(config, Config):
         raise ValueError("; ".join(config))  # noqa: TRY004  (all that is wrong)
     directory = Path(tempfile.mkdtemp(dir=hatchery().home))

@@ -10,8 +10,6 @@ import duckdb
 
 from smq.client.admin import create_topic
 from smq.client.cluster import Cluster
-from smq.client.consumer import FETCH, LIST_OFFSETS
-from smq.client.line_producer import PRODUCE
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.manifest import open_manifest
 from smq.store.rows import Segment
@@ -32,6 +30,7 @@ from smq.wire.generated.produce import (
 )
 from smq.wire.records import Batch, Record, read_batches, write_batch
 from tests.app.fake_broker import eventually
+from tests.broker.questions import FETCH, LIST_OFFSETS, PRODUCE
 
 MiB = 1024 * 1024
 # The smallest there is: 4 MiB of ring, 1 MiB a segment, so that little data goes a long way.

@@ -16,13 +16,13 @@ import pytest
 
 from smq.app.clock import wall_ms
 from smq.client.cluster import Cluster, check
-from smq.client.line_producer import INIT_PRODUCER_ID
 from smq.testing.kill_run import kill_run
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from smq.wire.records import Record, write_batch
 from tests.app.fake_broker import eventually
 from tests.broker.one_topic import SETTINGS, OneTopic
+from tests.broker.questions import INIT_PRODUCER_ID
 
 SHARD, COORDINATOR, SEALER = "shard-1", "coordinator", "sealer"
 VICTIMS = (SHARD, COORDINATOR, SEALER, SUPERVISOR)
@@ -145,8 +145,12 @@ def test_a_retry_from_before_the_sealing_is_no_duplicate_whoever_dies_when(
         filler = OneTopic(broker, cluster, "filler")
         filler.append_filler(20)
         filler.wait_recycled(4 * 1024 * 1024)
-        producer.send_again()
-        producer.everything_is_there_once()
+        for victim in VICTIMS:
+            producer.send_again()
+            producer.everything_is_there_once()
+            broker.kill(victim)
+            broker.restart()
+            cluster.forget()
         eventually(lambda: topic.files() == topic.named_files(), "what nothing names is swept")
         producer.send()
 

@@ -17,7 +17,7 @@ from smq.client.admin import delete_topic
 from smq.client.cluster import Cluster
 from smq.model.errors import ErrorCode
 from smq.testing.records import INT64_MAX, YEAR_2263_MS
-from smq.testing.smq_broker import SmqBroker
+from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
 from tests.broker.one_topic import FILLER_BYTES, LATEST, SETTINGS, OneTopic, query, said
@@ -62,7 +62,7 @@ def append_strange(topic: OneTopic) -> list[Record]:
     return sent + [record._replace(offset=base + record.offset) for record in several]
 
 
-def test_every_kind_of_record_comes_back_from_sealed_segments(
+def test_every_kind_of_record_comes_back_from_sealed_segments_whoever_was_killed(
     broker: SmqBroker, cluster: Cluster
 ) -> None:
     topic = OneTopic(broker, cluster, "strange")
@@ -72,9 +72,14 @@ def test_every_kind_of_record_comes_back_from_sealed_segments(
     end = garbage_offset + 1
     segments = topic.seal_and_recycle(end)
     assert {segment.kind for segment in segments} == {"parquet", "raw"}
-    assert topic.records(garbage_offset) == sent
-    [batch] = topic.read(end, garbage_offset)
-    assert bytes(batch.data[BATCH_HEADER_BYTES:]) == GARBAGE
+    for victim in ("", "sealer", "shard-1", "coordinator", SUPERVISOR):
+        if victim:
+            broker.kill(victim)
+            broker.restart()
+            cluster.forget()
+        assert topic.records(garbage_offset) == sent
+        [batch] = topic.read(end, garbage_offset)
+        assert bytes(batch.data[BATCH_HEADER_BYTES:]) == GARBAGE
 
 
 def test_the_time_of_the_append_is_kept_where_the_topic_says_so(
@@ -100,7 +105,8 @@ def test_offsets_by_time_are_found_in_sealed_segments_and_in_the_log(
     for offset in range(10):
         topic.append(write_batch([Record(0, 1000 + 10 * offset, None, b"v")]))
     topic.append(write_batch([Record(0, 500, b"late", b"v", ((b"\xff", None),))]))  # Raw.
-    topic.seal_and_recycle(11)
+    topic.append(write_batch([Record(0, -1, None, b"v")]))
+    topic.seal_and_recycle(12)
     newest = topic.append(write_batch([Record(0, 5000, None, b"v"), Record(1, 6000, None, b"v")]))
     assert topic.offset_at(0) == 0
     assert topic.offset_at(1000) == 0
@@ -110,6 +116,11 @@ def test_offsets_by_time_are_found_in_sealed_segments_and_in_the_log(
     assert topic.offset_at(5001) == newest + 1
     assert topic.offset_at(6001) == -1
     assert topic.offset_at(-3) == newest + 1  # The record with the largest timestamp.
+    far = topic.append(write_batch([Record(0, YEAR_2263_MS, None, b"v")]))
+    last = topic.append(write_batch([Record(0, INT64_MAX, None, b"v")]))
+    topic.seal_and_recycle(last + 1)
+    assert [topic.offset_at(each) for each in (6001, YEAR_2263_MS)] == [far, far]
+    assert [topic.offset_at(each) for each in (YEAR_2263_MS + 1, INT64_MAX)] == [last, last]
 
 
 def test_a_time_that_only_an_undecodable_batch_reaches_gives_that_batch(

@@ -91,6 +91,7 @@ def put_a_file_in_its_place(filer: Path, aside: Path) -> None:
     filer.write_bytes(b"no directory")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("was_up", [False, True], ids=["down from the start", "goes down"])
 def test_while_the_filer_is_down_the_log_stays_within_bounds(tmp_path: Path, was_up: bool) -> None:
     filer, aside = tmp_path / "filer", tmp_path / "aside"
