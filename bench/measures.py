@@ -14,7 +14,7 @@ from bench.clients import librdkafka, raw
 from bench.machine import cpu_seconds
 from smq.client.admin import create_topic, delete_topic
 from smq.client.cluster import Cluster
-from smq.client.consumer import LATEST, resolve
+from smq.client.offsets import LATEST, resolve
 from smq.testing.processes import Broker
 
 Figures = dict[str, float]

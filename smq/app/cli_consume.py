@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from smq.client.cluster import Cluster
-    from smq.client.consumer import Place
-    from smq.wire.records import Record
+    from smq.client.offsets import Place
+    from smq.client.record import Record
 
 PLACES = "earliest, latest, an offset, or @ and a time: milliseconds since 1970, or ISO 8601"
 
@@ -63,12 +63,8 @@ def consume(  # noqa: PLR0913  (Each is an option.)
         found = _records(cluster, topic, partition, (start, until), follow=follow)
         output = sys.stdout.buffer
         try:
-            for at, record in islice(found, count):
-                line = (
-                    _json_line(topic, at, record)
-                    if as_json
-                    else _line(record, keys=keys, headers=headers)
-                )
+            for record in islice(found, count):
+                line = _json_line(record) if as_json else _line(record, keys=keys, headers=headers)
                 _write(output, line, at_once=follow)
             output.flush()
         except KeyboardInterrupt:  # How one leaves --follow.
@@ -84,20 +80,26 @@ def _records(
     places: tuple[str, str | None],
     *,
     follow: bool,
-) -> "Iterator[tuple[int, Record]]":
-    from smq.client.consumer import LATEST, Consumer, resolve  # noqa: PLC0415  (takes its time)
+) -> "Iterator[Record]":
+    from smq.client.consumer import Consumer  # noqa: PLC0415  (takes its time)
+    from smq.client.consumer_settings import ConsumerSettings  # noqa: PLC0415
+    from smq.client.offsets import LATEST, resolve  # noqa: PLC0415
+    from smq.client.reach import Reach  # noqa: PLC0415
 
     start, until = place(places[0], "--from"), places[1] and place(places[1], "--until")
     every = range(len(cluster.retrying(lambda: cluster.topic(topic)).leaders))
     chosen = every if partitions is None else partitions
-    ends = None if follow and not until else resolve(cluster, topic, chosen, until or LATEST)
-    offsets = resolve(cluster, topic, chosen, start)
-    return Consumer(cluster, topic, offsets).read(ends)
+    with Consumer(Reach(cluster.bootstrap), [], ConsumerSettings(start=start)) as consumer:
+        consumer.assign((topic, each) for each in chosen)
+        if follow and not until:
+            yield from consumer
+        ends = resolve(cluster, topic, chosen, until or LATEST)
+        yield from consumer.read_until({(topic, each): end for each, end in ends.items()})
 
 
 def place(text: str, option: str) -> "Place":
     """What an option says of a place in the log."""
-    from smq.client.consumer import EARLIEST, LATEST, Place  # noqa: PLC0415  (takes its time)
+    from smq.client.offsets import EARLIEST, LATEST, Place  # noqa: PLC0415  (takes its time)
 
     if text in {"earliest", "latest"}:
         return EARLIEST if text == "earliest" else LATEST
@@ -122,21 +124,25 @@ def _write(output: BinaryIO, line: bytes, *, at_once: bool) -> None:
 def _line(record: "Record", *, keys: bool, headers: bool) -> bytes:
     parts = []
     if headers:
-        pairs = (key + b"=" + (value or b"") for key, value in record.headers)
+        pairs = (_bytes(key) + b"=" + (value or b"") for key, value in record.headers)
         parts += [b",".join(pairs), b"\t"]
     if keys:
         parts += [record.key or b"", b"\t"]
     return b"".join([*parts, record.value or b"", b"\n"])
 
 
-def _json_line(topic: str, partition: int, record: "Record") -> bytes:
+def _bytes(key: str) -> bytes:
+    return key.encode(errors="surrogateescape")
+
+
+def _json_line(record: "Record") -> bytes:
     fields = {
-        "topic": topic,
-        "partition": partition,
+        "topic": record.topic,
+        "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
         "key": to_json(record.key),
-        "value": to_json(record.value),
-        "headers": [[to_json(key), to_json(value)] for key, value in record.headers],
+        "value": to_json(None if record.value is None else bytes(record.value)),
+        "headers": [[to_json(_bytes(key)), to_json(value)] for key, value in record.headers],
     }
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"

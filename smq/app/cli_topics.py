@@ -97,7 +97,7 @@ def delete(
 
 def _facts(topic: str, bootstrap: str) -> dict[str, Any]:
     from smq.client import admin  # noqa: PLC0415  (NumPy takes its time.)
-    from smq.client.consumer import EARLIEST, LATEST, resolve  # noqa: PLC0415
+    from smq.client.offsets import EARLIEST, LATEST, resolve  # noqa: PLC0415
 
     with cluster_at(bootstrap) as cluster:
         leaders = cluster.retrying(lambda: cluster.topic(topic)).leaders

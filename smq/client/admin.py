@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from smq.client.cluster import Cluster, check
-from smq.client.connection import Connection, Question
-from smq.client.consumer import LATEST, resolve
+from smq.client.connection import Question
 from smq.client.errors import NoSuchTopic
+from smq.client.offsets import LATEST, resolve
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.create_topics import (
     CreatableTopic,
@@ -171,7 +171,7 @@ def group_lags(cluster: Cluster, group_id: str) -> list[Lag]:
 
 def _committed(cluster: Cluster, group_id: str) -> dict[str, dict[int, int]]:
     request = OffsetFetchRequest(group_id=group_id, topics=None)
-    response = _coordinator(cluster, group_id).ask(OFFSET_FETCH, request)
+    response = cluster.broker(coordinator(cluster, group_id)).ask(OFFSET_FETCH, request)
     check(response.error_code)
     return {
         topic.name: {each.partition_index: each.committed_offset for each in topic.partitions}
@@ -179,9 +179,10 @@ def _committed(cluster: Cluster, group_id: str) -> dict[str, dict[int, int]]:
     }
 
 
-def _coordinator(cluster: Cluster, group_id: str) -> Connection:
+def coordinator(cluster: Cluster, group_id: str) -> int:
+    """The broker that knows about a group."""
     request = FindCoordinatorRequest(key=group_id, key_type=KEY_TYPE_GROUP)
     response = cluster.anyone().ask(FIND_COORDINATOR, request)
     check(response.error_code, response.error_message)
     cluster.metadata([])
-    return cluster.broker(response.node_id)
+    return response.node_id

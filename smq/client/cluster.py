@@ -77,8 +77,10 @@ class Cluster:
     """The brokers behind some bootstrap addresses, one of which must answer now."""
 
     def __init__(self, bootstrap: str, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+        self.bootstrap = bootstrap
         self._bootstrap = [_address(each.strip()) for each in bootstrap.split(",")]
         self._deadline_seconds = deadline_seconds
+        self.cluster_id = ""  # Learnt from Metadata.
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._topics: dict[str, TopicFacts] = {}
@@ -145,6 +147,16 @@ class Cluster:
         self.metadata([])
         return [self.broker(node_id) for node_id in sorted(self._addresses)]
 
+    def some_broker(self) -> tuple[int, Connection]:
+        """A broker of those that Metadata named, by its id, and the connection to it."""
+        failure: BrokerError | None = None
+        for node_id in sorted(self._addresses):
+            try:
+                return node_id, self.broker(node_id)
+            except BrokerError as error:
+                failure = failure or error
+        raise failure or BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is known")
+
     def ask_each(
         self, question: Question[Request, Response], requests: Mapping[int, Request]
     ) -> list[Response]:
@@ -195,6 +207,7 @@ class Cluster:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = self.anyone().ask(METADATA, request)
         self._addresses = {each.node_id: (each.host, each.port) for each in response.brokers}
+        self.cluster_id = response.cluster_id or ""
         return list(response.topics)
 
     def _connection(self, address: tuple[str, int]) -> Connection:

@@ -1,176 +1,433 @@
-"""Reads records of one topic from where one wants: all partitions, or some; to an end, or for ever.
+"""Consumes topics: records of all partitions, of some, or of those that a group gives us.
 
-Where to begin and to end is a `Place`: the earliest record, the end of the log as it is now, an
-offset, or the first record with a timestamp at or after one.
+    with client.consumer("clicks", group="readers", start="earliest") as consumer:
+        while True:
+            with consumer.poll(timeout_s=1) as batch:
+                for record in batch: ...
+            consumer.commit()
+
+`poll` lends a batch; the positions then stand behind it. The batch is given back at the end of its
+block, or by the next poll. One thread uses a consumer; what must go on meanwhile (a group's
+heartbeats, commits that nobody waits for) has threads of its own. A consumer is of the process that
+made it.
 """
 
-from collections.abc import Iterable, Iterator
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
 
-from smq.client.cluster import Cluster, check
-from smq.client.connection import Question
+from smq.client.assignors import COOPERATIVE
+from smq.client.batch import Batch
+from smq.client.commits import Committing, Membership, by_topic
+from smq.client.consumer_settings import ConsumerSettings
+from smq.client.doors import Doors
+from smq.client.errors import Closed, Overrun
+from smq.client.group import Assigned, Event, Failed, GroupMember, Rebalance
+from smq.client.local_source import LocalSource
+from smq.client.offsets import EARLIEST, LATEST, Start, find_offsets, place_of, resolve
+from smq.client.reach import Reach
+from smq.client.reading import Lot, Reading
+from smq.client.record import Record, TopicPartition
+from smq.client.source import Partition
+from smq.client.wire_source import WireSource
 from smq.model.errors import BrokerError, ErrorCode
-from smq.wire.generated.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-    read_fetch_response,
-    write_fetch_request,
-)
-from smq.wire.generated.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-    read_list_offsets_response,
-    write_list_offsets_request,
-)
-from smq.wire.records import Batch, Record, read_batches
 
-FETCH_WAIT_MS = 250  # How long a broker may wait for records: with several, each waits in turn.
-FETCH_BYTES_MAX = 16 * 1024 * 1024
-PARTITION_FETCH_BYTES_MAX = 4 * 1024 * 1024
-REPLICA_ID_OF_A_CONSUMER = -1
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-
-FETCH = Question[FetchRequest, FetchResponse](
-    "Fetch",
-    write_fetch_request,
-    read_fetch_response,
-    version_max=12,  # Later ones name topics by their ids.
-)
-LIST_OFFSETS = Question[ListOffsetsRequest, ListOffsetsResponse](
-    "ListOffsets", write_list_offsets_request, read_list_offsets_response
-)
+SLEEP_SECONDS_MAX = 1.0  # A member that waits for records must be seen to poll.
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in every partition: an offset, or what ListOffsets makes of a timestamp."""
+class ConsumerStatistics:
+    """What a consumer has read, and from where.
 
-    offset: int | None = None
-    timestamp: int | None = None
+    ring_to_wire   how often a partition was too far behind for its ring, and went on over the wire
+    wire_to_ring   … and was read from its ring again
+    overruns       batches that the ring overtook while they were lent
+    resets         positions that were not there any more, and began anew at `start`
+    rebalances     assignments that a group made
+    """
 
-
-EARLIEST = Place(timestamp=EARLIEST_TIMESTAMP)
-LATEST = Place(timestamp=LATEST_TIMESTAMP)
-
-
-def resolve(
-    cluster: Cluster, topic: str, partitions: Iterable[int], place: Place
-) -> dict[int, int]:
-    """The offset of a place, by partition; where no record is that late, the end of the log."""
-    partitions = list(partitions)
-    if place.offset is not None:
-        return dict.fromkeys(partitions, place.offset)
-    assert place.timestamp is not None
-    timestamp = place.timestamp
-    offsets = cluster.retrying(lambda: _list_offsets(cluster, topic, partitions, timestamp))
-    beyond = [partition for partition, offset in offsets.items() if offset < 0]
-    if beyond:
-        offsets |= resolve(cluster, topic, beyond, LATEST)
-    return offsets
-
-
-def _list_offsets(
-    cluster: Cluster, topic: str, partitions: list[int], timestamp: int
-) -> dict[int, int]:
-    requests = {}
-    for leader, led in cluster.by_leader(topic, partitions).items():
-        asked = [ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in led]
-        requests[leader] = ListOffsetsRequest(
-            replica_id=REPLICA_ID_OF_A_CONSUMER,
-            topics=[ListOffsetsTopic(name=topic, partitions=asked)],
-        )
-    offsets = {}
-    for response in cluster.ask_each(LIST_OFFSETS, requests):
-        for each in response.topics[0].partitions:
-            check(each.error_code)
-            offsets[each.partition_index] = each.offset
-    return offsets
+    records: int
+    records_from_rings: int
+    ring_to_wire: int
+    wire_to_ring: int
+    overruns: int
+    resets: int
+    rebalances: int
 
 
 class Consumer:
-    """Reads partitions of a topic. `offsets` are those of the next records, by partition."""
+    """Reads all partitions of its topics, those a group gives it, or those of `assign`."""
 
-    def __init__(self, cluster: Cluster, topic: str, offsets: dict[int, int]) -> None:
-        self.offsets = dict(offsets)
-        self._cluster = cluster
-        self._topic = topic
-
-    def read(self, ends: dict[int, int] | None = None) -> Iterator[tuple[int, Record]]:
-        """Partitions and records, up to the ends or for ever. Raises BrokerError.
-
-        An iterator that is left early has taken the offsets of the records it gave, and no more.
-        """
-        while open_ := self._open(ends):
-            for partition, batch in self._cluster.retrying(lambda: self._fetch(open_)):
-                end = None if ends is None else ends[partition]
-                for record in self._records(batch, self.offsets[partition], end):
-                    self.offsets[partition] = record.offset + 1
-                    yield partition, record
-                self.offsets[partition] = max(self.offsets[partition], batch.last_offset + 1)
-
-    def _open(self, ends: dict[int, int] | None) -> list[int]:
-        return [
-            partition
-            for partition, offset in self.offsets.items()
-            if ends is None or offset < ends[partition]
-        ]
-
-    @staticmethod
-    def _records(batch: Batch, start: int, end: int | None) -> Iterator[Record]:
-        if batch.is_control:
-            return
-        for record in batch.records():
-            if record.offset >= start and (end is None or record.offset < end):
-                yield record
-
-    def _fetch(self, partitions: list[int]) -> list[tuple[int, Batch]]:
-        requests = {
-            leader: self._request(led)
-            for leader, led in self._cluster.by_leader(self._topic, partitions).items()
-        }
-        batches: list[tuple[int, Batch]] = []
-        for response in self._cluster.ask_each(FETCH, requests):
-            check(response.error_code)
-            for topic in response.responses:
-                for partition in topic.partitions:
-                    batches += self._batches(partition)
-        return batches
-
-    def _request(self, partitions: list[int]) -> FetchRequest:
-        wanted = [
-            FetchPartition(
-                partition=partition,
-                fetch_offset=self.offsets[partition],
-                partition_max_bytes=PARTITION_FETCH_BYTES_MAX,
-            )
-            for partition in partitions
-        ]
-        return FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES_MAX,
-            topics=[FetchTopic(topic=self._topic, partitions=wanted)],
+    def __init__(
+        self, reach: Reach, topics: str | Sequence[str], settings: ConsumerSettings
+    ) -> None:
+        self._settings = settings
+        self._topics = _checked_topics(topics)
+        self._start = place_of(settings.start)
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._lent: Batch | None = None
+        self._resets = self._rebalances = 0
+        self._cluster = reach.cluster()
+        deadline_seconds, bytes_max = reach.deadline_seconds, settings.batch_bytes_max
+        doors = None if reach.open_door is None else Doors(reach.open_door)
+        self._reading = Reading(
+            None if doors is None else LocalSource(doors, bytes_max),
+            WireSource(self._cluster, bytes_max, deadline_seconds, self._reset),
         )
+        self._committing: Committing | None = None
+        self._member: GroupMember | None = None
+        try:
+            partitions = self._partitions_of(self._topics)
+            if settings.group is not None:
+                every_s = settings.auto_commit_s
+                self._committing = Committing(reach.cluster, settings.group, every_s)
+            if settings.group is not None and self._topics:
+                open_cluster = reach.cluster
+                self._member = GroupMember(open_cluster, settings, self._topics, deadline_seconds)
+            elif self._topics:
+                self.assign(partitions)
+        except BaseException:
+            self.close(commit=False)
+            raise
 
-    def _batches(self, data: PartitionData) -> Iterator[tuple[int, Batch]]:
-        partition = data.partition_index
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            earliest = resolve(self._cluster, self._topic, [partition], EARLIEST)[partition]
-            latest = resolve(self._cluster, self._topic, [partition], LATEST)[partition]
+    # --- partitions ------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read these partitions and no others, from where the group has committed, or from `start`.
+
+        Not for a consumer whose group assigns. Raises NoSuchTopic, ValueError.
+        """
+        self._check()
+        if self._member is not None:
+            raise ValueError("assign: the group assigns the partitions of this consumer")
+        self.give_back()
+        names = [TopicPartition(*each) for each in partitions]
+        for topic, wanted in by_topic(names).items():
+            self._cluster.retrying(lambda t=topic, w=wanted: self._cluster.by_leader(t, w))  # type: ignore[misc]
+        self._reading.assign(self._positions(names))
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read now."""
+        return sorted(self._reading.partitions)
+
+    def position(self, topic: str, partition: int) -> int:
+        """The offset of the record that comes next."""
+        return self._partition(topic, partition).position
+
+    def seek(self, topic: str, partition: int, place: Start) -> None:
+        """Go on elsewhere: at an offset, "earliest", "latest", or a time with its zone."""
+        self._check()
+        name = self._partition(topic, partition).name
+        self.give_back()
+        offsets = resolve(self._cluster, topic, [partition], place_of(place))
+        self._reading.seek(name, offsets[partition])
+
+    def pause(self, topic: str, partition: int) -> None:
+        """Give no records of a partition until it is resumed."""
+        self._check()
+        self._reading.pause([self._partition(topic, partition).name])
+
+    def resume(self, topic: str, partition: int) -> None:
+        """Go on with a paused partition."""
+        self._check()
+        self._reading.resume([self._partition(topic, partition).name])
+
+    def offsets_for_times(
+        self, times: Mapping[tuple[str, int], datetime | int]
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time (with its zone, or ms since 1970), by partition.
+
+        None where there is no record that late.
+        """
+        self._check()
+        found: dict[TopicPartition, int | None] = {}
+        for (topic, partition), when in times.items():
+            ms = place_of(when).timestamp if isinstance(when, datetime) else when
+            assert ms is not None
+            offset = find_offsets(self._cluster, topic, [partition], ms)[partition]
+            found[TopicPartition(topic, partition)] = None if offset < 0 else offset
+        return found
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """How many offsets each partition's position is behind its end."""
+        self._check()
+        lags = {}
+        for topic, partitions in by_topic(self._reading.partitions).items():
+            for partition, end in resolve(self._cluster, topic, partitions, LATEST).items():
+                name = TopicPartition(topic, partition)
+                lags[name] = max(0, end - self._reading.partitions[name].position)
+        return lags
+
+    def _partition(self, topic: str, partition: int) -> Partition:
+        found = self._reading.partitions.get(TopicPartition(topic, partition))
+        if found is None:
+            raise ValueError(f"{topic}-{partition} is not assigned; {self.assignment()} are")
+        return found
+
+    def _partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
+        cluster = self._cluster
+        return [
+            TopicPartition(topic, each)
+            for topic in topics
+            for each in range(len(cluster.retrying(lambda t=topic: cluster.topic(t)).leaders))  # type: ignore[misc]
+        ]
+
+    def _positions(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        names = list(names)
+        positions = {} if self._committing is None else self._committing.fetch(names)
+        missing = by_topic(name for name in names if name not in positions)
+        for topic, partitions in missing.items():
+            for partition, offset in resolve(self._cluster, topic, partitions, self._start).items():
+                positions[TopicPartition(topic, partition)] = offset
+        return positions
+
+    def _reset(self, partition: Partition) -> int:
+        """Where a partition goes on whose position is not there. Raises BrokerError."""
+        topic, number = partition.name
+        if self._start not in {EARLIEST, LATEST}:
+            first = resolve(self._cluster, topic, [number], EARLIEST)[number]
+            end = resolve(self._cluster, topic, [number], LATEST)[number]
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self._topic}-{partition} has no offset {self.offsets[partition]}: "
-                f"its records are from {earliest} up to {latest}",
+                f"{topic}-{number} has no offset {partition.position}: "
+                f"its records are from {first} up to {end}",
             )
-        check(data.error_code)
-        if data.records is None:
+        self._resets += 1
+        return resolve(self._cluster, topic, [number], self._start)[number]
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float = 1.0) -> Batch:
+        """Records that have come, or come in time; else an empty batch. Gives the last one back.
+
+        Raises Overrun if that was overtaken by its ring, and BrokerError: NoSuchTopic,
+        BrokerUnavailable, CORRUPT_MESSAGE of a batch that cannot be read, and what a group answers.
+        """
+        self.give_back()
+        now = time.monotonic()
+        deadline, spin_until = now + timeout_s, now + self._settings.spin_us / 1e6
+        while (batch := self.take()) is None:
+            now = time.monotonic()
+            if now >= deadline:
+                return Batch([])
+            if now >= spin_until:
+                self._wait(deadline - now)
+        return batch
+
+    def __iter__(self) -> Iterator[Record]:
+        """Records for ever, as they come. Each is valid until the next one is asked for."""
+        while True:
+            with self.poll(SLEEP_SECONDS_MAX) as batch:
+                yield from batch
+
+    def follow(self, timeout_s: float | None = None) -> Iterator[Record]:
+        """Records from the end on, as they come; ends when none has come for `timeout_s`.
+
+        From where the group is, if it assigns. Each is valid until the next one is asked for.
+        """
+        if self._member is None:
+            for topic, partition in self.assignment():
+                self.seek(topic, partition, "latest")
+        return self._follow(timeout_s)
+
+    def _follow(self, timeout_s: float | None) -> Iterator[Record]:
+        while True:
+            with self.poll(SLEEP_SECONDS_MAX if timeout_s is None else timeout_s) as batch:
+                if not batch and timeout_s is not None:
+                    return
+                yield from batch
+
+    def read_until(self, ends: Mapping[tuple[str, int], int]) -> Iterator[Record]:
+        """Records below these offsets, until all have come. Each is valid until the next one.
+
+        Of partitions that are not named nothing is read meanwhile.
+        """
+        left = {TopicPartition(*name): end for name, end in ends.items()}
+        self._check()
+        self._reading.pause(self._reading.partitions.keys() - left.keys())
+        while left := self._pause_behind(left):
+            with self.poll(SLEEP_SECONDS_MAX) as batch:
+                for record in batch:
+                    if record.offset < left[record.chunk.partition_of(record.row)]:
+                        yield record
+
+    def _pause_behind(self, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Those that have not come to their end; the others wait there."""
+        left = {}
+        for name, end in ends.items():
+            if self.position(*name) < end:
+                left[name] = end
+            else:
+                self._reading.pause([name])
+                self.seek(*name, end)
+        return left
+
+    def take(self) -> Batch | None:
+        """What there is now, without waiting for records; None: nothing yet."""
+        if self._member is not None or self._committing is not None:
+            self._turn()
+        lot = self._reading.take()
+        if lot is None:
+            return None
+        self._lent = Batch(lot.chunks, lot.is_intact, lambda intact: self._returned(lot, intact))
+        return self._lent
+
+    def give_back(self) -> None:
+        """Give back the batch that was polled last. Raises Overrun."""
+        self._check()
+        if self._lent is not None:
+            self._lent.release()
+
+    def _returned(self, lot: Lot, is_intact: bool) -> None:  # noqa: FBT001  (a callback)
+        self._lent = None
+        if not is_intact:
+            self._reading.go_back(lot)
+
+    def _wait(self, timeout_s: float) -> None:
+        timeout_s = min(timeout_s, SLEEP_SECONDS_MAX)
+        self._reading.wait(timeout_s, [] if self._member is None else [self._member.fileno()])
+
+    # --- the group -------------------------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Commit the positions, or these offsets: where the group goes on. Raises BrokerError."""
+        self.commit_async(offsets).result()
+
+    def commit_async(self, offsets: Mapping[tuple[str, int], int] | None = None) -> Future[None]:
+        """As `commit`, not waited for; the future has the BrokerError if it fails."""
+        self._check()
+        if self._committing is None:
+            raise ValueError("commit: only a consumer with a group can; name one with group=")
+        if offsets is None:
+            return self._committing.commit(self._where_we_are(), self._membership())
+        named = {TopicPartition(*name): offset for name, offset in offsets.items()}
+        return self._committing.commit(named, self._membership())
+
+    def committed(self) -> dict[TopicPartition, int]:
+        """What the group has committed of the partitions that are read now."""
+        self._check()
+        if self._committing is None:
+            raise ValueError("committed: only a consumer with a group has that; name one, group=")
+        return self._committing.fetch(self.assignment())
+
+    def _where_we_are(self) -> dict[TopicPartition, int]:
+        return {name: each.position for name, each in self._reading.partitions.items()}
+
+    def _membership(self) -> Membership:
+        return Membership() if self._member is None else self._member.membership
+
+    def _turn(self) -> None:
+        """What a group wants of us, and commits that are due."""
+        if self._committing is not None and self._committing.is_due():
+            self._committing.commit_if_moved(self._where_we_are(), self._membership())
+        member = self._member
+        if member is None:
             return
-        assert isinstance(data.records, memoryview)
-        for batch in read_batches(data.records):
-            yield partition, batch
+        member.polled()
+        while member.events:
+            event = member.take_event()
+            if isinstance(event, Assigned):
+                self._assigned(member, event.partitions)
+            else:
+                self._unsettled(member, event)
+
+    def _assigned(self, member: GroupMember, partitions: frozenset[TopicPartition]) -> None:
+        owned = self._reading.partitions.keys()
+        revoked, added = owned - partitions, partitions - owned
+        self._give_up(revoked)
+        self._reading.add(self._positions(added))
+        self._rebalances += 1
+        if revoked and self._is_cooperative:
+            member.join(partitions)  # What we gave up can be another's only now.
+
+    def _unsettled(self, member: GroupMember, event: Event) -> None:
+        owned = list(self._reading.partitions)
+        if isinstance(event, Rebalance) and self._is_cooperative:
+            member.join(owned)
+            return
+        if isinstance(event, Rebalance):
+            self._give_up(owned)
+        elif not isinstance(event, Failed) or event.is_out:
+            self._reading.drop(owned)
+        if not isinstance(event, Failed):
+            member.join(())
+            return
+        if event.is_out:
+            member.join(())
+        raise event.error
+
+    @property
+    def _is_cooperative(self) -> bool:
+        return set(self._settings.assignors) == {COOPERATIVE}
+
+    def _give_up(self, names: Iterable[TopicPartition]) -> None:
+        """Leave partitions to others, who go on where we say that we are."""
+        names = set(names)
+        if self._committing is not None and self._committing.is_automatic and names:
+            with suppress(BrokerError):  # Then others read again what we have read.
+                offsets = self._where_we_are()
+                self._committing.commit_if_moved(offsets, self._membership()).result()
+        self._reading.drop(names)
+
+    # --- the rest --------------------------------------------------------------------------------
+
+    @property
+    def transport(self) -> str:
+        """How records are read now: 'shared memory', or 'kafka' for some or all of them."""
+        return "shared memory" if self._reading.is_local else "kafka"
+
+    def statistics(self) -> ConsumerStatistics:
+        """What has been read so far."""
+        counts = self._reading.counts
+        return ConsumerStatistics(
+            counts.records,
+            counts.records_from_rings,
+            counts.ring_to_wire,
+            counts.wire_to_ring,
+            counts.overruns,
+            self._resets,
+            self._rebalances,
+        )
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise Closed("this consumer is closed")
+        if os.getpid() != self._pid:
+            raise Closed("this consumer is of the process that forked: make one in this process")
+
+    def close(self, *, commit: bool = True) -> None:
+        """Commit if that is automatic, leave the group, and let go of everything."""
+        if self._is_closed or os.getpid() != self._pid:
+            return
+        if self._lent is not None:
+            with suppress(Overrun):  # It is read again by who goes on.
+                self._lent.release()
+        if commit:
+            self._give_up(self.assignment())
+        self._is_closed = True
+        if self._member is not None:
+            self._member.close()
+        if self._committing is not None:
+            self._committing.close()
+        self._reading.close()
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(commit=kind is None)
+
+
+def _checked_topics(topics: str | Sequence[str]) -> list[str]:
+    names = [topics] if isinstance(topics, str) else list(topics)
+    for each in names:
+        if not isinstance(each, str):
+            raise TypeError(f"topics are names, not {type(each).__name__}")
+    return sorted(set(names))

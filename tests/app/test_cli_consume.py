@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from smq.app.cli import app
 from smq.app.cli_consume import place
 from smq.client.cluster import Cluster
-from smq.client.consumer import EARLIEST, LATEST, Place
 from smq.client.line_producer import Producer
+from smq.client.offsets import EARLIEST, LATEST, Place
 from tests.app.smq_command import SMQ
 from tests.client.fake_kafka import FakeKafka, fake_kafka
 

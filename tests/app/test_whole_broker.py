@@ -11,9 +11,10 @@ import pytest
 from smq.app.clock import monotonic_ms, wall_ms
 from smq.client.admin import create_topic
 from smq.client.cluster import Cluster
-from smq.client.consumer import EARLIEST, LATEST, Consumer, resolve
 from smq.client.line_producer import Producer
+from smq.client.offsets import LATEST, resolve
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
+from tests.client.reading import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 PARTITIONS = 6
@@ -40,12 +41,10 @@ def numbers(cluster: Cluster, topic: str) -> list[int]:
     partitions = range(len(cluster.retrying(lambda: cluster.topic(topic)).leaders))
     ends = resolve(cluster, topic, partitions, LATEST)
     found: dict[int, list[int]] = {partition: [] for partition in partitions}
-    reader = Consumer(cluster, topic, resolve(cluster, topic, partitions, EARLIEST))
-    for partition, record in reader.read(ends):
-        assert record.value is not None
-        assert record.headers == ((b"n", record.value),)
-        assert record.offset == len(found[partition])
-        found[partition].append(int(record.value.split()[0]))
+    for record in read(cluster.bootstrap, topic, ends):
+        assert record.headers == (("n", record.value),)
+        assert record.offset == len(found[record.partition])
+        found[record.partition].append(int((record.value or b"").split()[0]))
     assert all(each == sorted(each) for each in found.values())
     return sorted(number for each in found.values() for number in each)
 

@@ -7,7 +7,7 @@ import pytest
 
 from smq.client.cluster import METADATA
 from smq.client.connection import Connection
-from smq.client.consumer import FETCH
+from smq.client.wire_source import FETCH
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.generated.fetch import FetchRequest
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic

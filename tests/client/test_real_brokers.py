@@ -7,14 +7,15 @@ import pytest
 
 from smq.client import admin
 from smq.client.cluster import Cluster
-from smq.client.consumer import EARLIEST, LATEST, Consumer, Place, resolve
 from smq.client.errors import NoSuchTopic
 from smq.client.line_producer import Producer
+from smq.client.offsets import LATEST, Place, resolve
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.compression import Codec
+from tests.client.reading import read
 
 PARTITIONS = 3
 RECORDS = 1000
@@ -68,18 +69,16 @@ def test_what_is_produced_is_consumed(cluster: Cluster, topic: str, codec: Codec
     producer = produce(cluster, topic, codec)
     ends = resolve(cluster, topic, range(PARTITIONS), LATEST)
     assert {each: end for each, end in ends.items() if end} == producer.next_offsets
-    starts = resolve(cluster, topic, range(PARTITIONS), EARLIEST)
-    found = [record for _, record in Consumer(cluster, topic, starts).read(ends)]
+    found = read(cluster.bootstrap, topic, ends)
     assert sorted(int(record.value or b"") for record in found) == list(range(RECORDS))
-    assert {record.headers for record in found} == {HEADERS}
+    assert {record.headers for record in found} == {(("h", b"1"), ("n", None))}
     assert all(record.timestamp_ms == 1_000_000 + int(record.value or b"") for record in found)
 
 
 def test_times_become_offsets(cluster: Cluster, topic: str) -> None:
     produce(cluster, topic, Codec.NONE)
     ends = resolve(cluster, topic, range(PARTITIONS), LATEST)
-    middle = resolve(cluster, topic, range(PARTITIONS), Place(timestamp=1_000_500))
-    found = [record for _, record in Consumer(cluster, topic, middle).read(ends)]
+    found = read(cluster.bootstrap, topic, ends, start=Place(timestamp=1_000_500))
     assert {int(record.value or b"") for record in found} >= set(range(500, RECORDS))
     assert resolve(cluster, topic, range(PARTITIONS), Place(timestamp=2_000_000)) == ends
 
@@ -107,7 +106,7 @@ def test_what_cannot_be_is_refused(cluster: Cluster, topic: str) -> None:
             admin.create_topic(cluster, name)
         assert raised.value.code == code
     with pytest.raises(BrokerError, match=f"{topic}-0 has no offset 99"):
-        list(Consumer(cluster, topic, {0: 99}).read({0: 100}))
+        read(cluster.bootstrap, topic, {0: 100}, start=99)
 
 
 @pytest.mark.slow
@@ -123,7 +122,7 @@ def test_shards_killed_in_between_lose_double_and_reorder_nothing(tmp_path: Path
                 producer.flush()
         ends = resolve(cluster, "killed", range(2), LATEST)
         found: dict[int, list[int]] = {0: [], 1: []}
-        for partition, record in Consumer(cluster, "killed", {0: 0, 1: 0}).read(ends):
-            found[partition].append(int(record.value or b""))
+        for record in read(smq.bootstrap, "killed", ends):
+            found[record.partition].append(int(record.value or b""))
     assert producer.acknowledged == RECORDS
     assert found == {each: list(range(each, RECORDS, 2)) for each in range(2)}

@@ -1,0 +1,190 @@
+"""Records cut into columns, over the memory they lie in: the piece of which lent batches are made.
+
+    memory    uint8: a ring, the bytes of a fetch, or an arena of what was inflated
+    columns   int64 [C_FIELDS, records]: where each field begins in `memory`, and its length
+
+Nothing of a record is touched before somebody asks for it. A chunk of a ring is lent: the ring may
+overwrite it, so every place was bounded when it was cut, and garbage is all that can come of it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.cut import cut_batches, records_announced, run_of
+from shm.kernels.lend import F_ROW
+from shm.kernels.records import (
+    B_AT,
+    B_END,
+    C_HEADER_COUNT,
+    C_HEADERS_AT,
+    C_HEADERS_FIRST,
+    C_KEY_AT,
+    C_KEY_LENGTH,
+    C_OFFSET,
+    C_TIMESTAMP,
+    C_VALUE_AT,
+    C_VALUE_LENGTH,
+    fill_headers,
+    new_columns,
+    new_headers,
+)
+from smq.client.errors import BatchReleased
+from smq.client.record import Headers, Record, TopicPartition
+from smq.wire.inflate import inflate
+
+
+class _Released:
+    """Stands where the memory was, so that a record used too late says so."""
+
+    def __getitem__(self, _: object) -> memoryview:
+        raise BatchReleased
+
+
+RELEASED = _Released()
+_new_record = partial(tuple.__new__, Record)
+
+
+class Batches(NamedTuple):
+    """Record batches where they lie.
+
+    facts    those of shm.kernels.lend, F_ROW an index of `names`
+    is_lent  whether somebody else may overwrite the memory
+    """
+
+    memory: np.ndarray
+    facts: np.ndarray
+    names: Sequence[TopicPartition]
+    is_lent: bool
+
+
+class Chunk:
+    """Records of some batches, in the order of their log; `counts` are the records of each."""
+
+    def __init__(self, batches: Batches, columns: np.ndarray, counts: np.ndarray) -> None:
+        self.batches = batches
+        self.memory = batches.memory
+        self.columns = columns
+        self.counts = counts
+        self.view: memoryview | _Released = batches.memory.data
+
+    def __len__(self) -> int:
+        return int(self.columns.shape[1])
+
+    def release(self) -> None:
+        """Have records that are used from now on say that they are gone."""
+        self.view = RELEASED
+        self.__dict__.pop("headers", None)
+
+    def records(self) -> Iterator[Record]:
+        """All of them: tuples that look at the columns when they are asked."""
+        columns = self.columns
+        fields = columns[C_OFFSET].tolist(), columns[C_TIMESTAMP].tolist()
+        return map(_new_record, zip(*fields, repeat(self), range(len(self)), strict=False))
+
+    @cached_property
+    def key_places(self) -> tuple[list[int], list[int]]:
+        """Where each key begins and ends; a negative end is null."""
+        return self._places(C_KEY_AT, C_KEY_LENGTH)
+
+    @cached_property
+    def value_places(self) -> tuple[list[int], list[int]]:
+        """Where each value begins and ends; a negative end is null."""
+        return self._places(C_VALUE_AT, C_VALUE_LENGTH)
+
+    def _places(self, at: int, length: int) -> tuple[list[int], list[int]]:
+        starts, lengths = self.columns[at], self.columns[length]
+        return starts.tolist(), np.where(lengths < 0, -1, starts + lengths).tolist()
+
+    def partition_of(self, row: int) -> TopicPartition:
+        """Whose record a row is."""
+        return self.batches.names[self._rows[bisect_right(self._ends, row)]]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        ends: list[int] = self.counts.cumsum().tolist()
+        return ends
+
+    @cached_property
+    def _rows(self) -> list[int]:
+        rows: list[int] = self.batches.facts[F_ROW].tolist()
+        return rows
+
+    @cached_property
+    def headers(self) -> np.ndarray:
+        """A column for each header of all records, see `shm.kernels.records`."""
+        headers = new_headers(int(self.columns[C_HEADER_COUNT].sum()))
+        fill_headers(self.memory, self.columns, headers)
+        return headers
+
+    def headers_of(self, row: int) -> Headers:
+        """The headers of a record."""
+        view, count = self.view[:], int(self.columns[C_HEADER_COUNT, row])
+        if count == 0:
+            return ()
+        headers, first = self.headers, int(self.columns[C_HEADERS_FIRST, row])
+        places = headers[:, first : first + count].T.tolist()
+        return tuple(
+            (
+                str(view[key_at : key_at + key_length], "utf-8", "surrogateescape"),
+                None if length < 0 else bytes(view[at : at + length]),
+            )
+            for key_at, key_length, at, length in places
+        )
+
+    def copy(self) -> "Chunk":
+        """The same records over memory of their own."""
+        memory, columns, facts = self.memory, self.columns, self.batches.facts
+        if self.batches.is_lent:
+            starts, ends = facts[B_AT], facts[B_END]
+            spans = zip(starts.tolist(), ends.tolist(), strict=True)
+            memory = np.concatenate([self.memory[start:end] for start, end in spans])
+            memory.flags.writeable = False
+            moves = np.concatenate(([0], (ends - starts).cumsum()[:-1])) - starts
+            columns, moves = columns.copy(), np.repeat(moves, self.counts)
+            for field in (C_KEY_AT, C_VALUE_AT, C_HEADERS_AT):
+                columns[field] += moves
+        owned = Batches(memory, facts, self.batches.names, is_lent=False)
+        return Chunk(owned, columns, self.counts)
+
+
+def cut(batches: Batches) -> tuple[list[Chunk], int]:
+    """Chunks of the records of some batches, and how many batches these are.
+
+    That is all, or those before the first that cannot be read.
+    """
+    memory, facts, names, _ = batches
+    chunks: list[Chunk] = []
+    first, count = 0, facts.shape[1]
+    while first < count:
+        end, is_compressed = run_of(facts, first)
+        if is_compressed:
+            arena, run = inflate(memory, facts[:, first:end])
+            chunk = _cut_run(Batches(arena, run, names, is_lent=False), 0, run.shape[1])
+            end = first + run.shape[1]
+        else:
+            chunk = _cut_run(batches, first, end)
+        if len(chunk.counts):
+            chunks.append(chunk)
+        first += len(chunk.counts)
+        if first < end:
+            break
+    return chunks, first
+
+
+def _cut_run(batches: Batches, first: int, end: int) -> Chunk:
+    memory, facts = batches.memory, batches.facts
+    columns = new_columns(records_announced(facts, first, end))
+    counts = np.empty(end - first, np.int64)
+    good = cut_batches(memory, facts, first, end, columns, counts)
+    counts = counts[:good]
+    records = int(counts.sum())
+    if records < columns.shape[1]:
+        columns = columns[:, :records].copy()
+    if good < facts.shape[1]:
+        batches = batches._replace(facts=facts[:, first : first + good])
+    return Chunk(batches, columns, counts)

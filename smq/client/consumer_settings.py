@@ -1,0 +1,64 @@
+"""What a consumer can be told, checked when it is told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smq.client.assignors import ASSIGNORS
+from smq.client.offsets import Start, place_of
+
+MiB = 1024 * 1024
+BATCH_BYTES_MAX = 4 * MiB
+SESSION_TIMEOUT_S = 45.0  # Kafka's default.
+POLL_INTERVAL_S_MAX = 300.0  # Kafka's default.
+DEFAULT_ASSIGNORS = ("range", "roundrobin")  # librdkafka's and kafka-python's; Java knows both.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """Raises TypeError and ValueError, with the setting's name.
+
+    group                consumers of a group share the partitions and commit how far they came
+    start                where partitions begin that nothing is committed of: "earliest", "latest",
+                         an offset, or a datetime with its zone
+    assignors            how a group may share: range, roundrobin, cooperative-sticky; the first
+                         that all members know is taken
+    auto_commit_s        commit what was handed out about so often, and at the end; None: never
+    session_timeout_s    a member not heard of for so long is out of the group
+    poll_interval_s_max  so is one that has not polled for so long
+    batch_bytes_max      what a poll takes of a partition's bytes over the wire, or of a log's ring;
+                         one batch is always taken
+    spin_us              look for records so long before going to sleep: a lower delay, for a core
+    """
+
+    group: str | None = None
+    start: Start = "latest"
+    assignors: Sequence[str] = DEFAULT_ASSIGNORS
+    auto_commit_s: float | None = None
+    session_timeout_s: float = SESSION_TIMEOUT_S
+    poll_interval_s_max: float = POLL_INTERVAL_S_MAX
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    spin_us: int = 0
+
+    def __post_init__(self) -> None:
+        place_of(self.start)
+        if self.group == "":
+            raise ValueError("group: an empty string is no name; None is for no group")
+        if isinstance(self.assignors, str) or not self.assignors:
+            raise ValueError(f"assignors: a sequence of {', '.join(ASSIGNORS)}, at least one")
+        for each in self.assignors:
+            if each not in ASSIGNORS:
+                raise ValueError(f"assignors: {each!r} is none of {', '.join(ASSIGNORS)}")
+        if self.auto_commit_s is not None and self.group is None:
+            raise ValueError("auto_commit_s: only a consumer with a group can commit")
+        _check("auto_commit_s", self.auto_commit_s or 1, 0.001)
+        _check("session_timeout_s", self.session_timeout_s, 0.001)
+        _check("poll_interval_s_max", self.poll_interval_s_max, 0.001)
+        _check("batch_bytes_max", self.batch_bytes_max, 1)
+        _check("spin_us", self.spin_us, 0)
+
+
+def _check(name: str, value: float, minimum: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is a number, not {type(value).__name__}")
+    if not value >= minimum:
+        raise ValueError(f"{name}: {value} is below {minimum}")

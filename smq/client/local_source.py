@@ -1,0 +1,76 @@
+"""Records from the rings of a broker on this host."""
+
+from collections.abc import Iterable
+
+from smq.client.doors import Doors
+from smq.client.lane import Lane
+from smq.client.source import Partition, Taken
+
+
+class LocalSource:
+    """Reads partitions in shared memory, a lane for each log."""
+
+    def __init__(self, doors: Doors, batch_bytes_max: int) -> None:
+        self.doors = doors
+        self._bytes_max = batch_bytes_max
+        self._lanes: dict[int, Lane] = {}
+        self._nodes: dict[int, int] = {}  # By log.
+        self._left: list[Partition] = []
+
+    def add(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Read these from their positions on; those that the rings do not have are given back."""
+        by_log: dict[int, list[tuple[int, Partition]]] = {}
+        refused = []
+        for partition in partitions:
+            found = self.doors.find(partition.name)
+            if found is None:
+                refused.append(partition)
+                continue
+            if found.log not in self._lanes:
+                self._lanes[found.log] = Lane(found.reader, self._bytes_max)
+                self._nodes[found.log] = found.node
+            by_log.setdefault(found.log, []).append((found.number, partition))
+        for log, numbered in by_log.items():
+            refused += self._lanes[log].add(numbered)
+        self._watch()
+        return refused
+
+    def remove(self, partition: Partition) -> None:
+        """Read a partition no longer, if it was read here."""
+        for lane in self._lanes.values():
+            lane.remove(partition)
+        self._watch()
+
+    def _watch(self) -> None:
+        numbers: dict[int, set[int]] = {}
+        for log, lane in self._lanes.items():
+            numbers.setdefault(self._nodes[log], set()).update(lane.numbers())
+        self.doors.watch(numbers)
+
+    def take(self) -> list[Taken]:
+        """What is there now."""
+        taken = []
+        for lane in self._lanes.values():
+            found, gone = lane.take()
+            self._left += gone
+            if found is not None:
+                taken.append(found)
+        return taken
+
+    def is_ready(self) -> bool:
+        """Whether there is something to take, or to leave."""
+        return any(lane.is_ready() for lane in self._lanes.values())
+
+    def leave(self) -> list[Partition]:
+        """Those that are read here no longer, for the ring has gone on, or its shard is gone."""
+        for log in self._lanes.keys() - self.doors.logs():
+            self._left += self._lanes.pop(log).partitions
+        left, self._left = self._left, []
+        if left:
+            self._watch()
+        return left
+
+    def close(self) -> None:
+        """Close the doors."""
+        self._lanes.clear()
+        self.doors.close()

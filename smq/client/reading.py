@@ -1,0 +1,241 @@
+"""Reads partitions from the rings where these have what comes next, else over the wire.
+
+    ring ──overtaken, seek, shard gone──► wire ──caught up, door open again──► ring
+
+A partition is read by one source at a time and changes between them by itself, at the offset where
+it stands; each change is counted.
+"""
+
+import math
+import select
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shm.kernels.lend import F_ROW
+from shm.kernels.records import B_BASE_OFFSET, B_LAST_OFFSET
+from smq.client.chunk import Chunk, cut
+from smq.client.local_source import LocalSource
+from smq.client.record import TopicPartition
+from smq.client.source import Partition, Taken
+from smq.client.wire_source import WireSource
+from smq.model.errors import BrokerError, ErrorCode
+
+RETURN_SECONDS = 0.5  # A partition on the wire that does not move looks for its ring so often.
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has been read so far."""
+
+    records: int = 0
+    records_from_rings: int = 0
+    ring_to_wire: int = 0
+    wire_to_ring: int = 0
+    overruns: int = 0
+
+
+class Lot(NamedTuple):
+    """Records that are handed out together.
+
+    checks  whether what is lent of it still stands
+    moves   partitions, their positions before and after
+    """
+
+    chunks: list[Chunk]
+    checks: list[Callable[[], bool]]
+    moves: list[tuple[TopicPartition, int, int]]
+
+    def is_intact(self) -> bool:
+        """Whether nothing of it has been overtaken."""
+        return all(check() for check in self.checks)
+
+
+class Reading:
+    """Some partitions and how far they have been read. `local` is None away from the broker."""
+
+    def __init__(self, local: LocalSource | None, wire: WireSource) -> None:
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.counts = Counts()
+        self._local = local
+        self._wire = wire
+        self._on_wire: dict[TopicPartition, Partition] = {}
+        self._paused: dict[TopicPartition, Partition] = {}
+        self._returning: list[Partition] = []
+        self._return_at = 0.0
+        self._failure: BrokerError | None = None
+
+    def close(self) -> None:
+        """Close all that is open."""
+        self._wire.close()
+        if self._local is not None:
+            self._local.close()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether everything is read from rings now."""
+        return self._local is not None and not self._on_wire
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these positions on, and no others."""
+        self.drop(list(self.partitions))
+        self.add(positions)
+
+    def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions too."""
+        added = {name: Partition(name, position) for name, position in positions.items()}
+        self.partitions |= added
+        self._start(added.values())
+
+    def drop(self, names: Iterable[TopicPartition]) -> None:
+        """Read these no longer."""
+        for name in names:
+            self._stop(self.partitions.pop(name))
+            self._paused.pop(name, None)
+
+    def seek(self, name: TopicPartition, position: int) -> None:
+        """Go on elsewhere."""
+        partition = self.partitions[name]
+        self._stop(partition)
+        partition.position = position
+        self._failure = None
+        if name not in self._paused:
+            self._start([partition])
+
+    def pause(self, names: Iterable[TopicPartition]) -> None:
+        """Give nothing of these until they are resumed."""
+        for name in names:
+            self._paused[name] = self.partitions[name]
+            self._stop(self.partitions[name])
+
+    def resume(self, names: Iterable[TopicPartition]) -> None:
+        """Go on where they were paused."""
+        self._start([self._paused.pop(name) for name in names if name in self._paused])
+
+    def _start(self, partitions: Iterable[Partition]) -> None:
+        others = list(partitions) if self._local is None else self._local.add(partitions)
+        self._go_to_wire(others)
+
+    def _go_to_wire(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self._on_wire[partition.name] = partition
+            self._wire.add([partition])
+
+    def _stop(self, partition: Partition) -> None:
+        if self._on_wire.pop(partition.name, None) is not None:
+            self._wire.remove(partition)
+        elif self._local is not None:
+            self._local.remove(partition)
+
+    def take(self) -> Lot | None:
+        """Records that are there now; their partitions go on behind them. Raises BrokerError."""
+        taken = [] if self._local is None else self._take_from_rings(self._local)
+        if self._on_wire:
+            taken += self._take_from_wire()
+        lot = Lot([], [], [])
+        for part in taken:
+            self._cut(part, lot)
+        if lot.chunks:
+            return lot
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return None
+
+    def go_back(self, lot: Lot) -> None:
+        """Have the partitions of an overtaken lot stand before it again, but those moved since."""
+        self.counts.overruns += 1
+        for name, before, after in lot.moves:
+            partition = self.partitions.get(name)
+            if partition is not None and partition.position == after:
+                self.seek(name, before)
+
+    def _take_from_rings(self, local: LocalSource) -> list[Taken]:
+        taken = local.take()
+        if left := local.leave():
+            self.counts.ring_to_wire += len(left)
+            self._go_to_wire(left)
+        return taken
+
+    def _take_from_wire(self) -> list[Taken]:
+        if self._local is not None:
+            self._return(self._local)
+        taken = self._wire.take()
+        self._returning += [partition for part in taken for partition, _ in part.moves]
+        return taken
+
+    def _return(self, local: LocalSource) -> None:
+        """Have those go back to their rings that can."""
+        now = time.monotonic()
+        if now >= self._return_at:
+            self._return_at = now + RETURN_SECONDS
+            self._returning = list(self._on_wire.values())
+        if not self._returning:
+            return
+        asking = {each.name: each for each in self._returning if each.name in self._on_wire}
+        self._returning = []
+        refused = {each.name for each in local.add(asking.values())}
+        for name in asking.keys() - refused:
+            self._wire.remove(self._on_wire.pop(name))
+            self.counts.wire_to_ring += 1
+
+    def _cut(self, taken: Taken, lot: Lot) -> None:
+        """Add the records of what was taken; its partitions move on."""
+        chunks, good = cut(taken.batches)
+        if not taken.is_intact():
+            taken.commit(0)
+            return
+        moves = taken.moves
+        if good < taken.batches.facts.shape[1]:
+            self._failure = _unreadable(taken, good)
+            moves = _moves_before(taken, good)
+        taken.commit(good)
+        records = sum(map(len, chunks))
+        self.counts.records += records
+        if taken.batches.is_lent:
+            self.counts.records_from_rings += records
+            lot.checks.append(taken.is_intact)
+        for partition, position in moves:
+            lot.moves.append((partition.name, partition.position, position))
+            partition.position = position
+        lot.chunks.extend(chunks)
+
+    def wait(self, timeout_s: float, others: Sequence[int]) -> None:
+        """Return when there may be something to take, or in these others, or the time is over."""
+        filenos = [*others, *(self._wire.filenos() if self._on_wire else ())]
+        if self._on_wire and (pause := self._wire.retry_in_seconds()):
+            timeout_s = min(timeout_s, pause)
+        if self._local is None:
+            _sleep(filenos, timeout_s)
+            return
+        # What comes before the shards know that we sleep rings nobody: so look again.
+        doors = self._local.doors
+        if doors.arm() and not self._local.is_ready():
+            _sleep([*filenos, *doors.filenos()], timeout_s)
+        doors.disarm()
+
+
+def _sleep(filenos: Iterable[int], timeout_s: float) -> None:
+    poll = select.poll()
+    for fileno in filenos:
+        poll.register(fileno, select.POLLIN)
+    poll.poll(max(0, math.ceil(timeout_s * 1000)))
+
+
+def _moves_before(taken: Taken, good: int) -> list[tuple[Partition, int]]:
+    """Where partitions go on when only the first so many batches could be cut."""
+    rows, last_offsets = taken.batches.facts[[F_ROW, B_LAST_OFFSET], :good].tolist()
+    ends = dict(zip(rows, last_offsets, strict=True))  # Of each partition its last one.
+    by_name = {partition.name: partition for partition, _ in taken.moves}
+    return [(by_name[taken.batches.names[row]], last + 1) for row, last in ends.items()]
+
+
+def _unreadable(taken: Taken, batch: int) -> BrokerError:
+    row, first, last = taken.batches.facts[[F_ROW, B_BASE_OFFSET, B_LAST_OFFSET], batch].tolist()
+    topic, partition = taken.batches.names[row]
+    return BrokerError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"{topic}-{partition} has a batch at offset {first} that cannot be read; "
+        f"seek to {last + 1} to go on behind it",
+    )
