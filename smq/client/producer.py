@@ -69,6 +69,12 @@ class Producer:
                 self._sender = Sender(Links(self._reach), self._options)
             return self._sender
 
+    def must_wait(self, topic: str) -> bool:
+        """Whether `send` would have to ask about the topic first, or to wait for room."""
+        sender = self._sender or self._start()
+        with sender.lock:
+            return sender.must_wait(topic)
+
     def _leave_to_parent(self) -> None:
         """In a forked child: forget the sender, whose thread is not here."""
         self._starting = threading.Lock()

@@ -142,6 +142,12 @@ class Sender:
         if self.is_closed:
             raise Closed("the producer has been closed")
 
+    def must_wait(self, topic: str) -> bool:
+        """With the lock held: whether `open_parcel` would wait."""
+        if topic in self.parcels:
+            return False
+        return topic not in self._topics or not self._has_room(self._options.batch_bytes)
+
     def _has_room(self, size_bytes: int) -> bool:
         taken = self._accumulator.buffered_bytes
         return not taken or taken + size_bytes <= self._options.buffer_bytes

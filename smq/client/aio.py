@@ -1,0 +1,127 @@
+"""The SDK for asyncio: the same clients and producers, whose waiting does not hold up the loop.
+
+    async with smq.connect_async("127.0.0.1:9092") as client:
+        async with client.producer() as producer:
+            sent = await producer.send("clicks", b"value")      waits only while the buffer is full
+            print(await sent)                                   a Delivery
+
+`await` opens one as well, without closing it: `client = await smq.connect_async(…)`. A producer
+sends from its own thread anyway; what may wait is handed to asyncio's threads.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from smq.client.client import Client, connect
+from smq.client.futures import BatchFuture, Future
+from smq.client.producer import Bytes, Producer
+
+
+class AsyncProducer:
+    """See Producer, whose arguments and errors these methods have."""
+
+    def __init__(self, open_producer: Callable[[], Producer]) -> None:
+        self._open_producer = open_producer
+        self._producer: Producer
+
+    async def send(self, topic: str, value: Bytes | None, **fields: Any) -> Future:  # noqa: ANN401
+        """Send a record; on return it is on its way, and its future may be awaited."""
+        work = partial(self._producer.send, topic, value, **fields)
+        return await asyncio.to_thread(work) if self._producer.must_wait(topic) else work()
+
+    async def send_batch(self, topic: str, batch: Any) -> BatchFuture:  # noqa: ANN401
+        """Send the rows of a table or of columns."""
+        return await asyncio.to_thread(self._producer.send_batch, topic, batch)
+
+    async def send_arrow(self, topic: str, table: Any, **fields: Any) -> Future:  # noqa: ANN401
+        """Send a table as one record."""
+        return await asyncio.to_thread(partial(self._producer.send_arrow, topic, table, **fields))
+
+    async def send_array(self, topic: str, array: np.ndarray, **fields: Any) -> Future:  # noqa: ANN401
+        """Send an array as one record."""
+        return await asyncio.to_thread(partial(self._producer.send_array, topic, array, **fields))
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until the fate of all records sent so far is known."""
+        await asyncio.to_thread(self._producer.flush, timeout_s)
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Flush and close."""
+        await asyncio.to_thread(self._producer.close, timeout_s)
+
+    async def _open(self) -> Self:
+        self._producer = await asyncio.to_thread(self._open_producer)
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self._open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self._producer.__exit__, kind, error, tb)
+
+
+class AsyncClient:
+    """See Client, whose arguments and errors these methods have."""
+
+    def __init__(self, open_client: Callable[[], Client]) -> None:
+        self._open_client = open_client
+        self._client: Client
+
+    @property
+    def transport(self) -> str:
+        """'shared memory' or 'kafka'."""
+        return self._client.transport
+
+    async def create_topic(
+        self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> int:
+        """Create a topic; the number of its partitions."""
+        return await asyncio.to_thread(self._client.create_topic, name, partitions, configs)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records."""
+        await asyncio.to_thread(self._client.delete_topic, name)
+
+    async def topics(self) -> dict[str, int]:
+        """The topics by name, and how many partitions each has."""
+        return await asyncio.to_thread(self._client.topics)
+
+    def producer(self, **settings: Any) -> AsyncProducer:  # noqa: ANN401
+        """A producer, to be opened by `async with` or `await`; the settings of Client.producer."""
+        return AsyncProducer(partial(self._client.producer, **settings))
+
+    async def close(self) -> None:
+        """Close what was opened here."""
+        await asyncio.to_thread(self._client.close)
+
+    async def _open(self) -> Self:
+        self._client = await asyncio.to_thread(self._open_client)
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self._open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def connect_async(address: str | os.PathLike[str], **settings: Any) -> AsyncClient:  # noqa: ANN401
+    """A client, to be opened by `async with` or `await`; the settings of connect."""
+    return AsyncClient(partial(connect, address, **settings))

@@ -1,0 +1,190 @@
+"""`smq.connect`: a broker, its topics, and producers and consumers of it."""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from smq.client import admin
+from smq.client.arguments import whole_number
+from smq.client.cluster import DEADLINE_SECONDS, Cluster
+from smq.client.connection import CLIENT_ID
+from smq.client.consumer import Consumer
+from smq.client.consumer_settings import ConsumerSettings
+from smq.client.errors import Closed
+from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, broker_facts, reach_of
+from smq.client.producer import Producer
+from smq.client.reach import Reach
+from smq.client.reference import Payloads
+from smq.client.sender import Options
+from smq.wire.compression import Codec
+
+KiB, MiB = 1024, 1024 * 1024
+BATCH_BYTES = 512 * KiB  # Half of what a topic takes by default; a larger one is no faster.
+BUFFER_BYTES = 32 * MiB  # Kafka's buffer.memory.
+BLOCK_S = 60.0  # Kafka's max.block.ms.
+DELIVERY_TIMEOUT_S = 120.0  # Kafka's delivery.timeout.ms.
+INT31_END = 2**31
+
+Result = TypeVar("Result")
+
+
+def connect(
+    address: str | os.PathLike[str],
+    *,
+    transport: str = AUTO,
+    client_id: str = CLIENT_ID,
+    timeout_s: float = DEADLINE_SECONDS,
+) -> "Client":
+    """A client of the broker at bootstrap addresses ("host:port,…") or of a data directory.
+
+    `transport`: "shared memory", "kafka", or "auto": shared memory when the broker is on this host
+    and ours, else Kafka's protocol. `timeout_s` bounds how long a call waits for a broker that is
+    away. Raises BrokerUnavailable when nobody answers now, ValueError.
+    """
+    return Client(reach_of(address, transport, timeout_s), client_id)
+
+
+class Client:
+    """A broker. Threads may share it; a forked or pickled one connects anew, by itself."""
+
+    def __init__(self, reach: Reach, client_id: str = CLIENT_ID) -> None:
+        self._reach = reach
+        self._client_id = client_id
+        self._lock = threading.RLock()
+        self._cluster: Cluster | None = None
+        self._is_closed = False
+        self._opened: weakref.WeakSet[Producer | Consumer] = weakref.WeakSet()
+        self._payloads = Payloads(lambda: self._ask(broker_facts))
+        _clients.add(self)
+
+    @property
+    def transport(self) -> str:
+        """'shared memory' or 'kafka': how records travel. All else goes over Kafka's protocol."""
+        return KAFKA if self._reach.open_door is None else SHARED_MEMORY
+
+    def create_topic(
+        self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> int:
+        """Create a topic, with the broker's number of partitions unless one is given; the number.
+
+        `configs` are Kafka's, and SMQ's (docs/topic_configs.md). It has leaders on return.
+        Raises BrokerError: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG …
+        """
+        if partitions is None:
+            count = admin.DEFAULT_OF_THE_BROKER
+        else:
+            count = whole_number("partitions", partitions, 1, INT31_END)
+        return self._ask(lambda cluster: admin.create_topic(cluster, name, count, configs))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records. Raises NoSuchTopic."""
+        self._ask(lambda cluster: admin.delete_topic(cluster, name))
+
+    def topics(self) -> dict[str, int]:
+        """The topics by name, and how many partitions each has."""
+        found = self._ask(lambda cluster: cluster.retrying(cluster.topics))
+        return {topic.name: len(topic.leaders) for topic in found if not topic.is_internal}
+
+    def producer(  # noqa: PLR0913  (each is a setting)
+        self,
+        *,
+        compression: str = "none",
+        linger_ms: int = 0,
+        batch_bytes: int = BATCH_BYTES,
+        buffer_bytes: int = BUFFER_BYTES,
+        block_s: float = BLOCK_S,
+        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
+    ) -> Producer:
+        """An idempotent producer.
+
+        compression         none, gzip, snappy, lz4 or zstd
+        linger_ms           how long a record waits for others to share a batch; with 0 it leaves at
+                            once unless its topic has some on the way, which it would only queue
+                            behind
+        batch_bytes         of a batch at most, before compression; one record may be larger
+        buffer_bytes        how much may wait to be acknowledged; above it `send` waits …
+        block_s             … so long, then raises BufferFull; with 0 it raises at once
+        delivery_timeout_s  a record that is not acknowledged by then fails with BrokerUnavailable
+        """
+        self._check_open()
+        codecs = {codec.name.lower(): codec for codec in Codec}
+        if compression not in codecs:
+            raise ValueError(f"compression is {compression!r}; it should be one of {[*codecs]}")
+        for name, seconds in (("block_s", block_s), ("delivery_timeout_s", delivery_timeout_s)):
+            if not seconds >= 0:
+                raise ValueError(f"{name} is {seconds}; it should be 0 or more")
+        options = Options(
+            client_id=self._client_id,
+            compression=codecs[compression],
+            linger_ms=whole_number("linger_ms", linger_ms, 0, INT31_END),
+            batch_bytes=whole_number("batch_bytes", batch_bytes, KiB, INT31_END),
+            buffer_bytes=whole_number("buffer_bytes", buffer_bytes, 0, 2**63),
+            block_s=block_s,
+            delivery_timeout_s=delivery_timeout_s,
+        )
+        producer = Producer(self._reach, options)
+        self._opened.add(producer)
+        return producer
+
+    def consumer(self, topics: str | Sequence[str] = (), **settings: Any) -> Consumer:  # noqa: ANN401
+        """A consumer of one or some topics; the settings are those of ConsumerSettings."""
+        self._check_open()
+        consumer = Consumer(self._reach, topics, ConsumerSettings(**settings))
+        self._opened.add(consumer)
+        return consumer
+
+    def close(self) -> None:
+        """Close what was opened here, consumers and producers too."""
+        self._is_closed = True
+        try:
+            for each in list(self._opened):
+                each.close()
+        finally:
+            with self._lock:
+                if self._cluster is not None:
+                    self._cluster.close()
+
+    def _ask(self, work: Callable[[Cluster], Result]) -> Result:
+        with self._lock:
+            self._check_open()
+            if self._cluster is None:
+                self._cluster = self._reach.cluster()
+            return work(self._cluster)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Closed("the client has been closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process: a client that connects by itself."""
+        return Client, (self._reach, self._client_id)
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: connect anew, with a lock that nobody holds."""
+        self._lock = threading.RLock()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()
+        self._opened = weakref.WeakSet()
+
+
+_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    for client in list(_clients):
+        client._leave_to_parent()  # noqa: SLF001  (of this file)
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -1,0 +1,83 @@
+"""From an address to a broker: bootstrap addresses or a data directory, and whether it is here.
+
+A broker is on this host if what it calls its runtime directory has, under the id of its cluster, a
+socket that lets us in (`smq.client.door`). A broker elsewhere has none there, or not ours.
+"""
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+
+from smq.client.admin import DESCRIBE_CONFIGS
+from smq.client.cluster import Cluster, check
+from smq.client.door import Door, DoorUnavailable
+from smq.client.errors import BrokerUnavailable
+from smq.client.reach import Reach
+from smq.client.reference import BrokerFacts
+from smq.model.errors import BrokerError
+from smq.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+AUTO = "auto"
+SHARED_MEMORY = "shared memory"
+KAFKA = "kafka"
+TRANSPORTS = (AUTO, SHARED_MEMORY, KAFKA)
+
+RESOURCE_BROKER = 4
+STATUS_NAME = "status.json"  # Which a running broker keeps in its data directory.
+
+
+def reach_of(address: str | os.PathLike[str], transport: str, timeout_s: float) -> Reach:
+    """How to reach a broker. Raises BrokerUnavailable, ValueError."""
+    if transport not in TRANSPORTS:
+        raise ValueError(f"transport is {transport!r}; it should be one of {TRANSPORTS}")
+    bootstrap = bootstrap_of(address)
+    with Cluster(bootstrap, timeout_s) as cluster:
+        open_door = None if transport == KAFKA else _doors_of(cluster)
+    if open_door is None and transport == SHARED_MEMORY:
+        raise BrokerUnavailable(f"the broker at {address} cannot be reached by shared memory")
+    return Reach(bootstrap, open_door, timeout_s)
+
+
+def bootstrap_of(address: str | os.PathLike[str]) -> str:
+    """Addresses as they are, or those of the broker that serves a data directory."""
+    if isinstance(address, str) and not Path(address).is_dir() and os.sep not in address:
+        return address
+    path = Path(address)
+    try:
+        found = json.loads((path / STATUS_NAME).read_text())["bootstrap"]
+    except (OSError, ValueError, KeyError) as error:
+        raise BrokerUnavailable(f"no broker serves the data directory {path}") from error
+    return str(found)
+
+
+def broker_facts(cluster: Cluster) -> BrokerFacts:
+    """The cluster's id and the settings of one of its brokers. Raises BrokerError."""
+    cluster.metadata([])
+    node_id, broker = cluster.some_broker()
+    resource = DescribeConfigsResource(
+        resource_type=RESOURCE_BROKER, resource_name=str(node_id), configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+    (result,) = broker.ask(DESCRIBE_CONFIGS, request).results
+    check(result.error_code, result.error_message)
+    settings = {each.name: each.value or "" for each in result.configs}
+    return BrokerFacts(cluster.cluster_id, settings)
+
+
+def _doors_of(cluster: Cluster) -> "partial[Door] | None":
+    try:
+        facts = cluster.retrying(lambda: broker_facts(cluster))
+        runtime_dir = facts.settings.get("runtime.dir")
+        if not runtime_dir:
+            return None
+        open_door = partial(_open_door, Path(runtime_dir), facts.cluster_id)
+        node_id, _ = cluster.some_broker()
+        open_door(node_id).close()
+    except (BrokerError, DoorUnavailable):
+        return None
+    return open_door
+
+
+def _open_door(runtime_dir: Path, cluster_id: str, node_id: int) -> Door:
+    return Door.open(runtime_dir, node_id, cluster_id)

@@ -1,0 +1,27 @@
+"""All that `import smq` offers, by its one list of names."""
+# ruff: noqa: PLC0414  (An alias of the same name says: offered here.)
+
+from smq.client.aio import (
+    AsyncClient as AsyncClient,
+    AsyncProducer as AsyncProducer,
+    connect_async as connect_async,
+)
+from smq.client.client import Client as Client, connect as connect
+from smq.client.consumer import Consumer as Consumer
+from smq.client.errors import (
+    BatchReleased as BatchReleased,
+    BrokerUnavailable as BrokerUnavailable,
+    BufferFull as BufferFull,
+    Closed as Closed,
+    NoSuchTopic as NoSuchTopic,
+    Overrun as Overrun,
+    RecordTooLarge as RecordTooLarge,
+)
+from smq.client.futures import (
+    BatchFuture as BatchFuture,
+    Deliveries as Deliveries,
+    Delivery as Delivery,
+    Future as Future,
+)
+from smq.client.producer import Producer as Producer
+from smq.model.errors import BrokerError as BrokerError
