@@ -9,6 +9,7 @@ hoisted by the compiler; these are not.
     fetch_add(words, i, value)        sequentially consistent; returns the old value
     compare_exchange(words, i, expected, value)   returns the old value
     fence()                           full barrier: the two halves of Dekker's handshake need it
+    pause()                           in a loop that spins: leaves the core's other half in peace
     futex_wait(words, i, expected, timeout_ns)    sleep while the low 32 bits are as expected
     futex_wake(words, i, count)       wake that many sleepers
 """
@@ -88,6 +89,27 @@ def fence(_typing):
 
     def generate(context, builder, _signature, _args):
         builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+# LLVM's names, and what they take: on ARM it is the hint number 1.
+_PAUSE, _PAUSE_ARGUMENTS = {
+    "x86_64": ("llvm.x86.sse2.pause", []),
+    "aarch64": ("llvm.aarch64.hint", [ir.Constant(ir.IntType(32), 1)]),
+}[platform.machine()]
+
+
+@intrinsic
+def pause(_typing):
+    """Wait some ten cycles, without a promise."""
+
+    def generate(context, builder, _signature, _args):
+        kinds = [each.type for each in _PAUSE_ARGUMENTS]
+        signature = ir.FunctionType(ir.VoidType(), kinds)
+        function = cgutils.get_or_insert_function(builder.module, signature, _PAUSE)
+        builder.call(function, _PAUSE_ARGUMENTS)
         return context.get_dummy_value()
 
     return types.void(), generate

@@ -11,19 +11,25 @@ writer may already be filling the slot that was copied, and the reader starts ov
 """
 
 import mmap
+import os
 
 import numpy as np
 
 from shm.kernels.publish import read_version, write_version
+from shm.segment import seal_against_writers
 
 HEADER_BYTES = 4096
 CATALOG_BYTES_MAX = 64 * 1024 * 1024  # Some 100,000 topics. Pages never touched cost nothing.
 
 
 class CatalogBlock:
-    """A published value of bytes with a version. Survives fork; one process writes."""
+    """A published value of bytes with a version. Survives fork; one process writes.
 
-    def __init__(self, mapping: mmap.mmap) -> None:
+    Whoever is handed `fd` can only read it.
+    """
+
+    def __init__(self, mapping: mmap.mmap, fd: int) -> None:
+        self.fd = fd
         self._half = (len(mapping) - HEADER_BYTES) // 2
         self._view = memoryview(mapping)
         self._words = np.frombuffer(mapping, np.int64, HEADER_BYTES // 8)
@@ -32,7 +38,19 @@ class CatalogBlock:
     @classmethod
     def create(cls, bytes_max: int = CATALOG_BYTES_MAX) -> "CatalogBlock":
         """An empty block at version 0, shared with the children forked from now on."""
-        return cls(mmap.mmap(-1, HEADER_BYTES + 2 * bytes_max))
+        fd = os.memfd_create("smq-catalog", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, HEADER_BYTES + 2 * bytes_max)
+        block = cls(mmap.mmap(fd, HEADER_BYTES + 2 * bytes_max), fd)
+        seal_against_writers(fd)
+        return block
+
+    @classmethod
+    def attach(cls, fd: int) -> "CatalogBlock":
+        """Somebody else's, read-only. Raises ValueError when it is none."""
+        size = os.fstat(fd).st_size
+        if size <= HEADER_BYTES or size % 2:
+            raise ValueError("this descriptor is not a catalog")
+        return cls(mmap.mmap(fd, size, prot=mmap.PROT_READ), fd)
 
     def version(self) -> int:
         """The version published last; 0: nothing yet."""

@@ -18,6 +18,8 @@ import mmap
 import os
 from typing import NamedTuple
 
+from shm.segment import seal_against_writers
+
 MAGIC = 0x0001_43_51_4D_53  # "SMQC" and the version of this map, little endian.
 HEADER_BYTES = 64
 NODE_BYTES = 128
@@ -52,9 +54,10 @@ class ClusterBlock:
     @classmethod
     def create(cls, node_count: int, supervisor_pid: int, started_ms: int) -> "ClusterBlock":
         """New memory for nodes 1 to `node_count`, none of which serves yet."""
-        fd = os.memfd_create("smq-cluster", os.MFD_CLOEXEC)
+        fd = os.memfd_create("smq-cluster", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, HEADER_BYTES + node_count * NODE_BYTES)
         self = cls(fd, writable=True)
+        seal_against_writers(fd)
         self._words[_NODE_COUNT] = node_count
         self._words[_SUPERVISOR_PID] = supervisor_pid
         self._words[_STARTED_MS] = started_ms

@@ -33,6 +33,13 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _MADV_POPULATE_WRITE = 23  # Linux 5.14: make the pages present without changing them.
 
 
+def seal_against_writers(fd: int) -> None:
+    """Let a memfd that we have mapped be read from now on: nobody else maps, writes or cuts it."""
+    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | _F_SEAL_FUTURE_WRITE
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
+
+
 class LogMemory:
     """Header, partition table, index and ring of one log, as NumPy arrays over one mapping.
 
@@ -64,8 +71,7 @@ class LogMemory:
         fd = os.memfd_create(f"smq-log-{log}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, layout.total_bytes)
         mapping = mmap.mmap(fd, layout.total_bytes)
-        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | _F_SEAL_FUTURE_WRITE
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+        seal_against_writers(fd)
         self = cls(memoryview(mapping), layout)
         self.fd, self._mapping = fd, mapping
         self.initialize(log, segment_bytes)

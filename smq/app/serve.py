@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from shm.catalog import CatalogBlock
@@ -42,7 +43,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     log_count = max(directory.meta.log_count, config.shards)
     config = or_refuse(config.sized(log_count, memory_bytes))
     or_refuse(Location.of(config).missing() or config)
-    raise_descriptor_limit(config.max_connections)
+    config = replace(config, max_connections=room_for(config.max_connections))
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
     http_listener = open_http_listener(config)
@@ -80,15 +81,19 @@ def _log_memory(log: int, config: Config) -> LogMemory:
     )
 
 
-def raise_descriptor_limit(connections: int) -> None:
-    """Let a process have as many descriptors as we are allowed; say so if that is too few."""
+def room_for(connections: int) -> int:
+    """Let a process have as many descriptors as we are allowed; how many clients may connect.
+
+    They must leave some for the log, which would fail without.
+    """
     wanted = connections + DESCRIPTORS_OF_OURS
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY or hard >= wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        return
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    say(f"this user may open {hard} files a process: too few for {connections} connections")
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    room = min(connections, max(1, limit - min(DESCRIPTORS_OF_OURS, limit // 2)))
+    if room < connections:
+        say(f"this user may open {hard} files a process: a shard takes {room} connections only")
+    return room
 
 
 def say(sentence: str) -> None:

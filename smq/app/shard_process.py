@@ -10,10 +10,11 @@ from pathlib import Path
 
 from shm.segment import LogMemory
 from smq.app.clock import monotonic_ms, wall_ms
-from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
+from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, attach_name, shard_name
 from smq.app.loop import Loop
 from smq.app.notices import Notices
 from smq.app.peers import Peers
+from smq.app.sessions import Sessions
 from smq.app.shard_commands import ShardCommands
 from smq.app.shard_server import ShardServer
 from smq.log.background import BackgroundThread
@@ -23,6 +24,7 @@ from smq.log.recovery import open_log
 from smq.log.sync import SyncThread
 from smq.model.catalog import Catalog
 from smq.shard.shard import Node, Shard
+from smq.wire.attach import Hello
 
 HOUSEKEEPING_MS = 1000
 DRAIN_MS = 3000
@@ -47,7 +49,9 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     commands = ShardCommands(loop, shard, peers)
     commands.listen(inheritance.unix_listeners[shard_name(node_id)])
     tell_connections = partial(inheritance.nodes.set_connections, node_id)
-    notices = Notices(logs.values(), sys.stderr.write)
+    sessions = _sessions(loop, inheritance, shard, server)
+    notices = Notices([*logs.values(), sessions], sys.stderr.write)
+    sessions.tell_notices = lambda: notices.tell(monotonic_ms())
     _housekeep(loop, server, commands, tell_connections, notices)
 
     def serve() -> None:
@@ -57,16 +61,29 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
             loop.call_later(CATALOG_WAIT_MS, serve)
             return
         server.listen(inheritance.tcp_listeners[node_id])
+        sessions.listen(inheritance.unix_listeners[attach_name(node_id)])
         inheritance.report_ready()
 
     serve()
-    loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _: _drain(loop, inheritance, server))
+    drain = partial(_drain, loop, inheritance, server, sessions)
+    loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _: drain())
     gc.collect()
     gc.freeze()
     gc.disable()
     loop.run()
     for log in logs.values():
         log.close()
+
+
+def _sessions(loop: Loop, inheritance: Inheritance, shard: Shard, server: ShardServer) -> Sessions:
+    """The local door: every program that attaches may map all logs of this shard."""
+    identity = Hello(shard.node_id, inheritance.cluster_id)
+    logs = [memory.fd for memory in inheritance.logs.values()]
+    descriptors = [inheritance.nodes.fd, inheritance.catalog.fd, *logs]
+    sessions = Sessions(loop, identity, shard, descriptors, server)
+    server.when_moved.append(sessions.moved)
+    server.when_catalog_changes.append(sessions.catalog_changed)
+    return sessions
 
 
 def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd: int) -> Log:
@@ -131,13 +148,14 @@ def _housekeep(
     loop.turn_ends.append(commands.watch_growth)
 
 
-def _drain(loop: Loop, inheritance: Inheritance, server: ShardServer) -> None:
+def _drain(loop: Loop, inheritance: Inheritance, server: ShardServer, sessions: Sessions) -> None:
     """Asked to stop: answer what was asked, then leave."""
     loop.unregister(inheritance.stop.fd)
     server.stop()
+    sessions.stop()
 
     def check() -> None:
-        if server.connection_count() == 0:
+        if server.connection_count() == sessions.count() == 0:
             loop.stop()
         else:
             loop.call_later(10, check)

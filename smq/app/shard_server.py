@@ -11,17 +11,24 @@ A turn of the loop:
 
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from gateway.apis.fetch import lent_of
 from gateway.apis.table import API_BY_KEY
-from gateway.context import Ask, Message, ReadLog, Relay, Result, Wait
+from gateway.context import Ask, Message, Place, ReadLog, Relay, Result, Wait
 from gateway.dispatch import Dispatched, dispatch, encode
 from gateway.quick_fetch import QuickFetch
 from shm.kernels.fetch_request import FETCH_KEY
-from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API
+from shm.kernels.plan import (
+    STOP_MALFORMED,
+    STOP_NEED_MORE,
+    STOP_OTHER_API,
+    STOP_PLAN_FULL,
+)
 from shm.kernels.words import (
     DURABILITY_DISK,
     DURABILITY_MEMORY,
@@ -36,6 +43,7 @@ from smq.app.loop import Loop
 from smq.app.payloads import payloads_of
 from smq.app.peers import Peers
 from smq.app.receive import SIZE_BYTES, Buffer, BufferPool
+from smq.app.session import Session
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
@@ -45,6 +53,7 @@ from smq.shard.shard import Shard
 from smq.wire.headers import read_request_header
 
 API_KEY_BYTES = 2
+_WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
 SMALL_BYTES = 4096  # Of a recv: who sends so little waits for the answer.
 ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
@@ -71,11 +80,13 @@ class ShardServer:
         self._quick_fetch = QuickFetch(shard)
         self._buffers = BufferPool()
         self._connections: set[Connection] = set()
-        self._open_now: list[tuple[Connection, Slot]] = []
-        self._open_when_synced: list[tuple[dict[int, int], Connection, Slot]] = []
+        self._open_now: list[tuple[Connection | Session, Slot]] = []
+        self._open_when_synced: list[tuple[dict[int, int], Connection | Session, Slot]] = []
         self._polls = LongPolls(loop)
+        self.when_moved: list[Callable[[Iterable[Place]], None]] = [self._polls.moved]
+        self.when_catalog_changes: list[Callable[[], None]] = [self._polls.look_again]
         self._listener: socket.socket | None = None
-        self._dirty: dict[Connection, None] = {}  # In the order in which they are sent to.
+        self._dirty: dict[Connection | Session, None] = {}  # In the order they are sent to.
         self._draining = False
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
@@ -195,7 +206,23 @@ class ShardServer:
             elif produced.stop == STOP_NEED_MORE:
                 break
 
-    def _queue_acks(self, connection: Connection, answers: bytes, level: int) -> None:
+    def produce(self, session: Session, data: np.ndarray, end: int) -> str:
+        """Take the whole requests in data[:end]; "" or what is wrong with them."""
+        shard, start, now_ms = self._shard, 0, wall_ms()
+        while start < end:
+            produced = self._producing.run(data, start, end, shard.directory, now_ms)
+            if produced.answers:
+                self._queue_acks(session, bytes(produced.answers), produced.level)
+            if produced.close:
+                return "a request that wants no answer has failed"
+            start = produced.consumed_to
+            if start < end and produced.stop != STOP_PLAN_FULL:
+                return _WRONG.get(produced.stop, "a request is malformed")
+        if shard.throttle.is_on:
+            session.mute(shard.throttle.charge(end, now_ms))
+        return ""
+
+    def _queue_acks(self, connection: Connection | Session, answers: bytes, level: int) -> None:
         slot = Slot([answers], is_open=False)
         connection.slots.append(slot)
         connection.acks_due += 1
@@ -314,7 +341,8 @@ class ShardServer:
 
     def _begin_turn(self) -> None:
         if self._read_catalog():
-            self._polls.look_again()
+            for changed in self.when_catalog_changes:
+                changed()
 
     def _end_turn(self) -> None:
         shard = self._shard
@@ -327,7 +355,9 @@ class ShardServer:
             log.background.collect()
         self._show_synced()
         if shard.moved:
-            self._polls.moved(shard.take_moved())
+            places = shard.take_moved()
+            for moved in self.when_moved:
+                moved(places)
         self._open()
         dirty, self._dirty = self._dirty, {}
         for connection in dirty:

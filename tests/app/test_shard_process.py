@@ -16,7 +16,7 @@ from shm.cluster import ClusterBlock, Node
 from shm.segment import LogMemory
 from smq.app.asker import Asker
 from smq.app.child import fork
-from smq.app.inheritance import Inheritance, Stop, shard_name, socket_path
+from smq.app.inheritance import Inheritance, Stop, attach_name, shard_name, socket_path
 from smq.app.shard_process import shard_main
 from smq.model.catalog import Topic
 from smq.model.config import Config
@@ -45,6 +45,7 @@ class Estate:
         (directory / "logs").mkdir()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.unix_listener = listen(socket_path(directory, shard_name(NODE)))
+        self.attach_listener = listen(socket_path(directory, attach_name(NODE)))
         self.catalog = CatalogBlock.create(1 * MiB)
         self.pid = 0
         self._ready, ready_fd = os.pipe()
@@ -59,7 +60,10 @@ class Estate:
             catalog=self.catalog,
             logs={0: LogMemory.create(0, RING_BYTES, SEGMENT_BYTES, 1024)},
             tcp_listeners={NODE: self.listener},
-            unix_listeners={shard_name(NODE): self.unix_listener},
+            unix_listeners={
+                shard_name(NODE): self.unix_listener,
+                attach_name(NODE): self.attach_listener,
+            },
             stop=Stop(),
             ready_fd=ready_fd,
         )
@@ -105,6 +109,7 @@ class Estate:
             self.kill()
         self.listener.close()
         self.unix_listener.close()
+        self.attach_listener.close()
         self.inheritance.stop.close()
         os.close(self.inheritance.ready_fd)
         os.close(self._ready)

@@ -1,0 +1,210 @@
+"""A session in a shard: a program on this host that hands us requests through shared memory.
+
+A session is in one of these states, and only the second costs anything in a turn of the loop:
+
+    asleep   nothing in its inbox; it rings when there is something (an epoll event)
+    awake    looked at in every turn, until there is nothing
+    full     we take nothing until answers have gone out, or its pause is over
+"""
+
+import select
+import socket
+from collections import deque
+from typing import Protocol
+
+import numpy as np
+
+from shm.kernels.session import fall_asleep, must_ring, put_answers, take_requests, tell_event
+from shm.kernels.session_words import FAULT_CUT, FAULT_HEAD, FAULT_SIZE, FAULT_TAIL
+from shm.session import SessionMemory
+from smq.app.connection import SLOTS_MAX, Slot
+from smq.app.loop import Loop, Timer
+
+BELLS_MAX = 512  # Swallowed at once. A client rings once for each time that we fall asleep.
+BELLS_IN_VAIN_MAX = 4096  # In a row, with nothing behind them: somebody means harm.
+_BELL = b"\0"
+_FAULTS = {
+    FAULT_TAIL: "its inbox ends where it cannot end",
+    FAULT_SIZE: "a request has an impossible size",
+    FAULT_CUT: "a request is longer than what it says was written",
+    FAULT_HEAD: "it has taken answers that were never given",
+}
+
+
+class Owner(Protocol):
+    """Who serves the session."""
+
+    def take(self, session: "Session") -> bool:
+        """Take from the inbox once; whether there was something."""
+
+    def wake(self, session: "Session") -> None:
+        """It is full no longer: look at its inbox in the next turn."""
+
+    def gone(self, session: "Session") -> None:
+        """It is closed; called once, however it ends."""
+
+    def dropped(self, session: "Session", reason: str) -> None:
+        """It is about to be closed for what it did."""
+
+
+class Session:
+    """One client. Its answers stand in slots, as a connection's do (smq.app.connection)."""
+
+    __slots__ = (
+        "_bells_in_vain",
+        "_is_blocked",
+        "_loop",
+        "_muted",
+        "_owner",
+        "_unsent",
+        "acks_due",
+        "closed",
+        "fd",
+        "is_closing",
+        "is_held",
+        "memory",
+        "pid",
+        "side",
+        "slots",
+        "socket",
+        "watched",
+    )
+
+    def __init__(
+        self, loop: Loop, sock: socket.socket, pid: int, memory: SessionMemory, owner: Owner
+    ) -> None:
+        self._loop, self._owner = loop, owner
+        self.socket, self.fd, self.pid = sock, sock.fileno(), pid
+        self.memory, self.side = memory, memory.side
+        self.slots: deque[Slot] = deque()
+        self.watched: set[int] = set()
+        self.acks_due = self._bells_in_vain = 0
+        self.is_held = self.closed = self.is_closing = self._is_blocked = False
+        self._unsent = b""
+        self._muted: Timer | None = None
+        loop.register(self.fd, select.EPOLLIN | select.EPOLLRDHUP, self._ready)
+
+    # --- bells -----------------------------------------------------------------------------------
+
+    def _ready(self, _events: int) -> None:
+        """Somebody rings, or hangs up."""
+        try:
+            bells = len(self.socket.recv(BELLS_MAX, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return
+        except OSError:
+            bells = 0
+        if not bells:
+            self._hung_up()
+            return
+        self._bells_in_vain += bells
+        if self._is_blocked:
+            self.flush()
+        found = not self.closed and self._owner.take(self)
+        if found:
+            self._bells_in_vain = 0
+        elif self._bells_in_vain > BELLS_IN_VAIN_MAX:
+            self.drop("it rings and rings, and there is nothing")
+
+    def _hung_up(self) -> None:
+        """The client has gone: what it had handed over before counts."""
+        left = self.memory.request_bytes_max * 2
+        while left > 0 and not self.closed and self._owner.take(self):
+            left -= self.memory.request_bytes_max // 2
+        self.close()
+
+    def ring(self) -> None:
+        """Wake the client."""
+        try:
+            self.socket.send(_BELL, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return  # It has more bells than it listens to.
+        except OSError:
+            self.close()
+
+    def tell_event(self) -> None:
+        """Something has happened to what it watches."""
+        if tell_event(self.memory.memory, self.side):
+            self.ring()
+
+    # --- the inbox -------------------------------------------------------------------------------
+
+    @property
+    def is_full(self) -> bool:
+        """Whether answers must go out before we take more."""
+        return self._is_blocked or self._muted is not None or len(self.slots) >= SLOTS_MAX
+
+    def take_requests(self, out: np.ndarray) -> int:
+        """Copy whole requests to `out`; how many bytes. Drops itself for what cannot be."""
+        taken = take_requests(self.memory.memory, self.side, out)
+        if taken < 0:
+            self.drop(_FAULTS[taken])
+            return 0
+        return int(taken)
+
+    def fall_asleep(self) -> bool:
+        """Whether the inbox is empty: the next request comes with a bell."""
+        return bool(fall_asleep(self.memory.memory, self.side))
+
+    def mute(self, delay_ms: int) -> None:
+        """Take no requests for a while; answers go out."""
+
+        def unmute() -> None:
+            self._muted = None
+            self._owner.take(self)
+
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._loop.call_later(delay_ms, unmute)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Hand over the answers that are open, as far as there is room."""
+        if self.closed:
+            return
+        was_full = self.is_full
+        pieces: list[bytes] = [self._unsent] if self._unsent else []  # An ack is bytes.
+        while self.slots and self.slots[0].is_open:
+            pieces += self.slots.popleft().pieces  # type: ignore[arg-type]
+        if pieces:
+            self._put(b"".join(pieces))
+        if self.is_closing and not self.slots and not self._is_blocked:
+            self.close()
+        elif was_full and not self.is_full:
+            self._owner.wake(self)
+
+    def _put(self, answers: bytes) -> None:
+        put = put_answers(self.memory.memory, self.side, np.frombuffer(answers, np.uint8), 0)
+        if put < 0:
+            self.drop(_FAULTS[put])
+            return
+        self._unsent = answers[put:]
+        self._is_blocked = bool(self._unsent)
+        if must_ring(self.memory.memory, self.side):
+            self.ring()
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def drop(self, reason: str) -> None:
+        """Close, and say why."""
+        if not self.closed:
+            self._owner.dropped(self, reason)
+            self.close()
+
+    def close_after_answers(self) -> None:
+        """Take no more requests; close when what was asked before is answered."""
+        self.is_closing = True
+        self.flush()
+
+    def close(self) -> None:
+        """Close now. The memory goes with the last reference to it."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._muted is not None:
+            self._muted.cancel()
+        self.slots.clear()
+        self._loop.unregister(self.fd)
+        self.socket.close()
+        self._owner.gone(self)

@@ -1,0 +1,263 @@
+"""The local door of a shard: programs on this host that attach, and what they are served.
+
+    hello ─(credentials, cluster, node, limits)→ answer with descriptors → a session
+
+Produce requests come through a session's inbox and then go the very way of those from a socket. A
+session also names partitions it reads by itself, in the logs' memory: it is rung when one of them
+has moved. With no session nothing of this costs a turn anything.
+"""
+
+import os
+import select
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from shm.kernels.words import P_NUMBER
+from shm.session import SessionMemory
+from smq.app.loop import Loop
+from smq.app.session import Session
+from smq.model.config import FRAME_OVERHEAD_BYTES, Config
+from smq.model.errors import PeerError
+from smq.model.setting import KiB, MiB
+from smq.shard.shard import Shard
+from smq.wire.attach import HELLO_BYTES, Answer, Hello
+
+INBOX_BYTES_MIN = 8 * MiB  # Some batches of a megabyte under way; not there until it is used.
+SESSIONS_MAX = 256  # Of a shard; a session has memory of its own on both sides.
+ANSWERS_BYTES = 1 * MiB  # Of some 10,000 requests. A client that takes none is served no more.
+TAKE_BYTES = 1 * MiB  # Of one session in a turn, unless one request is larger: as one recv.
+HELLO_MS_MAX = 1000
+ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
+_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
+
+
+class Producer(Protocol):
+    """Who handles the requests: the shard's server."""
+
+    def produce(self, session: Session, data: np.ndarray, end: int) -> str:
+        """Take the whole requests in data[:end]; "" or what is wrong with them."""
+
+
+def inbox_bytes(config: Config) -> int:
+    """Twice the largest batch and a request around it, or some smaller ones."""
+    request = config.message_max_bytes + FRAME_OVERHEAD_BYTES + 64 * KiB
+    return max(INBOX_BYTES_MIN, 1 << (2 * request - 1).bit_length())
+
+
+class Sessions:
+    """All sessions of a shard.
+
+    `descriptors` is what every client gets beside its own memory. Invariant: a session is asleep,
+    in `_awake`, full, or closed.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        identity: Hello,
+        shard: Shard,
+        descriptors: list[int],
+        producer: Producer,
+    ) -> None:
+        self._loop, self._identity, self._producer = loop, identity, producer
+        self._logs, self._descriptors = shard.logs, descriptors
+        self._inbox_bytes = inbox_bytes(shard.config)
+        self._scratch = np.zeros(0, np.uint8)
+        self._sessions: set[Session] = set()
+        self._attaching: set[socket.socket] = set()
+        self._awake: list[Session] = []
+        self._watchers: dict[int, set[Session]] = {}
+        self._watch_all: set[Session] = set()
+        self._listener: socket.socket | None = None
+        self._draining = False
+        self.notices: list[str] = []
+        self.tell_notices: Callable[[], None] = lambda: None
+
+    # --- attaching -------------------------------------------------------------------------------
+
+    def listen(self, listener: socket.socket) -> None:
+        """Accept clients on a listening unix socket."""
+        if self._draining:
+            return
+        listener.setblocking(False)  # noqa: FBT003
+        self._listener = listener
+        self._loop.register(listener.fileno(), select.EPOLLIN, lambda _: self._accept())
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            sock, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError:  # There are no more descriptors: clients wait until some are free.
+            self._loop.unregister(self._listener.fileno())
+            self._loop.call_later(ACCEPT_AGAIN_MS, partial(self.listen, self._listener))
+            return
+        sock.setblocking(False)  # noqa: FBT003
+        self._attaching.add(sock)
+        self._loop.register(sock.fileno(), select.EPOLLIN, lambda _: self._greet(sock))
+        self._loop.call_later(HELLO_MS_MAX, lambda: self._turn_away(sock))
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        """Nothing comes of this one."""
+        if sock in self._attaching:
+            self._attaching.discard(sock)
+            self._loop.unregister(sock.fileno())
+            sock.close()
+
+    def _greet(self, sock: socket.socket) -> None:
+        """A hello has come."""
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, uid, _ = _CREDENTIALS.unpack(credentials)
+        try:
+            refusal = self._refusal(Hello.decode(sock.recv(HELLO_BYTES)), uid)
+            if refusal:
+                self._note(f"process {pid} of user {uid} may not attach: {refusal}")
+                sock.send(Answer(0, refusal).encode())
+            else:
+                self._begin(sock, pid)
+        except (OSError, PeerError):
+            pass
+        finally:
+            self._turn_away(sock)
+
+    def _refusal(self, hello: Hello, uid: int) -> str:
+        if uid not in {0, os.getuid()}:
+            return "this broker belongs to another user"
+        if hello != self._identity:
+            return "this is another broker or node"
+        if len(self._sessions) >= SESSIONS_MAX:
+            return f"{SESSIONS_MAX} programs are attached already"
+        return ""
+
+    def _begin(self, sock: socket.socket, pid: int) -> None:
+        """Hand over the descriptors. Raises OSError when that is not possible at once."""
+        memory = SessionMemory.create(self._inbox_bytes, ANSWERS_BYTES)
+        descriptors = [memory.fd, *self._descriptors]
+        try:
+            socket.send_fds(sock, [Answer(len(descriptors)).encode()], descriptors)
+        finally:
+            os.close(memory.fd)
+        if not len(self._scratch):
+            self._scratch = np.zeros(max(TAKE_BYTES, memory.request_bytes_max), np.uint8)
+        self._attaching.discard(sock)
+        self._loop.unregister(sock.fileno())
+        session = Session(self._loop, sock, pid, memory, self)
+        self._sessions.add(session)
+        if len(self._sessions) == 1:
+            self._loop.turn_ends.append(self._end_turn)
+        self.wake(session)
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def take(self, session: Session) -> bool:
+        """See Owner."""
+        changed = session.memory.watch_has_changed()
+        if changed:
+            self._watch(session)
+        if session.is_full or session.is_closing:
+            return changed
+        size = session.take_requests(self._scratch)
+        if size:
+            wrong = self._producer.produce(session, self._scratch, size)
+            if wrong:
+                session.drop(wrong)
+        if not (session.closed or session.is_full):
+            self.wake(session)
+        return changed or size > 0
+
+    def wake(self, session: Session) -> None:
+        """See Owner."""
+        if session not in self._awake:
+            self._awake.append(session)
+
+    def _end_turn(self) -> None:
+        """Let those sleep whose inbox is empty; the others are looked at in the next turn."""
+        if not self._awake:
+            return
+        awake, self._awake = self._awake, []
+        for session in awake:
+            if not (session.closed or session.is_full or session.fall_asleep()):
+                self._awake.append(session)
+        if self._awake:
+            self._loop.call_later(0, self._look)
+
+    def _look(self) -> None:
+        for session in list(self._awake):
+            if not session.closed:
+                self.take(session)
+
+    # --- what they watch -------------------------------------------------------------------------
+
+    def _watch(self, session: Session) -> None:
+        self._unwatch(session)
+        watched = session.memory.watched()
+        if watched is None:
+            self._watch_all.add(session)
+        else:
+            session.watched = watched
+        for number in session.watched:
+            self._watchers.setdefault(number, set()).add(session)
+        session.tell_event()  # It may have moved between its look and ours.
+
+    def _unwatch(self, session: Session) -> None:
+        self._watch_all.discard(session)
+        for number in session.watched:
+            watchers = self._watchers[number]
+            watchers.discard(session)
+            if not watchers:
+                del self._watchers[number]
+        session.watched = set()
+
+    def moved(self, places: Iterable[tuple[int, int]]) -> None:
+        """The HWM of these (log, slot) has moved."""
+        if not (self._watchers or self._watch_all):
+            return
+        concerned = set(self._watch_all)
+        for log, slot in places:
+            number = int(self._logs[log].partitions.table[slot, P_NUMBER])
+            concerned.update(self._watchers.get(number, ()))
+        for session in concerned:
+            session.tell_event()
+
+    def catalog_changed(self) -> None:
+        """Topics have come or gone: whoever reads may want to know."""
+        for session in self._watch_all.union(*self._watchers.values()):
+            session.tell_event()
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def dropped(self, session: Session, reason: str) -> None:
+        """See Owner."""
+        self._note(f"local process {session.pid} is dropped: {reason}")
+
+    def _note(self, sentence: str) -> None:
+        self.notices.append(sentence)
+        self.tell_notices()
+
+    def gone(self, session: Session) -> None:
+        """See Owner."""
+        self._sessions.discard(session)
+        self._unwatch(session)
+        if not self._sessions:
+            self._awake.clear()
+            self._loop.turn_ends.remove(self._end_turn)
+
+    def count(self) -> int:
+        """How many programs are attached."""
+        return len(self._sessions)
+
+    def stop(self) -> None:
+        """Take no new sessions and no new requests; answer what was asked."""
+        self._draining = True
+        if self._listener is not None:
+            self._loop.unregister(self._listener.fileno())
+        for sock in list(self._attaching):
+            self._turn_away(sock)
+        for session in list(self._sessions):
+            session.close_after_answers()

@@ -1,0 +1,353 @@
+"""The door to one shard on this host: Produce requests in through shared memory, the logs to read.
+
+    door = Door.open(runtime_dir, node_id, cluster_id)      raises DoorUnavailable
+    room = door.reserve(size, deadline_ns)                  room for one request in the inbox
+    room[:used] = …                                         size-prefixed, as on a socket
+    door.commit(used)
+    door.wait(1.0); answers = door.answers()                responses, in the order of requests
+
+    door.watch(numbers)                                     partitions: wait() ends when one moves
+    door.readers[log]                                       the log's memory, read-only
+
+Waiting is a handshake in the session's memory (shm.kernels.session_client) and, when there is
+nothing, a sleep on the attach socket, over which the shard sends a byte. When that socket closes
+the shard is gone, or has dropped us: every call raises DoorGone from then on, and a new door may be
+opened, which waits in line while the shard is being restarted.
+
+Threads: one may send (reserve, commit) while another one waits and takes answers. Processes: a
+fork's doors are closed in it; the parent's go on.
+"""
+
+import os
+import select
+import socket
+import struct
+import weakref
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic_ns
+
+import numpy as np
+
+from shm.catalog import CatalogBlock
+from shm.cluster import ClusterBlock, Node
+from shm.kernels.session_client import (
+    await_room,
+    fall_asleep_client,
+    find_room,
+    has_news,
+    must_ring_for_room,
+    publish_request,
+    see_events,
+    spin,
+    take_answers,
+    wake_client,
+)
+from shm.kernels.words import WORD_LOG
+from shm.reader import LogReader
+from shm.segment import LogMemory
+from shm.session import SIZE_BYTES, SessionMemory
+from smq.model.catalog import Catalog
+from smq.model.errors import PeerError
+from smq.wire.attach import ANSWER_BYTES, DESCRIPTORS_BEFORE_LOGS, LOGS_MAX, Answer, Hello
+
+ATTACH_SECONDS_MAX = 5.0  # A shard that is being restarted is back in less.
+ROOM_SLICE_NS = 50_000_000  # Of a wait for room: then we look whether the shard is still there.
+ANSWERED_BYTES = 256 * 1024  # Taken at once; a thousand answers.
+SPIN_ROUNDS = 200  # Some microseconds.
+BELLS = 4096  # More than can have come.
+_BELL = b"\0"
+_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
+
+
+class DoorUnavailable(Exception):
+    """There is no way into this shard by shared memory: use the wire."""
+
+
+class DoorGone(Exception):
+    """The shard has ended or has dropped us. Requests without an answer may have been taken."""
+
+
+class InboxFull(Exception):
+    """The shard has not made room in time. Nothing was sent; the same call may succeed later."""
+
+
+class Door:
+    """An attached session. `readers` are the logs this shard serves, by id."""
+
+    def __init__(self, sock: socket.socket, descriptors: Sequence[int]) -> None:
+        self._socket = sock
+        session, cluster, catalog, *logs = descriptors
+        self._session = SessionMemory.attach(session)
+        self._memory, self._side = self._session.memory, self._session.side
+        self._cluster = ClusterBlock.attach(cluster)
+        self._catalog_block = CatalogBlock.attach(catalog)
+        self._catalog = Catalog("", 0, {})
+        self._catalog_version = 0
+        memories = [*map(LogMemory.attach, logs)]
+        self.readers = {int(each.words[WORD_LOG]): LogReader(each) for each in memories}
+        self._session.fd = self._cluster.fd = self._catalog_block.fd = -1  # To be closed …
+        for each in memories:
+            each.fd = -1  # … since all is mapped.
+        self._answered = np.empty(ANSWERED_BYTES, np.uint8)
+        self._rest = b""
+        sock.setblocking(False)  # noqa: FBT003
+        self._reserved = 0
+        self.request_bytes_max = self._session.request_bytes_max
+        self.closed = False
+        _doors.add(self)
+
+    @classmethod
+    def open(
+        cls, runtime_dir: Path, node_id: int, cluster_id: str, timeout_s: float = ATTACH_SECONDS_MAX
+    ) -> "Door":
+        """Attach to a node of the broker whose setting `runtime.dir` this is.
+
+        Raises DoorUnavailable when there is no such socket, it is not ours, or we are refused.
+        """
+        path = runtime_dir / cluster_id / f"attach-{node_id}.sock"
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        descriptors: Sequence[int] = ()
+        try:
+            sock.settimeout(timeout_s)
+            sock.connect(str(path))
+            _check_owner(sock)
+            sock.sendall(Hello(node_id, cluster_id).encode())
+            descriptors = _descriptors(sock)
+            return cls(sock, descriptors)
+        except (OSError, PeerError, ValueError) as reason:
+            sock.close()
+            raise DoorUnavailable(f"{path}: {reason}") from reason
+        except BaseException:
+            sock.close()
+            raise
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def reserve(self, size: int, deadline_ns: int) -> np.ndarray:
+        """Room for one request of at most `size` bytes, its own size included.
+
+        Waits for room until `deadline_ns` (time.monotonic_ns), then raises InboxFull. A reservation
+        that is not committed costs nothing: the next one replaces it.
+        """
+        if not 0 < size <= self.request_bytes_max:
+            raise ValueError(f"size is {size}; a request takes 1 to {self.request_bytes_max} bytes")
+        self._check_open()
+        at = find_room(self._memory, self._side, size)
+        while at < 0:
+            left_ns = deadline_ns - monotonic_ns()
+            if left_ns <= 0:
+                raise InboxFull("the shard has not made room in time")
+            at = await_room(self._memory, self._side, size, min(left_ns, ROOM_SLICE_NS))
+            if at < 0:
+                self._check_hung_up()
+        self._reserved = size
+        return self._memory[at : at + size]
+
+    def commit(self, used_bytes: int) -> None:
+        """Hand over the request in the first bytes of the room that was reserved last."""
+        if not SIZE_BYTES < used_bytes <= self._reserved:
+            raise ValueError(f"used_bytes is {used_bytes}, of {self._reserved} reserved")
+        self._check_open()
+        self._reserved = 0
+        if publish_request(self._memory, self._side, used_bytes):
+            self._ring()
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def answers(self) -> list[bytes]:
+        """The responses that have come, without their sizes, in the order of the requests."""
+        found: list[bytes] = []
+        count = ANSWERED_BYTES
+        while count == ANSWERED_BYTES:
+            count = take_answers(self._memory, self._side, self._answered)
+            if count:
+                self._rest = _cut(self._rest + self._answered[:count].tobytes(), found)
+            if must_ring_for_room(self._memory, self._side) and not self.closed:
+                self._ring()
+        if not found:  # What was answered before the shard left is not lost.
+            self._check_open()
+        return found
+
+    # --- the logs --------------------------------------------------------------------------------
+
+    def watch(self, numbers: Iterable[int]) -> None:
+        """Have wait() end whenever one of these partitions (by number) shows new records.
+
+        Nothing is watched at first. Replaces what was watched before, and may wake once for
+        nothing; a changed catalog also wakes who watches.
+        """
+        self._check_open()
+        self._session.watch(numbers)
+        self._ring()
+
+    def nodes(self) -> list[Node]:
+        """The nodes of the broker, as its supervisor sees them."""
+        return self._cluster.nodes()
+
+    def catalog(self) -> Catalog:
+        """The topics, as of now; the same object until something has changed."""
+        if self._catalog_block.has_moved(self._catalog_version):
+            self._catalog_version, published = self._catalog_block.read()
+            self._catalog = Catalog.decode(published)
+        return self._catalog
+
+    # --- waiting ---------------------------------------------------------------------------------
+
+    def wait(self, timeout_s: float, *, spin_us: int = 0) -> bool:
+        """Sleep until there are answers or something watched has moved; whether there is news.
+
+        Movement is told once: look at the logs after this has returned, then wait again.
+        """
+        return bool(wait_any((self,), timeout_s, spin_us=spin_us))
+
+    def fileno(self) -> int:
+        """Readable when somebody rings, for event loops; between arm() and disarm()."""
+        return self._socket.fileno()
+
+    def arm(self) -> bool:
+        """Ask for a bell at the next news; False: there is some already, do not sleep."""
+        return not self.closed and bool(fall_asleep_client(self._memory, self._side))
+
+    def disarm(self) -> bool:
+        """After a sleep: swallow the bells; whether there is news. Raises DoorGone."""
+        wake_client(self._memory, self._side)
+        if not self.closed:
+            self._swallow()
+        moved = see_events(self._memory, self._side)
+        news = bool(moved or has_news(self._memory, self._side))
+        if not news:
+            self._check_open()
+        return news
+
+    def spin(self) -> bool:
+        """Look for news for some microseconds, without sleeping; whether there is some."""
+        return bool(spin(self._memory, self._side, SPIN_ROUNDS))
+
+    # --- the socket ------------------------------------------------------------------------------
+
+    def _ring(self) -> None:
+        try:
+            self._socket.send(_BELL, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return  # So many bells are on their way that one more changes nothing.
+        except OSError:
+            self.close()
+            self._check_open()
+
+    def _swallow(self) -> None:
+        try:
+            is_open = bool(self._socket.recv(BELLS, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return
+        except OSError:
+            is_open = False
+        if not is_open:
+            self.close()
+
+    def _check_hung_up(self) -> None:
+        try:
+            is_open = bool(self._socket.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK))
+        except BlockingIOError:
+            return
+        except OSError:
+            is_open = False
+        if not is_open:
+            self.close()
+            self._check_open()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise DoorGone("the shard has ended or has dropped this session, or it was closed")
+
+    def close(self) -> None:
+        """Leave; whoever waits in another thread wakes.
+
+        The memory stays mapped while arrays or batches made from it live.
+        """
+        if not self.closed:
+            self.closed = True
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
+
+    def forget(self) -> None:
+        """In a fork: this is the parent's; let it be."""
+        self.closed = True
+        self._socket.close()
+
+
+def wait_any(doors: Sequence[Door], timeout_s: float, *, spin_us: int = 0) -> list[Door]:
+    """Sleep until some of these doors have news, as Door.wait; which. Raises DoorGone."""
+    start_ns = monotonic_ns()
+    end_ns = start_ns + int(timeout_s * 1e9)
+    while monotonic_ns() - start_ns < 1000 * spin_us and not any(map(Door.spin, doors)):
+        pass
+    while True:
+        asleep = [door.arm() for door in doors]
+        if all(asleep):
+            _sleep(doors, end_ns - monotonic_ns())
+        news = [door for door in doors if door.disarm()]
+        if news or monotonic_ns() >= end_ns:
+            return news
+
+
+def _sleep(doors: Sequence[Door], timeout_ns: int) -> None:
+    poll = select.poll()
+    for door in doors:
+        poll.register(door.fileno(), select.POLLIN)
+    poll.poll(max(0.0, timeout_ns / 1e6))
+
+
+def _cut(stream: bytes, found: list[bytes]) -> bytes:
+    """Append the whole frames of a stream to `found`, without their sizes; what is left."""
+    at = 0
+    while len(stream) - at >= SIZE_BYTES:
+        end = at + SIZE_BYTES + int.from_bytes(stream[at : at + SIZE_BYTES])
+        if end > len(stream):
+            break
+        found.append(stream[at + SIZE_BYTES : end])
+        at = end
+    return stream[at:]
+
+
+def _check_owner(sock: socket.socket) -> None:
+    """Only our own user's broker, or root's, is let near our records."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(credentials)
+    if uid not in {0, os.getuid()}:
+        raise PermissionError(f"this socket belongs to user {uid}")
+
+
+def _descriptors(sock: socket.socket) -> Sequence[int]:
+    """What comes with the answer to a hello. Raises PeerError, OSError."""
+    maximum = DESCRIPTORS_BEFORE_LOGS + LOGS_MAX
+    data, descriptors, _, _ = socket.recv_fds(sock, ANSWER_BYTES, maximum, socket.MSG_CMSG_CLOEXEC)
+    try:
+        _check_answer(Answer.decode(data), len(descriptors))
+    except PeerError:
+        for fd in descriptors:
+            os.close(fd)
+        raise
+    return descriptors
+
+
+def _check_answer(answer: Answer, descriptors: int) -> None:
+    if answer.refusal or answer.descriptors != descriptors:
+        raise PeerError(answer.refusal or "descriptors are missing")
+
+
+_doors: "weakref.WeakSet[Door]" = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """A fork has the parent's socket: it must not ring, swallow, or keep the session alive."""
+    for door in list(_doors):
+        door.forget()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
