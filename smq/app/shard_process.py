@@ -73,6 +73,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     loop.run()
     for log in logs.values():
         log.close()
+    notices.tell(monotonic_ms())
 
 
 def _sessions(loop: Loop, inheritance: Inheritance, shard: Shard, server: ShardServer) -> Sessions:

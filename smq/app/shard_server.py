@@ -13,7 +13,7 @@ import select
 import socket
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -57,6 +57,7 @@ _WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
 SMALL_BYTES = 4096  # Of a recv: who sends so little waits for the answer.
 ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
+_Ack: TypeAlias = tuple[Connection | Session, Slot]
 
 
 class ShardServer:
@@ -80,7 +81,8 @@ class ShardServer:
         self._quick_fetch = QuickFetch(shard)
         self._buffers = BufferPool()
         self._connections: set[Connection] = set()
-        self._open_now: list[tuple[Connection | Session, Slot]] = []
+        self._open_now: list[_Ack] = []
+        self._in_doubt: dict[int, list[_Ack]] = {}  # By log: while it is repaired.
         self._open_when_synced: list[tuple[dict[int, int], Connection | Session, Slot]] = []
         self._polls = LongPolls(loop)
         self.when_moved: list[Callable[[Iterable[Place]], None]] = [self._polls.moved]
@@ -353,6 +355,8 @@ class ShardServer:
             if not log.is_written():
                 self._write(log)
             log.background.collect()
+            if log.failed is not None or self._in_doubt:
+                self._settle_failure(log)
         self._show_synced()
         if shard.moved:
             places = shard.take_moved()
@@ -368,28 +372,34 @@ class ShardServer:
         had_failed = log.failed is not None
         if not log.write() and not log.repair():
             if not had_failed:
-                self._refuse(log)
+                self._in_doubt[log.number], self._open_now = self._open_now, []
             return
         self._shard.publish(log, DURABILITY_OS)
         if DURABILITY_DISK in self._shard.levels:
             log.want_sync()
 
-    def _refuse(self, log: Log) -> None:
-        """The WAL could not take it: nobody is told that it did."""
-        for connection, _ in self._open_now:
-            connection.close()
-        for tails, connection, _ in self._open_when_synced:
-            if log.number in tails:
+    def _settle_failure(self, log: Log) -> None:
+        """When an attempt at repair has ended: what waited for it is written now, or never was."""
+        if log.may_recover:
+            return
+        waiting = self._in_doubt.pop(log.number, None)
+        if log.failed is not None:  # Nobody is told that it was taken.
+            synced = log.words[WORD_SYNCED]
+            unsynced = [e for e in self._open_when_synced if e[0].get(log.number, 0) > synced]
+            self._open_when_synced = [e for e in self._open_when_synced if e not in unsynced]
+            for connection, _ in [*(waiting or ()), *(each[1:] for each in unsynced)]:
                 connection.close()
-        self._open_now.clear()
+        elif waiting is not None:
+            self._open_now += waiting
+            self._write(log)
 
     def _show_synced(self) -> None:
         if DURABILITY_DISK not in self._shard.levels:
             return
         for log in self._shard.logs.values():
             log.push_sync()
-            if log.failed is not None and log.repair():
-                self._shard.publish(log, DURABILITY_OS)
+            if log.failed is not None:
+                log.repair()
             self._shard.publish(log, DURABILITY_DISK)
         ready = [each for each in self._open_when_synced if self._is_synced(each[0])]
         for each in ready:

@@ -93,7 +93,7 @@ class Checkpoint:
     def _load(cls, path: Path) -> "Checkpoint | None":
         try:
             data = path.read_bytes()
-        except FileNotFoundError:
+        except OSError:  # There is none, or it cannot be read.
             return None
         if len(data) < _TEXT_AT:
             return None

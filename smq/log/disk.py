@@ -8,6 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
+READ_THROUGH_BYTES = 1024 * 1024  # At a time: what stays in the caches.
+
 
 class Disk(Protocol):
     """What the log asks of a file system. Every method raises OSError."""
@@ -37,7 +39,10 @@ class Disk(Protocol):
         """As read(), of what is there without waiting for the disk; None: not all of it is."""
 
     def map(self, fd: int, length: int) -> np.ndarray:
-        """A private uint8 view of a file's first bytes: reading them once costs no copy."""
+        """A private uint8 view of a file's first bytes: reading them once costs no copy.
+
+        Raises OSError if any of them cannot be read, which later would be a SIGBUS.
+        """
 
     def sync(self, fd: int) -> None:
         """Return when the file's data are on the disk (fdatasync)."""
@@ -65,6 +70,16 @@ def read_now(fd: int, length: int, at: int) -> np.ndarray | None:
             return None
         raise
     return data if got == length else None
+
+
+def read_through(fd: int, length: int) -> None:
+    """Bring a file into the page cache. Raises OSError if some of it cannot be read."""
+    scratch, at = memoryview(bytearray(READ_THROUGH_BYTES)), 0
+    while at < length:
+        count = os.preadv(fd, [scratch], at)
+        if count == 0:
+            raise OSError(errno.EIO, "the file is shorter than it was")
+        at += count
 
 
 class OsDisk:
@@ -127,8 +142,8 @@ class OsDisk:
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""
+        read_through(fd, length)
         mapping = mmap.mmap(fd, length, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
-        mapping.madvise(mmap.MADV_SEQUENTIAL)
         return np.frombuffer(mapping, np.uint8)
 
     def sync(self, fd: int) -> None:

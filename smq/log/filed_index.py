@@ -10,6 +10,7 @@ whole; that is believed when the machine has not been booted since (the page cac
 segment lies below the position known to be synced, and otherwise the segment is scanned again.
 """
 
+import os
 import struct
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from shm.kernels.crc32c import crc32c
 from shm.kernels.words import FRAME_HEADER_BYTES
-from smq.log.disk import Disk
+from smq.log.disk import Disk, read_through
 
 MAGIC = b"SMQIDX\0\1"
 _HEAD = struct.Struct("<8sI4x")
@@ -121,10 +122,13 @@ class FiledIndex:
     def load(cls, path: Path, segment_start: int) -> tuple["FiledIndex", bytes] | None:
         """The table at `path` and the boot id it was written under; None: absent or damaged."""
         try:
-            if path.stat().st_size < HEAD_BYTES:
-                return None
             # Mapped privately: many small batches make long tables, and the page cache has them.
-            data = np.asarray(np.memmap(path, np.uint8, "c"))
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < HEAD_BYTES:
+                    return None
+                read_through(file.fileno(), size)
+                data = np.asarray(np.memmap(file, np.uint8, "c"))
         except OSError:
             return None
         magic, check = _HEAD.unpack_from(data.data)

@@ -30,6 +30,8 @@ from shm.kernels.words import (
     DURABILITY_OS,
     FLAG_READ_ONLY,
     P_FLAGS,
+    P_HIGH_WATERMARK,
+    P_LAST_STABLE,
     P_LOG_END,
     P_LOG_START,
     P_SEALED_END,
@@ -52,7 +54,7 @@ from smq.log.disk import Disk
 from smq.log.filed_index import FiledIndex
 from smq.log.partitions import PartitionSettings
 from smq.log.reading import ReadableLog
-from smq.log.repair import ring_holds, write_again
+from smq.log.repair import Part, Rewritten, parts_from, rewrite, ring_holds
 from smq.log.sync import Syncer
 from smq.log.wal import NoSegment, Segment, Wal
 
@@ -90,8 +92,10 @@ class Log(ReadableLog):
         self._ahead = RingAhead(memory, background)
         self.has_disk_frames = False
         self.failed: str | None = None
+        self.is_repairing = False
         self._in_doubt_from = 0
-        self._may_repair = False
+        self._may_repair = self._is_beyond_repair = False
+        self._unshown: set[int] = set()  # Partitions of a start whose sync has failed.
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
         self._sync_wanted = 0
         self._is_checkpointing = self._checkpoint_wanted = False
@@ -116,7 +120,19 @@ class Log(ReadableLog):
             self.partitions.lead(number, self.words[WORD_GENERATION])
         if self.failed is not None:
             self.partitions.table[slot, P_FLAGS] |= FLAG_READ_ONLY
+        if number in self._unshown:
+            self._unshown.remove(number)
+            if settings.durability == DURABILITY_DISK:
+                self._hide_unsynced(number)
         return slot
+
+    def _hide_unsynced(self, number: int) -> None:
+        """Show of a recovered partition only what the disk is known to have."""
+        offset = self.lookup.first_offset_from(number, self.words[WORD_SYNCED])
+        row = self.partitions.table[self.partitions.slots[number]]
+        if offset is not None:
+            shown = max(int(row[P_LOG_START]), int(row[P_SEALED_END]), offset)
+            row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = shown
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -161,10 +177,10 @@ class Log(ReadableLog):
             self.wal.write(self.memory.ring_view, start, end)
         except NoSegment as error:
             segments = self.wal.segments
-            self._fail(str(error), segments[-1].end if segments else start)
+            self.fail(str(error), segments[-1].end if segments else start)
             return False
         except OSError as error:
-            self._fail(f"writing the WAL failed: {error}", start)
+            self.fail(f"writing the WAL failed: {error}", start)
             return False
         self.words[WORD_WRITTEN] = end
         self._enter_segments()
@@ -193,7 +209,7 @@ class Log(ReadableLog):
             return
         synced = self.words[WORD_SYNCED]
         if self.syncer.failed():
-            self._fail("fdatasync of the WAL failed", synced)
+            self.fail("fdatasync of the WAL failed", synced)
             return
         if self.syncer.busy() or self._sync_wanted <= synced:
             return
@@ -279,7 +295,7 @@ class Log(ReadableLog):
 
     # --- failure ---------------------------------------------------------------------------------
 
-    def _fail(self, why: str, in_doubt_from: int) -> None:
+    def fail(self, why: str, in_doubt_from: int) -> None:
         """Refuse to append: every partition of the log answers KAFKA_STORAGE_ERROR."""
         self.failed, self._in_doubt_from = why, in_doubt_from
         self._may_repair = True
@@ -287,31 +303,58 @@ class Log(ReadableLog):
         for slot in self.partitions.slots.values():
             self.partitions.table[slot, P_FLAGS] |= FLAG_READ_ONLY
 
-    def repair(self) -> bool:
-        """One attempt to be healthy again after a failure; False: the log is still read-only.
+    def fail_start(self, why: str) -> None:
+        """What earlier lives have written cannot be made durable: read-only until a restart."""
+        self.fail(why, self.words[WORD_SYNCED])
+        self._is_beyond_repair = True
+        self._unshown = set(self.partitions.slots)
 
-        What the disk may not have is written again from the ring to fresh files. An attempt may
-        take long on a bad disk, so that the next one waits for tend().
+    @property
+    def may_recover(self) -> bool:
+        """Whether an attempt at repair runs, or waits only for a sync to end."""
+        return self.failed is not None and (self.is_repairing or self._may_repair)
+
+    def repair(self) -> bool:
+        """Have the log written again after a failure; whether it is healthy.
+
+        What the disk may not have is written from the ring to fresh files, in the background. It
+        is tried once; then tend() tries again.
         """
-        if self.failed is None or not self._may_repair or self._is_syncing():
+        if self.failed is None or self.is_repairing or self._is_syncing() or not self._may_repair:
             return self.failed is None
         self._may_repair = False
+        if self._is_beyond_repair:
+            return False
         since, words = self._in_doubt_from, self.words
         if self.syncer.failed():
             since = min(since, words[WORD_SYNCED])
         if not ring_holds(self, since):
             self.failed = "the ring no longer holds what must be written to the WAL again"
             return False
-        try:
-            written = write_again(self, since)
-        except OSError as error:
-            self.failed = f"the WAL cannot be written: {error}"
-            return False
+        self.is_repairing = True
+        parts = parts_from(self, since)
+        for part in parts:
+            part.segment.pins += 1
+        self.background.submit(
+            Lane.FILES, lambda: rewrite(self, parts), lambda r: self._rewritten(since, parts, r)
+        )
+        return self.write()
+
+    def _rewritten(self, since: int, parts: list[Part], result: Rewritten | OSError) -> None:
+        assert isinstance(result, Rewritten)
+        self.is_repairing = False
+        for part in parts:
+            part.segment.pins -= 1
+        for part, fd in zip(parts, result.fds, strict=False):
+            self.wal.swap(part.segment, fd)
+        if result.failure is not None:
+            self.failed = f"the WAL cannot be written: {result.failure}"
+            return
+        words, written = self.words, max([since, *(part.end for part in parts)])
         words[WORD_WRITTEN] = max(words[WORD_WRITTEN], written)
         if since <= words[WORD_SYNCED] < written:
             words[WORD_SYNCED] = written
         self._recover()
-        return self.write()
 
     def _is_syncing(self) -> bool:
         return self.syncer.busy() and not self.syncer.failed()
@@ -437,11 +480,17 @@ class Log(ReadableLog):
         self.set_space_end()
 
     def close(self) -> None:
-        """Write and remember everything, then close: a clean stop. Raises OSError."""
+        """Write and remember everything, then close: a clean stop.
+
+        What a broken disk does not take any more is said; the next start has what was written.
+        """
         self.background.wait()
-        if self.write() and self.has_disk_frames:
-            self.wal.sync_from(self.words[WORD_SYNCED])
-            self.words[WORD_SYNCED] = self.words[WORD_WRITTEN]
-        self.snapshot().save(self.disk, self.directory)
+        try:
+            if self.write() and self.has_disk_frames:
+                self.wal.sync_from(self.words[WORD_SYNCED])
+                self.words[WORD_SYNCED] = self.words[WORD_WRITTEN]
+            self.snapshot().save(self.disk, self.directory)
+        except OSError as error:
+            self.notices.append(f"{self.directory}: closing: {error}")
         self.syncer.stop()
         self.wal.close()

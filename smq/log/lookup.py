@@ -104,6 +104,18 @@ class Lookup:
             entries[name] = self._memory.column(name)[slots]
         return entries
 
+    def first_offset_from(self, number: int, position: int) -> int | None:
+        """The first offset of a partition in frames at or after a position; None: it has none."""
+        for _, segment in self.filed.get(number, ()):
+            assert segment.index is not None
+            mine = segment.index.of_partition(number)
+            later = mine[mine["position"] >= position]
+            if len(later):
+                return int(later["base_offset"][0])
+        entries = self.entries(self.entry_at(position), self._memory.words[WORD_INDEX_TAIL])
+        later = entries[entries["partition"] == number]
+        return int(later["base_offset"][0]) if len(later) else None
+
     def _in_window(self, position: int) -> Place | None:
         entry = self.entry_at(position)
         i = entry % self._capacity

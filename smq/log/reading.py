@@ -137,14 +137,14 @@ class ReadableLog:
         return Run(start, length, spans)
 
     def read_cached(self, run: Run) -> np.ndarray | None:
-        """A run's bytes; None if they must be loaded; none where they cannot be read."""
+        """A run's bytes; None if they must be loaded."""
         try:
             return self.wal.read_cached(run.position, run.length)
         except OSError:
-            return np.empty(0, np.uint8)
+            return None
 
     def load(self, run: Run, done: Callable[[np.ndarray], None]) -> None:
-        """Have a run's bytes read in the background; none where they cannot be read."""
+        """Have a run's bytes read in the background."""
         self.wal.load(run.position, run.length, done)
 
     def batches_of(self, run: Run, data: np.ndarray) -> memoryview:
@@ -198,11 +198,7 @@ class ReadableLog:
         if view is not None:
             return view
         run = self.first_run(np.array([(position, length)]))
-        try:
-            data = self.wal.read(run.position, run.length)
-        except OSError:
-            data = np.empty(0, np.uint8)
-        return self.batches_of(run, data)
+        return self.batches_of(run, self.wal.read(run.position, run.length))
 
     # --- damage ----------------------------------------------------------------------------------
 
@@ -220,13 +216,14 @@ class ReadableLog:
             return DamagedFrame(f"{segment.path}: damaged frame at position {position}")
         self.lookup.lose(place)
         what = (
-            f"{self._set_aside(segment, position, found)}: offsets {place.base_offset} to "
+            f"{self.set_aside(segment, position, found)}: offsets {place.base_offset} to "
             f"{place.end_offset - 1} of partition {number} are lost, the others are served"
         )
         self.notices.append(what)
         return DamagedFrame(what)
 
-    def _set_aside(self, segment: Segment, position: int, found: np.ndarray) -> str:
+    def set_aside(self, segment: Segment, position: int, found: np.ndarray) -> str:
+        """Keep damaged bytes; says what they are and where they are now."""
         try:
             where = f"set aside in {put_aside(self.directory, position, found)}"
         except OSError as error:

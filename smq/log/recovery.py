@@ -68,11 +68,11 @@ from shm.kernels.words import (
 )
 from shm.segment import LogMemory
 from smq.log.background import Background
-from smq.log.checkpoint import Checkpoint
+from smq.log.checkpoint import FILE_NAME, Checkpoint
 from smq.log.disk import Disk
 from smq.log.filed_index import ENTRY, FiledIndex
 from smq.log.log import Log
-from smq.log.reading import put_aside
+from smq.log.salvage import salvage
 from smq.log.sync import Syncer
 from smq.log.torn import BOOT_FILE, Evidence
 from smq.log.wal import Segment, Wal
@@ -131,11 +131,16 @@ class _Recovery:
         checkpoint, is_newest = Checkpoint.load(log.directory)
         if checkpoint is not None:
             self._restore(checkpoint)
+        if not is_newest and (log.directory / FILE_NAME).exists():
+            log.notices.append(f"{log.directory / FILE_NAME} is damaged: the one before serves")
         log.wal.open_existing()
         tail = self._read_segments()
         words[WORD_TAIL] = words[WORD_WRITTEN] = tail
         words[WORD_SYNCED] = min(tail, self._evidence.synced)
-        log.wal.forget_from(tail)
+        try:
+            log.wal.forget_from(tail)
+        except OSError as error:
+            log.notices.append(f"{log.directory}: files behind the log's end remain: {error}")
         self._set_ends(checkpoint, tail, is_newest=is_newest)
         self._begin_life(generation, ring_end)
         return self._recovered
@@ -211,7 +216,7 @@ class _Recovery:
 
     def _scan_segment(self, segment: Segment) -> int:
         """Enter a segment's frames; returns the position where the good ones end."""
-        data = self._log.disk.map(segment.fd, segment.end - segment.start)
+        data = self._bytes_of(segment)
         self._entries = []
         at = 0
         while True:
@@ -223,6 +228,19 @@ class _Recovery:
                 return segment.start + at
             self._quarantine(data[at:following], segment, at)
             at = following
+
+    def _bytes_of(self, segment: Segment) -> np.ndarray:
+        """A segment's bytes; where the disk cannot read, zeros, which are damage."""
+        disk, size = self._log.disk, segment.end - segment.start
+        try:
+            return disk.map(segment.fd, size)
+        except OSError:
+            data, lost_bytes, failure = salvage(disk, segment.fd, size, 0)
+            if failure is not None:
+                self._recovered.damaged.append(
+                    f"{lost_bytes} bytes of {segment.path} cannot be read: {failure}"
+                )
+            return data
 
     def _scan(self, data: np.ndarray, at: int, first_position: int) -> int:
         """Enter good frames from data[at] on; returns where they end."""
@@ -292,9 +310,8 @@ class _Recovery:
     def _quarantine(self, data: np.ndarray, segment: Segment, at: int) -> None:
         position = segment.start + at
         self._recovered.damaged.append(
-            f"{len(data)} damaged bytes at position {position} of {segment.path} are set aside in "
-            f"{put_aside(self._log.directory, position, data)}: the records in them are lost, the "
-            "others are served"
+            f"{self._log.set_aside(segment, position, data)}: the records in these {len(data)} "
+            "bytes are lost, the others are served"
         )
         if len(data) < FRAME_ALIGNMENT_BYTES or not frame_is_good(data, 0, len(data), position):
             return
@@ -360,7 +377,7 @@ class _Recovery:
             words[WORD_RING_START] = tail
         self._fence()
         if log.write():
-            log.disk.replace(log.directory / BOOT_FILE, log.boot_id)
+            self._note_boot()
             self._show()
         for number, slot in log.partitions.slots.items():
             log.partitions.lead(number, generation)
@@ -371,12 +388,22 @@ class _Recovery:
         log.checkpoint()
         self._recovered.records_end = words[WORD_TAIL]
 
+    def _note_boot(self) -> None:
+        log = self._log
+        try:
+            log.disk.replace(log.directory / BOOT_FILE, log.boot_id)
+        except OSError as error:  # Then the next start scans what it would have believed.
+            log.notices.append(f"{log.directory / BOOT_FILE} cannot be written: {error}")
+
     def _show(self) -> None:
         """Make visible what was entered: it is in the WAL, and `disk` frames are synced first."""
         log, words = self._log, self._words
-        if log.has_disk_frames:
-            log.wal.sync_from(words[WORD_SYNCED])
-            words[WORD_SYNCED] = words[WORD_WRITTEN]
+        if log.has_disk_frames and log.failed is None:
+            try:
+                log.wal.sync_from(words[WORD_SYNCED])
+                words[WORD_SYNCED] = words[WORD_WRITTEN]
+            except OSError as error:
+                log.fail_start(f"what was written before this start cannot be synced: {error}")
         log.partitions.show_all()
         log.cursors[:] = words[WORD_INDEX_TAIL]
 
@@ -414,6 +441,11 @@ class _Recovery:
             # Only the padding's header needs to be written.
             place = tail % ring_bytes
             header = log.memory.ring_view[place : place + FRAME_ALIGNMENT_BYTES]
-            log.disk.write(covering.fd, header, tail - covering.start)
-            words[WORD_WRITTEN] = words[WORD_TAIL]
+            if log.failed is not None:
+                continue
+            try:
+                log.disk.write(covering.fd, header, tail - covering.start)
+                words[WORD_WRITTEN] = words[WORD_TAIL]
+            except OSError as error:
+                log.fail(f"writing the WAL failed: {error}", tail)
         words[WORD_RING_START] = words[WORD_TAIL]

@@ -2,11 +2,29 @@
 
 Nothing is known of what the disk has of the bytes in doubt: the kernel may have marked their pages
 clean. The ring still has them; they go to fresh files, which are synced before they take the places
-of the old ones.
+of the old ones. That is done in the background: nothing is appended meanwhile, so the ring rests.
 """
+
+from typing import NamedTuple
 
 from shm.kernels.words import WORD_RING_START, WORD_TAIL
 from smq.log.reading import ReadableLog
+from smq.log.wal import Segment
+
+
+class Part(NamedTuple):
+    """A segment to be written again: [start, end) from the ring, what lies before from its file."""
+
+    segment: Segment
+    start: int
+    end: int
+
+
+class Rewritten(NamedTuple):
+    """Descriptors of fresh files, as far as there was no failure."""
+
+    fds: list[int]
+    failure: OSError | None
 
 
 def ring_holds(log: ReadableLog, position: int) -> bool:
@@ -16,14 +34,22 @@ def ring_holds(log: ReadableLog, position: int) -> bool:
     return position >= oldest
 
 
-def write_again(log: ReadableLog, since: int) -> int:
-    """Put fresh, synced files in the places of the segments from position `since` on.
+def parts_from(log: ReadableLog, since: int) -> list[Part]:
+    """What must be written again when all from position `since` on is in doubt."""
+    parts = []
+    for segment in log.wal.segments:
+        if segment.end > since:
+            start = max(since, segment.start)
+            parts.append(Part(segment, start, max(start, min(log.words[WORD_TAIL], segment.end))))
+    return parts
 
-    Returns up to where they have the log; what lies beyond needs a new segment. Raises OSError.
-    """
-    tail, written = log.words[WORD_TAIL], since
-    for segment in [s for s in log.wal.segments if s.end > since]:
-        start = max(since, segment.start)
-        written = min(tail, segment.end)
-        log.wal.replace(segment, log.memory.ring_view, start, max(start, written))
-    return written
+
+def rewrite(log: ReadableLog, parts: list[Part]) -> Rewritten:
+    """Make fresh, synced files and give them the names of the old ones."""
+    fds: list[int] = []
+    try:
+        for segment, start, end in parts:
+            fds.append(log.wal.write_again(segment, log.memory.ring_view, start, end))
+    except OSError as failure:
+        return Rewritten(fds, failure)
+    return Rewritten(fds, None)

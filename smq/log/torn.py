@@ -26,7 +26,10 @@ class Evidence:
         self._log = log
         self.synced = 0
         path = log.directory / BOOT_FILE
-        self._is_same_boot = path.exists() and path.read_bytes() == boot_id
+        try:
+            self._is_same_boot = path.read_bytes() == boot_id
+        except OSError:
+            self._is_same_boot = False
         self._rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
 
     def after_damage(self, data: np.ndarray, at: int, segment: Segment, generation: int) -> int:

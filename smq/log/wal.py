@@ -17,6 +17,7 @@ from shm.kernels.words import SPACE_UNLIMITED
 from smq.log.background import Background, Lane
 from smq.log.disk import Disk
 from smq.log.filed_index import FiledIndex
+from smq.log.salvage import salvage
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
@@ -111,10 +112,12 @@ class Wal:
                 self._disk.remove(path)
 
     def forget_from(self, position: int) -> None:
-        """Recycle the segments that begin at or after the log's end: nothing in them counts."""
+        """Recycle the segments that begin at or after the log's end: nothing in them counts.
+
+        Should a power loss bring them back, a later start refuses them by their generation.
+        """
         while self.segments and self.segments[-1].start >= position:
             self._recycle(self.segments.pop())
-        self._disk.sync_directory(self.directory)
 
     # --- finding --------------------------------------------------------------------------------
 
@@ -126,12 +129,13 @@ class Wal:
         return None
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """Bytes of the log; fewer, or none, where no segment covers them."""
+        """Bytes of the log; fewer, or none, where no segment covers them; zeros for what cannot be
+        read."""
         segment = self.find(position)
         if segment is None:
             return np.empty(0, np.uint8)
         length = min(length, segment.end - position)
-        return self._disk.read(segment.fd, length, position - segment.start)
+        return salvage(self._disk, segment.fd, length, position - segment.start)[0]
 
     def read_cached(self, position: int, length: int) -> np.ndarray | None:
         """As read(); None if it would have to wait for the disk."""
@@ -142,7 +146,7 @@ class Wal:
         return self._disk.read_cached(segment.fd, length, position - segment.start)
 
     def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
-        """As read(), in the background; what cannot be read gives no bytes."""
+        """As read(), in the background; for what cannot be read there are zeros."""
         segment = self.find(position)
         if segment is None:
             done(np.empty(0, np.uint8))
@@ -152,10 +156,11 @@ class Wal:
         segment.pins += 1
 
         def loaded(data: np.ndarray | OSError) -> None:
+            assert not isinstance(data, OSError)  # What cannot be read is zeros.
             segment.pins -= 1
-            done(np.empty(0, np.uint8) if isinstance(data, OSError) else data)
+            done(data)
 
-        self._background.submit(Lane.READS, lambda: self._disk.read(fd, length, at), loaded)
+        self._background.submit(Lane.READS, lambda: salvage(self._disk, fd, length, at)[0], loaded)
 
     @property
     def allocated_bytes(self) -> int:
@@ -278,15 +283,18 @@ class Wal:
             Lane.FILES, make, lambda failure: write(0) if failure is None else made(failure)
         )
 
-    def replace(self, segment: Segment, ring: memoryview, start: int, end: int) -> None:
+    def write_again(self, segment: Segment, ring: memoryview, start: int, end: int) -> int:
         """Put a fresh, synced file in a segment's place: [start, end) from the ring, what lies
-        before from the old file. Raises OSError; the old file then still stands."""
+        before from the old file. Its descriptor, for swap(). For the background.
+
+        Raises OSError; the old file then still stands.
+        """
         path = self._new_spare()
         fd = self._disk.create(path, segment.end - segment.start)
         try:
-            if start > segment.start:
-                kept = self._disk.read(segment.fd, start - segment.start, 0)
-                self._disk.write(fd, kept.data, 0)
+            for at in range(0, start - segment.start, WRITE_AHEAD_BYTES):
+                size = min(WRITE_AHEAD_BYTES, start - segment.start - at)
+                self._disk.write(fd, self._disk.read(segment.fd, size, at).data, at)
             self.copy(ring, fd, segment.start, start, end)
             self._disk.sync(fd)
             self._disk.rename(path, segment.path)
@@ -294,8 +302,12 @@ class Wal:
             self._disk.close(fd)
             self._disk.remove(path)
             raise
-        self._disk.close(segment.fd)
-        segment.fd = fd
+        return fd
+
+    def swap(self, segment: Segment, fd: int) -> None:
+        """Use the fresh file. The old one is closed behind the reads that may still use it."""
+        old, segment.fd = segment.fd, fd
+        self._background.submit(Lane.READS, lambda: self._disk.close(old), lambda _: None)
 
     def sync_from(self, position: int) -> None:
         """Sync the segments that reach beyond a position. Raises OSError."""

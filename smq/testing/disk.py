@@ -250,12 +250,14 @@ class SlowDisk(OsDisk):
 class FailingDisk:
     """A disk around a disk: calls fail while `failures` names them.
 
-    `failures[method]` is (how often it fails, errno); how often may be infinite.
+    `failures[method]` is (how often it fails, errno); how often may be infinite. `bad_places` are
+    bytes that cannot be read: a file's name, from, to.
     """
 
     def __init__(self, inner: Disk) -> None:
         self.inner = inner
         self.failures: dict[str, tuple[float, int]] = {}
+        self.bad_places: list[tuple[str, int, int]] = []
         self.calls: dict[str, int] = {}
 
     def fail(self, method: str, times: float = float("inf"), error: int = errno.EIO) -> None:
@@ -272,6 +274,12 @@ class FailingDisk:
         if times > 0:
             self.failures[method] = times - 1, error
             raise OSError(error, os.strerror(error))
+
+    def _look(self, fd: int, length: int, at: int) -> None:
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115, PTH119
+        for bad, start, end in self.bad_places:
+            if bad == name and start < at + length and at < end:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def make_directory(self, path: Path) -> None:
         """See Disk."""
@@ -309,16 +317,21 @@ class FailingDisk:
     def read(self, fd: int, length: int, at: int) -> np.ndarray:
         """See Disk."""
         self._call("read")
+        self._look(fd, length, at)
         return self.inner.read(fd, length, at)
 
     def read_cached(self, fd: int, length: int, at: int) -> np.ndarray | None:
-        """See Disk. It fails as read() does."""
-        self._call("read")
+        """See Disk. What cannot be read is not cached."""
+        try:
+            self._look(fd, length, at)
+        except OSError:
+            return None
         return self.inner.read_cached(fd, length, at)
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""
         self._call("map")
+        self._look(fd, length, 0)
         return self.inner.map(fd, length)
 
     def sync(self, fd: int) -> None:

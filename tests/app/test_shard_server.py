@@ -1,5 +1,6 @@
 """The server over real sockets: cuts, order, levels, slow clients, garbage."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -8,9 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from smq.log.background import BackgroundThread
+from shm.kernels.words import WORD_SPACE_END
+from smq.app.clock import monotonic_ms
+from smq.log.background import BackgroundThread, Lane
+from smq.log.disk import OsDisk
+from smq.log.sync import InlineSyncer
 from smq.model.errors import ErrorCode
-from smq.testing.disk import SlowDisk
+from smq.testing.disk import FailingDisk, SlowDisk
 from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
@@ -307,6 +312,95 @@ def test_what_cannot_be_read_from_the_disk_closes_its_reader_and_is_told(make: M
     neighbour.send(versions())
     assert len(neighbour.wait(1)) == 1
     assert str(segment.path) in log.notices[0]
+
+
+def broken_disk(bench: ServerBench) -> tuple[FailingDisk, BackgroundThread]:
+    """Have the log write to a disk that can fail, and repair itself elsewhere."""
+    log, background = bench.shard.logs[0], BackgroundThread(lambda: None)
+    disk = FailingDisk(OsDisk())
+    log.background = log.wal._background = background
+    log.disk = log.wal._disk = disk
+    log.syncer = InlineSyncer(log.memory, disk)
+    return disk, background
+
+
+FAILURES = [("write", "one"), ("sync", "safe")]
+
+
+@pytest.mark.parametrize(("method", "name"), FAILURES)
+def test_an_ack_waits_for_the_repair_and_who_comes_meanwhile_is_refused(
+    make: Make, method: str, name: str
+) -> None:
+    bench = make(topic("one"), topic("safe", range(2, 3), DISK))
+    client, other = bench.client(), bench.client()
+    client.send(produce_request({name: {0: batch(b"before")}}))
+    client.wait(1)
+    disk, background = broken_disk(bench)
+    gate = threading.Event()
+    background.submit(Lane.FILES, lambda: gate.wait(20), lambda _: None)
+    disk.fail(method, 1)
+    client.send(produce_request({name: {0: batch(b"in doubt")}}))
+    turn_until(bench.loop, lambda: bench.shard.logs[0].failed is not None)
+    other.send(produce_request({name: {0: batch(b"refused")}}) + fetch(name))
+    refused, read = other.wait(2)
+    [answer] = decoded("Produce", 9, refused).responses[0].partition_responses
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert fetched(read).high_watermark == 1
+    client.pull()
+    assert len(client.frames()) == 1
+    gate.set()
+    [_, late] = client.wait(2)
+    [answer] = decoded("Produce", 9, late).responses[0].partition_responses
+    assert (answer.error_code, answer.base_offset) == (0, 1)
+    other.send(fetch(name))
+    assert fetched(other.wait(3)[2]).high_watermark == 2
+
+
+@pytest.mark.parametrize(("method", "name"), FAILURES)
+def test_who_waits_for_a_disk_that_stays_broken_is_closed_and_readers_are_served(
+    make: Make, method: str, name: str
+) -> None:
+    bench = make(topic("one"), topic("safe", range(2, 3), DISK))
+    client, other = bench.client(), bench.client()
+    client.send(produce_request({name: {0: batch(b"before")}}))
+    client.wait(1)
+    disk, _ = broken_disk(bench)
+    disk.fail(method)
+    client.send(produce_request({name: {0: batch(b"never")}}))
+    client.wait_closed()
+    assert len(client.frames()) == 1
+    other.send(fetch(name))
+    assert fetched(other.wait(1)[0]).high_watermark == 1
+    assert not bench.server.unsynced()
+    disk.heal()
+    bench.shard.logs[0].tend()
+    turn_until(bench.loop, lambda: bench.shard.logs[0].failed is None)
+    other.send(produce_request({name: {0: batch(b"after")}}))
+    [_, frame] = other.wait(2)
+    [answer] = decoded("Produce", 9, frame).responses[0].partition_responses
+    assert answer.error_code == ErrorCode.NONE
+
+
+def test_producers_are_slowed_when_space_is_short_and_others_are_not(make: Make) -> None:
+    bench = make(topic("one"))
+    log, producer, reader = bench.shard.logs[0], bench.client(), bench.client()
+    log.words[WORD_SPACE_END] = log.tail + 16_000
+    bench.shard.throttle.is_on = True
+    producer.send(produce_request({"one": {0: batch(b"v" * 5000)}}))
+    [first] = producer.wait(1)
+    throttle_ms = decoded("Produce", 9, first).throttle_time_ms
+    assert 500 <= throttle_ms <= 900
+    sent_ms = monotonic_ms()
+    producer.send(produce_request({"one": {0: batch(b"v")}}, correlation=2))
+    reader.send(fetch("one"))
+    assert fetched(reader.wait(1)[0]).records
+    assert monotonic_ms() - sent_ms < throttle_ms
+    assert not producer.frames()[1:]
+    producer.wait(2)
+    assert monotonic_ms() - sent_ms >= throttle_ms - 30
+    bench.shard.throttle.is_on = False
+    producer.send(produce_request({"one": {0: batch(b"v")}}, correlation=3))
+    producer.wait(3)
 
 
 def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(make: Make) -> None:

@@ -1,11 +1,13 @@
 """A disk that fails once, for a while, for ever: what was acked stays."""
 
 import errno
+import threading
 from pathlib import Path
 
 import pytest
 
 from shm.kernels.words import WORD_SYNCED, WORD_WRITTEN
+from smq.log.background import BackgroundThread
 from smq.log.disk import OsDisk
 from smq.log.log import Log
 from smq.testing.disk import FailingDisk
@@ -26,6 +28,7 @@ from tests.log.logs import (
 
 LEVELS = {1: MEMORY, 2: OS, 3: DISK}
 KAFKA_STORAGE_ERROR = 56
+DEADLINE_S = 20
 
 
 @pytest.fixture
@@ -190,3 +193,87 @@ def test_a_sync_that_fails_while_a_write_is_in_doubt_is_not_forgotten(
     assert log.words[WORD_SYNCED] == log.words[WORD_WRITTEN]
     assert turn(log)
     assert values(log) == expected(22)
+
+
+@pytest.mark.parametrize("method", ["write", "sync", "replace"])
+def test_closing_on_a_broken_disk_says_so_and_keeps_what_was_acked(
+    tmp_path: Path, disk: FailingDisk, log: Log, method: str
+) -> None:
+    append_all(log, 20)
+    disk.fail(method)
+    log.close()
+    assert any(str(tmp_path) in notice for notice in log.notices)
+    again = start(tmp_path, generation=1, levels=LEVELS).log
+    found = values(again)
+    assert all(found[number][:20] == expected(20)[number] for number in LEVELS)
+
+
+class HeldDisk(FailingDisk):
+    """A disk whose new files are not made before the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(OsDisk())
+        self.goes = threading.Event()
+        self.goes.set()
+
+    def create(self, path: Path, size: int) -> int:
+        assert self.goes.wait(DEADLINE_S)
+        return super().create(path, size)
+
+
+def test_a_repair_runs_in_the_background_and_readers_do_not_wait(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    background = BackgroundThread(lambda: None)
+    log = start(tmp_path, disk=disk, levels=LEVELS, background=background).log
+    for i in range(20):
+        append_all(log, i)
+        turn(log)
+    background.wait()
+    oldest = log.wal.segments[0]
+    log.sealed(2, 20, 0)
+    append_all(log, 20)
+    disk.fail("write", 1)
+    disk.goes.clear()
+    assert not turn(log)
+    assert not log.repair()
+    assert log.may_recover
+    assert values(log)[3] == expected(20)[3]
+    with pytest.raises(Refused):
+        append(log, 2, batch(b"refused"))
+    made = disk.calls["create"]
+    log.tend()
+    disk.goes.set()
+    background.wait()
+    assert disk.calls["create"] == made + 1  # No second repair was begun beside the first.
+    assert failure(log) is None
+    assert turn(log)
+    assert values(log)[3] == expected(21)[3]
+    assert all(segment.pins == 0 for segment in log.wal.segments)
+    assert oldest.pins == 0
+
+
+def test_a_repair_that_fails_in_the_middle_uses_the_files_it_made(
+    tmp_path: Path, disk: FailingDisk, log: Log
+) -> None:
+    disk.fail("sync", 1)
+    count = 20
+    since = log.words[WORD_SYNCED]
+    while log.wal.segments[-1].start <= since:
+        append_all(log, count)
+        turn(log, syncs=False)
+        count += 1
+    log.want_sync()
+    log.push_sync()
+    disk.fail("rename", 1)
+    log.repair()
+    made = disk.calls["rename"]
+    disk.fail("create", 1)
+    log.tend()
+    disk.heal()
+    log.tend()
+    assert log.failed is None
+    assert disk.calls["rename"] > made
+    append_all(log, count)
+    assert turn(log)
+    log.close()
+    assert values(start(tmp_path, generation=1, levels=LEVELS).log) == expected(count + 1)

@@ -108,7 +108,7 @@ def test_a_replaced_segment_has_its_old_bytes_and_those_of_the_ring(tmp_path: Pa
     wal.write(RING, 0, 1024)
     segment = wal.segments[0]
     inode = segment.path.stat().st_ino
-    wal.replace(segment, memoryview(bytearray(b"r" * SIZE)), 512, 1024)
+    wal.swap(segment, wal.write_again(segment, memoryview(bytearray(b"r" * SIZE)), 512, 1024))
     assert segment.path.stat().st_ino != inode
     assert bytes(wal.read(0, 1024)) == bytes(RING[:512]) + b"r" * 512
 
@@ -121,7 +121,7 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, method: str) -
     before = names(tmp_path)
     disk.fail(method, 1)
     with pytest.raises(OSError, match="error"):
-        wal.replace(wal.segments[0], RING, 512, 1024)
+        wal.write_again(wal.segments[0], RING, 512, 1024)
     assert names(tmp_path) == before
     assert bytes(wal.read(0, 1024)) == bytes(RING[:1024])
 

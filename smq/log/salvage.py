@@ -1,0 +1,57 @@
+"""Reading what can be read of a file on a disk that has bad places.
+
+One page that cannot be read fails the read of everything around it. So what failed is read again
+page by page; for pages that fail there are zeros, which no check takes for a frame.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from smq.log.disk import Disk
+
+PAGE_BYTES = 4096
+BLOCK_BYTES = 1024 * 1024
+# Each bad page of a dying disk may take seconds: then whole blocks are given up.
+BAD_PAGES_MAX = 256
+
+
+class Salvaged(NamedTuple):
+    """Bytes, how many of them could not be read, and why."""
+
+    data: np.ndarray
+    lost_bytes: int
+    failure: OSError | None
+
+
+def salvage(disk: Disk, fd: int, length: int, at: int) -> Salvaged:
+    """Up to `length` bytes of a file."""
+    try:
+        return Salvaged(disk.read(fd, length, at), 0, None)
+    except OSError as error:
+        failure = error
+    data, lost, bad_pages = np.zeros(length, np.uint8), 0, 0
+    for block in range(0, length, BLOCK_BYTES):
+        size = min(BLOCK_BYTES, length - block)
+        try:
+            part = disk.read(fd, size, at + block)
+            data[block : block + len(part)] = part
+        except OSError:
+            if bad_pages >= BAD_PAGES_MAX:
+                lost += size
+                continue
+            for start, end in _pages(at + block, at + block + size):
+                try:
+                    part = disk.read(fd, end - start, start)
+                    data[start - at : start - at + len(part)] = part
+                except OSError:
+                    bad_pages += 1
+                    lost += end - start
+    return Salvaged(data, lost, failure)
+
+
+def _pages(start: int, end: int) -> list[tuple[int, int]]:
+    """[start, end) cut at the pages of the file."""
+    edges = [start, *range(start - start % PAGE_BYTES + PAGE_BYTES, end, PAGE_BYTES), end]
+    return list(pairwise(edges))
