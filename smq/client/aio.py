@@ -11,13 +11,14 @@ sends from its own thread anyway; what may wait is handed to asyncio's threads.
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
+from smq.client.aio_consumer import AsyncConsumer
 from smq.client.client import Client, connect
 from smq.client.futures import BatchFuture, Future
 from smq.client.producer import Bytes, Producer
@@ -103,6 +104,10 @@ class AsyncClient:
     def producer(self, **settings: Any) -> AsyncProducer:  # noqa: ANN401
         """A producer, to be opened by `async with` or `await`; the settings of Client.producer."""
         return AsyncProducer(partial(self._client.producer, **settings))
+
+    def consumer(self, topics: str | Sequence[str] = (), **settings: Any) -> AsyncConsumer:  # noqa: ANN401
+        """A consumer, to be opened by `async with` or `await`; the settings of Client.consumer."""
+        return AsyncConsumer(partial(self._client.consumer, topics, **settings))
 
     async def close(self) -> None:
         """Close what was opened here."""

@@ -12,11 +12,13 @@ heartbeats, commits that nobody waits for) has threads of its own. A consumer is
 made it.
 """
 
+import math
 import os
+import select
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
@@ -231,10 +233,14 @@ class Consumer:
 
         From where the group is, if it assigns. Each is valid until the next one is asked for.
         """
+        self.seek_to_end()
+        return self._follow(timeout_s)
+
+    def seek_to_end(self) -> None:
+        """Have all partitions go on with what is yet to come, but those that a group gave us."""
         if self._member is None:
             for topic, partition in self.assignment():
                 self.seek(topic, partition, "latest")
-        return self._follow(timeout_s)
 
     def _follow(self, timeout_s: float | None) -> Iterator[Record]:
         while True:
@@ -290,8 +296,33 @@ class Consumer:
             self._reading.go_back(lot)
 
     def _wait(self, timeout_s: float) -> None:
-        timeout_s = min(timeout_s, SLEEP_SECONDS_MAX)
-        self._reading.wait(timeout_s, [] if self._member is None else [self._member.fileno()])
+        with self.asleep() as filenos:
+            if filenos is not None:
+                poll = select.poll()
+                for fileno in filenos:
+                    poll.register(fileno, select.POLLIN)
+                poll.poll(math.ceil(1000 * self.nap_seconds(timeout_s)))
+
+    # For event loops: `take` what there is, sleep on what `asleep` gives, take again.
+
+    def may_wait(self) -> bool:
+        """Whether `take` may have to ask a broker first."""
+        return not self._reading.is_local or bool(self._member and self._member.events)
+
+    @contextmanager
+    def asleep(self) -> Iterator[list[int] | None]:
+        """What becomes readable when there may be something to take; None: there is already."""
+        filenos = self._reading.fall_asleep()
+        if filenos is not None and self._member is not None:
+            filenos.append(self._member.fileno())
+        try:
+            yield filenos
+        finally:
+            self._reading.wake_up()
+
+    def nap_seconds(self, timeout_s: float) -> float:
+        """How long to sleep at most, then `take` again."""
+        return min(self._reading.nap_seconds(timeout_s), SLEEP_SECONDS_MAX)
 
     # --- the group -------------------------------------------------------------------------------
 

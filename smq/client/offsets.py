@@ -44,7 +44,7 @@ Start = str | int | datetime | Place
 """How a caller names a place: "earliest", "latest", an offset, or a time with its zone."""
 
 
-def place_of(start: Start) -> Place:
+def place_of(start: object) -> Place:
     """The place that a caller named. Raises TypeError and ValueError."""
     if isinstance(start, Place):
         return start

@@ -6,10 +6,8 @@ A partition is read by one source at a time and changes between them by itself, 
 it stands; each change is counted.
 """
 
-import math
-import select
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -201,26 +199,29 @@ class Reading:
             partition.position = position
         lot.chunks.extend(chunks)
 
-    def wait(self, timeout_s: float, others: Sequence[int]) -> None:
-        """Return when there may be something to take, or in these others, or the time is over."""
-        filenos = [*others, *(self._wire.filenos() if self._on_wire else ())]
-        if self._on_wire and (pause := self._wire.retry_in_seconds()):
-            timeout_s = min(timeout_s, pause)
+    def fall_asleep(self) -> list[int] | None:
+        """What becomes readable when there may be something to take; None: there is already.
+
+        Ends with `wake_up`, whatever it gave.
+        """
+        filenos = self._wire.filenos() if self._on_wire else []
         if self._local is None:
-            _sleep(filenos, timeout_s)
-            return
+            return filenos
         # What comes before the shards know that we sleep rings nobody: so look again.
-        doors = self._local.doors
-        if doors.arm() and not self._local.is_ready():
-            _sleep([*filenos, *doors.filenos()], timeout_s)
-        doors.disarm()
+        if not self._local.doors.arm() or self._local.is_ready():
+            return None
+        return [*filenos, *self._local.doors.filenos()]
 
+    def wake_up(self) -> None:
+        """Have nobody ring any more."""
+        if self._local is not None:
+            self._local.doors.disarm()
 
-def _sleep(filenos: Iterable[int], timeout_s: float) -> None:
-    poll = select.poll()
-    for fileno in filenos:
-        poll.register(fileno, select.POLLIN)
-    poll.poll(max(0, math.ceil(timeout_s * 1000)))
+    def nap_seconds(self, timeout_s: float) -> float:
+        """How long to sleep at most: what failed is tried again, what is on the wire may return."""
+        if self._on_wire and (pause := self._wire.retry_in_seconds()):
+            return min(pause, timeout_s)
+        return max(0.0, timeout_s)
 
 
 def _moves_before(taken: Taken, good: int) -> list[tuple[Partition, int]]:

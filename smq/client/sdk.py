@@ -6,8 +6,10 @@ from smq.client.aio import (
     AsyncProducer as AsyncProducer,
     connect_async as connect_async,
 )
+from smq.client.aio_consumer import AsyncConsumer as AsyncConsumer
+from smq.client.batch import Batch as Batch
 from smq.client.client import Client as Client, connect as connect
-from smq.client.consumer import Consumer as Consumer
+from smq.client.consumer import Consumer as Consumer, ConsumerStatistics as ConsumerStatistics
 from smq.client.errors import (
     BatchReleased as BatchReleased,
     BrokerUnavailable as BrokerUnavailable,
@@ -24,4 +26,5 @@ from smq.client.futures import (
     Future as Future,
 )
 from smq.client.producer import Producer as Producer
+from smq.client.record import Record as Record, TopicPartition as TopicPartition
 from smq.model.errors import BrokerError as BrokerError

@@ -1,0 +1,381 @@
+"""A consumer gives the same on both transports: in order, once, from where it was told to."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+
+import pytest
+
+import smq
+from smq.model.errors import ErrorCode
+from tests.client.both import client, running, topic
+
+__all__ = ["client", "running", "topic"]  # Fixtures.
+
+RECORDS = 60
+DAY_MS = 86_400_000
+
+
+def fill(client: smq.Client, topic: str, count: int = RECORDS, first: int = 0) -> None:
+    """Numbered records in three partitions, a day apart."""
+    with client.producer() as producer:
+        for number in range(first, first + count):
+            producer.send(
+                topic,
+                b"%d" % number,
+                key=b"k%d" % number,
+                headers=[("n", b"%d" % number), ("none", None)],
+                partition=number % 3,
+                timestamp_ms=number // 3 * DAY_MS,
+            )
+
+
+def numbers(consumer: smq.Consumer, count: int) -> list[int]:
+    """So many records, as the numbers in them; each partition's are checked to be in order."""
+    found: list[int] = []
+    by_partition: dict[int, int] = {}
+    deadline = time.monotonic() + 20
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} records came"
+        with consumer.poll(1) as batch:
+            for record in batch:
+                assert record.value is not None
+                found.append(int(record.value))
+                assert by_partition.get(record.partition, -1) < record.offset
+                by_partition[record.partition] = record.offset
+    assert len(found) == count
+    return sorted(found)
+
+
+def test_records_have_all_their_fields(client: smq.Client, topic: str) -> None:
+    fill(client, topic)
+    with client.consumer(topic, start="earliest") as consumer:
+        for record in islice(consumer, RECORDS):
+            number = int(record.value or b"")
+            assert record.topic == topic
+            assert record.partition == number % 3
+            assert record.offset == number // 3
+            assert record.timestamp_ms == number // 3 * DAY_MS
+            assert record.key == b"k%d" % number
+            assert record.headers == (("n", b"%d" % number), ("none", None))
+        assert consumer.statistics().records == RECORDS
+        assert consumer.transport == client.transport
+
+
+def test_arrow_has_the_same(client: smq.Client, topic: str) -> None:
+    fill(client, topic)
+    rows = []
+    with client.consumer(topic, start="earliest") as consumer:
+        while len(rows) < RECORDS:
+            with consumer.poll(1) as batch:
+                table = batch.to_arrow()
+                table.validate(full=True)
+                assert len(table) == len(batch)
+                rows += table.to_pylist()
+    for row in rows:
+        number = int(row["value"])
+        assert row == {
+            "topic": topic,
+            "partition": number % 3,
+            "offset": number // 3,
+            "timestamp": datetime.fromtimestamp(number // 3 * DAY_MS / 1000, UTC),
+            "key": b"k%d" % number,
+            "value": b"%d" % number,
+            "headers": [{"key": "n", "value": b"%d" % number}, {"key": "none", "value": None}],
+        }
+    assert sorted(int(row["value"]) for row in rows) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_compression_is_read(client: smq.Client, topic: str, compression: str) -> None:
+    with client.producer(compression=compression) as producer:
+        for number in range(RECORDS):
+            producer.send(topic, b"%d" % number)
+    with client.consumer(topic, start="earliest") as consumer:
+        assert numbers(consumer, RECORDS) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        ("earliest", 0),
+        (15, 45),
+        (datetime.fromtimestamp(12.5 * DAY_MS / 1000, UTC), 39),
+        ("latest", RECORDS),
+        (datetime.fromtimestamp(10_000 * DAY_MS / 1000, UTC), RECORDS),
+    ],
+    ids=["earliest", "offset", "time", "latest", "later than all"],
+)
+def test_a_start_is_a_word_an_offset_or_a_time(
+    client: smq.Client, topic: str, start: str | int | datetime, first: int
+) -> None:
+    fill(client, topic)
+    with client.consumer(topic, start=start) as consumer:
+        fill(client, topic, 6, RECORDS)
+        assert numbers(consumer, RECORDS + 6 - first) == list(range(first, RECORDS + 6))
+
+
+def test_positions_can_be_asked_moved_and_compared_with_the_end(
+    client: smq.Client, topic: str
+) -> None:
+    fill(client, topic)
+    with client.consumer(topic, start="earliest") as consumer:
+        assert consumer.assignment() == [(topic, 0), (topic, 1), (topic, 2)]
+        assert consumer.lag() == {(topic, each): RECORDS // 3 for each in range(3)}
+        numbers(consumer, RECORDS)
+        assert [consumer.position(topic, each) for each in range(3)] == [RECORDS // 3] * 3
+        consumer.seek(topic, 1, 17)
+        consumer.seek(topic, 2, "latest")
+        assert consumer.lag() == {(topic, 0): 0, (topic, 1): 3, (topic, 2): 0}
+        assert numbers(consumer, 3) == [52, 55, 58]
+        consumer.seek(topic, 0, datetime.fromtimestamp(18 * DAY_MS / 1000, UTC))
+        assert numbers(consumer, 2) == [54, 57]
+        with pytest.raises(ValueError, match="is not assigned"):
+            consumer.position(topic, 3)
+
+
+def test_a_paused_partition_gives_nothing_until_it_is_resumed(
+    client: smq.Client, topic: str
+) -> None:
+    fill(client, topic)
+    with client.consumer(topic, start="earliest") as consumer:
+        consumer.pause(topic, 1)
+        assert [each % 3 for each in numbers(consumer, RECORDS * 2 // 3)].count(1) == 0
+        with consumer.poll(0.05) as batch:
+            assert not batch
+        consumer.seek(topic, 1, 10)
+        consumer.resume(topic, 1)
+        assert numbers(consumer, 10) == list(range(31, RECORDS, 3))
+
+
+def test_times_become_offsets(client: smq.Client, topic: str) -> None:
+    fill(client, topic)
+    with client.consumer(topic) as consumer:
+        found = consumer.offsets_for_times(
+            {
+                (topic, 0): 0,
+                (topic, 1): datetime.fromtimestamp(5 * DAY_MS / 1000, UTC),
+                (topic, 2): 10**15,
+            }
+        )
+        assert found == {(topic, 0): 0, (topic, 1): 5, (topic, 2): None}
+
+
+def test_partitions_can_be_chosen(client: smq.Client, topic: str) -> None:
+    fill(client, topic)
+    with client.consumer(start="earliest") as consumer:
+        consumer.assign([(topic, 2)])
+        assert numbers(consumer, RECORDS // 3) == list(range(2, RECORDS, 3))
+        consumer.assign([(topic, 0), (topic, 1)])
+        assert consumer.assignment() == [(topic, 0), (topic, 1)]
+        assert len(numbers(consumer, RECORDS * 2 // 3)) == RECORDS * 2 // 3
+        with pytest.raises(smq.BrokerError, match="has no partition 3"):
+            consumer.assign([(topic, 3)])
+
+
+def test_several_topics_are_read_together(client: smq.Client, topic: str) -> None:
+    client.create_topic(f"{topic}-too", 3)
+    fill(client, topic)
+    fill(client, f"{topic}-too", first=RECORDS)
+    with client.consumer([topic, f"{topic}-too"], start="earliest") as consumer:
+        found = [(record.topic, int(record.value or b"")) for record in islice(consumer, 120)]
+    assert sorted(number for _, number in found) == list(range(2 * RECORDS))
+    assert all((name == topic) == (number < RECORDS) for name, number in found)
+
+
+def test_a_batch_is_of_its_block(client: smq.Client, topic: str) -> None:
+    fill(client, topic, 3)
+    with client.consumer(topic, start="earliest") as consumer:
+        with consumer.poll() as batch:
+            record = next(iter(batch))
+            kept, key = batch.copy(), record.key
+        for use in (batch.to_arrow, batch.copy, batch.records, batch.tables, batch.arrays):
+            with pytest.raises(smq.BatchReleased):
+                use()
+        for field in ("key", "value", "headers"):
+            with pytest.raises(smq.BatchReleased):
+                getattr(record, field)
+        assert len(batch) == len(kept)
+        assert next(iter(kept)).key == key
+        kept.release()
+
+
+def test_the_next_poll_gives_the_last_batch_back(client: smq.Client, topic: str) -> None:
+    fill(client, topic, 1)
+    with client.consumer(topic, start="earliest") as consumer:
+        batch = consumer.poll()
+        assert len(batch) == 1
+        assert not consumer.poll(0)
+        with pytest.raises(smq.BatchReleased):
+            batch.to_arrow()
+
+
+def test_nothing_in_time_is_an_empty_batch(client: smq.Client, topic: str) -> None:
+    with client.consumer(topic) as consumer, consumer.poll(0.01) as batch:
+        assert not batch
+        assert batch.to_arrow().num_rows == 0
+        assert list(batch.copy()) == []
+
+
+def test_who_waits_is_woken(client: smq.Client, topic: str) -> None:
+    with client.consumer(topic) as consumer, client.producer() as producer:
+        consumer.poll(0.01)
+        for number in range(5):
+            timer = threading.Timer(0.05, producer.send, (topic, b"%d" % number))
+            started = time.monotonic()
+            timer.start()
+            assert numbers(consumer, 1) == [number]
+            assert time.monotonic() - started < 0.45, "woken, not timed out"
+
+
+def test_following_begins_at_the_end_and_goes_on(client: smq.Client, topic: str) -> None:
+    fill(client, topic)
+    with client.consumer(topic, start="earliest") as consumer:
+        following = consumer.follow(timeout_s=0.5)
+        fill(client, topic, 3, RECORDS)
+        assert sorted(int(record.value or b"") for record in following) == [60, 61, 62]
+
+
+def test_reading_until_some_offsets_ends_there(client: smq.Client, topic: str) -> None:
+    fill(client, topic)
+    with client.consumer(topic, start="earliest") as consumer:
+        ends = {(topic, 0): 4, (topic, 2): 0}
+        found = [int(record.value or b"") for record in consumer.read_until(ends)]
+        assert found == [0, 3, 6, 9]
+        assert consumer.position(topic, 0) == 4
+        assert consumer.position(topic, 1) == 0
+
+
+def test_a_position_that_is_not_there_begins_anew_or_is_told(
+    client: smq.Client, topic: str
+) -> None:
+    fill(client, topic)
+    with client.consumer(topic, start="earliest") as consumer:
+        consumer.seek(topic, 0, 99)
+        assert numbers(consumer, RECORDS) == list(range(RECORDS))
+        assert consumer.statistics().resets == 1
+    with client.consumer(topic, start=99) as consumer:
+        with pytest.raises(smq.BrokerError, match="has no offset 99: its records are from 0 up to"):
+            consumer.poll(5)
+
+
+def test_tables_and_arrays_come_back(client: smq.Client, topic: str) -> None:
+    np = pytest.importorskip("numpy")
+    pa = pytest.importorskip("pyarrow")
+    table, array = pa.table({"x": [1, 2], "s": ["a", None]}), np.arange(12.0).reshape(3, 4)
+    with client.producer() as producer:
+        producer.send_arrow(topic, table, partition=0)
+        producer.send_array(topic, array, partition=1)
+    with client.consumer(start="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        with consumer.poll(5) as batch:
+            assert [each.to_pylist() for each in batch.tables()] == [table.to_pylist()]
+        consumer.assign([(topic, 1)])
+        with consumer.poll(5) as batch:
+            (found,) = batch.arrays()
+            assert (found == array).all()
+            assert not found.flags.writeable
+            del found
+        consumer.assign([(topic, 0)])
+        with consumer.poll(5) as batch, pytest.raises(ValueError, match="magic|array"):
+            list(batch.arrays())
+
+
+def test_a_topic_that_is_not_there_is_told_at_once(client: smq.Client) -> None:
+    with pytest.raises(smq.NoSuchTopic, match="there is no topic nowhere"):
+        client.consumer("nowhere")
+
+
+def test_a_closed_consumer_says_so(client: smq.Client, topic: str) -> None:
+    consumer = client.consumer(topic)
+    consumer.close()
+    consumer.close()
+    for use in (consumer.poll, consumer.lag, lambda: consumer.seek(topic, 0, 0)):
+        with pytest.raises(smq.Closed):
+            use()
+
+
+def test_a_forked_child_is_told_to_make_its_own(client: smq.Client, topic: str) -> None:
+    fill(client, topic, 3)
+    with client.consumer(topic, start="earliest") as consumer:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                consumer.poll(0)
+            except smq.Closed:
+                consumer.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert numbers(consumer, 3) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"start": "first"}, ValueError),
+        ({"start": -1}, ValueError),
+        ({"start": 1.5}, TypeError),
+        ({"start": datetime(2026, 1, 1)}, ValueError),  # noqa: DTZ001  (that is what is wrong)
+        ({"group": ""}, ValueError),
+        ({"assignors": "range"}, ValueError),
+        ({"assignors": ["sticky"]}, ValueError),
+        ({"auto_commit_s": 5}, ValueError),
+        ({"group": "g", "auto_commit_s": -1}, ValueError),
+        ({"batch_bytes_max": 0}, ValueError),
+        ({"spin_us": "much"}, TypeError),
+        ({"nonsense": 1}, TypeError),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(
+    client: smq.Client, topic: str, settings: dict[str, object], error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=[*settings][-1]):
+        client.consumer(topic, **settings)
+
+
+def test_without_a_group_there_is_nothing_to_commit(client: smq.Client, topic: str) -> None:
+    with client.consumer(topic) as consumer:
+        for use in (consumer.commit, consumer.committed):
+            with pytest.raises(ValueError, match="group"):
+                use()
+
+
+@pytest.fixture
+def killed(running: smq.testing.smq_broker.SmqBroker) -> Iterator[smq.testing.smq_broker.SmqBroker]:
+    yield running
+    running.restart()
+
+
+def test_shards_that_die_cost_nothing(
+    client: smq.Client, topic: str, killed: smq.testing.smq_broker.SmqBroker
+) -> None:
+    with client.consumer(topic, start="earliest") as consumer:
+        for life in range(3):
+            fill(client, topic, RECORDS, life * RECORDS)
+            if life:
+                killed.kill(f"shard-{life}")
+            expected = list(range(life * RECORDS, (life + 1) * RECORDS))
+            assert numbers(consumer, RECORDS) == expected
+        deadline = time.monotonic() + 10
+        while consumer.transport != client.transport:
+            assert time.monotonic() < deadline, "back to the rings"
+            consumer.poll(0.1)
+
+
+def test_a_broker_that_stays_away_is_told(client: smq.Client) -> None:
+    with smq.testing.broker() as gone:
+        other = smq.connect(gone.bootstrap, transport=client.transport, timeout_s=0.5)
+        other.create_topic("away", 1)
+        consumer = other.consumer("away")
+        gone.kill("supervisor")
+        with pytest.raises(smq.BrokerUnavailable) as raised:
+            numbers(consumer, 1)
+        assert raised.value.code == ErrorCode.BROKER_NOT_AVAILABLE
+        consumer.close()
+        other.close()
