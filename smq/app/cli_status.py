@@ -5,11 +5,14 @@ Processes and rates are read from shared memory, so that it answers also while a
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from smq.app.cli_serve import ConfigFile, load_config
+
+if TYPE_CHECKING:
+    from smq.app.group_facts import GroupFacts
 
 RATE_WINDOW_S = 0.5
 
@@ -34,7 +37,8 @@ def status(
             "or name its directory with --data-dir"
         )
     if as_json:
-        facts["groups"] = group_facts(facts["bootstrap"])
+        groups = group_facts(facts["bootstrap"])
+        facts |= {"groups": list(groups.groups.values()), "missing": groups.missing}
         typer.echo(json.dumps(facts, indent=2))
         return
     for line in _lines(facts):
@@ -78,15 +82,19 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _group_lines(groups: list[dict[str, Any]] | str) -> Iterator[str]:
+def _group_lines(facts: "GroupFacts") -> Iterator[str]:
     yield ""
-    if isinstance(groups, str):
-        yield f"groups: the broker does not tell: {groups}"
-        return
     yield f"{'group':<28} {'state':<20} lag"
-    for group in groups:
-        lags = ", ".join(f"{topic} {lag:,}" for topic, lag in group["lags"].items())
-        yield f"{group['group']:<28} {group['state']:<20} {lags or 'nothing committed'}"
+    for group in facts.groups.values():
+        yield f"{group['group']:<28} {group['state']:<20} {_lag_words(group['lags'])}"
+    for sentence in facts.missing:
+        yield f"missing: {sentence}"
+
+
+def _lag_words(lags: dict[str, int] | None) -> str:
+    if lags is None:
+        return "not known"
+    return ", ".join(f"{topic} {lag:,}" for topic, lag in lags.items()) or "nothing committed"
 
 
 def size(count: float) -> str:

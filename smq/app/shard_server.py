@@ -352,11 +352,7 @@ class ShardServer:
             for log in shard.logs.values():
                 shard.publish(log, DURABILITY_MEMORY)
         for log in shard.logs.values():
-            if not log.is_written():
-                self._write(log)
-            log.background.collect()
-            if log.failed is not None or self._in_doubt:
-                self._settle_failure(log)
+            self._end_turn_of(log)
         self._show_synced()
         if shard.moved:
             places = shard.take_moved()
@@ -366,6 +362,13 @@ class ShardServer:
         dirty, self._dirty = self._dirty, {}
         for connection in dirty:
             connection.flush()
+
+    def _end_turn_of(self, log: Log) -> None:
+        if not log.is_written():
+            self._write(log)
+        log.background.collect()
+        if log.failed is not None or self._in_doubt:
+            self._settle_failure(log)
 
     def _write(self, log: Log) -> None:
         """Write what the turn has appended, then show it."""
