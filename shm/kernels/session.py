@@ -149,14 +149,14 @@ def fall_asleep(memory, side):
 
 
 @kernel
-def _put_some(memory, side, answers, at, end):
-    """Copy as much of answers[at:end] as there is room for; the bytes copied, or a fault."""
+def _put_some(memory, side, answers, at):
+    """Copy as much of answers[at:] as there is room for; the bytes copied, or a fault."""
     tail = side[OUT_POSITION]
     head = load_acquire(memory, 8 * ANSWERS_HEAD)
     capacity = side[OUT_BYTES]
     if tail - head < 0 or tail - head > capacity:
         return FAULT_HEAD
-    count = min(end - at, capacity - (tail - head))
+    count = min(answers.size - at, capacity - (tail - head))
     place = tail % capacity
     first = min(count, capacity - place)
     copy_bytes(memory, side[OUT_AT] + place, answers, at, first)
@@ -167,8 +167,8 @@ def _put_some(memory, side, answers, at, end):
 
 
 @kernel
-def put_answers(memory, side, answers, at):
-    """Copy answers[at:] to the client; the bytes copied, or a fault.
+def put_answers(memory, side, answers):
+    """Copy answers to the client, as many as there is room for; the bytes copied, or a fault.
 
     If that is not all, the client rings when it has taken some. SYNC POINT with take_answers of
     shm.kernels.session_client: ROOM_SLEEP, fence, head here; there head, fence, ROOM_SLEEP.
@@ -176,20 +176,14 @@ def put_answers(memory, side, answers, at):
     if side[OUT_SLEEP] & 1:
         side[OUT_SLEEP] += 1
         store_release(memory, 8 * ROOM_SLEEP, side[OUT_SLEEP])
-    start = at
-    count = _put_some(memory, side, answers, at, answers.size)
-    while count > 0:
-        at += count
-        if at == answers.size:
-            return at - start
-        count = _put_some(memory, side, answers, at, answers.size)
-    if count < 0:
+    count = _put_some(memory, side, answers, 0)
+    if count < 0 or count == answers.size:
         return count
     side[OUT_SLEEP] += 1
     store_release(memory, 8 * ROOM_SLEEP, side[OUT_SLEEP])
     fence()
-    count = _put_some(memory, side, answers, at, answers.size)
-    return count if count < 0 else at + count - start
+    more = _put_some(memory, side, answers, count)
+    return more if more < 0 else count + more
 
 
 @kernel

@@ -4,6 +4,7 @@ The supervisor does this before it forks, so that no process compiles, and none 
 kernel that a test finds compiled later than this belongs in here.
 """
 
+import os
 import struct
 
 import numpy as np
@@ -36,11 +37,19 @@ from shm.kernels.records import (
 from shm.kernels.records_encode import Rows, Run, encode_batch
 from shm.kernels.recover import SCAN_COLUMNS, find_frame, replay_frames, scan_frames
 from shm.kernels.references import find_pattern, may_refer
+from shm.kernels.session import (
+    fall_asleep,
+    must_ring,
+    put_answers,
+    take_requests,
+    tell_event,
+)
 from shm.kernels.sync import BOX_WORDS, post_sync, stop_sync, sync_loop
 from shm.kernels.views import VIEW_BYTES, fill_views
 from shm.kernels.visible import publish
 from shm.kernels.words import FRAME_HEADER_BYTES, P_LAST_ENTRY, WORD_GENERATION
 from shm.segment import LogMemory
+from shm.session import SessionMemory
 
 _BATCH = struct.Struct(">qiibIhiqqqhii")
 
@@ -64,6 +73,7 @@ def warm_reading() -> None:
     log, links, _ = _a_log()
     _warm_read(log, links, np.zeros((1, 2), np.int64))
     _warm_records()
+    _warm_session()
 
 
 def _a_log() -> tuple[LogMemory, np.ndarray, np.ndarray]:
@@ -146,3 +156,14 @@ def _warm_records() -> None:
     count_utf8(data, headers[0], headers[1])
     encode_batch(Rows(columns, headers, data, data, data, data), 0, Run(1, 1, 0, 0), 64, out, 0)
     fill_views(data, columns[0], columns[1], np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8))
+
+
+def _warm_session() -> None:
+    session = SessionMemory.create(4096, 4096)
+    os.close(session.fd)
+    memory, side = session.memory, session.side
+    take_requests(memory, side, np.zeros(8, np.uint8))
+    fall_asleep(memory, side)
+    put_answers(memory, side, np.frombuffer(b"x", np.uint8))
+    must_ring(memory, side)
+    tell_event(memory, side)

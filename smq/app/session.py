@@ -175,7 +175,7 @@ class Session:
             self._owner.wake(self)
 
     def _put(self, answers: bytes) -> None:
-        put = put_answers(self.memory.memory, self.side, np.frombuffer(answers, np.uint8), 0)
+        put = put_answers(self.memory.memory, self.side, np.frombuffer(answers, np.uint8))
         if put < 0:
             self.drop(_FAULTS[put])
             return

@@ -2,7 +2,7 @@
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201
 
-from shm.atomics import compare_exchange, fence, fetch_add, load_acquire, store_release
+from shm.atomics import compare_exchange, fence, fetch_add, load_acquire, pause, store_release
 from shm.kernels.jit import kernel
 
 
@@ -80,3 +80,10 @@ def one_of_each(words):
     refused = compare_exchange(words, 1, 99, 0)
     taken = compare_exchange(words, 1, refused, -3)
     return added, refused, taken, load_acquire(words, 1)
+
+
+@kernel
+def pause_many(rounds):
+    """Pause so many times."""
+    for _ in range(rounds):
+        pause()

@@ -12,6 +12,7 @@ from tests.shm.race_kernels import (
     add_many,
     exchange_many,
     one_of_each,
+    pause_many,
     race_many,
     raise_flags,
     receive_many,
@@ -111,3 +112,7 @@ def test_a_wake_ends_the_wait_of_another_process() -> None:
             pass
         words[1] = 1
     assert futex_wake(words, 0, 1) == 0
+
+
+def test_a_pause_ends() -> None:
+    pause_many(1000)

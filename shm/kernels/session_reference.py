@@ -1,0 +1,72 @@
+"""Plain twins of shm.kernels.session and session_client: what the two rings are, without a machine.
+
+Read this first. Nothing here is called by the broker; the kernels' tests compare.
+"""
+
+from collections.abc import Iterator
+
+from shm.kernels.session_words import ALIGNMENT_BYTES, FAULT_CUT, FAULT_SIZE, FAULT_TAIL, PAD
+
+SIZE_BYTES = 4
+REQUEST_BYTES_MIN = 8
+
+
+class Fault(Exception):
+    """What stands in the inbox cannot stand there; the argument is one of FAULT_…"""
+
+
+def aligned(size: int) -> int:
+    """What so many bytes take of the inbox."""
+    return -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+def requests(
+    inbox: bytes, head: int, tail: int, request_bytes_max: int
+) -> Iterator[tuple[int, bytes]]:
+    """Each whole request of an inbox with the head after it; raises Fault where there is none."""
+    if not 0 <= tail - head <= len(inbox) or tail % ALIGNMENT_BYTES:
+        raise Fault(FAULT_TAIL)
+    while head < tail:
+        at = head % len(inbox)
+        to_end = len(inbox) - at
+        size = int.from_bytes(inbox[at : at + SIZE_BYTES], signed=True)
+        if size == PAD:
+            if to_end > tail - head:
+                raise Fault(FAULT_CUT)
+            head += to_end
+            yield head, b""
+            continue
+        if not REQUEST_BYTES_MIN <= size <= request_bytes_max:
+            raise Fault(FAULT_SIZE)
+        if aligned(SIZE_BYTES + size) > min(to_end, tail - head):
+            raise Fault(FAULT_CUT)
+        head += aligned(SIZE_BYTES + size)
+        yield head, inbox[at : at + SIZE_BYTES + size]
+
+
+def take(
+    inbox: bytes, head: int, tail: int, request_bytes_max: int, room: int
+) -> tuple[int, bytes]:
+    """The head after what fits into `room`, and those requests. Raises Fault if the first is one.
+
+    A pad is passed even if nothing fits behind it.
+    """
+    taken = b""
+    try:
+        for after, request in requests(inbox, head, tail, request_bytes_max):
+            if len(taken) + len(request) > room:
+                break
+            head, taken = after, taken + request
+    except Fault:
+        if not taken:
+            raise
+    return head, taken
+
+
+def room(inbox_bytes: int, head: int, tail: int, size: int) -> tuple[int, int] | None:
+    """Where a request of `size` bytes may be written, and the bytes of pad before it."""
+    at = tail % inbox_bytes
+    pad = 0 if aligned(size) <= inbox_bytes - at else inbox_bytes - at
+    if tail + pad + aligned(size) - head > inbox_bytes:
+        return None
+    return (0 if pad else at), pad
