@@ -241,7 +241,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(STEPS, max_size=25))
 def test_neither_orphans_nor_dangling_handles_whoever_is_killed(
     steps: list[tuple[object, ...]],

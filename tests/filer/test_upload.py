@@ -1,0 +1,154 @@
+"""Payloads go into the filer whole, under a name that says what they are."""
+
+import os
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shm.kernels import reference as plain
+from smq.filer.local import LocalStore
+from smq.filer.memory import MemoryStore
+from smq.filer.store import Store
+from smq.filer.upload import (
+    PIECE_BYTES,
+    Naming,
+    crc_of,
+    upload_buffer,
+    upload_file,
+    upload_stream,
+)
+from smq.model.errors import Unavailable
+from smq.model.references import PREFIX, Reference
+from smq.testing.faulty_store import Torn
+
+NAMING = Naming("kafka", "images", "image/tiff", 7, bytes(10))
+SIZES = [0, 1, 4096, PIECE_BYTES + 1]
+
+
+@pytest.fixture(params=["local", "elsewhere"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return LocalStore(tmp_path / "filer") if request.param == "local" else MemoryStore()
+
+
+def keys(store: Store) -> list[str]:
+    return [facts.key for facts in store.list()]
+
+
+def check(store: Store, reference: Reference, data: bytes) -> None:
+    """The payload is there, whole, and nothing else is."""
+    assert reference.length == len(data)
+    assert reference.crc32c == plain.crc32c(data)
+    assert reference.content_type == "image/tiff"
+    assert keys(store) == [f"{PREFIX}kafka/images/{reference.id}"]
+    assert store.get(keys(store)[0]) == data
+
+
+Way = Callable[[Store, bytes, Path], Reference]
+
+
+def by_file(store: Store, data: bytes, directory: Path) -> Reference:
+    path = directory / "source"
+    path.write_bytes(data)
+    reference = upload_file(store, NAMING, path)
+    assert path.read_bytes() == data
+    return reference
+
+
+def by_buffer(store: Store, data: bytes, directory: Path) -> Reference:
+    return upload_buffer(store, NAMING, data)
+
+
+def by_stream(store: Store, data: bytes, directory: Path) -> Reference:
+    return upload_stream(store, NAMING, BytesIO(data))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("way", [by_file, by_buffer, by_stream])
+def test_it_is_there_whole(store: Store, way: Way, size: int, tmp_path: Path) -> None:
+    data = os.urandom(size)
+    check(store, way(store, data, tmp_path), data)
+
+
+def test_a_file_that_is_moved_is_gone(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "source"
+    path.write_bytes(b"payload")
+    os.utime(path, (1, 1))
+    inode = path.stat().st_ino
+    reference = upload_file(store, NAMING, path, move=True)
+    check(store, reference, b"payload")
+    assert not path.exists()
+    if isinstance(store, LocalStore):
+        placed = store.local_path(keys(store)[0])
+        assert placed is not None
+        assert placed.stat().st_ino == inode
+        assert placed.stat().st_mtime > 1  # Its age counts from its upload.
+
+
+def test_a_file_with_another_name_is_copied_when_it_is_moved(store: Store, tmp_path: Path) -> None:
+    path, other = tmp_path / "source", tmp_path / "other"
+    path.write_bytes(b"payload")
+    other.hardlink_to(path)
+    check(store, upload_file(store, NAMING, path, move=True), b"payload")
+    other.write_bytes(b"changed")
+    assert store.get(keys(store)[0]) == b"payload"
+
+
+def test_what_comes_from_a_pipe_is_read_to_its_end(store: Store) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"payload")
+    os.close(writing)
+    with os.fdopen(reading, "rb", buffering=0) as stream:
+        check(store, upload_stream(store, NAMING, stream), b"payload")
+
+
+class Breaks(BytesIO):
+    """A stream that ends by an error."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell() > 3:
+            raise ConnectionResetError("the sender is gone")
+        return super().read(4)
+
+
+def test_of_a_stream_that_breaks_nothing_stays(store: Store) -> None:
+    with pytest.raises(ConnectionResetError):
+        upload_stream(store, NAMING, Breaks(b"eight by"))
+    assert keys(store) == []
+
+
+def test_of_a_write_that_fails_nothing_stays() -> None:
+    store = MemoryStore()
+    with pytest.raises(Unavailable):
+        upload_buffer(Torn(store, Random(1), 1.0), NAMING, b"payload")
+    assert keys(store) == []
+
+
+def test_who_uploads_again_what_is_there_has_done_it(store: Store) -> None:
+    first = upload_buffer(store, NAMING, b"payload")
+    assert upload_buffer(store, NAMING, b"payload") == first
+    check(store, first, b"payload")
+
+
+def test_a_file_that_is_not_there_says_so(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        upload_file(store, NAMING, tmp_path / "missing")
+    assert keys(store) == []
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=5000))
+def test_the_check_is_that_of_the_bytes(data: bytes) -> None:
+    assert crc_of(data) == plain.crc32c(data)
+    assert crc_of(memoryview(np.frombuffer(data, np.uint8))) == plain.crc32c(data)
+
+
+@pytest.fixture(autouse=True)
+def nothing_unfinished(tmp_path: Path) -> Iterator[None]:
+    yield
+    unfinished = tmp_path / "filer" / ".unfinished"
+    assert not unfinished.exists() or not list(unfinished.iterdir())
