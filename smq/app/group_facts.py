@@ -19,7 +19,7 @@ DEADLINE_S = 2.0
 
 @dataclass(slots=True)
 class GroupFacts:
-    """Groups by id, with `lags` by topic, None where not known; and sentences on what is missing."""
+    """Groups by id, with `lags` by topic (None: not known), and sentences on what is missing."""
 
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)

@@ -11,7 +11,7 @@ from shm.kernels.words import SPACE_UNLIMITED
 from smq.log.log import Log
 
 SLOW_BELOW = 0.25  # Of wal.bytes.max, free.
-LEFT_LASTS_MS = 2000.0  # A sealer that frees less than a quarter of wal.bytes.max in it slows more.
+LEFT_LASTS_MS = 5000.0  # A sealer that has to be started first needs a second or two.
 THROTTLE_MS_MAX = 1000  # Kafka's own bound: what else goes over the connection waits as well.
 
 

@@ -384,7 +384,7 @@ def test_who_waits_for_a_disk_that_stays_broken_is_closed_and_readers_are_served
 def test_producers_are_slowed_when_space_is_short_and_others_are_not(make: Make) -> None:
     bench = make(topic("one"))
     log, producer, reader = bench.shard.logs[0], bench.client(), bench.client()
-    log.words[WORD_SPACE_END] = log.tail + 16_000
+    log.words[WORD_SPACE_END] = log.tail + 40_000
     bench.shard.throttle.is_on = True
     producer.send(produce_request({"one": {0: batch(b"v" * 5000)}}))
     [first] = producer.wait(1)

@@ -4,6 +4,7 @@ Nothing is tried again behind the test's back, but where a method says so. The t
 partition unless more are asked for.
 """
 
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -58,6 +59,7 @@ class OneTopic:
         partitions: int = 1,
     ) -> None:
         self.broker, self.cluster, self.name = broker, cluster, name
+        self.throttled_ms = 0  # What all answers to producers have said so far.
         create_topic(cluster, name, partitions, ANY_TIME | (configs or {}))
         eventually(self._numbers, "the topic is in the manifest's store")
         self.number = self._numbers()[0]
@@ -78,9 +80,9 @@ class OneTopic:
             topic_data=[TopicProduceData(name=self.name, partition_data=[data])],
         )
         leader = self.cluster.broker(self.cluster.topic(self.name).leaders[partition])
-        answer: PartitionProduceResponse = (
-            leader.ask(PRODUCE, request).responses[0].partition_responses[0]
-        )
+        response = leader.ask(PRODUCE, request)
+        self.throttled_ms += response.throttle_time_ms
+        answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
         return answer
 
     def append(self, batch: bytes, partition: int = 0) -> int:
@@ -225,8 +227,17 @@ def wal_starts(broker: SmqBroker, log: int = 0) -> list[int]:
 
 
 def wal_bytes(broker: SmqBroker, log: int = 0) -> int:
-    """What the segments of a WAL take, the next one too; spare files come on top."""
-    return sum(path.stat().st_size for path in (broker.data_dir / "logs" / str(log)).glob("*.wal"))
+    """What the files of a WAL take: its segments, the next one, and spares."""
+    files = (broker.data_dir / "logs" / str(log)).iterdir()
+    return sum(size_of(path) for path in files if path.suffix in {".wal", ".spare"})
+
+
+def size_of(path: Path) -> int:
+    """A file's size; it may be renamed or deleted meanwhile."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def said(broker: SmqBroker) -> str:

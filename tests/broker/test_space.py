@@ -1,6 +1,6 @@
 """Nothing pins the log for ever: it stays within wal.bytes.max whatever cannot be sealed.
 
-With 8 MiB a log has eight segments here. Spare files come on top.
+With 8 MiB a log has eight segments here, spare files included.
 """
 
 from collections.abc import Iterator
@@ -48,6 +48,20 @@ def test_a_record_in_an_idle_partition_is_sealed_when_the_log_wants_space(tmp_pa
         busy.wait_recycled(MiB)
         assert idle.records(1) == [record]
         assert len(busy.records(LONG)) == LONG
+
+
+def test_a_producer_that_is_faster_than_the_sealer_is_slowed_and_not_refused(
+    tmp_path: Path,
+) -> None:
+    with small_broker(tmp_path, wal_bytes_max="16MiB") as (broker, cluster):
+        topic = OneTopic(broker, cluster, "busy", NEVER)
+        filler = write_batch([Record(0, 1, None, bytes(FILLER_BYTES))])
+        count = 0
+        while count < LONG or not topic.throttled_ms:
+            assert topic.produce(filler).error_code == ErrorCode.NONE
+            assert wal_bytes(broker) <= 16 * MiB
+            count += 1
+        assert len(topic.records(count)) == count
 
 
 def garbage(number: int) -> bytes:
@@ -104,7 +118,8 @@ def test_while_the_filer_is_down_the_log_stays_within_bounds(tmp_path: Path, was
         put_a_file_in_its_place(filer, aside)
         topic = OneTopic(broker, cluster, "topic")
         taken = fill_until_refused(topic)
-        for _ in range(20):  # It stays so, and the log does not grow.
+        assert topic.throttled_ms > 1000  # Nobody is refused who was not slowed before.
+        for _ in range(3):  # It stays so, and the log does not grow.
             again = topic.produce(write_batch([Record(0, 0, None, bytes(FILLER_BYTES))]))
             assert again.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert wal_bytes(broker) <= WAL_BYTES_MAX

@@ -107,7 +107,7 @@ def test_answers_say_how_long_a_producer_has_to_wait_while_space_is_short(tmp_pa
     shard = new_shard(tmp_path, topic("one"), wal_bytes_max=8 * SEGMENT_BYTES)
     appender = Appender(shard)
     sent = produce_request({"one": {0: batch(bytes(1000))}})
-    for is_on, least, most in ((False, 0, 0), (True, 3, 5)):
+    for is_on, least, most in ((False, 0, 0), (True, 8, 13)):
         shard.throttle.is_on = is_on
         [(_, response)] = responses(bytes(appender.run(sent).answers))
         assert least <= response.throttle_time_ms <= most
