@@ -14,11 +14,13 @@ from smq.client.connection import CLIENT_ID
 from smq.client.consumer import Consumer
 from smq.client.consumer_settings import ConsumerSettings
 from smq.client.errors import Closed
-from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, broker_facts, reach_of
+from smq.client.facts import broker_facts
+from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, reach_of
 from smq.client.producer import Producer
 from smq.client.reach import Reach
-from smq.client.reference import Payloads
+from smq.client.reference import Payloads, Source
 from smq.client.sender import Options
+from smq.model.references import CONTENT_TYPE_DEFAULT, Reference
 from smq.wire.compression import Codec
 
 KiB, MiB = 1024, 1024 * 1024
@@ -87,6 +89,25 @@ class Client:
         """The topics by name, and how many partitions each has."""
         found = self._ask(lambda cluster: cluster.retrying(cluster.topics))
         return {topic.name: len(topic.leaders) for topic in found if not topic.is_internal}
+
+    def upload(
+        self,
+        topic: str,
+        source: Source,
+        *,
+        content_type: str = CONTENT_TYPE_DEFAULT,
+        move: bool = False,
+    ) -> Reference:
+        """Upload a payload that records of a topic may name: a file, bytes, or a stream.
+
+        A path names a file; its bytes go straight into the filer, on this host without passing
+        through any process. `move`: the file itself becomes the payload and loses its name; nobody
+        may write to it any more. The payload is whole and durable on return. Unless a record names
+        it, it is deleted after the topic's smq.reference.orphan.ms.
+        Raises NoSuchTopic, TypeError, ValueError, OSError, StoreError.
+        """
+        self._ask(lambda cluster: cluster.retrying(lambda: cluster.topic(topic)))
+        return self._payloads.upload(topic, source, content_type=content_type, move=move)
 
     def producer(  # noqa: PLR0913  (each is a setting)
         self,

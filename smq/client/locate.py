@@ -9,21 +9,18 @@ import os
 from functools import partial
 from pathlib import Path
 
-from smq.client.admin import DESCRIBE_CONFIGS
-from smq.client.cluster import Cluster, check
+from smq.client.cluster import Cluster
 from smq.client.door import Door, DoorUnavailable
 from smq.client.errors import BrokerUnavailable
+from smq.client.facts import broker_facts
 from smq.client.reach import Reach
-from smq.client.reference import BrokerFacts
 from smq.model.errors import BrokerError
-from smq.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 AUTO = "auto"
 SHARED_MEMORY = "shared memory"
 KAFKA = "kafka"
 TRANSPORTS = (AUTO, SHARED_MEMORY, KAFKA)
 
-RESOURCE_BROKER = 4
 STATUS_NAME = "status.json"  # Which a running broker keeps in its data directory.
 
 
@@ -49,20 +46,6 @@ def bootstrap_of(address: str | os.PathLike[str]) -> str:
     except (OSError, ValueError, KeyError) as error:
         raise BrokerUnavailable(f"no broker serves the data directory {path}") from error
     return str(found)
-
-
-def broker_facts(cluster: Cluster) -> BrokerFacts:
-    """The cluster's id and the settings of one of its brokers. Raises BrokerError."""
-    cluster.metadata([])
-    node_id, broker = cluster.some_broker()
-    resource = DescribeConfigsResource(
-        resource_type=RESOURCE_BROKER, resource_name=str(node_id), configuration_keys=None
-    )
-    request = DescribeConfigsRequest(resources=[resource])
-    (result,) = broker.ask(DESCRIBE_CONFIGS, request).results
-    check(result.error_code, result.error_message)
-    settings = {each.name: each.value or "" for each in result.configs}
-    return BrokerFacts(cluster.cluster_id, settings)
 
 
 def _doors_of(cluster: Cluster) -> "partial[Door] | None":

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from smq.client.cluster import DEADLINE_SECONDS, Cluster
 from smq.client.door import Door
+from smq.client.facts import BrokerFacts, broker_facts
+from smq.client.reference import Payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +23,11 @@ class Reach:
     def cluster(self) -> Cluster:
         """A view of the cluster, and connections, of one's own."""
         return Cluster(self.bootstrap, self.deadline_seconds)
+
+    def payloads(self) -> Payloads:
+        """The broker's filer, which is looked for when it is first used."""
+        return Payloads(self._facts)
+
+    def _facts(self) -> BrokerFacts:
+        with self.cluster() as cluster:
+            return cluster.retrying(lambda: broker_facts(cluster))

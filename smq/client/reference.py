@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from smq.client.errors import PayloadDamaged, PayloadMissing
+from smq.client.facts import BrokerFacts
 from smq.filer.location import Location
 from smq.filer.mark import is_marked
 from smq.filer.store import Data, Store
@@ -35,7 +36,7 @@ from smq.model.references import (
     directory_of,
 )
 
-HANDLE_HEADERS = ((HEADER, HEADER_VALUE),)
+HANDLE_HEADER = (HEADER.encode(), HEADER_VALUE)
 RANGE_BYTES = 8 * 1024 * 1024  # Asked of another store at a time.
 CONTENT_TYPE_HEADER = "content-type"
 
@@ -164,13 +165,6 @@ class StoredPayload(Payload):
             if progress is not None:
                 progress(at + len(piece), self.length)
         return memoryview(data).toreadonly()
-
-
-class BrokerFacts(NamedTuple):
-    """What a client must know of a broker to find its filer: its id and its settings by name."""
-
-    cluster_id: str
-    settings: Mapping[str, str]
 
 
 class Payloads:

@@ -1,0 +1,31 @@
+"""What a client must know of a broker to find what of it is on this host."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from smq.client.admin import DESCRIBE_CONFIGS
+from smq.client.cluster import Cluster, check
+from smq.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+RESOURCE_BROKER = 4
+
+
+class BrokerFacts(NamedTuple):
+    """The cluster's id, and a broker's settings by name."""
+
+    cluster_id: str
+    settings: Mapping[str, str]
+
+
+def broker_facts(cluster: Cluster) -> BrokerFacts:
+    """The facts of one of a cluster's brokers. Raises BrokerError."""
+    cluster.metadata([])
+    node_id, broker = cluster.some_broker()
+    resource = DescribeConfigsResource(
+        resource_type=RESOURCE_BROKER, resource_name=str(node_id), configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+    (result,) = broker.ask(DESCRIBE_CONFIGS, request).results
+    check(result.error_code, result.error_message)
+    settings = {each.name: each.value or "" for each in result.configs}
+    return BrokerFacts(cluster.cluster_id, settings)
