@@ -33,7 +33,12 @@ from smq.client.channel import (
     request_head,
 )
 from smq.client.cluster import PASSING
-from smq.client.errors import BrokerUnavailable, NoSuchTopic, RecordTooLarge
+from smq.client.errors import (
+    BrokerUnavailable,
+    NoSuchTopic,
+    RecordTooLarge,
+    ReferenceRejected,
+)
 from smq.client.parcel import Parcel
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.codec import Malformed
@@ -301,7 +306,8 @@ class Accumulator:
             queue.is_known = True
             parcel.resolve(batch.first, batch.end, -1, -1)
         elif code in _SEQUENCE_REFUSED:
-            batch.is_refused = not queue.again and not any(each < batch for each in queue.in_flight)
+            older = [each for each in [*queue.again, *queue.in_flight] if each < batch]
+            batch.is_refused = not older
             queue.take_back(batch, now_ms)
         elif code in _PASSING:
             self.stale.add(queue.topic)
@@ -404,6 +410,8 @@ class Accumulator:
             return BrokerError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's error code {answer.error_code}"
             )
+        if code is ErrorCode.INVALID_RECORD and answer.error_message is not None:
+            return ReferenceRejected(answer.error_message)
         return BrokerError(code, answer.error_message)
 
     def invariants(self) -> None:

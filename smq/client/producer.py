@@ -35,7 +35,9 @@ from smq.client.payload_formats import (
     write_table,
 )
 from smq.client.reach import Reach
+from smq.client.reference import HANDLE_HEADER, Source
 from smq.client.sender import Options, Sender
+from smq.model.references import CONTENT_TYPE_DEFAULT, Reference
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +59,7 @@ class Producer:
         self._is_closed = False
         self._starting = threading.Lock()
         self._sender: Sender | None = None
+        self._payloads = reach.payloads()
         self._start()
         _producers.add(self)
 
@@ -107,7 +110,8 @@ class Producer:
         if headers is not None or timestamp_ms is not None or partition is not None:
             extras = _extras(headers, timestamp_ms, partition)
         sender = self._sender or self._start()
-        with sender.lock:
+        sender.lock.acquire()  # With `with` it takes twice as long, a tenth of all this.
+        try:
             parcel = sender.parcels.get(topic)
             if parcel is None:
                 parcel = sender.open_parcel(topic)
@@ -120,6 +124,8 @@ class Producer:
             parcel.room -= RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
             if parcel.room < 0:
                 sender.cut(topic)
+        finally:
+            sender.lock.release()
         future = Future(parcel, row)
         if callback is not None:
             future.add_done_callback(callback)
@@ -182,6 +188,39 @@ class Producer:
         `fields` are those of `send`.
         """
         return self._send_typed(topic, write_array(array), NPY, fields)
+
+    def send_reference(
+        self,
+        topic: str,
+        source: Source,
+        *,
+        content_type: str = CONTENT_TYPE_DEFAULT,
+        move: bool = False,
+        **fields: Any,  # noqa: ANN401
+    ) -> Future:
+        """Upload a payload (see Client.upload), then send a record that stands for it.
+
+        The payload is whole when this returns, the record is there when the future is done; of one
+        that failed the payload is deleted later. `fields` are those of `send` but for the value.
+        """
+        self._start()
+        reference = self._payloads.upload(topic, source, content_type=content_type, move=move)
+        return self.send_handle(topic, reference, **fields)
+
+    def send_handle(self, topic: str, reference: Reference, **fields: Any) -> Future:  # noqa: ANN401
+        """Send a record that stands for a payload which was uploaded to the topic.
+
+        It may be sent any number of times, until the upload is smq.reference.orphan.ms old. The
+        future raises ReferenceRejected when the payload is not there, and so do those of records
+        that shared its batch: a batch is written whole or not at all. `fields` as above.
+        """
+        if not isinstance(reference, Reference):
+            raise TypeError(
+                f"reference is a {type(reference).__name__}; it must be what `upload` gave"
+            )
+        headers = header_pairs(fields.pop("headers", None) or ())
+        headers_with = [*headers, HANDLE_HEADER]
+        return self.send(topic, reference.handle(), headers=headers_with, **fields)
 
     def _send_typed(self, topic: str, value: Any, kind: bytes, fields: dict[str, Any]) -> Future:  # noqa: ANN401
         headers = header_pairs(fields.pop("headers", None) or ())
