@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from itertools import repeat
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from shm.kernels.records import (
 from smq.client.errors import BatchReleased
 from smq.client.record import Headers, Record, TopicPartition
 from smq.wire.inflate import inflate
+
+if TYPE_CHECKING:
+    from smq.client.reference import Payload, Payloads
 
 
 class _Released:
@@ -71,6 +74,7 @@ class Chunk:
         self.columns = columns
         self.counts = counts
         self.view: memoryview | _Released = batches.memory.data
+        self.payloads: Payloads | None = None  # Whom to ask for what handles stand for.
 
     def __len__(self) -> int:
         return int(self.columns.shape[1])
@@ -136,6 +140,14 @@ class Chunk:
             for key_at, key_length, at, length in places
         )
 
+    def payload_of(self, row: int) -> "Payload | None":
+        """What a record stands for."""
+        assert self.payloads is not None, "a consumer's chunks know its filer"
+        starts, ends = self.value_places
+        value = None if ends[row] < 0 else self.view[starts[row] : ends[row]]
+        topic = self.partition_of(row).topic
+        return self.payloads.of(topic, dict(self.headers_of(row)), value)
+
     def copy(self) -> "Chunk":
         """The same records over memory of their own."""
         memory, columns, facts = self.memory, self.columns, self.batches.facts
@@ -149,7 +161,9 @@ class Chunk:
             for field in (C_KEY_AT, C_VALUE_AT, C_HEADERS_AT):
                 columns[field] += moves
         owned = Batches(memory, facts, self.batches.names, is_lent=False)
-        return Chunk(owned, columns, self.counts)
+        copied = Chunk(owned, columns, self.counts)
+        copied.payloads = self.payloads
+        return copied
 
 
 def cut(batches: Batches) -> tuple[list[Chunk], int]:

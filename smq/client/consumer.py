@@ -75,7 +75,7 @@ class Consumer:
         self._is_closed = False
         self._lent: Batch | None = None
         self._resets = self._rebalances = 0
-        self._cluster = reach.cluster()
+        self._cluster, self._payloads = reach.cluster(), reach.payloads()
         deadline_seconds, bytes_max = reach.deadline_seconds, settings.batch_bytes_max
         doors = None if reach.open_door is None else Doors(reach.open_door)
         self._reading = Reading(
@@ -281,6 +281,8 @@ class Consumer:
         lot = self._reading.take()
         if lot is None:
             return None
+        for chunk in lot.chunks:
+            chunk.payloads = self._payloads
         self._lent = Batch(lot.chunks, lot.is_intact, lambda intact: self._returned(lot, intact))
         return self._lent
 

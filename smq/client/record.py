@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from smq.client.chunk import Chunk
+    from smq.client.reference import Payload
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -50,6 +51,15 @@ class Record(_Place):
     def headers(self) -> Headers:
         """Keys and values. A key that is not UTF-8 encodes back with `surrogateescape`."""
         return self.chunk.headers_of(self.row)
+
+    @property
+    def payload(self) -> "Payload | None":
+        """What the record stands for, or its value where it stands for nothing else; None is null.
+
+        It is not read before it is used, and outlives the batch. Raises NotAHandle (a value that
+        only says it were a handle), StoreError (the filer is out of reach).
+        """
+        return self.chunk.payload_of(self.row)
 
     @property
     def topic(self) -> str:
