@@ -41,8 +41,8 @@ class LongPolls:
     def moved(self, places: Iterable[Place]) -> None:
         """The HWM of these places has moved."""
         concerned: dict[LongPoll, list[Place]] = {}
-        for place in places:
-            for poll in self._by_place.get(place, ()):
+        for place in self._by_place.keys() & places:  # One step where nobody waits for any.
+            for poll in self._by_place[place]:
                 concerned.setdefault(poll, []).append(place)
         for poll, its_places in concerned.items():
             if poll in self._all:

@@ -214,8 +214,10 @@ class Log(ReadableLog):
         if self.syncer.busy() or self._sync_wanted <= synced:
             return
         for segment in self.wal.segments:
-            if segment.end > synced and segment.start < self._sync_wanted:
-                self.syncer.post(segment.fd, min(segment.end, self._sync_wanted))
+            if segment.end <= synced or segment.start >= self._sync_wanted:
+                continue
+            if not self.syncer.post(segment.fd, min(segment.end, self._sync_wanted)):
+                return  # Nor may a later one pass it: the rest goes with the next push.
 
     def _file_index(self, segment: Segment, end_entry: int) -> None:
         """Make a full segment's table, whose entries stay in the window until then; file it."""

@@ -6,6 +6,7 @@ its own, drops what is gone, and builds the kernels' directory anew: nobody wait
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -179,8 +180,7 @@ class Shard:
         """Move high watermarks whose level has been reached; notes in `moved` which did."""
         while level in self.levels:
             touched = log.publish(level)
-            for slot in touched:
-                self.moved.add((log.number, slot))
+            self.moved.update(zip(repeat(log.number), touched))
             if len(touched) < TOUCHED_MAX:
                 return
 

@@ -10,6 +10,8 @@ from smq.app.shard_server import ShardServer
 from smq.model.catalog import Catalog, Topic
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer
+from smq.wire.generated.api_versions import ApiVersionsRequest
+from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 from tests.app.fake_peers import TidyLoop, turn_until
 from tests.shard.shard_bench import new_shard
@@ -157,3 +159,32 @@ class Client:
             return self.is_closed
 
         turn_until(self.loop, closed)
+
+
+def fetch(
+    name: str, offset: int = 0, *, wait_ms: int = 0, min_bytes: int = 1, correlation: int = 1
+) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 30)
+    asked = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 30,
+        topics=[FetchTopic(topic=name, partitions=[partition])],
+    )
+    return request("Fetch", 12, asked, correlation)
+
+
+def fetched(frame: bytes) -> Any:
+    return decoded("Fetch", 12, frame).responses[0].partitions[0]
+
+
+def versions(correlation: int = 1) -> bytes:
+    return request("ApiVersions", 0, ApiVersionsRequest(), correlation)
+
+
+def settle(bench: ServerBench, *clients: Client) -> None:
+    """Let everything happen that happens by itself."""
+    for _ in range(5):
+        bench.turn()
+        for client in clients:
+            client.pull()

@@ -1,6 +1,6 @@
 """The server over real sockets: cuts, order, levels, slow clients, garbage."""
 
-import threading
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,23 +11,19 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.words import WORD_SPACE_END
 from smq.app.clock import monotonic_ms
-from smq.log.background import BackgroundThread, Lane
-from smq.log.disk import OsDisk
-from smq.log.sync import InlineSyncer
 from smq.model.errors import ErrorCode
-from smq.testing.disk import FailingDisk, SlowDisk
-from smq.wire.generated.api_versions import ApiVersionsRequest
-from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
-from smq.wire.generated.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from smq.wire.generated.metadata import MetadataRequest
-from smq.wire.records import read_batches
 from tests.app.fake_peers import turn_until
-from tests.app.shard_client import Client, ServerBench, decoded, request
+from tests.app.shard_client import (
+    ServerBench,
+    decoded,
+    fetch,
+    fetched,
+    request,
+    settle,
+    versions,
+)
 from tests.shard.shard_bench import (
     RING_BYTES,
     HeldSyncer,
@@ -55,37 +51,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
         bench.close()
 
 
-def fetch(
-    name: str, offset: int = 0, *, wait_ms: int = 0, min_bytes: int = 1, correlation: int = 1
-) -> bytes:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 30)
-    asked = FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=1 << 30,
-        topics=[FetchTopic(topic=name, partitions=[partition])],
-    )
-    return request("Fetch", 12, asked, correlation)
-
-
-def fetched(frame: bytes) -> Any:
-    return decoded("Fetch", 12, frame).responses[0].partitions[0]
-
-
-def versions(correlation: int = 1) -> bytes:
-    return request("ApiVersions", 0, ApiVersionsRequest(), correlation)
-
-
 def find_coordinator(correlation: int) -> bytes:
     return request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), correlation)
-
-
-def settle(bench: ServerBench, *clients: Client) -> None:
-    """Let everything happen that happens by itself."""
-    for _ in range(5):
-        bench.turn()
-        for client in clients:
-            client.pull()
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 64])
@@ -243,144 +210,6 @@ def test_a_slow_reader_gets_its_own_bytes_while_the_ring_and_the_wal_move_on(mak
     assert records.count(b"MINE") == sum(200 * (1 + i % 7) for i in range(count))
 
 
-def slow_disk(bench: ServerBench) -> SlowDisk:
-    """Have the log read from a disk that waits, of which the page cache has nothing."""
-    log, disk = bench.shard.logs[0], SlowDisk()
-    log.background = log.wal._background = BackgroundThread(lambda: None)
-    log.wal._disk = disk
-    return disk
-
-
-def filled(bench: ServerBench) -> list[bytes]:
-    """Values of topic `old`, one a batch; the ring has moved on to those of `new`."""
-    writer = bench.client()
-    values = [bytes([65 + i]) * 30_000 for i in range(5)]
-    others = [b"n" * 30_000] * (RING_BYTES // 30_000 + 1)
-    for name, some in (("old", values), ("new", others)):
-        for value in some:
-            writer.send(produce_request({name: {0: batch(value)}}))
-    writer.wait(len(values) + len(others))
-    return values
-
-
-def test_who_reads_what_is_on_the_disk_waits_and_nobody_else(make: Make) -> None:
-    bench = make(topic("old"), topic("new", range(2, 3)))
-    values, disk = filled(bench), slow_disk(bench)
-    readers = [bench.client() for _ in range(3)]
-    neighbour, gone = bench.client(), bench.client()
-    by_time = request(
-        "ListOffsets",
-        7,
-        ListOffsetsRequest(
-            topics=[ListOffsetsTopic(name="old", partitions=[ListOffsetsPartition(timestamp=5)])]
-        ),
-    )
-    with disk.waiting():
-        for reader in readers:
-            reader.send(fetch("old"))
-        gone.send(fetch("old"))
-        readers[2].send(by_time)
-        for i in range(5):
-            neighbour.send(produce_request({"new": {0: batch(b"fresh")}}) + fetch("new", 8))
-            neighbour.wait(2 * i + 2)
-        gone.socket.close()
-        settle(bench, *readers)
-        assert not any(fetched_so_far(reader) for reader in readers)
-    for reader in readers:
-        records = fetched(reader.wait(1)[0]).records
-        assert [r.value for b in read_batches(records) for r in b.records()] == values
-    [found] = decoded("ListOffsets", 7, readers[2].wait(2)[1]).topics[0].partitions
-    assert (found.error_code, found.offset) == (0, 0)
-    bench.shard.logs[0].background.wait()
-    assert all(segment.pins == 0 for segment in bench.shard.logs[0].wal.segments)
-
-
-def fetched_so_far(client: Client) -> bool:
-    """Whether records have come."""
-    return len(client.received) > 10_000
-
-
-def test_what_cannot_be_read_from_the_disk_closes_its_reader_and_is_told(make: Make) -> None:
-    bench = make(topic("old"), topic("new", range(2, 3)))
-    filled(bench)
-    log, reader, neighbour = bench.shard.logs[0], bench.client(), bench.client()
-    slow_disk(bench)
-    segment = log.wal.segments[0]
-    segment.path.write_bytes(bytes(segment.end - segment.start))
-    reader.send(fetch("old"))
-    reader.wait_closed()
-    neighbour.send(versions())
-    assert len(neighbour.wait(1)) == 1
-    assert str(segment.path) in log.notices[0]
-
-
-def broken_disk(bench: ServerBench) -> tuple[FailingDisk, BackgroundThread]:
-    """Have the log write to a disk that can fail, and repair itself elsewhere."""
-    log, background = bench.shard.logs[0], BackgroundThread(lambda: None)
-    disk = FailingDisk(OsDisk())
-    log.background = log.wal._background = background
-    log.disk = log.wal._disk = disk
-    log.syncer = InlineSyncer(log.memory, disk)
-    return disk, background
-
-
-FAILURES = [("write", "one"), ("sync", "safe")]
-
-
-@pytest.mark.parametrize(("method", "name"), FAILURES)
-def test_an_ack_waits_for_the_repair_and_who_comes_meanwhile_is_refused(
-    make: Make, method: str, name: str
-) -> None:
-    bench = make(topic("one"), topic("safe", range(2, 3), DISK))
-    client, other = bench.client(), bench.client()
-    client.send(produce_request({name: {0: batch(b"before")}}))
-    client.wait(1)
-    disk, background = broken_disk(bench)
-    gate = threading.Event()
-    background.submit(Lane.FILES, lambda: gate.wait(20), lambda _: None)
-    disk.fail(method, 1)
-    client.send(produce_request({name: {0: batch(b"in doubt")}}))
-    turn_until(bench.loop, lambda: bench.shard.logs[0].failed is not None)
-    other.send(produce_request({name: {0: batch(b"refused")}}) + fetch(name))
-    refused, read = other.wait(2)
-    [answer] = decoded("Produce", 9, refused).responses[0].partition_responses
-    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert fetched(read).high_watermark == 1
-    client.pull()
-    assert len(client.frames()) == 1
-    gate.set()
-    [_, late] = client.wait(2)
-    [answer] = decoded("Produce", 9, late).responses[0].partition_responses
-    assert (answer.error_code, answer.base_offset) == (0, 1)
-    other.send(fetch(name))
-    assert fetched(other.wait(3)[2]).high_watermark == 2
-
-
-@pytest.mark.parametrize(("method", "name"), FAILURES)
-def test_who_waits_for_a_disk_that_stays_broken_is_closed_and_readers_are_served(
-    make: Make, method: str, name: str
-) -> None:
-    bench = make(topic("one"), topic("safe", range(2, 3), DISK))
-    client, other = bench.client(), bench.client()
-    client.send(produce_request({name: {0: batch(b"before")}}))
-    client.wait(1)
-    disk, _ = broken_disk(bench)
-    disk.fail(method)
-    client.send(produce_request({name: {0: batch(b"never")}}))
-    client.wait_closed()
-    assert len(client.frames()) == 1
-    other.send(fetch(name))
-    assert fetched(other.wait(1)[0]).high_watermark == 1
-    assert not bench.server.unsynced()
-    disk.heal()
-    bench.shard.logs[0].tend()
-    turn_until(bench.loop, lambda: bench.shard.logs[0].failed is None)
-    other.send(produce_request({name: {0: batch(b"after")}}))
-    [_, frame] = other.wait(2)
-    [answer] = decoded("Produce", 9, frame).responses[0].partition_responses
-    assert answer.error_code == ErrorCode.NONE
-
-
 def test_producers_are_slowed_when_space_is_short_and_others_are_not(make: Make) -> None:
     bench = make(topic("one"))
     log, producer, reader = bench.shard.logs[0], bench.client(), bench.client()
@@ -401,6 +230,36 @@ def test_producers_are_slowed_when_space_is_short_and_others_are_not(make: Make)
     bench.shard.throttle.is_on = False
     producer.send(produce_request({"one": {0: batch(b"v")}}, correlation=3))
     producer.wait(3)
+
+
+def python_steps(work: Callable[[], object]) -> int:
+    """How many functions are called meanwhile."""
+    count = 0
+
+    def profile(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_python_s_steps_depend_on_wake_ups_and_not_on_requests_or_partitions(make: Make) -> None:
+    bench = make(topic("one", range(1, 101)))
+    client, steps, asked = bench.client(), list[int](), 0
+    one = produce_request({"one": {0: batch(b"v")}})
+    many = produce_request({"one": {i: batch(b"v") for i in range(100)}})
+    for data, count in ((one * 3, 3), (one, 1), (one * 200, 200), (many * 2, 2)):
+        assert client.socket.send(data) == len(data)
+        steps.append(python_steps(lambda: bench.loop.run_once(0.5)))
+        asked += count
+        client.wait(asked)
+    _, least, *others = steps  # The first time is like no other.
+    assert max(others) < least + 40  # A segment may begin in any turn.
 
 
 def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(make: Make) -> None:

@@ -2,16 +2,18 @@
 
 import os
 import select
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from shm.kernels.words import WORD_SYNCED
+from smq.app.clock import monotonic_ns
 from smq.log.disk import OsDisk
 from smq.log.sync import InlineSyncer, SyncThread
 from smq.testing.disk import FailingDisk
-from tests.log.logs import memory_of
+from tests.log.logs import append, batch, memory_of, start, turn
 
 DEADLINE_S = 10
 
@@ -73,3 +75,56 @@ def test_the_thread_stops_at_a_failure_until_reset(tmp_path: Path, event_fd: int
         wait(event_fd)
     assert not syncer.failed()
     syncer.stop()
+
+
+def test_the_thread_syncs_while_python_computes(tmp_path: Path, event_fd: int) -> None:
+    """A Python thread would wait for the interpreter's lock, which nobody offers it here."""
+    memory = memory_of()
+    syncer = SyncThread(memory, event_fd)
+    fd = OsDisk().create(tmp_path / "file", 64)
+    syncer.post(fd, 64)
+    wait(event_fd)  # It is up and waits on its futex.
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(2 * DEADLINE_S)
+    try:
+        syncer.post(fd, 128)
+        until_ns = monotonic_ns() + DEADLINE_S * 10**9
+        while memory.words[WORD_SYNCED] < 128:
+            assert monotonic_ns() < until_ns, "the sync waits for the interpreter"
+    finally:
+        sys.setswitchinterval(before_s)
+    syncer.stop()
+
+
+class FullSyncer(InlineSyncer):
+    """Takes few requests at a time, and has room again whenever it has refused one."""
+
+    posted: list[int]
+    room = 2
+
+    def post(self, fd: int, upto: int) -> bool:
+        if not self.room:
+            self.room = 2
+            return False
+        self.room -= 1
+        self.posted.append(upto)
+        return super().post(fd, upto)
+
+
+def test_no_segment_is_synced_before_an_earlier_one_also_when_there_are_very_many(
+    tmp_path: Path,
+) -> None:
+    memory = memory_of()
+    syncer = FullSyncer(memory, OsDisk())
+    syncer.posted = []
+    log = start(tmp_path, memory=memory, syncer=syncer).log
+    for _ in range(40):
+        append(log, 1, batch(b"x" * 700))
+        turn(log, syncs=False)
+    ends = [segment.end for segment in log.wal.segments]
+    assert len(ends) > 5
+    log.want_sync()
+    for _ in ends:
+        log.push_sync()
+    assert syncer.posted == [*ends[:-1], log.tail]
+    assert log.words[WORD_SYNCED] == log.tail
