@@ -1,0 +1,63 @@
+"""Arguments are kept as bytes and numbers, or refused in words that help."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smq.client.arguments import bytes_of, header_pairs, whole_number
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(b"a", b"a"), (None, None), (bytearray(b"a"), b"a"), (memoryview(b"abc")[::2], b"ac")],
+    ids=["bytes", "None", "bytearray", "a view"],
+)
+def test_buffers_become_bytes(value: Any, expected: bytes | None) -> None:
+    assert bytes_of("value", value) == expected
+
+
+def test_an_array_is_its_bytes() -> None:
+    assert bytes_of("value", np.array([1, 2], np.int16)) == b"\1\0\2\0"
+
+
+def test_text_is_to_be_encoded_by_who_has_it() -> None:
+    with pytest.raises(TypeError, match="key is bytes, a buffer or None, not str; encode it"):
+        bytes_of("key", "text")
+    with pytest.raises(TypeError, match="value is bytes, a buffer or None, not int"):
+        bytes_of("value", 3)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[("a", b"1"), (b"b", None)], (["a", bytearray(b"1")], ["b", None]), {"a": b"1", b"b": None}],
+    ids=["tuples", "lists", "mapping"],
+)
+def test_headers_are_pairs_however_they_are_given(headers: Any) -> None:
+    assert header_pairs(headers) == ((b"a", b"1"), (b"b", None))
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        (5, "headers is a list of .* pairs, not int"),
+        ("ab", "headers is a list of .* pairs, not str"),
+        ([b"ab"], "and has b'ab'"),
+        ([("a", b"1", 2)], "and has"),
+        ([(None, b"1")], "a header's key is text or bytes, not None"),
+        ([("a", "text")], "the header b'a' is bytes.*not str; encode it"),
+    ],
+    ids=["number", "text", "no pairs", "triple", "no key", "text value"],
+)
+def test_other_headers_are_refused(headers: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        header_pairs(headers)
+
+
+def test_numbers_are_whole_and_within_their_range() -> None:
+    assert whole_number("partition", np.int32(3), 0, 4) == 3
+    with pytest.raises(ValueError, match="partition is 4; it should be from 0 to 3"):
+        whole_number("partition", 4, 0, 4)
+    for wrong in (1.5, True, "1"):
+        with pytest.raises(TypeError, match="partition is a whole number, not"):
+            whole_number("partition", wrong, 0, 4)
