@@ -127,7 +127,8 @@ class StoredPayload(Payload):
     def view(self, progress: Progress | None = None, *, verify: bool = True) -> memoryview:
         """See Payload."""
         if self._view is None:
-            self._view = self._mapped() if self.path else self._downloaded(progress)
+            path = self.path
+            self._view = self._downloaded(progress) if path is None else self._mapped(path)
         if len(self._view) != self.length:
             raise PayloadDamaged(self._key, f"it has {len(self._view)} bytes, not {self.length}")
         if verify and not self._is_verified:
@@ -145,15 +146,16 @@ class StoredPayload(Payload):
         except NotFound as reason:
             raise PayloadMissing(self._key) from reason
 
-    def _mapped(self) -> memoryview:
-        assert self.path is not None
+    def _mapped(self, path: Path) -> memoryview:
         try:
-            with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size == 0:  # An empty file cannot be mapped.
-                    return memoryview(b"")
-                return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as reason:
             raise PayloadMissing(self._key) from reason
+        try:
+            size = os.fstat(fd).st_size  # An empty file cannot be mapped.
+            return memoryview(mmap(fd, size, access=ACCESS_READ) if size else b"")
+        finally:
+            os.close(fd)
 
     def _downloaded(self, progress: Progress | None) -> memoryview:
         data = bytearray(self.length)
