@@ -41,6 +41,8 @@ from smq.wire.internal import InternalFrame, encode_command
 NICENESS = 5  # Compressing must not take a core from clients that wait for an ack.
 POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
 JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is at fault itself.
+PROBE_WAIT_MS = 5000  # A filer that does not answer does not hold up the start any longer.
+PROBE_RETRY_MS = 5000
 PROBLEM_REPEAT_MS = 60_000  # The same problem is said again after so long.
 
 READING = frozenset({"cold", "inline", "offset_for_time", "payload"})  # What shards may ask for.
@@ -183,6 +185,9 @@ class Sealer:
         self._said: dict[str, int] = {}
         self._retained_ms = self._swept_ms = 0
         self._is_marked = False
+        # A directory needs no look: that of two links one fails is what a file system is.
+        self._is_fit = not Location.of(config).is_s3
+        self._has_reported = False
 
     def listen(self, listener: socket.socket) -> None:
         """Serve the shards."""
@@ -191,6 +196,38 @@ class Sealer:
             self._links.add(Link(self._loop, sock, self._question, self._links.discard))
 
         accept_links(self._loop, listener, accepted)
+
+    def begin(self) -> None:
+        """Serve, once it is known what the filer can do, or takes long to be known."""
+        if self._is_fit:
+            self._report_ready()
+        else:
+            self._loop.call_later(PROBE_WAIT_MS, self._report_ready)
+            self._probe()
+        self.round()
+
+    def _probe(self) -> None:
+        """Look at the filer, and again until it answers; nothing is sealed before.
+
+        Raises SystemExit when it must not be used.
+        """
+
+        def answered(answer: Answer) -> None:
+            self._say_problem(answer)
+            if "error" in answer:
+                self._loop.call_later(PROBE_RETRY_MS, self._probe)
+            elif answer["ok"] is not None:
+                raise SystemExit(f"smq: filer.root: {answer['ok']}")
+            else:
+                self._is_fit = True
+            self._report_ready()
+
+        self.sealing.do({"do": "probe"}, answered)
+
+    def _report_ready(self) -> None:
+        if not self._has_reported:
+            self._has_reported = True
+            self._inheritance.report_ready()
 
     def round(self) -> None:
         """Ask every shard that is not being asked; come back later."""
@@ -248,7 +285,7 @@ class Sealer:
             state, self._known.settings, wall_ms(), before=self._states, pressure=self._pressure
         )
         for each in chosen:
-            if each.number not in self._in_hand:
+            if self._is_fit and each.number not in self._in_hand:
                 self._seal(node, each.number, each.sealed_end, each.stable_end)
         self._states.update((each.number, each) for each in state.partitions)
         self._pressure = False
@@ -314,7 +351,6 @@ def sealer_main(inheritance: Inheritance) -> None:
     sealer = Sealer(loop, inheritance)
     sealer.listen(inheritance.unix_listeners[SEALER])
     loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _: loop.stop())
-    inheritance.report_ready()
-    sealer.round()
+    sealer.begin()
     loop.run()
     sealer.stop()

@@ -18,6 +18,7 @@ from smq.app.clock import monotonic_ms, wall_ms
 from smq.app.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer_ports import ShardOverSocket, StoredManifest
 from smq.filer.location import Location
+from smq.filer.s3 import S3Store, Unfit
 from smq.filer.store import Store
 from smq.model.errors import NotFound, PeerError, StoreError
 from smq.model.references import directory_of
@@ -56,6 +57,7 @@ class Worker:
         self._at = at
         self._shards: dict[int, ShardOverSocket] = {}
         self.jobs: dict[str, Callable[..., Any]] = {
+            "probe": self.probe,
             "seal": self.seal,
             "drop_unsealed": self.drop_unsealed,
             "retain": self.retain,
@@ -73,6 +75,15 @@ class Worker:
             return {"ok": self.jobs[job.pop("do")](**job)}
         except (StoreError, PeerError) as reason:
             return {"error": str(reason)}
+
+    def probe(self) -> str | None:
+        """Why the filer must not be used, if it must not."""
+        if isinstance(self.store, S3Store):
+            try:
+                self.store.probe()
+            except Unfit as reason:
+                return str(reason)
+        return None
 
     def seal(
         self, node: int, place: list[Any], sealed_end: int, end: int, segment_bytes: int

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -21,13 +22,13 @@ from shm.arrow import read_only
 from shm.kernels.crc32c import crc32c
 from shm.kernels.records import new_facts, scan_batches
 from smq.filer.store import Store
-from smq.model.errors import NotFound, StoreError
+from smq.model.errors import NotFound, StoreError, Unavailable
 from smq.sealer.parquet import ParquetSegment
 from smq.sealer.raw import NotRaw, RawSegment, index_of
 from smq.store.rows import Segment
 from smq.wire.codec import Buffer
 
-SEGMENTS_OPEN_MAX = 8  # Each may be the whole file in memory, where the filer is not local.
+SEGMENTS_OPEN_MAX = 8  # Each is a file of the cache beside its bound, where the filer is not local.
 CACHE_KEEP_MS = 10_000  # A file stays at least this long after it was named to a shard.
 
 
@@ -76,7 +77,7 @@ class Cache:
         directory.mkdir(parents=True, exist_ok=True)
         for left_behind in directory.iterdir():
             left_behind.unlink()
-        self._directory, self._bytes_max, self._now_ms = directory, bytes_max, now_ms
+        self.directory, self._bytes_max, self._now_ms = directory, bytes_max, now_ms
         self._held: OrderedDict[tuple[str, int], tuple[Batches, int]] = OrderedDict()
         self._next_name = 0
         self.bytes = 0
@@ -92,7 +93,7 @@ class Cache:
 
     def put(self, key: tuple[str, int], pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
         """Keep batches, cut into any pieces, under a key."""
-        path = self._directory / f"{self._next_name}.batches"
+        path = self.directory / f"{self._next_name}.batches"
         self._next_name += 1
         with path.open("wb") as file:
             file.writelines(pieces)
@@ -163,7 +164,7 @@ class ColdReader:
     def _opened(self, segment: Segment) -> ParquetSegment | RawSegment:
         opened = self._open.get(segment.path)
         if opened is None:
-            opened = open_segment(self._store, segment)
+            opened = open_segment(self._store, segment, self._cache.directory)
             self._open[segment.path] = opened
             if len(self._open) > SEGMENTS_OPEN_MAX:
                 self._open.popitem(last=False)
@@ -171,10 +172,15 @@ class ColdReader:
         return opened
 
 
-def open_segment(store: Store, segment: Segment) -> ParquetSegment | RawSegment:
-    """A segment's file, checked against the manifest. Raises Damaged, naming it; Unavailable."""
+def open_segment(
+    store: Store, segment: Segment, staging: Path | None = None
+) -> ParquetSegment | RawSegment:
+    """A segment's file, checked against the manifest. Raises Damaged, naming it; Unavailable.
+
+    What is not on this host is copied to a nameless file in the directory `staging` first.
+    """
     try:
-        data = _bytes_of(store, segment.path)
+        data = _bytes_of(store, segment.path, staging)
     except NotFound as reason:
         raise Damaged(
             segment.path, "the manifest names this segment, but there is none"
@@ -196,14 +202,26 @@ def _damage_named(segment: Segment) -> Iterator[None]:
         raise Damaged(segment.path, f"it cannot be read: {reason}") from reason
 
 
-def _bytes_of(store: Store, key: str) -> np.ndarray:
+def _bytes_of(store: Store, key: str, staging: Path | None) -> np.ndarray:
     path = store.local_path(key)
     if path is None:
-        return read_only(store.get(key))
+        return _staged(store, key, staging)
     if store.head(key).length == 0:  # An empty file cannot be mapped.
         return read_only(b"")
     mapped = np.memmap(path, np.uint8, "r")
     return read_only(mapped)
+
+
+def _staged(store: Store, key: str, directory: Path | None) -> np.ndarray:
+    """A copy: mapped, so that it is the page cache's memory and not ours, and gone with the map."""
+    try:
+        with TemporaryFile(dir=directory) as file, store.reading(key) as reading:
+            for piece in reading.pieces:
+                file.write(piece)
+            file.flush()
+            return read_only(np.memmap(file, np.uint8, "r") if file.tell() else b"")
+    except OSError as reason:
+        raise Unavailable(key, f"it cannot be copied to {directory}: {reason}") from reason
 
 
 def _places(data: np.ndarray) -> np.ndarray:

@@ -16,20 +16,15 @@ from smq.testing.processes import Child, free_port
 
 BUCKET = "smq-test"
 READY_SECONDS_MAX = 60.0
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+REGION = "us-east-1"
 
 
 class S3Server:
-    """A process; `environment` is what a program needs to find it."""
+    """A process. Any keys will do."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
         self.endpoint = f"http://127.0.0.1:{self.port}"
-        self.environment = {
-            **CREDENTIALS,
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_REGION": "us-east-1",
-        }
         self._output = directory / "s3.log"
         self._child: Child | None = None
         self.start()
@@ -81,3 +76,15 @@ def s3_server(directory: Path) -> Iterator[S3Server]:
         yield server
     finally:
         server.kill()
+
+
+def settings_for(server: S3Server, directory: Path, prefix: str = "") -> dict[str, str]:
+    """What a broker must be told to keep its files there."""
+    keys = directory / "s3-keys"
+    keys.write_text("[default]\naws_access_key_id = test\naws_secret_access_key = test\n")
+    return {
+        "filer.root": f"s3://{BUCKET}/{prefix}",
+        "filer.s3.endpoint": server.endpoint,
+        "filer.s3.region": REGION,
+        "filer.s3.credentials": str(keys),
+    }

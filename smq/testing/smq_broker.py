@@ -58,7 +58,7 @@ class SmqBroker:
         self.data_dir = directory / "data"
         self.output = directory / "output.log"
         directory.mkdir(parents=True, exist_ok=True)
-        self._settings = values | {
+        self.settings = values | {
             "data.dir": str(self.data_dir),
             "runtime.dir": self._runtime.name,
             "port": str(self.port),
@@ -70,7 +70,7 @@ class SmqBroker:
             raise
 
     def _start(self) -> Child:
-        child = self._launch(self._settings)
+        child = self._launch(self.settings)
         child.wait_ready(self._ready, READY_SECONDS_MAX)
         return child
 

@@ -15,6 +15,7 @@ from smq.app.inheritance import SEALER
 from smq.app.link import Link
 from smq.app.sealer_process import Hands, Sealer
 from smq.app.sealer_worker import Surroundings
+from smq.filer.location import Location
 from smq.wire.internal import InternalFrame, encode_command
 from tests.app.fake_peers import TidyLoop, turn_until
 from tests.app.fake_sealed_broker import NUMBER, FakeSealedBroker
@@ -136,7 +137,8 @@ def test_a_damaged_segment_is_named_to_the_shard_and_in_the_log(
 
 @pytest.fixture
 def hands(loop: TidyLoop, tmp_path: Path) -> Iterator[Hands]:
-    hands = Hands(loop, "test", Surroundings(tmp_path, tmp_path / "filer", tmp_path))
+    at = Surroundings(tmp_path, Location(str(tmp_path / "filer")), tmp_path)
+    hands = Hands(loop, "test", at)
     yield hands
     hands.stop()
 
@@ -153,6 +155,34 @@ def test_a_job_that_kills_its_workers_is_given_up(
     hands.do({"do": "also"}, answers.append)
     turn_until(loop, lambda: len(answers) == 2)
     assert "died of it" in answers[0]["error"]
+
+
+def test_nothing_is_sealed_to_a_filer_that_was_not_looked_at(
+    loop: TidyLoop, start: Any, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("[default]\naws_access_key_id = x\naws_secret_access_key = x\n")
+    away = {"filer.s3.endpoint": "http://127.0.0.1:9", "filer.root": "s3://bucket"}
+    away["filer.s3.credentials"] = str(keys)
+    broker, sealer = start([batch(0, 3, time=10)], **away)
+    said: list[str] = []
+    sealer._say_problem = lambda answer: said.append(answer.get("error", ""))
+    ready, write = os.pipe()
+    object.__setattr__(sealer._inheritance, "ready_fd", write)
+    sealer.begin()
+    assert not sealer._is_fit
+    turn_until(loop, lambda: bool(said))
+    assert "127.0.0.1:9" in said[0]
+    assert os.read(ready, 1)  # It serves what it can: what is in the log is in no danger.
+    os.close(ready)
+    assert broker.segments() == []
+    assert not sealer._is_fit
+    answers = iter([{"ok": None}, {"ok": "it ignores If-None-Match"}])
+    sealer.sealing.do = lambda _job, answered: answered(next(answers))
+    sealer._probe()
+    assert sealer._is_fit
+    with pytest.raises(SystemExit, match=r"filer.root: it ignores If-None-Match"):
+        sealer._probe()
 
 
 def test_a_worker_leaves_when_there_is_nothing_to_do(

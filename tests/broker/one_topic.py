@@ -11,6 +11,8 @@ import duckdb
 
 from smq.client.admin import create_topic
 from smq.client.cluster import Cluster
+from smq.filer.location import Location
+from smq.filer.store import Store
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.manifest import open_manifest
 from smq.store.rows import Segment
@@ -198,9 +200,7 @@ class OneTopic:
 
     def files(self) -> set[str]:
         """Keys of the topic's files in the filer."""
-        root = self.broker.data_dir / "filer"
-        below = root / "topics" / "kafka" / self.name
-        return {str(path.relative_to(root)) for path in below.rglob("*") if path.is_file()}
+        return {facts.key for facts in store_of(self.broker).list(f"topics/kafka/{self.name}/")}
 
 
 def fetch_request(
@@ -219,6 +219,18 @@ def fetch_request(
         max_bytes=16 * MiB,
         topics=[FetchTopic(topic=topic, partitions=wanted)],
     )
+
+
+def store_of(broker: SmqBroker) -> Store:
+    """The broker's filer, as another process sees it."""
+    given = broker.settings.get
+    location = Location(
+        given("filer.root", str(broker.data_dir / "filer")),
+        given("filer.s3.endpoint", ""),
+        given("filer.s3.region", ""),
+        given("filer.s3.credentials", ""),
+    )
+    return location.open({})
 
 
 def wal_starts(broker: SmqBroker, log: int = 0) -> list[int]:

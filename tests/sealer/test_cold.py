@@ -9,8 +9,10 @@ import pytest
 from smq.filer.local import LocalStore
 from smq.filer.memory import MemoryStore
 from smq.filer.store import OVERWRITE, Store
+from smq.model.errors import Unavailable
 from smq.sealer import parquet
-from smq.sealer.cold import CACHE_KEEP_MS, Cache, ColdReader, Damaged
+from smq.sealer.cold import CACHE_KEEP_MS, Cache, ColdReader, Damaged, open_segment
+from smq.sealer.parquet import ParquetSegment
 from smq.sealer.raw import INDEX_DTYPE
 from smq.store.manifest import WritableManifest
 from smq.testing.sealing import FakeShard
@@ -103,6 +105,22 @@ def test_a_damaged_segment_is_named_and_not_served(
         _reader(store, manifest, tmp_path).offset_for_time(1, 0)
 
 
+def test_a_segment_that_is_elsewhere_leaves_no_file_and_needs_room(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    store = MemoryStore()
+    _seal(store, manifest, [batch(0, 5)])
+    [segment] = manifest.segments(1)
+    staging = tmp_path / "staging"
+    staging.mkdir()
+    opened = open_segment(store, segment, staging)
+    assert isinstance(opened, ParquetSegment)
+    assert len(opened.spans) == 1
+    assert list(staging.iterdir()) == []
+    with pytest.raises(Unavailable, match="cannot be copied to"):
+        open_segment(store, segment, tmp_path / "missing")
+
+
 def test_a_whole_file_that_is_no_segment_is_damage_too(
     manifest: WritableManifest, tmp_path: Path
 ) -> None:
@@ -134,7 +152,7 @@ class TestCache:
         self._put(cache, 2)
         assert cache.get(("s", 1)) is None
         assert cache.bytes == 80
-        assert len(list(cache._directory.iterdir())) == 2
+        assert len(list(cache.directory.iterdir())) == 2
 
     def test_what_was_just_named_to_a_shard_stays(self, cache: Cache, now: list[int]) -> None:
         for number in range(5):
