@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_records_have_all_their_fields(client: smq.Client, topic: str) -> None:
 
 def test_arrow_has_the_same(client: smq.Client, topic: str) -> None:
     fill(client, topic)
-    rows = []
+    rows: list[dict[str, Any]] = []
     with client.consumer(topic, start="earliest") as consumer:
         while len(rows) < RECORDS:
             with consumer.poll(1) as batch:
@@ -257,9 +258,9 @@ def test_a_position_that_is_not_there_begins_anew_or_is_told(
         consumer.seek(topic, 0, 99)
         assert numbers(consumer, RECORDS) == list(range(RECORDS))
         assert consumer.statistics().resets == 1
-    with client.consumer(topic, start=99) as consumer:
-        with pytest.raises(smq.BrokerError, match="has no offset 99: its records are from 0 up to"):
-            consumer.poll(5)
+    told = "has no offset 99: its records are from 0 up to"
+    with client.consumer(topic, start=99) as consumer, pytest.raises(smq.BrokerError, match=told):
+        consumer.poll(5)
 
 
 def test_tables_and_arrays_come_back(client: smq.Client, topic: str) -> None:
@@ -280,7 +281,7 @@ def test_tables_and_arrays_come_back(client: smq.Client, topic: str) -> None:
             assert not found.flags.writeable
             del found
         consumer.assign([(topic, 0)])
-        with consumer.poll(5) as batch, pytest.raises(ValueError, match="magic|array"):
+        with consumer.poll(5) as batch, pytest.raises(ValueError, match=r"magic|array"):
             list(batch.arrays())
 
 

@@ -1,0 +1,316 @@
+"""Members of a group share partitions, among themselves and with Kafka's own clients."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import smq
+from smq.model.errors import ErrorCode
+from smq.testing.smq_broker import SmqBroker
+from tests.client.both import client, running, topic
+
+__all__ = ["client", "running", "topic"]  # Fixtures.
+
+DEADLINE_SECONDS = 20
+QUICK: dict[str, Any] = {
+    "session_timeout_s": 6
+}  # The least a broker takes: a heartbeat each 0.4 s.
+
+
+def eventually(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, what
+
+
+def fill(client: smq.Client, topic: str, first: int, count: int) -> None:
+    with client.producer() as producer:
+        for number in range(first, first + count):
+            producer.send(topic, b"%d" % number, partition=number % 3)
+
+
+def read(consumer: smq.Consumer, found: list[int], timeout_s: float = 0.05) -> bool:
+    """Add what a poll gives."""
+    with consumer.poll(timeout_s) as batch:
+        found += [int(record.value or b"") for record in batch]
+    return True
+
+
+def share(consumers: list[smq.Consumer]) -> list[int]:
+    """How many partitions each has once all three are somebody's."""
+    counts: list[int] = []
+
+    def is_shared() -> bool:
+        for consumer in consumers:
+            read(consumer, [])
+        counts[:] = [len(consumer.assignment()) for consumer in consumers]
+        names = [name for consumer in consumers for name in consumer.assignment()]
+        return len(names) == len(set(names)) == 3 and min(counts) > 0
+
+    eventually(is_shared, f"three partitions are shared: {counts}")
+    return sorted(counts)
+
+
+def test_a_group_goes_on_where_it_has_committed(client: smq.Client, topic: str) -> None:
+    fill(client, topic, 0, 30)
+    found: list[int] = []
+    with client.consumer(topic, group=topic, start="earliest") as consumer:
+        eventually(lambda: read(consumer, found) and len(found) == 30, "all come")
+        assert consumer.committed() == {}
+        consumer.commit()
+        assert consumer.committed() == {(topic, each): 10 for each in range(3)}
+        assert consumer.statistics().rebalances == 1
+        fill(client, topic, 30, 3)
+        eventually(lambda: read(consumer, found) and len(found) == 33, "more come")
+        consumer.commit_async({(topic, 0): 11}).result(5)
+    again: list[int] = []
+    with client.consumer(topic, group=topic, start="earliest") as consumer:
+        eventually(lambda: read(consumer, again) and len(again) == 2, "the rest comes")
+        assert sorted(again) == [31, 32]
+
+
+def test_commits_can_be_automatic(client: smq.Client, topic: str) -> None:
+    fill(client, topic, 0, 30)
+    settings: dict[str, Any] = {"group": topic, "start": "earliest", "auto_commit_s": 0.05}
+    found: list[int] = []
+    with client.consumer(topic, **settings) as consumer:
+        eventually(lambda: read(consumer, found) and len(found) == 30, "all come")
+        eventually(
+            lambda: (
+                read(consumer, found)
+                and consumer.committed() == {(topic, each): 10 for each in range(3)}
+            ),
+            "what was handed out is committed in time",
+        )
+        fill(client, topic, 30, 3)
+        eventually(lambda: read(consumer, found) and len(found) == 33, "more come")
+    fill(client, topic, 33, 1)
+    with client.consumer(topic, **settings) as consumer:
+        eventually(lambda: read(consumer, found) and len(found) == 34, "the last comes")
+        assert sorted(found) == list(range(34)), "what was handed out is committed at the end"
+
+
+def test_a_block_that_fails_commits_nothing(client: smq.Client, topic: str) -> None:
+    fill(client, topic, 0, 3)
+    found: list[int] = []
+    settings: dict[str, Any] = {"group": topic, "start": "earliest", "auto_commit_s": 60}
+    with pytest.raises(ZeroDivisionError), client.consumer(topic, **settings) as consumer:
+        eventually(lambda: read(consumer, found) and len(found) == 3, "all come")
+        raise ZeroDivisionError
+    with client.consumer(topic, **settings) as consumer:
+        eventually(lambda: read(consumer, found) and len(found) == 6, "all come again")
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+def test_members_come_and_go_and_nothing_is_lost(
+    client: smq.Client, topic: str, assignor: str
+) -> None:
+    settings = QUICK | {"group": topic, "start": "earliest"}
+    settings |= {"assignors": [assignor], "auto_commit_s": 60}
+    found: list[int] = []
+    first = client.consumer(topic, **settings)
+    eventually(lambda: read(first, found) and len(first.assignment()) == 3, "one has all")
+    second = client.consumer(topic, **settings)
+    assert share([first, second]) == [1, 2]
+    third = client.consumer(topic, **settings)
+    assert share([first, second, third]) == [1, 1, 1]
+    fill(client, topic, 0, 30)
+    members = [first, second, third]
+    eventually(
+        lambda: all([read(each, found) for each in members]) and len(found) >= 30, "all come"
+    )
+    first.close()
+    assert share([second, third]) == [1, 2]
+    second.close()
+    eventually(lambda: read(third, found) and len(third.assignment()) == 3, "one has all")
+    fill(client, topic, 30, 3)
+    eventually(lambda: read(third, found) and len(found) >= 33, "the rest comes")
+    third.close()
+    assert sorted(found) == list(range(33))
+
+
+def test_cooperative_members_keep_what_they_have(client: smq.Client, topic: str) -> None:
+    settings = QUICK | {"group": topic, "assignors": ["cooperative-sticky"]}
+    with client.consumer(topic, **settings) as first:
+        eventually(lambda: read(first, []) and len(first.assignment()) == 3, "one has all")
+        with client.consumer(topic, **settings) as second:
+            kept: set[Any] = set(first.assignment())
+
+            def is_shared() -> bool:
+                nonlocal kept
+                read(first, [])
+                read(second, [])
+                kept &= set(first.assignment())
+                return len(second.assignment()) == 1
+
+            eventually(is_shared, "the second has one")
+            assert len(kept) == 2, "what stays is not taken away in between"
+
+
+def test_who_does_not_poll_is_out_and_comes_back(client: smq.Client, topic: str) -> None:
+    settings = QUICK | {"group": topic, "start": "earliest", "poll_interval_s_max": 1}
+    with client.consumer(topic, **settings) as slow:
+        eventually(lambda: read(slow, []) and len(slow.assignment()) == 3, "one has all")
+        with client.consumer(topic, **settings) as other:
+            eventually(lambda: read(other, []) and len(other.assignment()) == 3, "other has all")
+            assert len(slow.assignment()) == 3, "it does not know yet"
+            with pytest.raises(smq.BrokerError) as raised:
+                slow.commit({(topic, 0): 0})
+            assert raised.value.code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
+            assert share([slow, other]) == [1, 2]
+
+
+def test_members_without_an_assignor_in_common_are_told(client: smq.Client, topic: str) -> None:
+    with client.consumer(topic, group=topic, assignors=["range"]) as one:
+        eventually(lambda: read(one, []) and len(one.assignment()) == 3, "one has all")
+        with client.consumer(topic, group=topic, assignors=["roundrobin"]) as other:
+            with pytest.raises(smq.BrokerError) as raised:
+                eventually(lambda: read(other, []) and False, "it is told")
+            assert raised.value.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_group_assigns_and_nobody_else(client: smq.Client, topic: str) -> None:
+    with client.consumer(topic, group=topic) as consumer, pytest.raises(ValueError, match="assign"):
+        consumer.assign([(topic, 0)])
+
+
+def test_a_group_without_members_commits_for_chosen_partitions(
+    client: smq.Client, topic: str
+) -> None:
+    fill(client, topic, 0, 6)
+    for first in (0, 3):
+        with client.consumer(group=topic, start="earliest") as consumer:
+            consumer.assign([(topic, 0)])
+            with consumer.poll(5) as batch:
+                assert [int(record.value or b"") for record in batch][0] == first
+                offset = next(iter(batch)).offset
+            consumer.commit({(topic, 0): offset + 1})
+
+
+def test_a_group_survives_the_death_of_a_shard(
+    client: smq.Client, topic: str, running: SmqBroker
+) -> None:
+    found: list[int] = []
+    with client.consumer(topic, group=topic, start="earliest") as consumer:
+        eventually(lambda: read(consumer, found) and len(consumer.assignment()) == 3, "all its own")
+        running.kill("shard-1")
+        fill(client, topic, 0, 30)
+        eventually(lambda: read(consumer, found) and len(found) == 30, "all come")
+        running.kill("coordinator")
+        fill(client, topic, 30, 3)
+        eventually(lambda: read(consumer, found) and len(found) == 33, "more come")
+        consumer.commit()
+    running.restart()
+
+
+@contextmanager
+def confluent(running: SmqBroker, topic: str, **settings: Any) -> Iterator[Any]:
+    """A confluent-kafka consumer in a thread that polls; gives its assignment, as a callable."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": running.bootstrap,
+            "group.id": topic,
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 200,
+            **settings,
+        }
+    )
+    consumer.subscribe([topic])
+    with polling(consumer, lambda: consumer.poll(0.05)) as assignment:
+        yield assignment
+
+
+@contextmanager
+def kafka_python(running: SmqBroker, topic: str) -> Iterator[Any]:
+    kafka = pytest.importorskip("kafka")
+    consumer = kafka.KafkaConsumer(
+        topic,
+        bootstrap_servers=running.bootstrap.split(","),
+        group_id=topic,
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=200,
+    )
+    with polling(consumer, lambda: consumer.poll(50)) as assignment:
+        yield assignment
+
+
+@contextmanager
+def polling(consumer: Any, poll: Callable[[], Any]) -> Iterator[Callable[[], set[Any]]]:
+    """Neither client may be asked by two threads at a time."""
+    ended = threading.Event()
+    assignment: set[Any] = set()
+
+    def run() -> None:
+        nonlocal assignment
+        while not ended.is_set():
+            poll()
+            assignment = {(each.topic, each.partition) for each in consumer.assignment()}
+        consumer.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield lambda: assignment
+    finally:
+        ended.set()
+        thread.join()
+
+
+OTHERS = {
+    "confluent-kafka": confluent,
+    "kafka-python": kafka_python,
+}
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("is_first", [True, False], ids=["leads", "follows"])
+def test_a_group_is_shared_with_kafkas_clients(
+    client: smq.Client, topic: str, running: SmqBroker, other: str, is_first: bool
+) -> None:
+    opened = OTHERS[other]
+
+    def check(consumer: smq.Consumer, theirs: Callable[[], set[Any]]) -> None:
+        def is_shared() -> bool:
+            read(consumer, [])
+            mine = set(consumer.assignment())
+            return bool(mine) and mine.isdisjoint(theirs()) and len(mine | theirs()) == 3
+
+        eventually(is_shared, "three partitions, each one's")
+
+    if is_first:
+        with client.consumer(topic, group=topic, **QUICK) as consumer:
+            eventually(lambda: read(consumer, []) and len(consumer.assignment()) == 3, "all")
+            with opened(running, topic) as theirs:
+                check(consumer, theirs)
+            eventually(lambda: read(consumer, []) and len(consumer.assignment()) == 3, "all again")
+        return
+    with opened(running, topic) as theirs:
+        eventually(lambda: len(theirs()) == 3, "they have all")
+        with client.consumer(topic, group=topic, **QUICK) as consumer:
+            check(consumer, theirs)
+        eventually(lambda: len(theirs()) == 3, "they have all again")
+
+
+@pytest.mark.clients
+def test_cooperative_groups_are_shared_with_librdkafka(
+    client: smq.Client, topic: str, running: SmqBroker
+) -> None:
+    settings = {"partition.assignment.strategy": "cooperative-sticky"}
+    with client.consumer(topic, group=topic, assignors=["cooperative-sticky"], **QUICK) as consumer:
+        eventually(lambda: read(consumer, []) and len(consumer.assignment()) == 3, "all")
+        with confluent(running, topic, **settings) as theirs:
+            eventually(
+                lambda: (
+                    read(consumer, [])
+                    and len(theirs()) == 1
+                    and set(consumer.assignment()).isdisjoint(theirs())
+                    and len(consumer.assignment()) == 2
+                ),
+                "one is theirs",
+            )
