@@ -96,6 +96,7 @@ class Door:
         self._reserved = 0
         self.request_bytes_max = self._session.request_bytes_max
         self.closed = False
+        self._is_anothers = False  # The parent's, in a fork: its answers are not ours to take.
         _doors.add(self)
 
     @classmethod
@@ -161,6 +162,7 @@ class Door:
 
     def answers(self) -> list[bytes]:
         """The responses that have come, without their sizes, in the order of the requests."""
+        self._check_ours()
         found: list[bytes] = []
         count = ANSWERED_BYTES
         while count == ANSWERED_BYTES:
@@ -215,6 +217,7 @@ class Door:
 
     def disarm(self) -> bool:
         """After a sleep: swallow the bells; whether there is news. Raises DoorGone."""
+        self._check_ours()
         wake_client(self._memory, self._side)
         if not self.closed:
             self._swallow()
@@ -260,6 +263,10 @@ class Door:
             self.close()
             self._check_open()
 
+    def _check_ours(self) -> None:
+        if self._is_anothers:
+            raise DoorGone("this is the door of the process that forked us")
+
     def _check_open(self) -> None:
         if self.closed:
             raise DoorGone("the shard has ended or has dropped this session, or it was closed")
@@ -277,7 +284,7 @@ class Door:
 
     def forget(self) -> None:
         """In a fork: this is the parent's; let it be."""
-        self.closed = True
+        self.closed = self._is_anothers = True
         self._socket.close()
 
 
