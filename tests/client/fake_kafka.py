@@ -36,6 +36,8 @@ from smq.wire.records import read_batches
 from smq.wire.structure_code import snake
 
 LONG_POLL_SECONDS_MAX = 0.2
+PRODUCE = b"\0\0"  # The key of its API, as a request begins.
+BROKER = 4  # A kind of resource.
 
 
 class FakePartition:
@@ -78,6 +80,10 @@ class FakeKafka:
         self.faults: dict[str, deque[ErrorCode | str]] = defaultdict(deque)
         self.requests: list[tuple[int, str]] = []
         self.hidden_apis: set[str] = set()
+        self.settings: dict[str, str] = {}  # Of all brokers.
+        self.topic_settings = {"retention.ms": "7"}
+        self.takes_records = threading.Event()  # Else Produce requests wait.
+        self.takes_records.set()
         self._changed = threading.Condition()
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(node_count)]
         self._connections: list[socket.socket] = []
@@ -117,7 +123,10 @@ class FakeKafka:
     def _serve(self, node_id: int, connection: socket.socket) -> None:
         with suppress(OSError), connection, connection.makefile("rb") as stream:
             while size := stream.read(4):
-                answer = self._answer(node_id, stream.read(int.from_bytes(size)))
+                request = stream.read(int.from_bytes(size))
+                if request[:2] == PRODUCE:
+                    self.takes_records.wait()
+                answer = self._answer(node_id, request)
                 if answer is None:
                     return
                 connection.sendall(answer)
@@ -164,7 +173,7 @@ class FakeKafka:
             for node_id, each in enumerate(self._listeners, 1)
         ]
         topics = [self._topic_metadata(name, code) for name in names]
-        return metadata.MetadataResponse(brokers=brokers, topics=topics)
+        return metadata.MetadataResponse(brokers=brokers, topics=topics, cluster_id="fake")
 
     def _topic_metadata(self, name: str, code: ErrorCode) -> Any:
         if name not in self.topics:
@@ -260,10 +269,12 @@ class FakeKafka:
 
     def describe_configs(self, _node: int, request: Any, code: ErrorCode) -> Any:
         (wanted,) = request.resources
+        is_broker = wanted.resource_type == BROKER
         configs = [
-            describe_configs.DescribeConfigsResourceResult(
-                name="retention.ms", value="7", config_source=1
-            ),
+            describe_configs.DescribeConfigsResourceResult(name=name, value=value, config_source=1)
+            for name, value in (self.settings if is_broker else self.topic_settings).items()
+        ]
+        configs += [
             describe_configs.DescribeConfigsResourceResult(
                 name="cleanup.policy", value="delete", config_source=5
             ),
