@@ -63,6 +63,7 @@ class Doors:
         self._doors: dict[int, ReadingDoor] = {}
         self._watched: dict[int, set[int]] = {}
         self._tried_at: dict[int, float] = {}
+        self._catalog: Catalog | None = None
 
     def find(self, name: TopicPartition) -> Found | None:
         """Where a partition is; None: there is no way to it here, or not now."""
@@ -79,6 +80,14 @@ class Doors:
         if reader is None:
             return None
         return Found(node, log, reader, topic.partition_numbers[name.partition])
+
+    def has_other_topics(self) -> bool:
+        """Whether topics have come, gone or changed since this was asked last."""
+        some = next(iter(self._doors.values()), None)
+        if some is None or some.catalog() is self._catalog:
+            return False
+        self._catalog = some.catalog()
+        return True
 
     def logs(self) -> set[int]:
         """The logs that can be read now."""

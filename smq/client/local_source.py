@@ -62,13 +62,23 @@ class LocalSource:
         return any(lane.is_ready() for lane in self._lanes.values())
 
     def leave(self) -> list[Partition]:
-        """Those that are read here no longer, for the ring has gone on, or its shard is gone."""
+        """Those that are read here no longer: the ring has gone on, or shard or topic are gone."""
+        if self.doors.has_other_topics():
+            self._leave_deleted()
         for log in self._lanes.keys() - self.doors.logs():
             self._left += self._lanes.pop(log).partitions
         left, self._left = self._left, []
         if left:
             self._watch()
         return left
+
+    def _leave_deleted(self) -> None:
+        for lane in self._lanes.values():
+            for number, partition in zip(lane.numbers(), list(lane.partitions), strict=True):
+                found = self.doors.find(partition.name)
+                if found is None or found.number != number:
+                    lane.remove(partition)
+                    self._left.append(partition)
 
     def close(self) -> None:
         """Close the doors."""
