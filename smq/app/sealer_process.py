@@ -131,7 +131,6 @@ class _Known:
     """The catalog by partition number, at a version."""
 
     version: int = 0
-    cluster_id: str = ""
     places: dict[int, tuple[Place, TopicSettings, int]] = field(default_factory=dict)
 
     def look(self, inheritance: Inheritance) -> None:
@@ -139,9 +138,8 @@ class _Known:
         if block.version() == self.version:
             return
         self.version, published = block.read()
-        self.places, catalog = {}, Catalog.decode(published)
-        self.cluster_id = catalog.cluster_id
-        for topic in catalog.by_name.values():
+        self.places = {}
+        for topic in Catalog.decode(published).by_name.values():
             settings = TopicSettings.of(topic.configs, inheritance.config)
             for partition, number in enumerate(topic.partition_numbers):
                 place = Place(topic.namespace, topic.name, partition, number)
@@ -199,6 +197,7 @@ class Sealer:
 
     def begin(self) -> None:
         """Serve, once it is known what the filer can do, or takes long to be known."""
+        self._mark_filer()  # A client that finds the broker ready may upload.
         if self._is_fit:
             self._report_ready()
         else:
@@ -244,9 +243,9 @@ class Sealer:
     def _mark_filer(self) -> None:
         """Have clients on this host know the filer's directory, as soon as it can be written."""
         location = Location.of(self._inheritance.config)
-        if self._known.cluster_id and not (self._is_marked or location.is_s3):
+        if not (self._is_marked or location.is_s3):
             with suppress(OSError):  # Whoever uses the filer next says what is wrong with it.
-                mark(Path(location.root), self._known.cluster_id)
+                mark(Path(location.root), self._inheritance.cluster_id)
                 self._is_marked = True
 
     def stop(self) -> None:
