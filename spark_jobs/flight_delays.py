@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
+from spark_jobs.places import Places, add_places, places_in
 from spark_jobs.read import read_topic
 from spark_jobs.session import refusals, start_session
 
@@ -52,10 +53,10 @@ def delays(flights: DataFrame, weather: DataFrame, airlines: DataFrame) -> DataF
     )
 
 
-def run(spark: SparkSession, data_dir: Path) -> list[list[Any]]:
-    """The rows, read from the sealed segments of a broker's data directory."""
+def run(spark: SparkSession, places: Places) -> list[list[Any]]:
+    """The rows, read from the sealed segments of a broker."""
     flights, weather, airlines = (
-        values(read_topic(spark, topic, data_dir=data_dir), schema)
+        values(read_topic(spark, topic, **places), schema)
         for topic, schema in (("flights", FLIGHT), ("weather", WEATHER), ("airlines", AIRLINE))
     )
     return [[*row] for row in delays(flights, weather, airlines).collect()]
@@ -64,12 +65,12 @@ def run(spark: SparkSession, data_dir: Path) -> list[list[Any]]:
 def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser(prog="smq spark flight_delays", description=__doc__)
-    parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
+    add_places(parser)
     parser.add_argument("--output", type=Path, required=True, help="a JSON file for the rows")
     given = parser.parse_args()
     settings = {"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS)}
     with refusals(), start_session("flight delays", **settings) as spark:
-        rows = run(spark, given.data_dir)
+        rows = run(spark, places_in(given))
     given.output.write_text(json.dumps(rows))
 
 

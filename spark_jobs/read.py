@@ -6,7 +6,8 @@ columns and skips row groups as with any table. `timestamp` is null where it doe
 they hold the few records that Parquet cannot, their header keys put right where they are no text.
 What nobody can decode is an error that names it, or a warning if the caller says so.
 
-A DataFrame is what the manifest said when it was made; read again to see more.
+A DataFrame is what the manifest said when it was made; read again to see more. Segments in a bucket
+are copied first (`spark_jobs.staging`).
 """
 
 import warnings
@@ -20,8 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 
-from smq.filer.local import LocalStore
-from smq.model.errors import StoreError
+from smq.filer.location import Location
+from smq.filer.store import Store
 from smq.sealer.cold import open_segment
 from smq.sealer.decode import Kind, cut
 from smq.sealer.parquet import LOG_APPEND_TIME, table_of
@@ -30,6 +31,7 @@ from smq.sealer.raw import RawSegment
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME
 from spark_jobs.plan import Ending, Part, Starting, Unreadable, find_topic, plan
+from spark_jobs.staging import Files
 
 FILE_SCHEMA = (
     "_offset bigint, _ts timestamp, _key binary, _value binary, "
@@ -51,27 +53,36 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
     starting: Starting = "earliest",
     ending: Ending = "latest",
     undecodable: Undecodable = "fail",
-    filer_root: Path | str | None = None,
+    filer_root: Location | Path | str | None = None,
+    staging: Path | str | None = None,
 ) -> DataFrame:
     """The sealed records of a topic, from and to these offsets (a mapping: by partition).
 
-    `data_dir` is the broker's; it may be running. Raises Unreadable, StoreError.
+    `data_dir` is the broker's; it may be running. `filer_root` is where its files are, if not
+    there: what its setting says. `staging` keeps copies of what is in a bucket.
+    Raises Unreadable, StoreError.
     """
     data_dir = Path(data_dir)
-    store = LocalStore(Path(filer_root) if filer_root is not None else data_dir / "filer")
+    if not isinstance(filer_root, Location):
+        filer_root = Location(str(filer_root if filer_root is not None else data_dir / "filer"))
+    store = filer_root.open()
     with open_manifest(data_dir / FILE_NAME) as manifest:
         found = find_topic(manifest, topic)
         parts = plan(manifest, found, starting, ending)
-    reader = _Reader(spark, store, topic, directory_of(found.namespace, topic))
+    files = Files(store, Path(staging) if staging is not None else None)
+    files.fetch([part.segment for part in parts if part.segment.kind == "parquet"])
+    reader = _Reader(spark, store, files, topic, directory_of(found.namespace, topic))
     rows = [reader.parquet([part for part in parts if part.segment.kind == "parquet"])]
     rows += reader.raw([part for part in parts if part.segment.kind == "raw"], undecodable)
     return reduce(DataFrame.unionByName, rows)
 
 
 class _Reader:
-    def __init__(self, spark: SparkSession, store: LocalStore, topic: str, directory: str) -> None:
-        self._spark, self._store, self._topic = spark, store, topic
-        self._directory = store.root / directory
+    def __init__(
+        self, spark: SparkSession, store: Store, files: Files, topic: str, directory: str
+    ) -> None:
+        self._spark, self._store, self._files, self._topic = spark, store, files, topic
+        self._directory = files.root / directory
 
     def parquet(self, parts: list[Part]) -> DataFrame:
         """The rows of Parquet segments. Only of those that are cut an offset is asked for."""
@@ -100,7 +111,7 @@ class _Reader:
         return [self._spark.createDataFrame(pa.concat_tables(tables), SCHEMA)]
 
     def _frame(self, parts: list[Part], timestamp_type: int, *, is_cut: bool) -> DataFrame:
-        paths = [str(self._store.root / part.segment.path) for part in parts]
+        paths = [str(self._files.root / part.segment.path) for part in parts]
         files = self._spark.read.schema(FILE_SCHEMA).option("basePath", str(self._directory))
         rows = files.parquet(*paths)
         if is_cut:
@@ -118,14 +129,11 @@ class _Reader:
 
     def _timestamp_type(self, part: Part) -> int:
         """From the file's footer. Raises Unreadable, naming a file that is not what was sealed."""
-        path = self._store.root / part.segment.path
+        path = self._files.path(part.segment)
         try:
-            length = self._store.head(part.segment.path).length
             facts = pq.read_metadata(path).metadata or {}
-        except (StoreError, pa.ArrowException, OSError) as reason:
+        except (pa.ArrowException, OSError) as reason:
             raise Unreadable(f"{path} cannot be read: {reason}") from reason
-        if length != part.segment.bytes:
-            raise Unreadable(f"{path} has {length} bytes; the manifest says {part.segment.bytes}")
         stamped = facts.get(b"smq.timestamp_type") == LOG_APPEND_TIME.encode()
         return LOG_APPEND_TIME_TYPE if stamped else CREATE_TIME_TYPE
 
@@ -139,7 +147,7 @@ class _Reader:
                 and piece.end_offset > part.start
             ):
                 span = f"{piece.base_offset} to {piece.end_offset}"
-                problems.append(f"offsets {span} in {self._store.root / part.segment.path}")
+                problems.append(f"offsets {span} in {self._files.root / part.segment.path}")
             if piece.kind is Kind.ROWS:
                 rows = table_of(piece)
                 inside = pc.and_(

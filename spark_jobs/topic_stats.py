@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, functions as f
 
+from spark_jobs.places import add_places, places_in
 from spark_jobs.read import read_topic
 from spark_jobs.session import refusals, start_session
 
@@ -42,12 +43,12 @@ def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser(prog="smq spark topic_stats", description=__doc__)
     parser.add_argument("topic")
-    parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
+    add_places(parser)
     parser.add_argument("--by", choices=["partition", "hour"], default="partition")
     parser.add_argument("--output", type=Path, help="a Parquet directory, instead of JSON lines")
     given = parser.parse_args()
     with refusals(), start_session(f"statistics of {given.topic}") as spark:
-        rows = statistics(read_topic(spark, given.topic, data_dir=given.data_dir), given.by)
+        rows = statistics(read_topic(spark, given.topic, **places_in(given)), given.by)
         if given.output is not None:
             rows.write.mode("overwrite").parquet(str(given.output))
             return
