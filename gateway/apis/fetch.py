@@ -245,7 +245,7 @@ class _Reader:
                 return data, 0
         budget = min(self._left, asked.partition_max_bytes)
         is_wanted = asked.fetch_offset < _limit(offsets, self._isolation_level)
-        if is_wanted and (budget > 0 or self.total_bytes == 0):
+        if is_wanted and (budget > 0 or not (self.total_bytes or self.cold)):
             return data, self._fill(data, row, offsets, budget)
         return data, 0
 

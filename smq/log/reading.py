@@ -192,14 +192,6 @@ class ReadableLog:
             return
         self.collect(spans[len(run.spans) :], done, before)
 
-    def read_batch(self, position: int, length: int) -> memoryview:
-        """A batch from ring or WAL; waits for the disk. Raises DamagedFrame."""
-        view = self.view(position, length)
-        if view is not None:
-            return view
-        run = self.first_run(np.array([(position, length)]))
-        return self.batches_of(run, self.wal.read(run.position, run.length))
-
     # --- damage ----------------------------------------------------------------------------------
 
     def _damage(self, position: int, found: np.ndarray) -> DamagedFrame:

@@ -141,7 +141,8 @@ class Config:
     )
     wal_bytes_max: int = setting(
         4 * GiB,
-        "A log seals its oldest data early at this size, then slows producers, then refuses them.",
+        "What the files of a log may take: half full it seals early, three quarters full it slows "
+        "producers, full it refuses them.",
         at_least=WAL_SEGMENTS_MIN * SEGMENT_BYTES_MIN,
     )
 

@@ -159,6 +159,15 @@ def high_watermark(log: Log, number: int) -> int:
     return int(log.partitions.table[log.partitions.slots[number], P_HIGH_WATERMARK])
 
 
+def read_batch(log: Log, position: int, length: int) -> memoryview:
+    """A batch from ring or WAL; waits for the disk. Raises DamagedFrame."""
+    view = log.view(position, length)
+    if view is not None:
+        return view
+    run = log.first_run(np.array([(position, length)]))
+    return log.batches_of(run, log.wal.read(run.position, run.length))
+
+
 def read(log: Log, number: int, offset: int = 0, bytes_max: int = 1 << 30) -> dict[int, bytes]:
     """The values of all visible records from an offset on that are in ring and WAL."""
     values: dict[int, bytes] = {}
@@ -168,7 +177,7 @@ def read(log: Log, number: int, offset: int = 0, bytes_max: int = 1 << 30) -> di
         if found is None or not len(found.spans):
             break
         for position, length in found.spans.tolist():
-            for each in read_batches(bytes(log.read_batch(position, length))):
+            for each in read_batches(bytes(read_batch(log, position, length))):
                 for record in each.records():
                     values[record.offset] = record.value or b""
                     offset = record.offset + 1

@@ -20,6 +20,7 @@ from tests.log.logs import (
     batch,
     high_watermark,
     read,
+    read_batch,
     show,
     start,
     turn,
@@ -77,7 +78,7 @@ def test_gathering_gives_the_same_bytes_as_reading_one_by_one(tmp_path: Path) ->
     filled(log, 60)
     for first in range(0, 60, 7):
         places = spans(log)[first:]
-        expected = b"".join(bytes(log.read_batch(*each)) for each in places.tolist())
+        expected = b"".join(bytes(read_batch(log, *each)) for each in places.tolist())
         assert in_runs(log, places) == expected
 
 
@@ -168,7 +169,7 @@ def test_every_flipped_bit_of_a_frame_is_found_and_costs_that_batch_only(tmp_pat
     for at in range(position - FRAME_HEADER_BYTES, position + length):
         flip(log, at)
         with pytest.raises(DamagedFrame):
-            log.read_batch(position, length)
+            read_batch(log, position, length)
         flip(log, at)
     assert read(log, 1) == {k: v for k, v in values.items() if k != 3}
 
@@ -238,7 +239,7 @@ def test_a_freed_position_is_not_damage(tmp_path: Path) -> None:
     log.sealed(1, 40, 1)
     log.checkpoint()
     with pytest.raises(DamagedFrame, match="freed"):
-        log.read_batch(*place)
+        read_batch(log, *place)
     assert log.notices == []
     assert log.find(1, 0, 50, ALL) is None
     assert not (tmp_path / QUARANTINE).exists()

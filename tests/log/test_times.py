@@ -8,7 +8,7 @@ from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.log.times import first_batch_at
 from smq.wire.records import Record, read_batches, write_batch
-from tests.log.logs import append, high_watermark, start, turn
+from tests.log.logs import append, high_watermark, read_batch, start, turn
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def offset_at(log: Log, timestamp: int, offset: int = 0, limit: int = 40) -> int
     place = first_batch_at(log, 1, offset, limit, timestamp)
     if place is None:
         return None
-    return next(iter(read_batches(bytes(log.read_batch(*place))))).base_offset
+    return next(iter(read_batches(bytes(read_batch(log, *place))))).base_offset
 
 
 @pytest.mark.parametrize(

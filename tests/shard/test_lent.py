@@ -8,6 +8,7 @@ from smq.log.reading import DamagedFrame
 from smq.shard.lent import FileRange, LentBatches, Sendable
 from smq.shard.shard import Led
 from smq.testing.disk import SlowDisk
+from tests.log.logs import read_batch
 from tests.shard.shard_bench import RING_BYTES, Appender, batch, new_shard, topic
 
 SMALL, LARGE = b"s" * 100, b"l" * 20_000
@@ -37,7 +38,7 @@ def lent(bench: Appender) -> tuple[LentBatches, bytes]:
     assert isinstance(led, Led)
     found = led.log.find(1, 0, led.offsets().high_watermark, 1 << 30)
     assert found is not None
-    data = b"".join(bytes(led.log.read_batch(*span)) for span in found.spans.tolist())
+    data = b"".join(bytes(read_batch(led.log, *span)) for span in found.spans.tolist())
     return LentBatches(led.log, found.spans, found.total_bytes), data
 
 

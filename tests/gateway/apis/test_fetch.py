@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.apis.fetch import lent_of
+from gateway.apis.fetch import COLD_PARTITIONS_MAX, lent_of
 from gateway.context import Ask, Wait
 from smq.model.errors import ErrorCode
 from smq.wire.generated.fetch import (
@@ -230,6 +230,32 @@ def test_what_has_left_the_wal_is_asked_of_the_sealer(bench: ShardBench, tmp_pat
     assert len(list(lent_of(response))) == 1
     data = list(rows(bench.read(response)))
     assert [data[0].records, len(offsets(data[1]))] == [cold, 6]
+
+
+def test_few_partitions_of_an_answer_come_from_the_sealer_within_its_limits(
+    tmp_path: Path,
+) -> None:
+    count = COLD_PARTITIONS_MAX + 2
+    bench = ShardBench(tmp_path, topic("cold", range(1, count + 1)))
+    for number in range(1, count + 1):
+        bench.shard.logs[0].sealed(number, 10, NOW_MS)
+    asked = fetch(
+        *(wanted("cold", partition=i, partition_max_bytes=1000) for i in range(count)),
+        max_bytes=2500,
+    )
+    ask = bench.ask("Fetch", 12, asked)
+    commands = [(each["number"], each["bytes_max"]) for each in ask.commands]
+    assert commands == [(1, 1000), (2, 1000), (3, 500)]
+    asked = fetch(*(wanted("cold", partition=i) for i in range(count)))
+    ask = bench.ask("Fetch", 12, asked)
+    assert [each["number"] for each in ask.commands] == [*range(1, COLD_PARTITIONS_MAX + 1)]
+    path = tmp_path / "cached"
+    path.write_bytes(b"0123456789")
+    said = [{"ok": {"path": str(path), "at": i, "length": 1}} for i in range(3)]
+    response = ask.then([*said, None])
+    found = list(rows(bench.read(response)))
+    assert [bytes(each.records or b"") for each in found[:3]] == [b"0", b"1", b"2"]
+    assert [each.error_code for each in found] == [0, 0, 0, 56, 0, 0]
 
 
 @pytest.mark.parametrize("said", [None, {"ok": {"path": "/none", "at": 0, "length": 1}}])

@@ -23,7 +23,7 @@ from smq.model.catalog import Catalog
 from smq.shard.directory import build_directory
 from smq.shard.produce import Producing
 from smq.shard.throttle import Throttle
-from tests.log.logs import BOOT, LEVELS, OTHER_BOOT, memory_of, start, turn
+from tests.log.logs import BOOT, LEVELS, OTHER_BOOT, memory_of, read_batch, start, turn
 from tests.oracle.batches import batch
 from tests.shm.kernels.rig import NOW_MS, TOPIC, request_of
 
@@ -65,7 +65,7 @@ def live(directory: Path, generation: int, boot: bytes) -> None:
         if found is not None:
             recent = found.spans[[log.in_ring(int(each)) for each in found.spans[:, 0]]]
             log.gather(recent, np.zeros(found.total_bytes, np.uint8))
-            log.read_batch(*found.spans[0].tolist())
+            read_batch(log, *found.spans[0].tolist())
     syncer.stop()
     log.close()
     os.close(event_fd)
