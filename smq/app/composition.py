@@ -8,6 +8,7 @@ import os
 from shm.kernels.jit import cache_directory
 from shm.kernels.warm import warm, warm_reading, warm_writing
 from shm.kernels.warm_client import warm_client
+from shm.kernels.warm_reader import warm_reader
 from smq.app.clock import monotonic_ms
 from smq.app.coordinator_process import coordinator_main
 from smq.app.front_process import front_main
@@ -43,6 +44,7 @@ def _compile_by_two() -> None:
         try:
             warm_reading()
             warm_client()
+            warm_reader()
         finally:
             os._exit(0)
     warm_writing()

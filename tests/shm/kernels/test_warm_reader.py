@@ -1,0 +1,10 @@
+"""After warm_reader() a client's first batch compiles nothing."""
+
+import subprocess
+import sys
+
+
+def test_reading_a_log_after_warming_compiles_nothing() -> None:
+    command = [sys.executable, "-m", "tests.shm.kernels.warm_reading_life"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout == ""
