@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test fix demo bench record-oracle sim docs clean
+.PHONY: setup check test fix demo bench bench-local record-oracle sim docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -38,6 +38,10 @@ demo: setup  ## The whole system on real data.
 
 bench: setup  ## SMQ beside Apache Kafka, as one table of ratios. ARGS=--quick, --only WORDS, --write
 	$(BIN)/python -m bench.run $(ARGS)
+
+bench-local: setup  ## Programs on one host: SMQ's shared memory beside its peers. ARGS=--quick, --write
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m bench.local $(ARGS)
 
 record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with.
 	$(BIN)/python -m tests.oracle.record

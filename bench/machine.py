@@ -52,7 +52,7 @@ def touch_free_memory() -> None:
     A virtual machine gets its memory from the host page by page: the first touch after it was
     started takes 10 us a page, all later ones 1 us. Whoever is measured first would pay.
     """
-    wanted = int(FREE_SHARE * psutil.virtual_memory().available)
+    wanted = int(FREE_SHARE * psutil.virtual_memory().free)
     with mmap.mmap(-1, wanted) as memory:
         for at in range(0, wanted, TOUCH_BYTES):
             memory.madvise(MADV_POPULATE_WRITE, at, min(TOUCH_BYTES, wanted - at))

@@ -59,14 +59,15 @@ def table(rows: list[Row], *, heading: bool = True) -> str:
     """As Markdown."""
     lines = ["| measure | SMQ | Apache Kafka | ratio | target |", "|---|---|---|---|---|"]
     body = [
-        f"| {row.words} | {_number(row.smq)} | {_number(row.kafka)} | {_number(row.ratio)} "
+        f"| {row.words} | {number(row.smq)} | {number(row.kafka)} | {number(row.ratio)} "
         f"| {row.target} |"
         for row in rows
     ]
     return "\n".join((lines if heading else []) + body)
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """A figure with three digits, or as many as it has."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -74,11 +75,15 @@ def _number(value: float | None) -> str:
 
 def write_into(document: Path, rows: list[Row], ceiling: Figures, command: str) -> None:
     """Put the table, and what printed it, between the marks of a document."""
-    before, _, rest = document.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    notes = "".join(f"\n{_CEILINGS[key]}: {_number(value)}\n" for key, value in ceiling.items())
-    text = f"{BEGIN}\n\n{table(rows)}\n{notes}\nPrinted by `{command}`.\n\n{END}"
-    document.write_text(before + text + after)
+    notes = "".join(f"\n{_CEILINGS[key]}: {number(value)}\n" for key, value in ceiling.items())
+    write_between(document, BEGIN, END, f"{table(rows)}\n{notes}\nPrinted by `{command}`.")
+
+
+def write_between(document: Path, begin: str, end: str, text: str) -> None:
+    """Replace what stands between two marks of a document."""
+    before, _, rest = document.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    document.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def headlines(rows: list[Row]) -> list[Row]:

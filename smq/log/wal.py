@@ -21,10 +21,7 @@ from smq.log.salvage import salvage
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
-SPARES_KEPT = (
-    8  # Of what is freed at once: the next burst writes warm pages, the rest is given back.
-)
-assert SPARES_READY <= SPARES_KEPT
+SPARES_SHARE = 2  # Of wal.bytes.max, one part in so many: the next burst writes warm pages.
 
 
 class NoSegment(OSError):
@@ -104,7 +101,7 @@ class Wal:
                 self._spares.append(path)
             else:
                 self._disk.remove(path)
-        self._trim_spares(SPARES_KEPT)
+        self._trim_spares()
         self._spare_numbers = count(max((int(path.stem) for path in self._spares), default=0) + 1)
         indexed = {segment.index_path for segment in self.segments}
         for path in (*self.directory.glob("*.new"), *self.directory.glob("*.index")):
@@ -327,16 +324,20 @@ class Wal:
     def _recycle(self, segment: Segment) -> None:
         self._disk.close(segment.fd)
         self._disk.remove(segment.index_path)
-        if segment.end - segment.start != self.segment_bytes or len(self._spares) >= SPARES_KEPT:
+        if segment.end - segment.start != self.segment_bytes or not self._may_keep_a_spare():
             self._disk.remove(segment.path)
             return
         spare = self._new_spare()
         self._disk.rename(segment.path, spare)
         self._spares.append(spare)
 
-    def _trim_spares(self, keep: int) -> None:
-        """Delete spares beyond `keep`, or beyond what all files may take."""
-        while len(self._spares) > keep or (self._spares and self.files_bytes > self.bytes_max):
+    def _may_keep_a_spare(self) -> bool:
+        bytes_max = max(self.bytes_max // SPARES_SHARE, SPARES_READY * self.segment_bytes)
+        return (len(self._spares) + 1) * self.segment_bytes <= bytes_max
+
+    def _trim_spares(self) -> None:
+        """Delete spares beyond their share, or beyond what all files may take."""
+        while self._spares and (self.files_bytes > self.bytes_max or not self._may_keep_a_spare()):
             self._disk.remove(self._spares.pop())
 
     def close(self) -> None:
