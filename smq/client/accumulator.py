@@ -107,10 +107,11 @@ class Queue:
         self.next_ordinal = 0
         self.is_known = False
         self.retry_ms = 0
+        self.is_doubtful = False  # Whether its leader must be asked for before anything is sent.
 
     def may_send(self, now_ms: int) -> bool:
         """Whether the next batch may go now, as far as this queue knows."""
-        if now_ms < self.retry_ms or self.leader < 0:
+        if now_ms < self.retry_ms or self.is_doubtful or self.leader < 0:
             return False
         if self.again:
             return not self.in_flight
@@ -120,10 +121,13 @@ class Queue:
         """The batch whose turn it is."""
         return self.again[0] if self.again else self.waiting[0]
 
-    def take_back(self, batch: Batch, retry_ms: int) -> None:
+    def take_back(self, batch: Batch) -> None:
         """A batch was not taken, or nobody knows: it will be sent again."""
         insort(self.again, batch)
-        self.retry_ms = max(self.retry_ms, retry_ms)
+
+    def doubt(self, retry_ms: int) -> None:
+        """Something passing went wrong: wait a little, and ask who leads."""
+        self.retry_ms, self.is_doubtful = retry_ms, True
 
     def begin_epoch_if_refused(self) -> None:
         """Once nothing is in flight any more, what waits behind a refused sequence begins again."""
@@ -178,9 +182,8 @@ class Accumulator:
             queue = self._queue(topic, partition)
             if queue.leader != leader:
                 queue.leader, queue.retry_ms = leader, 0
-            queue.message_bytes_max = message_bytes_max
-        if min(leaders) >= 0:
-            self.stale.discard(topic)
+            queue.message_bytes_max, queue.is_doubtful = message_bytes_max, False
+        self.stale.discard(topic)
 
     def _queue(self, topic: str, partition: int) -> Queue:
         queue = self._queues.get((topic, partition))
@@ -206,6 +209,8 @@ class Accumulator:
         """Write all that may go now into the channels to the leaders; whose channel is gone."""
         shut, gone = set[int](), set[int]()
         for queue in list(self._ready):
+            if queue.leader < 0:
+                self.stale.add(queue.topic)
             while queue.leader not in shut and queue.may_send(now_ms):
                 try:
                     if not self._send_next(queue, channels.get(queue.leader), now_ms):
@@ -308,10 +313,11 @@ class Accumulator:
         elif code in _SEQUENCE_REFUSED:
             older = [each for each in [*queue.again, *queue.in_flight] if each < batch]
             batch.is_refused = not older
-            queue.take_back(batch, now_ms)
+            queue.take_back(batch)
         elif code in _PASSING:
             self.stale.add(queue.topic)
-            queue.take_back(batch, now_ms + RETRY_MS)
+            queue.take_back(batch)
+            queue.doubt(now_ms + RETRY_MS)
         else:
             parcel.fail(batch.first, batch.end, self._error(queue, batch, answer))
 
@@ -320,7 +326,8 @@ class Accumulator:
         for _, queue, batch in self._owed.pop(node_id, ()):
             queue.in_flight.remove(batch)
             batch.is_refused = False
-            queue.take_back(batch, now_ms + RETRY_MS)
+            queue.take_back(batch)
+            queue.doubt(now_ms + RETRY_MS)
             self.stale.add(queue.topic)
             self._settled(queue, batch.parcel)
 

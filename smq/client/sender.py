@@ -251,20 +251,25 @@ class Sender:
     # --- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._is_closing:
-            callbacks, sleep_ms = self._turn()
-            for each in callbacks:
-                _call(each)
-            if self._refresh() or self._connect():
-                continue
-            self._sleep(0 if callbacks else sleep_ms)
-            self._receive()
-        with self.changed:
-            self.is_closed = True
-            for channel in self._channels.values():
-                channel.close()
-            self._let_go()
-            self.changed.notify_all()
+        try:
+            while not self._is_closing:
+                self._do_round()
+        finally:  # Nobody may wait for a thread that is not there.
+            with self.changed:
+                self.is_closed = True
+                for channel in self._channels.values():
+                    channel.close()
+                self._let_go()
+                self.changed.notify_all()
+
+    def _do_round(self) -> None:
+        callbacks, sleep_ms = self._turn()
+        for each in callbacks:
+            _call(each)
+        if self._refresh() or self._connect():
+            return
+        self._sleep(0 if callbacks else sleep_ms)
+        self._receive()
 
     def _turn(self) -> tuple[list[Callable[[], object]], int]:
         """Do what is due; callbacks to call, and how long there is nothing else to do."""
@@ -330,11 +335,15 @@ class Sender:
     def _miss(self, topic: str, now_ms: int) -> None:
         """The cluster says that there is no such topic."""
         with self.lock:
-            known = self._topics[topic]
-            known.missing_since_ms = known.missing_since_ms or now_ms
-            if now_ms - known.missing_since_ms >= GONE_MS:
-                self._accumulator.forget(topic)
+            known = self._topics.get(topic)
+            if known is not None:
+                known.missing_since_ms = known.missing_since_ms or now_ms
+                if now_ms - known.missing_since_ms < GONE_MS:
+                    return
+                if topic in self.parcels:
+                    self.cut(topic)
                 del self._topics[topic]
+            self._accumulator.forget(topic)
 
     def _connect(self) -> bool:
         """Open the channels that something waits for; whether one was opened."""
