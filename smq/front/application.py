@@ -13,6 +13,7 @@ import asyncio
 import ipaddress
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from starlette.applications import Starlette
@@ -83,7 +84,9 @@ class OurHosts:
             host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
             if not self._is_ours(host):
                 answer = _error(421, f"there is no {host!r} here; name this host by its address")
-        await answer(scope, receive, send)
+        # Cancelled is what a request is that outlasts a stop: its connection ends, and that is all.
+        with suppress(asyncio.CancelledError):
+            await answer(scope, receive, send)
 
     def _is_ours(self, host: str) -> bool:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host

@@ -1,0 +1,54 @@
+"""HTTP to a front, by the standard library: bodies in pieces, answers whole or in pieces."""
+
+import http.client
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from smq.testing.smq_broker import SmqBroker
+
+TIMEOUT_S = 30
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@contextmanager
+def request(
+    broker: SmqBroker,
+    method: str,
+    path: str,
+    body: bytes | Iterable[bytes] | None = None,
+    **headers: str,
+) -> Iterator[http.client.HTTPResponse]:
+    """One request, its answer to be read in the block."""
+    connection = http.client.HTTPConnection(broker.status().http, timeout=TIMEOUT_S)
+    try:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, named)
+        yield connection.getresponse()
+    finally:
+        connection.close()
+
+
+def ask(
+    broker: SmqBroker,
+    method: str,
+    path: str,
+    body: bytes | Iterable[bytes] | None = None,
+    **headers: str,
+) -> Answer:
+    """One request and its whole answer."""
+    with request(broker, method, path, body, **headers) as response:
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, found, response.read())
