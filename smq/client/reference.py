@@ -160,8 +160,9 @@ class StoredPayload(Payload):
     def _downloaded(self, progress: Progress | None) -> memoryview:
         data = bytearray(self.length)
         for at in range(0, self.length, RANGE_BYTES):
-            piece = self.read(at, RANGE_BYTES)
-            if len(piece) != min(RANGE_BYTES, self.length - at):
+            wanted = min(RANGE_BYTES, self.length - at)
+            piece = self.read(at, wanted)
+            if len(piece) != wanted:
                 raise PayloadDamaged(self._key, "it is shorter than its handle says")
             data[at : at + len(piece)] = piece
             if progress is not None:

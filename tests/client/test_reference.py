@@ -1,0 +1,168 @@
+"""Payloads as a client sees them: mapped here, downloaded from elsewhere, verified once."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.client.errors import PayloadDamaged, PayloadMissing
+from smq.client.facts import BrokerFacts
+from smq.client.reference import (
+    RANGE_BYTES,
+    InlinePayload,
+    Payload,
+    Payloads,
+    StoredPayload,
+)
+from smq.filer.local import LocalStore
+from smq.filer.mark import mark
+from smq.filer.memory import MemoryStore
+from smq.filer.store import Store
+from smq.model.errors import Unavailable
+from smq.model.references import HEADER, HEADER_VALUE, NotAHandle, Reference
+from smq.testing.payloads import uploaded
+
+HANDLE = {HEADER: HEADER_VALUE}
+LARGE = bytes(range(256)) * (RANGE_BYTES // 256) + b"and a rest"
+
+
+@pytest.fixture(params=["local", "elsewhere"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return LocalStore(tmp_path / "filer") if request.param == "local" else MemoryStore()
+
+
+def stored(store: Store, data: bytes) -> tuple[StoredPayload, str]:
+    """A payload in the filer, and its key."""
+    reference = uploaded(store, "images", data)
+    key = reference.key("images")
+    return StoredPayload(store, key, reference), key
+
+
+@pytest.mark.parametrize("data", [b"", b"payload", LARGE], ids=["empty", "small", "large"])
+def test_a_payload_is_all_its_bytes(store: Store, data: bytes, tmp_path: Path) -> None:
+    payload, _ = stored(store, data)
+    view = payload.view()
+    assert view == data
+    assert view.readonly
+    assert payload.view() is view
+    assert (len(payload), bytes(payload)) == (len(data), data)
+    payload.save(tmp_path / "saved")
+    assert (tmp_path / "saved").read_bytes() == data
+    assert (payload.path is not None) == isinstance(store, LocalStore)
+    assert "text/plain" in repr(payload)
+
+
+def test_a_range_is_read_without_the_rest(store: Store) -> None:
+    payload, _ = stored(store, b"0123456789")
+    assert payload.read(3, 4) == b"3456"
+    assert payload.read(8, 100) == b"89"
+    for start, length in ((-1, 1), (0, -1)):
+        with pytest.raises(ValueError, match="neither may be negative"):
+            payload.read(start, length)
+
+
+def test_a_download_says_how_far_it_is() -> None:
+    payload, _ = stored(MemoryStore(), LARGE)
+    said: list[tuple[int, int]] = []
+    payload.view(lambda done, total: said.append((done, total)))
+    assert said == [(RANGE_BYTES, len(LARGE)), (len(LARGE), len(LARGE))]
+
+
+def test_other_bytes_are_told_when_they_are_first_used(store: Store) -> None:
+    payload, key = stored(store, b"payload")
+    store.put(key, b"payl0ad", "overwrite")
+    assert bytes(payload.view(verify=False)) == b"payl0ad"
+    with pytest.raises(PayloadDamaged, match="CRC-32C"):
+        payload.view()
+
+
+@pytest.mark.parametrize("data", [b"short", b"longer than that"])
+def test_another_length_is_told(store: Store, data: bytes) -> None:
+    payload, key = stored(store, b"payload")
+    store.put(key, data, "overwrite")
+    if isinstance(store, LocalStore) or len(data) < 7:
+        with pytest.raises(PayloadDamaged):
+            payload.view()
+    else:  # A download asks for no more than the handle says.
+        with pytest.raises(PayloadDamaged, match="CRC-32C"):
+            payload.view()
+
+
+def test_a_payload_that_is_gone_is_told(store: Store) -> None:
+    payload, key = stored(store, b"payload")
+    store.delete(key)
+    for use in (payload.view, payload.read):
+        with pytest.raises(PayloadMissing):
+            use()
+
+
+def test_what_was_mapped_stays_when_the_file_goes(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    payload, key = stored(store, b"payload")
+    view = payload.view()
+    store.delete(key)
+    assert bytes(view) == b"payload"
+
+
+def test_a_value_is_its_own_payload() -> None:
+    payload: Payload = InlinePayload(b"0123456789", "text/plain")
+    said: list[tuple[int, int]] = []
+    payload.view(lambda done, total: said.append((done, total)))
+    assert bytes(payload) == b"0123456789"
+    assert said == [(10, 10)]
+    assert payload.read(2, 3) == b"234"
+    assert (len(payload), payload.path) == (10, None)
+
+
+# Finding the filer.
+
+
+def payloads_at(root: Path, cluster_id: str = "ours") -> Payloads:
+    return Payloads(lambda: BrokerFacts(cluster_id, {"filer.root": str(root)}))
+
+
+def test_a_marked_directory_is_the_filer(tmp_path: Path) -> None:
+    mark(tmp_path, "ours")
+    payloads = payloads_at(tmp_path)
+    reference = payloads.upload("images", b"payload", content_type="a/b")
+    found = payloads.of("images", HANDLE, reference.handle())
+    assert isinstance(found, StoredPayload)
+    assert (bytes(found), found.content_type) == (b"payload", "a/b")
+
+
+def test_a_directory_that_only_has_the_same_name_is_not(tmp_path: Path) -> None:
+    mark(tmp_path, "another's")
+    for root in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(Unavailable, match="not a directory that this process can reach"):
+            payloads_at(root).upload("images", b"payload")
+
+
+def test_a_bucket_is_reached_with_ones_own_keys() -> None:
+    facts = BrokerFacts(
+        "ours", {"filer.root": "s3://bucket/prefix", "filer.s3.region": "eu-west-1"}
+    )
+    store = Payloads(lambda: facts).store
+    assert not store.capabilities.local_paths
+
+
+def test_what_a_record_stands_for(tmp_path: Path) -> None:
+    payloads = payloads_at(tmp_path)
+    assert payloads.of("images", {}, None) is None
+    plain = payloads.of("images", {"content-type": b"text/plain"}, b"value")
+    assert plain is not None
+    assert (bytes(plain), plain.content_type) == (b"value", "text/plain")
+    for value in (None, b"no handle"):
+        with pytest.raises(NotAHandle):
+            payloads.of("images", HANDLE, value)
+
+
+def test_a_handle_names_nothing_outside_its_topic(tmp_path: Path) -> None:
+    mark(tmp_path, "ours")
+    payloads = payloads_at(tmp_path)
+    reference = payloads.upload("secret", b"payload")
+    found = payloads.of("images", HANDLE, reference.handle())
+    assert found is not None
+    with pytest.raises(PayloadMissing):
+        found.view()
+    outside = Reference(f"../secret/{reference.id}", reference.length, reference.crc32c)
+    with pytest.raises(NotAHandle):
+        payloads.of("images", HANDLE, outside.handle())
