@@ -1,0 +1,278 @@
+"""Producers killed in the midst of a write: does their shard stand still, is anything torn or lost?
+
+`python -m smq.testing.door_kill_run --kills 2000 --seed …`.
+
+Each victim is a fork that attaches to the shard, hands over numbered records through shared memory
+and dies by SIGKILL: half of them by their own hand at a step of a write that the seed chose, the
+others by ours, at any moment. A witness, which is another process with a session of its own, sends
+one request after the other all the while and notes the longest that one took; from that is taken
+what the machine makes a process wait that does nothing. The log is read along: of each victim it
+holds the records 0, 1, 2 … without a gap, all that were acknowledged to it, and none in part.
+"""
+
+import argparse
+import mmap
+import os
+import random
+import signal
+import struct
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from select import select
+from time import monotonic_ns
+
+import numpy as np
+
+from shm.kernels.session_client import publish_request
+from shm.kernels.warm_client import warm_client
+from smq.client.admin import create_topic
+from smq.client.cluster import Cluster
+from smq.client.door import Door
+from smq.testing.smq_broker import SmqBroker, SmqCommand
+from smq.wire.codec import Writer
+from smq.wire.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+    write_produce_request,
+)
+from smq.wire.headers import RequestHeader, write_request_header
+from smq.wire.records import Record, read_batches, write_batch
+
+TOPIC, WITNESS = "victims", "witness"
+PRODUCE, VERSION = 0, 9
+RECORD = struct.Struct("<qq")  # Victim and number; padding of a length by chance follows.
+PADDING_BYTES_MAX = 20_000
+WRITES_MAX = 30  # Of a victim that dies by its own hand; the others go on until they are killed.
+STEPS = ("attached", "room", "half", "whole", "published", "rung", "asleep", "answered")
+IDLE_MS = 1
+LOOK_EVERY = 50  # Kills: the ring still holds what they left.
+MOMENT_MS_MAX = 50.0  # Of a victim's life, which begins with attaching.
+STILL_MS_MAX = 100.0  # The longest that the shard may stand still for others.
+ANSWER_SECONDS_MAX = 30.0
+
+
+class Wrong(AssertionError):
+    """The broker broke a promise."""
+
+
+class Mortal(Door):
+    """A door whose user may die at each step."""
+
+    die: Callable[[str], None]
+
+    def commit(self, used_bytes: int) -> None:
+        self.die("whole")
+        must_ring = publish_request(self._memory, self._side, used_bytes)
+        self.die("published")
+        if must_ring:
+            self._ring()
+        self.die("rung")
+
+
+def request(topic: str, value: bytes) -> bytes:
+    """A Produce request of one record for partition 0, with its size."""
+    batch = write_batch([Record(0, 0, None, value, ())])
+    data = TopicProduceData(
+        name=topic, partition_data=[PartitionProduceData(index=0, records=bytes(batch))]
+    )
+    writer = Writer()
+    write_request_header(RequestHeader(PRODUCE, VERSION, 0, "victim"), writer)
+    asked = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data])
+    write_produce_request(asked, VERSION, writer)
+    body = writer.to_bytes()
+    return len(body).to_bytes(4) + body
+
+
+class Fate:
+    """Of a victim, chosen by the seed: after how long we kill it, or at which step it does."""
+
+    def __init__(self, seed: int, victim: int) -> None:
+        self.victim = victim
+        self.chance = random.Random(f"{seed} {victim}")  # noqa: S311  (no secret)
+        self.moment_ms = self.chance.uniform(0, MOMENT_MS_MAX)
+        self.writes, self.step = sys.maxsize, ""
+        if self.chance.random() < 0.5:
+            self.moment_ms = ANSWER_SECONDS_MAX * 1000
+            self.writes = self.chance.randrange(1, WRITES_MAX)
+            self.step = self.chance.choice(STEPS)
+
+
+def live(broker: SmqBroker, fate: Fate, acked: np.ndarray) -> None:
+    """A victim's life, in a fork: it does not return."""
+    number = 0
+
+    def die(step: str) -> None:
+        if number == fate.writes - 1 and step == fate.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    door = open_door(broker, Mortal)
+    door.die = die  # type: ignore[attr-defined]
+    while True:
+        die("attached")
+        value = RECORD.pack(fate.victim, number) + bytes(fate.chance.randrange(PADDING_BYTES_MAX))
+        data = np.frombuffer(request(TOPIC, value), np.uint8)
+        room = door.reserve(len(data), monotonic_ns() + int(ANSWER_SECONDS_MAX * 1e9))
+        die("room")
+        room[: len(data) // 2] = data[: len(data) // 2]
+        die("half")
+        room[:] = data
+        door.commit(len(data))
+        door.arm()
+        die("asleep")
+        door.disarm()
+        acked[fate.victim] += len(door.answers())
+        die("answered")
+        number += 1
+        assert number < fate.writes, "a victim has survived"
+
+
+def open_door(broker: SmqBroker, kind: type[Door] = Door) -> Door:
+    """A door to the only shard."""
+    return kind.open(broker.runtime_dir.parent, 1, broker.runtime_dir.name)
+
+
+def fork(act: Callable[[], object]) -> int:
+    """Run this in a fork, which ends with it."""
+    pid = os.fork()
+    if not pid:
+        try:
+            act()
+        finally:
+            os._exit(1)
+    return pid
+
+
+def witness(broker: SmqBroker, longest_ns: np.ndarray) -> None:
+    """Send one request after the other, for ever; note the longest that one took."""
+    door, data = open_door(broker), np.frombuffer(request(WITNESS, b"here"), np.uint8)
+    while True:
+        start = monotonic_ns()
+        door.reserve(len(data), start + int(ANSWER_SECONDS_MAX * 1e9))[:] = data
+        door.commit(len(data))
+        while not door.answers():
+            if not door.wait(ANSWER_SECONDS_MAX):
+                longest_ns[0] = 2**62
+        longest_ns[0] = max(longest_ns[0], monotonic_ns() - start)
+        longest_ns[1] += 1
+
+
+def idle(longest_ns: np.ndarray) -> None:
+    """Sleep and sleep, for ever; note how late the machine woke us at worst."""
+    while True:
+        start = monotonic_ns()
+        select([], [], [], IDLE_MS / 1000)
+        longest_ns[2] = max(longest_ns[2], monotonic_ns() - start - IDLE_MS * 1_000_000)
+
+
+@contextmanager
+def beside(act: Callable[[], object]) -> Iterator[None]:
+    """While the block lasts, another process does this."""
+    pid = fork(act)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def end(pid: int, after_ms: float) -> None:
+    """Kill a victim after so long; or see it die."""
+    pidfd = os.pidfd_open(pid)
+    select([pidfd], [], [], after_ms / 1000)
+    os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    os.close(pidfd)
+    if not os.WIFSIGNALED(status):
+        raise Wrong("a victim has failed before it was killed")
+
+
+class Check:
+    """Reads the log along with the run; raises Wrong at the first record that is not in its place.
+
+    `found` says how many records of each victim there are.
+    """
+
+    def __init__(self, broker: SmqBroker, kills: int) -> None:
+        self.found = [0] * kills
+        self._entry = 0
+        self._door = open_door(broker)
+        topic = self._door.catalog().by_name[TOPIC]
+        self._reader = self._door.readers[topic.logs[0]]
+        self._number = topic.partition_numbers[0]
+
+    def read(self) -> None:
+        """Read what has come; nobody writes meanwhile but the witness."""
+        snapshot = self._reader.snapshot(self._entry)
+        if snapshot.first != self._entry:
+            raise Wrong("the ring is too small for this many records between two looks")
+        for place in self._reader.places(snapshot, self._number):
+            (batch,) = read_batches(place.data.tobytes())
+            (record,) = batch.records()
+            victim, count = RECORD.unpack(bytes(record.value or b"")[: RECORD.size])
+            if count != self.found[victim]:
+                raise Wrong(f"victim {victim}: record {count} where {self.found[victim]} should be")
+            self.found[victim] += 1
+        if not snapshot.is_intact():
+            raise Wrong("the ring has overtaken us")
+        self._entry = snapshot.end
+
+    def close(self, acked: Sequence[int]) -> None:
+        """See that what was acknowledged is there, and visible."""
+        self.read()
+        self._door.close()
+        for victim, (has, promised) in enumerate(zip(self.found, acked, strict=True)):
+            if has < promised:
+                raise Wrong(f"victim {victim}: {promised} were acknowledged, {has} are there")
+        if self._reader.high_watermarks()[self._number] != sum(self.found):
+            raise Wrong("not all that was written is visible")
+
+
+def door_kill_run(directory: Path, seed: int, kills: int, say: Callable[[str], object]) -> None:
+    """One run. Raises Wrong."""
+    acked = np.frombuffer(mmap.mmap(-1, 8 * max(kills, 512)), np.int64)
+    longest_ns = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
+    with SmqCommand(directory, {"shards": "1"}) as broker:
+        with Cluster(broker.bootstrap) as cluster:
+            for name in (TOPIC, WITNESS):
+                create_topic(cluster, name, 1)
+        warm_client()  # For all forks.
+        pids, check = broker.pids(), Check(broker, kills)
+        with beside(lambda: witness(broker, longest_ns)), beside(lambda: idle(longest_ns)):
+            for victim in range(kills):
+                fate = Fate(seed, victim)
+                end(fork(partial(live, broker, fate, acked)), fate.moment_ms)
+                if victim % LOOK_EVERY == LOOK_EVERY - 1:
+                    check.read()
+                    say(f"kill {victim + 1} of {kills}; the longest wait: {longest_ns[0] / 1e6} ms")
+        if broker.pids() != pids:
+            raise Wrong(f"a process of the broker has died:\n{broker.tail()}")
+        check.close(acked[:kills].tolist())
+    count = sum(check.found)
+    say(f"{kills} kills, {count:,} records: none torn, none lost of {acked.sum():,} acknowledged")
+    waited_ms, machine_ms = longest_ns[0] / 1e6, longest_ns[2] / 1e6
+    say(f"the witness waited {waited_ms:.1f} ms at most, of {longest_ns[1]:,} times")
+    say(f"a process that only slept was woken {machine_ms:.1f} ms late at most")
+    if waited_ms - machine_ms > STILL_MS_MAX:
+        raise Wrong(f"the shard stood still for {waited_ms:.1f} ms")
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--kills", type=int, default=2000)
+    given = parser.parse_args()
+    sys.stdout.write(f"seed {given.seed}\n")
+    with tempfile.TemporaryDirectory(prefix="smq-") as directory:
+        door_kill_run(
+            Path(directory), given.seed, given.kills, lambda line: sys.stdout.write(line + "\n")
+        )
+
+
+if __name__ == "__main__":
+    main()
