@@ -38,6 +38,7 @@ from smq.model.errors import (
 )
 
 COUNT_PERIOD_S = 60.0  # Uploads past us, and deletions, are in the quotas this late.
+COUNT_PAUSE_TIMES = 100  # … or later, where a count takes long: requests of a list cost money.
 RETRY_AFTER_S = 1
 STATUSES: tuple[tuple[type[StoreError], int], ...] = (
     (NotFound, 404),
@@ -101,17 +102,24 @@ class OurHosts:
 async def keep_counting(space: Space) -> None:
     """Count what each namespace holds, now and then, for ever. Needed only where quotas are."""
     while space.has_quota:
-        await count_once(space)
-        await asyncio.sleep(COUNT_PERIOD_S)
+        await asyncio.sleep(pause_s(await count_once(space)))
 
 
-async def count_once(space: Space) -> None:
-    """Count; a filer that is down is counted the next time."""
+def pause_s(took_s: float) -> float:
+    """How long after a count the next one is."""
+    return max(COUNT_PERIOD_S, COUNT_PAUSE_TIMES * took_s)
+
+
+async def count_once(space: Space) -> float:
+    """Count; a filer that is down is counted the next time. How long it took, in seconds."""
+    loop = asyncio.get_running_loop()
+    started_s = loop.time()
     space.begin_count()
     try:
         space.end_count(await run_in_threadpool(space.count))
     except StoreError as reason:
         sys.stderr.write(f"front: quotas are not counted: {reason}\n")
+    return loop.time() - started_s
 
 
 def _error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

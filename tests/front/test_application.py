@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from smq.filer.memory import MemoryStore
-from smq.front.application import STATUSES, application, count_once
+from smq.front.application import STATUSES, application, count_once, pause_s
 from smq.front.space import Space
 from smq.model import errors
 from smq.testing.faulty_store import Flaky
@@ -58,6 +58,11 @@ def test_a_store_that_is_down_is_counted_when_it_is_back(
     store.probability = 0
     asyncio.run(count_once(space))
     assert space.counted
+
+
+def test_what_takes_long_to_count_is_counted_seldom() -> None:
+    assert pause_s(0.1) == 60
+    assert pause_s(50) == 5000
 
 
 def test_uploads_wait_until_quotas_are_counted() -> None:
