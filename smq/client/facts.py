@@ -11,10 +11,11 @@ RESOURCE_BROKER = 4
 
 
 class BrokerFacts(NamedTuple):
-    """The cluster's id, and a broker's settings by name."""
+    """The cluster's id, a broker's settings by name, and the host at which it was reached."""
 
     cluster_id: str
     settings: Mapping[str, str]
+    host: str = ""
 
 
 def broker_facts(cluster: Cluster) -> BrokerFacts:
@@ -28,4 +29,5 @@ def broker_facts(cluster: Cluster) -> BrokerFacts:
     (result,) = broker.ask(DESCRIBE_CONFIGS, request).results
     check(result.error_code, result.error_message)
     settings = {each.name: each.value or "" for each in result.configs}
-    return BrokerFacts(cluster.cluster_id, settings)
+    host, _, _ = broker.address.rpartition(":")
+    return BrokerFacts(cluster.cluster_id, settings, host.strip("[]"))

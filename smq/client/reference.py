@@ -6,7 +6,8 @@
     record.payload.view()          # the payload's bytes, mapped where they lie
 
 Where the broker's filer is a directory that this process can reach, bytes go straight into it and
-are mapped from it. Where it is a bucket they go there, with this process's own credentials.
+are mapped from it. Where it is a bucket they go there, with this process's own credentials. Where
+it is a directory of another host they go through the broker's HTTP door.
 """
 
 import os
@@ -21,10 +22,19 @@ import numpy as np
 
 from smq.client.errors import PayloadDamaged, PayloadMissing
 from smq.client.facts import BrokerFacts
+from smq.client.remote_filer import RemoteFiler
 from smq.filer.location import Location
 from smq.filer.mark import is_marked
-from smq.filer.store import Data, Store
-from smq.filer.upload import Naming, Stream, crc_of, upload_buffer, upload_file, upload_stream
+from smq.filer.store import Data
+from smq.filer.upload import (
+    Naming,
+    Place,
+    Stream,
+    crc_of,
+    upload_buffer,
+    upload_file,
+    upload_stream,
+)
 from smq.model.catalog import NAMESPACE_DEFAULT
 from smq.model.errors import NotFound, Unavailable
 from smq.model.references import (
@@ -110,7 +120,7 @@ class InlinePayload(Payload):
 class StoredPayload(Payload):
     """A payload in the filer."""
 
-    def __init__(self, store: Store, key: str, reference: Reference) -> None:
+    def __init__(self, store: Place, key: str, reference: Reference) -> None:
         super().__init__(reference.length, reference.content_type)
         self._store, self._key, self.reference = store, key, reference
         self._view: memoryview | None = None
@@ -177,16 +187,18 @@ class Payloads:
         self._ask = ask
 
     @cached_property
-    def store(self) -> Store:
+    def store(self) -> Place:
         """The filer. Raises StoreError: it is out of reach."""
-        cluster_id, settings = self._ask()
+        cluster_id, settings, host = self._ask()
         root = settings["filer.root"]
         location = Location(
             root, settings.get("filer.s3.endpoint", ""), settings.get("filer.s3.region", "")
         )
         if not location.is_s3 and not is_marked(Path(root), cluster_id):
+            if (port := int(settings.get("http.port", -1))) > 0:
+                return RemoteFiler(host, port)
             raise Unavailable(
-                root, "the broker's filer is not a directory that this process can reach"
+                root, "the broker's filer is on another host, and it has no http.port to reach it"
             )
         return location.open()
 

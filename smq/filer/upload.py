@@ -12,7 +12,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +20,7 @@ from typing import Protocol
 from shm.arrow import read_only
 from shm.kernels.crc32c import crc32c_update
 from smq.filer.local import Draft, LocalStore
-from smq.filer.store import Data, Store
+from smq.filer.store import Data, Sink
 from smq.model.errors import AlreadyExists
 from smq.model.references import Reference, directory_of
 
@@ -28,6 +28,14 @@ FICLONE = 0x40049409  # ioctl: share the blocks of another file, where the file 
 PIECE_BYTES = 1 << 20  # Of a stream, or of what goes to another store: fits a level-2 cache.
 COPY_BYTES_MAX = 1 << 30  # Of one copy_file_range.
 CRC_START = 0xFFFFFFFF
+
+
+class Place(Protocol):
+    """As much of a Store as payloads need."""
+
+    def writing(self, key: str) -> AbstractContextManager[Sink]: ...
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes: ...
+    def local_path(self, key: str) -> Path | None: ...
 
 
 class Stream(Protocol):
@@ -55,7 +63,7 @@ class Naming:
         return self._directory + reference.id
 
 
-def upload_buffer(store: Store, naming: Naming, data: Data) -> Reference:
+def upload_buffer(store: Place, naming: Naming, data: Data) -> Reference:
     """Bytes in memory. Raises StoreError."""
     view = memoryview(data).cast("B")
     reference = naming.reference(len(view), crc_of(view))
@@ -64,7 +72,7 @@ def upload_buffer(store: Store, naming: Naming, data: Data) -> Reference:
     return reference
 
 
-def upload_file(store: Store, naming: Naming, path: Path, *, move: bool = False) -> Reference:
+def upload_file(store: Place, naming: Naming, path: Path, *, move: bool = False) -> Reference:
     """A file; `move`: it becomes the payload itself, and is gone. Raises OSError, StoreError."""
     if isinstance(store, LocalStore):
         with store.draft() as draft:
@@ -80,7 +88,7 @@ def upload_file(store: Store, naming: Naming, path: Path, *, move: bool = False)
     return reference
 
 
-def upload_stream(store: Store, naming: Naming, stream: Stream) -> Reference:
+def upload_stream(store: Place, naming: Naming, stream: Stream) -> Reference:
     """Whatever can be read, to its end. Raises StoreError, and what `read` does."""
     if isinstance(store, LocalStore):
         with store.draft() as draft:
@@ -104,7 +112,7 @@ def _publish(draft: Draft, naming: Naming) -> Reference:
     return reference
 
 
-def _send(store: Store, naming: Naming, fd: int) -> Reference:
+def _send(store: Place, naming: Naming, fd: int) -> Reference:
     with _mapped(fd) as view:
         reference = naming.reference(len(view), crc_of(view))
         with _created(), store.writing(naming.key(reference)) as sink:

@@ -9,6 +9,7 @@ import pytest
 from smq.app.payloads import KNOWN_MAX, KNOWN_MS, AskedPayloads, LocalPayloads, payloads_of
 from smq.filer.local import LocalStore
 from smq.model.config import Config
+from smq.model.setting import PathOrUrl
 from smq.shard.references import Later, Seen
 from smq.testing.payloads import uploaded
 
@@ -97,7 +98,7 @@ def test_it_does_not_remember_without_end() -> None:
 
 def test_the_configured_filer_decides(tmp_path: Path) -> None:
     peers = cast("Peers", FakeSealer())
-    local = Config(filer_root=str(tmp_path))
+    local = Config(filer_root=PathOrUrl(str(tmp_path)))
     assert isinstance(payloads_of(local, peers, lambda: 0), LocalPayloads)
-    bucket = Config(filer_root="s3://bucket/prefix")
+    bucket = Config(filer_root=PathOrUrl("s3://bucket/prefix"))
     assert isinstance(payloads_of(bucket, peers, lambda: 0), AskedPayloads)

@@ -13,6 +13,7 @@ from smq.client.reference import (
     Payloads,
     StoredPayload,
 )
+from smq.client.remote_filer import RemoteFiler
 from smq.filer.local import LocalStore
 from smq.filer.mark import mark
 from smq.filer.memory import MemoryStore
@@ -132,7 +133,7 @@ def test_a_marked_directory_is_the_filer(tmp_path: Path) -> None:
 def test_a_directory_that_only_has_the_same_name_is_not(tmp_path: Path) -> None:
     mark(tmp_path, "another's")
     for root in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(Unavailable, match="not a directory that this process can reach"):
+        with pytest.raises(Unavailable, match=r"no http\.port to reach it"):
             payloads_at(root).upload("images", b"payload")
 
 
@@ -141,7 +142,16 @@ def test_a_bucket_is_reached_with_ones_own_keys() -> None:
         "ours", {"filer.root": "s3://bucket/prefix", "filer.s3.region": "eu-west-1"}
     )
     store = Payloads(lambda: facts).store
-    assert not store.capabilities.local_paths
+    assert store.local_path("payloads/x") is None
+    assert not isinstance(store, RemoteFiler)
+
+
+def test_a_directory_of_another_host_is_reached_over_http(tmp_path: Path) -> None:
+    facts = BrokerFacts("ours", {"filer.root": str(tmp_path), "http.port": "1"}, "127.0.0.1")
+    payloads = Payloads(lambda: facts)
+    assert isinstance(payloads.store, RemoteFiler)
+    with pytest.raises(Unavailable, match="does not answer"):  # Nobody listens there.
+        payloads.upload("images", b"payload")
 
 
 def test_what_a_record_stands_for(tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""The filer of a broker on another host, over its HTTP door: what uploads and downloads need of it.
+
+A connection for each call, for calls are few and large. An upload that breaks leaves nothing.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from pathlib import Path
+from urllib.parse import quote
+
+from smq.filer.store import CREATE, Data, Mode, Sink
+from smq.model.errors import AlreadyExists, Full, NotFound, StoreError, Unavailable
+
+WAIT_S = 30.0  # Of one send or receive; a large body is many.
+_ERRORS: dict[int, type[StoreError]] = {
+    404: NotFound,
+    409: AlreadyExists,
+    412: AlreadyExists,  # We only create.
+    507: Full,
+}
+
+
+class RemoteFiler:
+    """A filer behind `http://host:port/filer/`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+
+    @contextmanager
+    def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
+        """Store what is written in the block when it ends; nothing if it ends by an exception."""
+        assert mode == CREATE, "payloads are created and never change"
+        with self._connected(key) as connection:
+            connection.putrequest("PUT", _path(key))
+            connection.putheader("If-None-Match", "*")
+            connection.putheader("Transfer-Encoding", "chunked")
+            connection.endheaders()
+            body = _ChunkedBody(key, connection)
+            yield body
+            body.finish()
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """The bytes [start, start + length) that exist. Raises NotFound, Unavailable."""
+        if length == 0:
+            return b""
+        last = "" if length is None else start + length - 1
+        with self._connected(key) as connection:
+            connection.request("GET", _path(key), headers={"Range": f"bytes={start}-{last}"})
+            response = connection.getresponse()
+            if response.status == 416:  # There is nothing so far behind.
+                return b""
+            _check(key, response)
+            return response.read()
+
+    def local_path(self, key: str) -> Path | None:  # noqa: ARG002  (as a Store)
+        """None: its files are on another host."""
+        return None
+
+    @contextmanager
+    def _connected(self, key: str) -> Iterator[HTTPConnection]:
+        connection = HTTPConnection(self._host, self._port, timeout=WAIT_S)
+        try:
+            yield connection
+        except (OSError, HTTPException) as reason:
+            where = f"{self._host}:{self._port}"
+            raise Unavailable(key, f"the filer at {where} does not answer: {reason}") from reason
+        finally:
+            connection.close()
+
+
+class _ChunkedBody:
+    """A body that goes out in chunks; the last one, of no bytes, says that it is whole."""
+
+    def __init__(self, key: str, connection: HTTPConnection) -> None:
+        self._key, self._connection = key, connection
+
+    def write(self, data: Data, /) -> int:
+        """Send all of it."""
+        view = memoryview(data).cast("B")
+        if view:
+            self._send(b"%x\r\n" % len(view), view, b"\r\n")
+        return len(view)
+
+    def finish(self) -> None:
+        """Say that this was all, and hear that it is there."""
+        self._send(b"0\r\n\r\n")
+        _check(self._key, self._connection.getresponse())
+
+    def _send(self, *pieces: Data) -> None:
+        try:
+            for piece in pieces:
+                self._connection.send(piece)
+        except OSError:
+            with suppress(OSError, HTTPException):  # It may have said why before it hung up.
+                _check(self._key, self._connection.getresponse())
+            raise
+
+
+def _path(key: str) -> str:
+    return f"/filer/{quote(key)}"
+
+
+def _check(key: str, response: HTTPResponse) -> None:
+    if response.status >= 300:
+        said = response.read(1000).decode(errors="replace")
+        error = _ERRORS.get(response.status, Unavailable)
+        raise error(key, f"the filer answers {response.status}: {said}")

@@ -1,0 +1,125 @@
+"""The filer over HTTP: what is uploaded is there whole or not at all, and is read in ranges."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import smq
+from smq.client.reference import Payload
+from smq.client.remote_filer import RemoteFiler
+from smq.filer.local import LocalStore
+from smq.filer.mark import NAME as MARK
+from smq.model.errors import AlreadyExists, Full, NotFound, Unavailable
+from smq.testing.processes import free_port
+from smq.testing.smq_broker import SmqBroker
+
+pytestmark = pytest.mark.timeout(60)
+KEY = "payloads/kafka/images/ü b"
+QUOTA_BYTES = 20_000_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
+    settings = {"http.port": str(free_port()), "filer.quota.bytes": str(QUOTA_BYTES)}
+    with SmqBroker(tmp_path_factory.mktemp("broker"), settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def store(broker: SmqBroker) -> LocalStore:
+    """The same filer, as the broker has it."""
+    return LocalStore(broker.data_dir / "filer")
+
+
+@pytest.fixture
+def filer(broker: SmqBroker, store: LocalStore) -> Iterator[RemoteFiler]:
+    yield RemoteFiler("127.0.0.1", int(broker.settings["http.port"]))
+    store.delete(KEY)
+
+
+def test_what_is_written_is_there_when_the_block_ends(
+    filer: RemoteFiler, store: LocalStore
+) -> None:
+    data = os.urandom(3_000_000)
+    with filer.writing(KEY) as sink:
+        for at in range(0, len(data), 700_000):
+            sink.write(memoryview(data)[at : at + 700_000])
+        sink.write(b"")
+        with pytest.raises(NotFound):
+            store.head(KEY)
+    assert store.get(KEY) == filer.get(KEY) == data
+    assert filer.get(KEY, 10, 5) == data[10:15]
+    assert filer.get(KEY, len(data) - 3, 100) == data[-3:]
+    assert filer.get(KEY, 5, 0) == filer.get(KEY, len(data) + 5, 1) == b""
+    assert filer.local_path(KEY) is None
+
+
+def put(filer: RemoteFiler) -> None:
+    with filer.writing(KEY) as sink:
+        sink.write(b"payload")
+
+
+def test_nothing_is_replaced(filer: RemoteFiler) -> None:
+    put(filer)
+    with pytest.raises(AlreadyExists):
+        put(filer)
+
+
+def test_of_a_block_that_fails_nothing_stays(filer: RemoteFiler, store: LocalStore) -> None:
+    def fail() -> None:
+        with filer.writing(KEY) as sink:
+            sink.write(b"begun")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    with pytest.raises(NotFound):
+        store.head(KEY)
+    with pytest.raises(NotFound):
+        filer.get(KEY)
+
+
+def test_a_full_filer_says_so(filer: RemoteFiler) -> None:
+    def fill() -> None:
+        with filer.writing(KEY) as sink:
+            for _ in range(2 * QUOTA_BYTES // 1_000_000):
+                sink.write(bytes(1_000_000))
+
+    with pytest.raises(Full):
+        fill()
+
+
+def test_nobody_there_is_told() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        nobody = RemoteFiler("127.0.0.1", listener.getsockname()[1])
+        with pytest.raises(Unavailable, match="does not answer"):
+            nobody.get(KEY)
+
+
+def test_a_client_on_another_host_passes_by_reference(broker: SmqBroker, tmp_path: Path) -> None:
+    path, data = tmp_path / "source", os.urandom(1_000_000)
+    path.write_bytes(data)
+    mark = broker.data_dir / "filer" / MARK
+    hidden = mark.rename(mark.with_suffix(".hidden"))  # As where the path is another directory.
+    with smq.connect(broker.bootstrap, transport="kafka") as client:
+        client.create_topic("remote", 1)
+        with client.producer() as producer:
+            producer.send_reference("remote", path).result(10)
+            producer.send_reference("remote", data).result(10)
+        with client.consumer("remote", start="earliest") as consumer:
+            payloads: list[Payload | None] = []
+            while len(payloads) < 2:
+                with consumer.poll(timeout_s=10) as batch:
+                    payloads += [record.payload for record in batch]
+        said: list[tuple[int, int]] = []
+        for payload in payloads:
+            assert payload is not None
+            assert payload.path is None
+            assert payload.read(7, 5) == data[7:12]
+            assert payload.view(lambda *how_far: said.append(how_far)) == data
+        assert said == [(len(data), len(data))] * 2
+    hidden.rename(mark)
