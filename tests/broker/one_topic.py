@@ -50,7 +50,12 @@ EARLIEST, LATEST = -2, -1
 
 
 class OneTopic:
-    """A topic; `number` is its first partition's in files and frames."""
+    """A topic; `number` is its first partition's in files and frames.
+
+    throttled_ms   what all answers to producers have said so far
+    """
+
+    throttled_ms = 0
 
     def __init__(
         self,
@@ -61,7 +66,6 @@ class OneTopic:
         partitions: int = 1,
     ) -> None:
         self.broker, self.cluster, self.name = broker, cluster, name
-        self.throttled_ms = 0  # What all answers to producers have said so far.
         create_topic(cluster, name, partitions, ANY_TIME | (configs or {}))
         eventually(self._numbers, "the topic is in the manifest's store")
         self.number = self._numbers()[0]
