@@ -1,0 +1,269 @@
+"""Programs on this host that mean harm, against a real broker: what they are given serves only
+to read, and whatever they write ends nothing but their own session.
+"""
+
+import ctypes
+import fcntl
+import mmap
+import os
+import random
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from time import monotonic, monotonic_ns
+
+import numpy as np
+import pytest
+
+from shm.catalog import CatalogBlock
+from shm.cluster import ClusterBlock
+from shm.kernels import session_words as words
+from shm.session import SessionMemory
+from smq.client.admin import create_topic
+from smq.client.cluster import Cluster
+from smq.client.door import Door, _descriptors
+from smq.model.errors import PeerError
+from smq.testing import broker
+from smq.testing.smq_broker import SmqBroker
+from smq.wire.attach import Hello
+from tests.shard.shard_bench import batch, produce_request
+from tests.shm.forks import forked
+
+TOPIC = "one"
+DROP_SECONDS_MAX = 1.0
+ROUNDS = 60
+PUNCH_HOLE_KEEP_SIZE = 3
+SEALS = (fcntl.F_SEAL_WRITE, fcntl.F_SEAL_SHRINK, 0x10)
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[SmqBroker]:
+    with broker(shards=1) as started:
+        with Cluster(started.bootstrap) as cluster:
+            create_topic(cluster, TOPIC, 1)
+        yield started
+
+
+def attach(runtime_dir: Path) -> tuple[socket.socket, list[int]]:
+    """A session as it comes: the socket and the descriptors."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(10)
+    try:
+        sock.connect(str(runtime_dir / "attach-1.sock"))
+        sock.send(Hello(1, runtime_dir.name).encode())
+        return sock, list(_descriptors(sock))
+    except BaseException:
+        sock.close()
+        raise
+
+
+@contextmanager
+def session(running: SmqBroker) -> Iterator[tuple[socket.socket, SessionMemory]]:
+    sock, descriptors = attach(running.runtime_dir)
+    memory = SessionMemory.attach(descriptors[0])
+    for fd in descriptors:
+        os.close(fd)
+    with sock:
+        yield sock, memory
+
+
+def assert_serves(running: SmqBroker) -> None:
+    """Another program gets its answer."""
+    door = Door.open(running.runtime_dir.parent, 1, running.runtime_dir.name)
+    request = produce_request({TOPIC: {0: batch(b"x")}})
+    deadline_ns = monotonic_ns() + 10_000_000_000
+    door.reserve(len(request), deadline_ns)[:] = np.frombuffer(request, np.uint8)
+    door.commit(len(request))
+    assert door.wait(10.0)
+    assert len(door.answers()) == 1
+    door.close()
+
+
+def wait_dropped(sock: socket.socket) -> None:
+    """The broker hangs up, in time."""
+    deadline = monotonic() + DROP_SECONDS_MAX
+    sock.settimeout(DROP_SECONDS_MAX)
+    try:
+        while sock.recv(1 << 16):
+            assert monotonic() < deadline
+    except ConnectionError:
+        return
+
+
+# --- what is given can be read, and that is all ---------------------------------------------------
+
+
+def opened_again(fd: int) -> int:
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDWR)
+
+
+def map_writable(fd: int) -> None:
+    mmap.mmap(fd, os.fstat(fd).st_size)
+
+
+def map_and_allow_writing(fd: int) -> None:
+    mapping = mmap.mmap(fd, os.fstat(fd).st_size, prot=mmap.PROT_READ)
+    place = ctypes.c_void_p(np.frombuffer(mapping, np.uint8).ctypes.data)
+    if _LIBC.mprotect(place, ctypes.c_long(len(mapping)), mmap.PROT_READ | mmap.PROT_WRITE):
+        raise PermissionError
+
+
+def punch_hole(fd: int) -> None:
+    size = ctypes.c_long(mmap.PAGESIZE)
+    if _LIBC.fallocate(fd, PUNCH_HOLE_KEEP_SIZE, ctypes.c_long(0), size):
+        raise PermissionError
+
+
+TRICKS: list[Callable[[int], object]] = [
+    map_writable,
+    map_and_allow_writing,
+    punch_hole,
+    lambda fd: os.pwrite(fd, b"x", 0),
+    lambda fd: os.ftruncate(fd, 0),
+    lambda fd: os.ftruncate(fd, 1 << 40),
+    lambda fd: [fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seal) for seal in SEALS],
+]
+
+
+def test_nothing_that_is_given_beside_the_session_can_be_written_or_cut(running: SmqBroker) -> None:
+    sock, (own, *given) = attach(running.runtime_dir)
+    assert len(given) == 3  # Cluster block, catalog, one log.
+    for fd in (*given, *map(opened_again, given)):
+        for trick in TRICKS:
+            with pytest.raises(PermissionError):
+                trick(fd)
+        os.close(fd)
+    os.close(own)
+    sock.close()
+    assert_serves(running)
+
+
+def test_the_session_s_own_memory_cannot_be_cut_under_the_shard(running: SmqBroker) -> None:
+    sock, (own, *given) = attach(running.runtime_dir)
+    for fd in (own, opened_again(own)):
+        for trick in TRICKS[4:]:
+            with pytest.raises(PermissionError):
+                trick(fd)
+    punch_hole(own)  # Zeros to the shard.
+    sock.send(b"\0")
+    assert_serves(running)
+    for fd in (own, *given):
+        os.close(fd)
+    sock.close()
+
+
+def test_descriptors_changed_by_a_program_change_nothing_for_others(running: SmqBroker) -> None:
+    sock, descriptors = attach(running.runtime_dir)
+    for fd in (*descriptors, sock.fileno()):
+        fcntl.fcntl(fd, fcntl.F_SETFL, os.O_NONBLOCK | os.O_APPEND | os.O_ASYNC)
+        fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+    for fd in descriptors:
+        os.lseek(fd, 12345, os.SEEK_SET)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    assert ClusterBlock.attach(descriptors[1]).node_count == 1
+    assert CatalogBlock.attach(descriptors[2]).version() > 0
+    assert_serves(running)
+    sock.close()
+    for fd in descriptors:
+        os.close(fd)
+
+
+# --- garbage --------------------------------------------------------------------------------------
+
+
+def garbage(chance: random.Random, memory: SessionMemory) -> None:
+    """Anything, anywhere."""
+    for _ in range(chance.randrange(1, 30)):
+        kind = chance.randrange(4)
+        if kind == 0:
+            memory.words[chance.randrange(128)] = chance.randrange(-(2**63), 2**63)
+        elif kind == 1:
+            memory.words[chance.randrange(64, 104)] = 8 * chance.randrange(1 << 21)
+        elif kind == 2:
+            at = chance.randrange(len(memory.memory) - 4096)
+            memory.memory[at : at + 4096] = np.frombuffer(chance.randbytes(4096), np.uint8)
+        else:
+            request = bytearray(produce_request({TOPIC: {0: batch(b"v" * 100)}}))
+            for _ in range(chance.randrange(4)):
+                request[chance.randrange(len(request))] = chance.randrange(256)
+            at = words.INBOX_AT + 8 * chance.randrange(100)
+            memory.memory[at : at + len(request)] = np.frombuffer(request, np.uint8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_garbage_anywhere_harms_nobody_else(running: SmqBroker, seed: int) -> None:
+    chance, pids = random.Random(seed), running.pids()
+    for _ in range(ROUNDS):
+        with session(running) as (sock, memory):
+            garbage(chance, memory)
+            sock.send(b"\0" * chance.randrange(1, 4))
+            assert_serves(running)
+            memory.words[words.INBOX_TAIL] = -1  # Whatever came before: this cannot be.
+            memory.words[words.SHARD_SLEEP] = 0
+            try:
+                sock.send(b"\0")
+            except ConnectionError:
+                continue
+            wait_dropped(sock)
+    assert running.pids() == pids
+    assert "is dropped: its inbox ends where it cannot end" in running.tail()
+
+
+def test_garbage_that_changes_while_it_is_read_harms_nobody_else(running: SmqBroker) -> None:
+    chance, pids = random.Random(9), running.pids()
+    with session(running) as (sock, memory):
+        request = np.frombuffer(produce_request({TOPIC: {0: batch(b"v" * 3000)}}), np.uint8)
+        step = -(-len(request) // 8) * 8
+        count = memory.request_bytes_max // step
+        for i in range(count):
+            memory.memory[words.INBOX_AT + i * step :][: len(request)] = request
+        ended: list[bool] = []
+
+        def change() -> None:
+            while not ended:
+                at = words.INBOX_AT + chance.randrange(count * step)
+                memory.memory[at] ^= 1 << chance.randrange(8)
+
+        changer = Thread(target=change)
+        changer.start()
+        memory.words[words.INBOX_TAIL] = count * step
+        sock.send(b"\0")
+        for _ in range(20):
+            assert_serves(running)
+        ended.append(True)
+        changer.join()
+    assert_serves(running)
+    assert running.pids() == pids
+
+
+# --- other users ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
+def test_another_user_is_refused_even_where_the_directory_lets_him_in(running: SmqBroker) -> None:
+    path = running.runtime_dir / "attach-1.sock"
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    opened = [path, *list(path.parents)[:-1]]
+    modes = [each.stat().st_mode for each in opened]
+
+    def try_as_another(expected: type[Exception], match: str) -> None:
+        os.setgid(65534)
+        os.setuid(65534)
+        with pytest.raises(expected, match=match):
+            attach(path.parent)
+
+    with forked(lambda: try_as_another(PermissionError, "denied")):
+        pass
+    for each in opened:
+        each.chmod(0o777)
+    try:
+        with forked(lambda: try_as_another(PeerError, "belongs to another user")):
+            pass
+    finally:
+        for each, mode in zip(opened, modes, strict=True):
+            each.chmod(stat.S_IMODE(mode))
+    assert "of user 65534 may not attach" in running.tail()
