@@ -95,6 +95,7 @@ class Log(ReadableLog):
         self.is_repairing = False
         self._in_doubt_from = 0
         self._may_repair = self._is_beyond_repair = False
+        self._has_written = True  # Since the last repair.
         self._unshown: set[int] = set()  # Partitions of a start whose sync has failed.
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
         self._sync_wanted = 0
@@ -182,7 +183,7 @@ class Log(ReadableLog):
         except OSError as error:
             self.fail(f"writing the WAL failed: {error}", start)
             return False
-        self.words[WORD_WRITTEN] = end
+        self.words[WORD_WRITTEN], self._has_written = end, True
         self._enter_segments()
         self._ahead.look(end)
         return True
@@ -300,7 +301,7 @@ class Log(ReadableLog):
     def fail(self, why: str, in_doubt_from: int) -> None:
         """Refuse to append: every partition of the log answers KAFKA_STORAGE_ERROR."""
         self.failed, self._in_doubt_from = why, in_doubt_from
-        self._may_repair = True
+        self._may_repair = self._has_written
         self.notices.append(f"{self.directory}: {why}; the log is read-only until it is repaired")
         for slot in self.partitions.slots.values():
             self.partitions.table[slot, P_FLAGS] |= FLAG_READ_ONLY
@@ -320,11 +321,11 @@ class Log(ReadableLog):
         """Have the log written again after a failure; whether it is healthy.
 
         What the disk may not have is written from the ring to fresh files, in the background. It
-        is tried once; then tend() tries again.
+        is tried once; then tend() tries again, also where a repair was followed by a failure.
         """
         if self.failed is None or self.is_repairing or self._is_syncing() or not self._may_repair:
             return self.failed is None
-        self._may_repair = False
+        self._may_repair = self._has_written = False
         if self._is_beyond_repair:
             return False
         since, words = self._in_doubt_from, self.words

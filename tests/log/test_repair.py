@@ -277,3 +277,25 @@ def test_a_repair_that_fails_in_the_middle_uses_the_files_it_made(
     assert turn(log)
     log.close()
     assert values(start(tmp_path, generation=1, levels=LEVELS).log) == expected(count + 1)
+
+
+def test_a_failure_that_every_repair_is_followed_by_is_met_once_a_second_only(
+    disk: FailingDisk, log: Log
+) -> None:
+    count = 20
+    disk.fail("open")  # Of a spare: there is nothing to write again, and no next segment.
+    disk.fail("create")
+    while failure(log) is None:
+        append_all(log, count)
+        count += 1
+        turn(log)
+    tried = disk.calls["create"], disk.calls["open"]
+    for _ in range(10):
+        assert not log.write()
+        log.repair()
+    assert (disk.calls["create"] - tried[0]) + (disk.calls["open"] - tried[1]) <= 2
+    assert failure(log) is not None
+    disk.heal()
+    log.tend()
+    assert turn(log)
+    assert values(log)[2] == expected(count)[2]
