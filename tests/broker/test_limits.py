@@ -1,0 +1,166 @@
+"""What is asked for in great number, and what there is too little of."""
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+
+from smq.client.cluster import Cluster
+from smq.model.errors import BrokerError, ErrorCode
+from smq.testing import broker as fresh_broker
+from smq.testing.smq_broker import SmqBroker
+from smq.wire.generated.api_versions import ApiVersionsRequest
+from smq.wire.records import Record, read_batches, write_batch
+from tests.app.fake_broker import eventually
+from tests.app.shard_client import request
+from tests.broker.hostile import crowd, descriptors
+from tests.broker.one_topic import SETTINGS, MiB, OneTopic, fetch_request
+from tests.broker.questions import FETCH
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+SMALL = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+
+
+@pytest.fixture
+def broker() -> Iterator[SmqBroker]:
+    with fresh_broker(**SMALL) as broker:
+        yield broker
+
+
+@pytest.fixture
+def cluster(broker: SmqBroker) -> Iterator[Cluster]:
+    with Cluster(broker.bootstrap) as cluster:
+        yield cluster
+
+
+def one(value: bytes, timestamp_ms: int = 0) -> bytes:
+    return write_batch([Record(0, timestamp_ms, None, value)])
+
+
+# --- descriptors -------------------------------------------------------------------------------
+
+
+def test_clients_beyond_the_descriptors_wait_and_nothing_acknowledged_is_lost(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "served")
+    topic.append_filler(1)
+    shard = broker.status().processes["shard-1"].pid
+    _, hard = resource.prlimit(shard, resource.RLIMIT_NOFILE)
+    room, acknowledged = 10, set[int]()
+    resource.prlimit(shard, resource.RLIMIT_NOFILE, (descriptors(shard) + room, hard))
+    question = request("ApiVersions", 0, ApiVersionsRequest())
+    with crowd(broker.port, 3 * room, lambda client: client.send(question)) as clients:
+        assert all(client.answer() for client in clients[: room - 5])
+        before = psutil.Process(shard).cpu_times().user
+        for number in range(30):  # There are none left for new files of the log either.
+            try:
+                answer = topic.produce(one(b"%d" % number + bytes(200_000)))
+            except BrokerError:  # A write that failed closes who waits for its ack, and now others
+                break  # are first.
+            if answer.error_code == ErrorCode.NONE:
+                acknowledged.add(number)
+        assert psutil.Process(shard).cpu_times().user - before < 2, "it turns in vain"
+        resource.prlimit(shard, resource.RLIMIT_NOFILE, (hard, hard))
+        assert all(client.answer() for client in clients[room - 5 :])
+    cluster.forget()
+    end = topic.append(one(b"served again")) + 1
+    values = [record.value or b"" for record in topic.records(end)]
+    numbers = [int(value.rstrip(b"\0")) for value in values[1:-1]]
+    assert acknowledged <= set(numbers)
+    assert numbers == sorted(numbers)
+    assert broker.status().processes["shard-1"].pid == shard
+
+
+# --- partitions in one request -----------------------------------------------------------------
+
+PARTITIONS = 700
+
+
+def test_a_fetch_of_hundreds_of_partitions_gives_each_its_own(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "wide", partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        assert topic.append(one(b"first of %d" % partition), partition) == 0
+    for partition in range(0, PARTITIONS, 7):
+        assert topic.append(one(b"second of %d" % partition), partition) == 1
+    leader = cluster.broker(1)
+    found: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+    offsets = dict.fromkeys(range(PARTITIONS), 0)
+
+    def fetch() -> bool:
+        rows = leader.ask(FETCH, fetch_request("wide", offsets)).responses[0].partitions
+        assert [row.partition_index for row in rows] == list(offsets)
+        for row in rows:
+            assert row.error_code == ErrorCode.NONE
+            assert row.records is None or isinstance(row.records, memoryview)
+            for batch in read_batches(row.records or b""):
+                found[row.partition_index] += [each.value or b"" for each in batch.records()]
+                offsets[row.partition_index] = batch.last_offset + 1
+        return sum(offsets.values()) == PARTITIONS + PARTITIONS // 7
+
+    assert fetch(), "all of it is less than one answer may hold"
+    for partition, values in found.items():
+        two = [b"first of %d" % partition, b"second of %d" % partition]
+        assert values == two[: 2 if partition % 7 == 0 else 1]
+    found.update((partition, []) for partition in found)
+    wait_all_sealed(broker, cluster, topic)
+    offsets = dict.fromkeys(range(PARTITIONS), 0)
+    eventually(fetch, "the same comes from sealed segments")
+    for partition, values in found.items():
+        two = [b"first of %d" % partition, b"second of %d" % partition]
+        assert values == two[: 2 if partition % 7 == 0 else 1]
+
+
+def wait_all_sealed(broker: SmqBroker, cluster: Cluster, topic: OneTopic) -> None:
+    for partition in range(PARTITIONS):
+        topic.wait_sealed(2 if partition % 7 == 0 else 1, partition)
+    filler = OneTopic(broker, cluster, "filler")
+    filler.append_filler(12)
+    filler.wait_recycled(4 * MiB)
+
+
+# --- a sealer that fails -----------------------------------------------------------------------
+
+
+def test_times_are_found_although_the_sealer_dies_while_it_is_asked(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "timed")
+    for timestamp_ms in (1000, 2000, 3000):
+        topic.append(one(b"v", timestamp_ms))
+    topic.seal_and_recycle(3)
+    sealer = broker.status().processes["sealer"].pid
+    os.kill(sealer, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool, Cluster(broker.bootstrap) as another:
+        asked = OneTopic.__new__(OneTopic)
+        asked.name, asked.cluster = topic.name, another
+        answer = pool.submit(asked.offset_at, 1500)
+        assert topic.offset_at(-1) > 3  # What the shard knows itself makes nobody wait.
+        broker.kill("sealer")
+        assert answer.result() == 1
+    assert topic.offset_at(2500) == 2
+
+
+def test_a_time_whose_segment_is_away_is_an_error_until_it_is_back(
+    broker: SmqBroker, cluster: Cluster
+) -> None:
+    topic = OneTopic(broker, cluster, "timed")
+    for timestamp_ms in (1000, 2000, 3000):
+        topic.append(one(b"v", timestamp_ms))
+    topic.seal_and_recycle(3)
+    filer = broker.data_dir / "filer"
+    filer.rename(filer.with_name("away"))
+    for _ in range(2):
+        assert topic.list_offset(1500).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert topic.offset_at(-2) == 0
+    for left in filer.parent.glob("filer"):
+        left.rename(left.with_name("made meanwhile"))
+    filer.with_name("away").rename(filer)
+    assert topic.offset_at(1500) == 1
