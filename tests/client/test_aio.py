@@ -1,0 +1,79 @@
+"""The SDK inside asyncio: the loop runs on while something waits."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import smq
+from smq.client.aio import AsyncProducer
+from tests.client.fake_kafka import FakeKafka
+
+WAIT_S = 10
+
+
+def run(kafka: FakeKafka, work: Callable[[smq.AsyncClient], Awaitable[None]]) -> None:
+    async def connected() -> None:
+        async with smq.connect_async(kafka.bootstrap, timeout_s=5) as client:
+            await asyncio.wait_for(work(client), WAIT_S)
+
+    asyncio.run(connected())
+
+
+def test_records_are_sent_and_awaited(kafka: FakeKafka) -> None:
+    async def work(client: smq.AsyncClient) -> None:
+        assert client.transport == "kafka"
+        assert await client.create_topic("t", 2) == 2
+        assert await client.topics() == {"t": 2}
+        async with client.producer(linger_ms=1) as producer:
+            sent = [await producer.send("t", b"%d" % i, partition=0) for i in range(100)]
+            places = await asyncio.gather(*sent)
+            assert [place.offset for place in places] == [*range(100)]
+            batch = await producer.send_batch("t", {"value": [b"a", b"b"], "partition": [1, 1]})
+            assert (await batch).offsets.tolist() == [0, 1]
+            await producer.send_arrow("t", pa.table({"a": [1]}), partition=1)
+            await producer.send_array("t", np.arange(3), partition=1)
+            await producer.flush()
+        await client.delete_topic("t")
+
+    run(kafka, work)
+
+
+def test_what_fails_is_raised_where_it_is_awaited(kafka: FakeKafka) -> None:
+    async def work(client: smq.AsyncClient) -> None:
+        producer = await client.producer()
+        with pytest.raises(smq.NoSuchTopic):
+            await producer.send("nope", b"")
+        await producer.close()
+        with pytest.raises(smq.Closed):
+            await producer.send("nope", b"")
+
+    run(kafka, work)
+
+
+def test_the_loop_runs_on_while_the_buffer_is_full(kafka: FakeKafka) -> None:
+    kafka.add_topic("t")
+
+    async def fill(producer: AsyncProducer) -> None:
+        for _ in range(40):
+            await producer.send("t", bytes(60_000))
+
+    async def work(client: smq.AsyncClient) -> None:
+        async with client.producer(batch_bytes=64 * 1024, buffer_bytes=256 * 1024) as producer:
+            kafka.takes_records.clear()
+            filling, ticks = asyncio.ensure_future(fill(producer)), 0
+            while not filling.done():
+                await asyncio.sleep(0.01)
+                ticks += 1
+                if ticks == 20:
+                    assert not filling.done()
+                    kafka.takes_records.set()
+            await filling
+            await producer.flush()
+
+    threading.Timer(WAIT_S, kafka.takes_records.set).start()
+    run(kafka, work)
+    assert kafka.topics["t"][0].end == 40

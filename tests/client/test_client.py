@@ -1,0 +1,84 @@
+"""A client: topics, and what is opened and closed with it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import smq
+from smq.client.client import Client, connect
+from smq.client.reach import Reach
+from smq.model.errors import BrokerError, ErrorCode
+from tests.client.fake_kafka import FakeKafka
+
+WAIT_S = 10
+
+
+@pytest.fixture
+def client(kafka: FakeKafka) -> Iterator[Client]:
+    with connect(kafka.bootstrap, timeout_s=5) as connected:
+        yield connected
+
+
+def test_topics_come_and_go(client: Client) -> None:
+    assert client.create_topic("a", 3) == 3
+    assert client.create_topic("b", configs={"retention.ms": "1"}) == 1
+    assert client.topics() == {"a": 3, "b": 1}
+    with pytest.raises(BrokerError) as raised:
+        client.create_topic("a")
+    assert raised.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    client.delete_topic("a")
+    with pytest.raises(smq.NoSuchTopic):
+        client.delete_topic("a")
+
+
+def test_topics_of_the_broker_itself_are_not_listed(kafka: FakeKafka, client: Client) -> None:
+    kafka.add_topic("__internal")
+    assert client.topics() == {}
+
+
+def test_it_survives_a_broker_that_goes_and_comes(kafka: FakeKafka, client: Client) -> None:
+    kafka.add_topic("a")
+    kafka.faults["Metadata"] += ["close", ErrorCode.LEADER_NOT_AVAILABLE]
+    assert client.topics() == {"a": 1}
+
+
+def test_nobody_to_connect_to_is_told() -> None:
+    with pytest.raises(smq.BrokerUnavailable, match="no broker answers at "):
+        connect("127.0.0.1:1")
+
+
+def test_a_wrong_setting_is_refused_by_its_name(client: Client) -> None:
+    with pytest.raises(ValueError, match="compression is 'rar'; it should be one of"):
+        client.producer(compression="rar")
+    with pytest.raises(ValueError, match="block_s is -1"):
+        client.producer(block_s=-1)
+    with pytest.raises(ValueError, match="batch_bytes is 3; it should be from 1024"):
+        client.producer(batch_bytes=3)
+    with pytest.raises(TypeError, match="linger_ms is a whole number, not float"):
+        client.producer(linger_ms=0.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="partitions is 0; it should be from 1"):
+        client.create_topic("a", 0)
+
+
+def test_what_it_opened_is_closed_with_it(kafka: FakeKafka) -> None:
+    kafka.add_topic("a")
+    client = connect(kafka.bootstrap)
+    producer = client.producer(linger_ms=60_000)
+    sent = producer.send("a", b"1")
+    client.close()
+    assert sent.result(0).offset == 0
+    with pytest.raises(smq.Closed):
+        producer.send("a", b"2")
+    with pytest.raises(smq.Closed, match="the client has been closed"):
+        client.topics()
+    with pytest.raises(smq.Closed):
+        client.producer()
+
+
+def test_a_client_of_another_process_connects_by_itself(kafka: FakeKafka) -> None:
+    kafka.add_topic("a")
+    client = Client(Reach(kafka.bootstrap, None, 5))
+    make, arguments = client.__reduce__()
+    with client, make(*arguments) as other:
+        assert client.topics() == other.topics() == {"a": 1}
+    assert client.transport == "kafka"

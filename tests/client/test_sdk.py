@@ -1,0 +1,52 @@
+"""`import smq` costs nothing and offers the SDK's names; the README's lines run as they stand."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import smq
+from smq.client import sdk
+from smq.testing import broker
+
+ROOT = Path(__file__).parent.parent.parent
+HEAVY = ("numpy", "numba", "pyarrow", "smq.client")
+
+
+def test_importing_smq_imports_nothing_heavy() -> None:
+    code = f"import sys, smq; print([each for each in {HEAVY} if each in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_names_of_the_sdk_are_those_of_smq() -> None:
+    names = [name for name in vars(sdk) if not name.startswith("_")]
+    assert {"connect", "connect_async", "Client", "Producer", "Consumer"} <= set(names)
+    for name in names:
+        assert getattr(smq, name) is getattr(sdk, name)
+    assert set(names) <= set(dir(smq))
+
+
+def test_other_names_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="module 'smq' has no attribute 'conect'"):
+        smq.conect  # noqa: B018
+    with pytest.raises(ImportError):
+        exec("from smq import nothing")
+
+
+def blocks() -> list[str]:
+    text = (ROOT / "docs" / "sdk.md").read_text()
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(blocks())))
+def test_the_lines_of_the_docs_run_as_they_stand(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with broker() as running:
+        code = blocks()[number].replace("127.0.0.1:9092", running.bootstrap)
+        exec(compile(code, "docs/sdk.md", "exec"), {})
+    assert "shared memory" in capsys.readouterr().out
