@@ -51,6 +51,8 @@ def status(
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     state = "ready" if facts["ready"] else "not ready"
     yield f"{facts['bootstrap']}  {state}, up {facts['up_ms'] / 1000:.0f} s"
+    if facts["http"]:
+        yield f"http://{facts['http']}/"
     yield f"cluster {facts['cluster_id']}, supervisor is process {facts['supervisor_pid']}"
     yield ""
     for name, process in facts["processes"].items():

@@ -102,7 +102,8 @@ class OurHosts:
 async def keep_counting(space: Space) -> None:
     """Count what each namespace holds, now and then, for ever. Needed only where quotas are."""
     while space.has_quota:
-        await asyncio.sleep(pause_s(await count_once(space)))
+        took_s = await count_once(space)
+        await asyncio.sleep(pause_s(took_s))
 
 
 def pause_s(took_s: float) -> float:

@@ -21,7 +21,7 @@ from typing import Any
 
 from smq.app.cli_serve import ONE_THREAD
 from smq.app.clock import monotonic_ms
-from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
+from smq.app.inheritance import COORDINATOR, FRONT, SEALER, Inheritance, shard_name
 from smq.app.machine import this_machine
 from smq.app.serve import serve
 from smq.app.status import Status, read_status
@@ -87,8 +87,13 @@ def main() -> int:
         ((name, listener),) = inheritance.unix_listeners.items()
         run(name, listener, inheritance, behaviour_of.get(name, ""))
 
-    config = config_for(Path(data_dir), int(shards))
-    return serve(config, 4 * GiB, Mains(shard, other, other, other), lambda: None)
+    def front(inheritance: Inheritance) -> None:
+        assert inheritance.http_listener is not None
+        run(FRONT, inheritance.http_listener, inheritance, behaviour_of.get(FRONT, ""))
+
+    settings = {"http.port": 0} if FRONT in behaviour_of else {}
+    config = config_for(Path(data_dir), int(shards), **settings)
+    return serve(config, 4 * GiB, Mains(shard, other, other, front), lambda: None)
 
 
 class Running:
@@ -143,6 +148,10 @@ class Running:
         sock.settimeout(DEADLINE_MS / 1000)
         sock.connect(str(self.runtime_dir() / f"{name}.sock"))
         return answer(sock)
+
+    def ask_front(self) -> Any:
+        host, _, port = self.status().http.rpartition(":")
+        return answer(socket.create_connection((host, int(port)), DEADLINE_MS / 1000))
 
     def close(self) -> None:
         if self.process.poll() is None:

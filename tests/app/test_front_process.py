@@ -1,13 +1,10 @@
-"""The front as the supervisor sees it: there when a port is given, and nothing otherwise."""
+"""The front as the supervisor imports it; tests/app/test_supervisor.py has it as a process."""
 
 import subprocess
 import sys
-from pathlib import Path
-
-from tests.app.fake_broker import running
 
 
-def test_without_a_port_there_is_no_front_and_its_libraries_are_nowhere(tmp_path: Path) -> None:
+def test_the_libraries_of_the_front_and_of_s3_are_not_imported_before_the_fork() -> None:
     program = (
         "import sys, smq.app.composition\n"
         "print({'asyncio', 'starlette', 'uvicorn', 'anyio', 'obstore'} & set(sys.modules))"
@@ -16,6 +13,3 @@ def test_without_a_port_there_is_no_front_and_its_libraries_are_nowhere(tmp_path
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "set()\n"
-    with running(tmp_path, 1) as broker:
-        assert "front" not in broker.status().processes
-        assert broker.status().http == ""

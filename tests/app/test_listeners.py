@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.listeners import open_tcp_listeners, open_unix_listeners
+from smq.app.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
 from tests.app.fake_broker import config_for
 
 
@@ -26,6 +26,17 @@ def test_a_port_in_use_is_named_with_its_owner(tmp_path: Path) -> None:
         words = rf"port {port} of 127\.0\.0\.1 is in use by process {os.getpid()} \(.*--port"
         with pytest.raises(SystemExit, match=words):
             open_tcp_listeners(config_for(tmp_path, 1, port=port))
+
+
+def test_http_has_a_listener_when_it_has_a_port(tmp_path: Path) -> None:
+    assert open_http_listener(config_for(tmp_path, 1)) is None
+    listener = open_http_listener(config_for(tmp_path, 1, **{"http.port": 0}))
+    assert listener is not None
+    with listener:
+        socket.create_connection(listener.getsockname()).close()
+        taken = config_for(tmp_path, 1, **{"http.port": listener.getsockname()[1]})
+        with pytest.raises(SystemExit, match=r"is in use .* another with --http-port"):
+            open_http_listener(taken)
 
 
 @pytest.mark.parametrize(

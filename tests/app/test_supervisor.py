@@ -64,6 +64,24 @@ def test_a_killed_shard_comes_back_with_the_next_generation(tmp_path: Path) -> N
         assert broker.status().processes["shard-2"].restarts == 1
 
 
+def test_the_front_has_the_http_listener_and_nobody_s_memory(tmp_path: Path) -> None:
+    with running(tmp_path, 1, "front=") as broker:
+        assert broker.lines[-2:] == [
+            f"http://{broker.status().http}/",
+            f"ready {broker.status().bootstrap}",
+        ]
+        about = broker.ask_front()
+        assert about["logs"] == about["mapped"] == []
+        old = broker.pid("front")
+        os.kill(old, signal.SIGKILL)
+        broker.wait_line(f"front (process {old}) was killed by SIGKILL; it is restarted")
+        about = broker.ask_front()  # Not refused: the listener is the supervisor's.
+        assert about["pid"] != old
+        assert about["generation"] == 0
+    with running(tmp_path, 1) as broker:
+        assert (broker.status().http, "front" in broker.status().processes) == ("", False)
+
+
 @pytest.mark.parametrize("name", ["coordinator", "sealer"])
 def test_a_killed_helper_comes_back_and_takes_no_generation(tmp_path: Path, name: str) -> None:
     with running(tmp_path, 1) as broker:

@@ -213,3 +213,11 @@ def test_a_small_machine_still_holds_a_default_message() -> None:
     config = sized(config_of(command_line={"shards": 1}), 1, 64 * MiB)
     assert config.ring_bytes == 4 * MiB
     assert config.message_max_bytes + 4 * KiB <= config.ring_bytes // 2
+
+
+def test_the_http_port_is_no_shards() -> None:
+    given = {"port": 9092, "shards": 2}
+    (problem,) = problems_of(command_line={**given, "http.port": 9093})
+    assert problem == "http.port: 9093 is the port of a shard"
+    for port in (-1, 0, 9091, 9094):
+        assert config_of(command_line={**given, "http.port": port}).http_port == port
