@@ -4,17 +4,20 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import smq
-from smq.client.reference import Payload
 from smq.client.remote_filer import RemoteFiler
 from smq.filer.local import LocalStore
 from smq.filer.mark import NAME as MARK
 from smq.model.errors import AlreadyExists, Full, NotFound, Unavailable
 from smq.testing.processes import free_port
 from smq.testing.smq_broker import SmqBroker
+
+if TYPE_CHECKING:
+    from smq.client.reference import Payload
 
 pytestmark = pytest.mark.timeout(60)
 KEY = "payloads/kafka/images/ü b"
