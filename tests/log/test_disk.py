@@ -66,3 +66,37 @@ def test_an_opened_file_can_be_renamed_under_its_descriptor(tmp_path: Path) -> N
     assert bytes(DISK.read(fd, 4, 0)) == b"data"
     assert not os.get_inheritable(fd)
     DISK.close(fd)
+
+
+def test_what_the_page_cache_lacks_is_not_waited_for(tmp_path: Path) -> None:
+    disk, path = OsDisk(), tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 4096)
+    fd = disk.open(path)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    cached = disk.read_cached(fd, 4096, 1 << 19)
+    data = disk.read(fd, 4096, 1 << 19)
+    assert data.tobytes() == bytes(range(256)) * 16
+    again = disk.read_cached(fd, 4096, 1 << 19)
+    disk.close(fd)
+    if cached is not None or again is None:
+        pytest.skip("this file system keeps all pages, or does not say which it has")
+    assert again.tobytes() == data.tobytes()
+
+
+def test_only_whole_pieces_are_cached(tmp_path: Path) -> None:
+    disk, path = OsDisk(), tmp_path / "file"
+    path.write_bytes(bytes(100))
+    fd = disk.open(path)
+    assert disk.read_cached(fd, 101, 0) is None
+    assert len(disk.read(fd, 101, 0)) == 100
+    disk.close(fd)
+
+
+def test_a_file_that_is_cut_under_its_mapping_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(8192))
+    fd = OsDisk().open(path)
+    with pytest.raises(OSError, match="shorter"):
+        OsDisk().map(fd, 16384)
+    OsDisk().close(fd)
