@@ -17,7 +17,10 @@ from smq.client.errors import (
     Closed as Closed,
     NoSuchTopic as NoSuchTopic,
     Overrun as Overrun,
+    PayloadDamaged as PayloadDamaged,
+    PayloadMissing as PayloadMissing,
     RecordTooLarge as RecordTooLarge,
+    ReferenceRejected as ReferenceRejected,
 )
 from smq.client.futures import (
     BatchFuture as BatchFuture,
@@ -27,4 +30,6 @@ from smq.client.futures import (
 )
 from smq.client.producer import Producer as Producer
 from smq.client.record import Record as Record, TopicPartition as TopicPartition
+from smq.client.reference import Payload as Payload
 from smq.model.errors import BrokerError as BrokerError
+from smq.model.references import Reference as Reference
