@@ -8,7 +8,7 @@ does the work first.
 import socket
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from struct import pack_into
@@ -32,7 +32,7 @@ from smq.wire.generated import (
     produce,
 )
 from smq.wire.headers import read_request_header, write_response_header
-from smq.wire.records import read_batches
+from smq.wire.records import Record, read_batches, write_batch
 from smq.wire.structure_code import snake
 
 LONG_POLL_SECONDS_MAX = 0.2
@@ -99,6 +99,14 @@ class FakeKafka:
         nodes = len(self._listeners)
         self.topics[name] = [FakePartition(1 + each % nodes) for each in range(partition_count)]
         return self.topics[name]
+
+    def append(self, topic: str, partition: int, records: Sequence[Record]) -> None:
+        """A batch of these, as a producer's would be."""
+        with self._changed:
+            there = self.topics[topic][partition]
+            sequence = there.sequences.get(1, 0)
+            there.append(write_batch(records, producer_id=1, base_sequence=sequence))
+            self._changed.notify_all()
 
     def wait_for(self, condition: Callable[[], bool], seconds_max: float) -> bool:
         """Whether something became true in time."""

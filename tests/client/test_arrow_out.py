@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from smq.client.arrow_out import SCHEMA, to_table
 from smq.client.chunk import cut
@@ -13,6 +13,7 @@ from smq.wire.records import Record, write_batch
 from tests.client.batches import NAME, batches_of, expected
 
 
+@settings(deadline=None)
 @given(plain_batches(), st.integers(0, 10))
 def test_columns_say_what_records_say(sent: list[bytes], start: int) -> None:
     data = b"".join(sent)

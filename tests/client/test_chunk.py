@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from shm.kernels.records_reference import PlainRecord, batch
 from smq.client.chunk import Chunk, cut
@@ -20,6 +20,7 @@ def moved(data: bytes, base_offset: int) -> bytes:
     return base_offset.to_bytes(8) + data[8:]
 
 
+@settings(deadline=None)
 @given(plain_batches(), st.integers(0, 30), st.booleans())
 def test_records_are_those_of_the_plain_reader(
     sent: list[bytes], start: int, is_lent: bool

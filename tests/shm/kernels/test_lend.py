@@ -244,7 +244,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(_STEPS)
 def test_whatever_happens_offsets_follow_each_other_and_stay_below_the_limit(
     steps: list[tuple[str, int, int]],

@@ -1,0 +1,56 @@
+"""A door to a log of this process, with a bell that tests ring."""
+
+import os
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from smq.client.door import DoorGone
+from smq.model.catalog import Catalog, Topic
+from tests.shm.kernels.test_lend import NUMBERS, Reader, Writer
+
+if TYPE_CHECKING:
+    from shm.reader import LogReader
+
+TOPIC = Topic("t", UUID(int=1), NUMBERS, (0, 0, 0))
+
+
+class FakeDoor:
+    """Node 1, log 0, topic `t`: its three partitions."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.readers: dict[int, LogReader] = {0: Reader(writer).log}
+        self.closed = False
+        self.watched: set[int] = set()
+        self.topics = {"t": TOPIC}
+        self.snapshot = Catalog("c", 1, self.topics)
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK)
+
+    def catalog(self) -> Catalog:
+        return self.snapshot
+
+    def nodes(self) -> list[object]:
+        return [SimpleNamespace(id=1)]
+
+    def fileno(self) -> int:
+        return self._bell
+
+    def ring(self) -> None:
+        os.eventfd_write(self._bell, 1)
+
+    def arm(self) -> bool:
+        return not self.closed
+
+    def disarm(self) -> bool:
+        if self.closed:
+            raise DoorGone
+        return False
+
+    def watch(self, numbers: Iterable[int]) -> None:
+        if self.closed:
+            raise DoorGone
+        self.watched = set(numbers)
+
+    def close(self) -> None:
+        self.closed = True
