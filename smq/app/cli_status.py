@@ -30,7 +30,10 @@ def status(
     from smq.app.group_facts import group_facts  # noqa: PLC0415  (So do the codecs.)
 
     settings, _ = load_config(config, {"data.dir": data_dir} if data_dir else {})
-    facts = broker_facts(settings.data_dir, RATE_WINDOW_S)
+    try:
+        facts = broker_facts(settings.data_dir, RATE_WINDOW_S)
+    except PermissionError as reason:
+        raise SystemExit(f"smq: this user may not look at the broker: {reason}") from reason
     if facts is None:
         raise SystemExit(
             f"smq: no broker serves {settings.data_dir}; start one with `smq serve`, "

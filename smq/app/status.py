@@ -64,7 +64,7 @@ def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
     """The running broker's status and its cluster block, or None when none runs."""
     try:
         fields = json.loads(status_path(data_dir).read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     processes = {name: ProcessStatus(**each) for name, each in fields["processes"].items()}
     status = Status(**fields | {"processes": processes})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.cli_status import size
+from smq.app.cli_status import size, status
 from tests.app.fake_broker import running
 from tests.app.smq_command import smq
 
@@ -23,6 +23,15 @@ def test_status_shows_processes_and_bytes(tmp_path: Path) -> None:
         assert f"{broker.status().bootstrap}  ready" in text
         assert "shard-2" in text
         assert "missing: 127.0.0.1:" in text  # It is a fake, which knows of no groups.
+
+
+def test_a_directory_of_somebody_else_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("smq.app.broker_facts.read_status", closed)
+    with pytest.raises(SystemExit, match="this user may not look at the broker"):
+        status()
 
 
 def test_status_without_a_broker_says_what_to_do(tmp_path: Path) -> None:

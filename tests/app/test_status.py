@@ -46,6 +46,8 @@ def test_a_broker_is_ready_when_all_of_it_is() -> None:
 
 def test_no_file_means_no_broker(tmp_path: Path) -> None:
     assert read_status(tmp_path) is None
+    (tmp_path / "file").touch()
+    assert read_status(tmp_path / "file") is None
 
 
 @pytest.mark.parametrize("what", ["gone", "other memory", "another supervisor"])
