@@ -14,13 +14,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from smq.app.machine import this_machine
 from smq.app.status import Status, read_status
 from smq.model.config import Config, parse
 from smq.testing.hatchery import hatchery
 from smq.testing.processes import POLL_SECONDS, Child, Ports, answers
+
+if TYPE_CHECKING:
+    from smq.client.client import Client
 
 READY_SECONDS_MAX = 60.0  # The first start on a machine compiles the kernels.
 NOTICE_SECONDS_MAX = 5.0  # Until the supervisor has seen a death, or its children its own.
@@ -85,6 +88,12 @@ class SmqBroker:
     def runtime_dir(self) -> Path:
         """Where its sockets are."""
         return Path(self._runtime.name) / self.status().cluster_id
+
+    def connect(self, **options: Any) -> "Client":  # noqa: ANN401  (those of smq.connect)
+        """An SDK client of it; options are those of `smq.connect`."""
+        from smq.client.client import connect  # noqa: PLC0415  (Not every test needs the SDK.)
+
+        return connect(self.bootstrap, **options)
 
     def status(self) -> Status:
         """What the supervisor says of its processes."""
