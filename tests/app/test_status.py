@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,9 +54,12 @@ def test_no_file_means_no_broker(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["gone", "other memory", "another supervisor"])
 def test_a_file_of_a_killed_broker_is_not_believed(tmp_path: Path, what: str) -> None:
     block = ClusterBlock.create(1, 1 if what == "another supervisor" else os.getpid(), 5)
-    status_of(block, {}).write(tmp_path)
+    other = os.memfd_create("other")  # The descriptor's number is another program's by now.
+    status = status_of(block, {})
     if what == "other memory":
-        os.ftruncate(block.fd, 0)
+        status = replace(status, cluster_block=f"/proc/{os.getpid()}/fd/{other}")
+    status.write(tmp_path)
     if what == "gone":
         os.close(block.fd)
     assert read_status(tmp_path) is None
+    os.close(other)
