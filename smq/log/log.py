@@ -30,8 +30,6 @@ from shm.kernels.words import (
     DURABILITY_OS,
     FLAG_READ_ONLY,
     P_FLAGS,
-    P_HIGH_WATERMARK,
-    P_LAST_STABLE,
     P_LOG_END,
     P_LOG_START,
     P_SEALED_END,
@@ -54,7 +52,7 @@ from smq.log.disk import Disk
 from smq.log.filed_index import FiledIndex
 from smq.log.partitions import PartitionSettings
 from smq.log.reading import ReadableLog
-from smq.log.repair import Part, Rewritten, parts_from, rewrite, ring_holds
+from smq.log.repair import Part, Rewritten, hide_unsynced, parts_from, rewrite, ring_holds
 from smq.log.sync import Syncer
 from smq.log.wal import NoSegment, Segment, Wal
 
@@ -124,16 +122,8 @@ class Log(ReadableLog):
         if number in self._unshown:
             self._unshown.remove(number)
             if settings.durability == DURABILITY_DISK:
-                self._hide_unsynced(number)
+                hide_unsynced(self, number)
         return slot
-
-    def _hide_unsynced(self, number: int) -> None:
-        """Show of a recovered partition only what the disk is known to have."""
-        offset = self.lookup.first_offset_from(number, self.words[WORD_SYNCED])
-        row = self.partitions.table[self.partitions.slots[number]]
-        if offset is not None:
-            shown = max(int(row[P_LOG_START]), int(row[P_SEALED_END]), offset)
-            row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = shown
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -158,10 +148,7 @@ class Log(ReadableLog):
         That much is never exceeded but by the one segment that a start of a full log needs to fence
         off the life before, and while a repair writes a fresh file beside the one it replaces.
         """
-        wal = self.wal
-        end = wal.segments[-1].end if wal.segments else self.words[WORD_WRITTEN]
-        more = max(0, wal.bytes_max - wal.allocated_bytes) // wal.segment_bytes
-        self.words[WORD_SPACE_END] = end + more * wal.segment_bytes
+        self.words[WORD_SPACE_END] = self.wal.space_end(self.words[WORD_WRITTEN])
 
     def is_written(self) -> bool:
         """Whether the WAL has everything that was appended."""

@@ -7,7 +7,15 @@ of the old ones. That is done in the background: nothing is appended meanwhile, 
 
 from typing import NamedTuple
 
-from shm.kernels.words import WORD_RING_START, WORD_TAIL
+from shm.kernels.words import (
+    P_HIGH_WATERMARK,
+    P_LAST_STABLE,
+    P_LOG_START,
+    P_SEALED_END,
+    WORD_RING_START,
+    WORD_SYNCED,
+    WORD_TAIL,
+)
 from smq.log.reading import ReadableLog
 from smq.log.wal import Segment
 
@@ -32,6 +40,15 @@ def ring_holds(log: ReadableLog, position: int) -> bool:
     words = log.words
     oldest = max(words[WORD_RING_START], words[WORD_TAIL] - log.memory.layout.ring_bytes)
     return position >= oldest
+
+
+def hide_unsynced(log: ReadableLog, number: int) -> None:
+    """Show of a partition that was recovered only what the disk is known to have."""
+    offset = log.lookup.first_offset_from(number, log.words[WORD_SYNCED])
+    row = log.partitions.table[log.partitions.slots[number]]
+    if offset is not None:
+        shown = max(int(row[P_LOG_START]), int(row[P_SEALED_END]), offset)
+        row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = shown
 
 
 def parts_from(log: ReadableLog, since: int) -> list[Part]:

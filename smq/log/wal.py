@@ -171,6 +171,12 @@ class Wal:
         ahead += self._preparing_next or self._next is not None
         return self.allocated_bytes + ahead * self.segment_bytes
 
+    def space_end(self, written: int) -> int:
+        """Up to which position files may be made; `written` is where the first one would begin."""
+        end = self.segments[-1].end if self.segments else written
+        more = max(0, self.bytes_max - self.allocated_bytes) // self.segment_bytes
+        return end + more * self.segment_bytes
+
     # --- writing --------------------------------------------------------------------------------
 
     def write(self, ring: memoryview, start: int, end: int) -> None:
