@@ -36,7 +36,7 @@ from shm.kernels.records import (
 )
 from shm.kernels.records_encode import Rows, Run, encode_batch
 from shm.kernels.recover import SCAN_COLUMNS, find_frame, replay_frames, scan_frames
-from shm.kernels.references import find_pattern, may_refer
+from shm.kernels.references import R_FIELDS, find_handles, find_key, may_refer
 from shm.kernels.session import (
     fall_asleep,
     must_ring,
@@ -123,8 +123,9 @@ def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
     batch_crc_is_good(frame, FRAME_HEADER_BYTES, 61)
     for data in (frame, np.frombuffer(bytes(8), np.uint8)):  # Writable and read-only.
         crc32c(data, 0, 8)
-        find_pattern(data, 0, 8)
+        find_key(data, 0, 8)
         may_refer(data, 0, 8)
+        find_handles(data, 0, 8, np.zeros((1, R_FIELDS), np.int64))
         hash_key(data, 0, 8, False)  # noqa: FBT003  (kernels take no keywords)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from shm.kernels.crc32c import crc32c
 from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
-from shm.kernels.references import find_pattern
+from shm.kernels.references import find_key
 from shm.kernels.words import (
     BATCH_ATTRIBUTES_AT,
     BATCH_BASE_OFFSET_AT,
@@ -87,7 +87,7 @@ class BatchWriter:
             self._scratch = np.zeros(len(out), np.uint8)
         row, size = encode_batch(rows, first, run, bytes_max, self._scratch, 0)
         assert row > first
-        if find_pattern(self._scratch, BATCH_HEADER_BYTES, size) >= 0:
+        if find_key(self._scratch, BATCH_HEADER_BYTES, size) >= 0:
             # The broker does not look into compressed batches, so that handles go as they are.
             row, after = encode_batch(rows, first, run._replace(attributes=0), bytes_max, out, at)
             _INT64.pack_into(out.data, at + BATCH_BASE_OFFSET_AT, 0)

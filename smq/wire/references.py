@@ -1,4 +1,4 @@
-"""Handles among the records of a batch, which were cut into columns (`shm.kernels.records`)."""
+"""Handles among the records of a batch: as it was sent, or cut into columns."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,8 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.kernels.records import (
-    B_COUNT,
-    C_HEADER_COUNT,
     C_HEADERS_FIRST,
     C_VALUE_AT,
     C_VALUE_LENGTH,
@@ -15,17 +13,12 @@ from shm.kernels.records import (
     H_KEY_LENGTH,
     H_VALUE_AT,
     H_VALUE_LENGTH,
-    fill_headers,
-    new_columns,
-    new_facts,
-    new_headers,
-    scan_batches,
-    walk_batches,
 )
-from shm.kernels.references import HEADER_KEY
+from shm.kernels.references import GOOD_HEADER, HEADER_KEY, R_FIELDS, find_handles
 from smq.model.references import HEADER, HEADER_VALUE, NotAHandle, Reference
 
 assert HEADER.encode() == HEADER_KEY
+ROWS_FIRST = 64  # Of a batch; one that has more is looked at once more.
 
 
 class Handle(NamedTuple):
@@ -35,24 +28,29 @@ class Handle(NamedTuple):
     reference: Reference | NotAHandle
 
 
+def handles_of_batch(data: np.ndarray, at: int, end: int) -> list[Handle] | None:
+    """The handles in the one uncompressed batch data[at:end]; None: it is malformed."""
+    rows = np.empty((ROWS_FIRST, R_FIELDS), np.int64)
+    count = find_handles(data, at, end, rows)
+    if count > ROWS_FIRST:
+        rows = np.empty((count, R_FIELDS), np.int64)
+        find_handles(data, at, end, rows)
+    if count < 0:
+        return None
+    return [
+        Handle(record, _reference(data, value_at, length, is_good=said == GOOD_HEADER))
+        for record, value_at, length, said in rows[:count].tolist()
+    ]
+
+
 def handles_in(data: np.ndarray, columns: np.ndarray, headers: np.ndarray) -> Iterator[Handle]:
     """The records that have the header, in order; `fill_headers` has been here."""
     for row in _named(data, headers).tolist():
         record = int(np.searchsorted(columns[C_HEADERS_FIRST], row, "right")) - 1
-        yield Handle(record, _reference(data, columns[:, record], headers[:, row]))
-
-
-def handles_of_batch(data: np.ndarray, at: int, end: int) -> list[Handle] | None:
-    """The handles in the one uncompressed batch data[at:end]; None: it is malformed."""
-    facts = new_facts(0)
-    if scan_batches(data, at, end, facts) != 1:
-        return None
-    columns = new_columns(int(facts[B_COUNT, 0]))
-    if walk_batches(data, facts, 0, 1, columns) < 0:
-        return None
-    headers = new_headers(int(columns[C_HEADER_COUNT].sum()))
-    fill_headers(data, columns, headers)
-    return list(handles_in(data, columns, headers))
+        value_at, length = columns[[C_VALUE_AT, C_VALUE_LENGTH], record].tolist()
+        at, size = headers[[H_VALUE_AT, H_VALUE_LENGTH], row].tolist()
+        is_good = size >= 0 and data[at : at + size].tobytes() == HEADER_VALUE
+        yield Handle(record, _reference(data, value_at, length, is_good=is_good))
 
 
 def _named(data: np.ndarray, headers: np.ndarray) -> np.ndarray:
@@ -63,14 +61,10 @@ def _named(data: np.ndarray, headers: np.ndarray) -> np.ndarray:
     return named
 
 
-def _reference(data: np.ndarray, record: np.ndarray, header: np.ndarray) -> Reference | NotAHandle:
-    if _bytes(data, header[H_VALUE_AT], header[H_VALUE_LENGTH]) != HEADER_VALUE:
-        return NotAHandle(f"the header {HEADER} must be {HEADER_VALUE.decode()}")
+def _reference(data: np.ndarray, at: int, length: int, *, is_good: bool) -> Reference | NotAHandle:
+    if not is_good:
+        return NotAHandle(f"the header {HEADER} must be {HEADER_VALUE.decode()}, and there once")
     try:
-        return Reference.of_handle(_bytes(data, record[C_VALUE_AT], record[C_VALUE_LENGTH]))
+        return Reference.of_handle(None if length < 0 else data[at : at + length].tobytes())
     except NotAHandle as reason:
         return reason
-
-
-def _bytes(data: np.ndarray, at: int, length: int) -> bytes | None:
-    return None if length < 0 else data[at : at + length].tobytes()
