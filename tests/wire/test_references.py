@@ -24,7 +24,7 @@ REFERENCE = reference_to(b"payload")
 def of(batch: bytes) -> list[tuple[int, object]] | None:
     data = np.frombuffer(b"before" + batch + b"behind", np.uint8)
     found = handles_of_batch(data, 6, 6 + len(batch))
-    return None if found is None else [tuple(each) for each in found]
+    return None if found is None else [(each.record, each.reference) for each in found]
 
 
 def one(value: bytes | None, headers: Headers) -> bytes:
