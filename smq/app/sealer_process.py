@@ -72,9 +72,13 @@ class Hands:
     def busy(self) -> bool:
         return bool(self._jobs)
 
-    def do(self, question: dict[str, Any], answered: Answered) -> None:
-        """Have a job done; `answered` gets {"ok": …} or {"error": sentence}."""
-        self._jobs.append(_Job(question, answered))
+    def do(self, question: dict[str, Any], answered: Answered, *, is_urgent: bool = False) -> None:
+        """Have a job done; `answered` gets {"ok": …} or {"error": sentence}.
+
+        One that is urgent waits for the one that is being done, and no other.
+        """
+        place = min(1, len(self._jobs)) if is_urgent else len(self._jobs)
+        self._jobs.insert(place, _Job(question, answered))
         if len(self._jobs) == 1:
             self._send()
 
@@ -322,16 +326,17 @@ class Sealer:
         job = {"node": node, "place": place, "settings": settings}
         job["unsealed_bytes"] = state.unsealed_bytes
         if is_overdue(state, settings, wall_ms()):
-            self._chore({"do": "drop_unsealed", **job})
+            # The log wants the room now; seals may each wait for a filer that hangs.
+            self._chore({"do": "drop_unsealed", **job}, is_urgent=True)
         self._chore({"do": "retain", "shard_start": state.start, **job})
 
-    def _chore(self, job: dict[str, Any]) -> None:
+    def _chore(self, job: dict[str, Any], *, is_urgent: bool = False) -> None:
         def answered(answer: Answer) -> None:
             self._chores -= 1
             self._say_problem(answer)
 
         self._chores += 1
-        self.sealing.do(job, answered)
+        self.sealing.do(job, answered, is_urgent=is_urgent)
 
     def _say_problem(self, answer: Answer) -> None:
         problem = answer.get("error")

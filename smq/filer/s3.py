@@ -56,6 +56,7 @@ CONNECT_WAIT = "3s"
 REQUEST_WAIT = "30s"
 RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
 REASON_CHARS_MAX = 300
+METADATA_ADDRESS = "169.254.169.254"  # Where the library looks for keys when nobody gave any.
 
 
 class Unfit(StoreError):
@@ -353,4 +354,6 @@ def _said(reason: Exception) -> str:
     text = str(reason)
     code = re.search(r"<Code>(\w+)</Code>", text)
     line = text.partition("\n")[0].partition(": <?xml")[0][:REASON_CHARS_MAX]
+    if METADATA_ADDRESS in line:
+        return f"no keys for it are found (AWS_ACCESS_KEY_ID …), and this host has no role: {line}"
     return f"{line} ({code[1]})" if code else line

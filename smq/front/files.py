@@ -30,8 +30,8 @@ from smq.front.conditions import (
     write_mode,
 )
 from smq.front.space import Space
-from smq.front.streams import ReadingResponse, body_pieces, in_threads
-from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, Unavailable
+from smq.front.streams import ReadingResponse, body_pieces, drain, in_threads
+from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError, Unavailable
 from smq.model.references import PREFIX as PAYLOADS_PREFIX
 from smq.sealer.ports import SEGMENTS_PREFIX
 
@@ -63,7 +63,11 @@ class Files:
         try:
             return await self._handlers[request.method](request, key)
         except BadCondition as reason:
+            await drain(request)
             raise HTTPException(400, str(reason)) from reason
+        except (StoreError, HTTPException):
+            await drain(request)
+            raise
 
     # --- reading ---------------------------------------------------------------------------------
 

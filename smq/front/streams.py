@@ -19,6 +19,8 @@ from smq.filer.store import Data, Reading
 from smq.model.errors import StoreError
 
 PIECE_BYTES = 1 << 20  # A switch of threads costs 50 µs: not for each 64 KiB of a socket.
+DRAIN_BYTES_MAX = 64 << 20  # Of a refused body: enough for most, and no work worth attacking.
+DRAIN_S = 2.0
 SILENCE_S = 60.0  # A client that sends nothing for so long has gone without a word.
 
 T = TypeVar("T")
@@ -59,6 +61,24 @@ async def body_pieces(request: Request) -> AsyncIterator[bytearray]:
             waiting = bytearray()
     if waiting:
         yield waiting
+
+
+async def drain(request: Request) -> None:
+    """Read what the client of a refused request still sends, for a while.
+
+    A connection that is closed with bytes unread is reset, and then the answer may be lost. Who
+    asked first (Expect: 100-continue) has not begun to send.
+    """
+    left = DRAIN_BYTES_MAX
+    if "expect" in request.headers:
+        return
+    # RuntimeError: all of it was read before.
+    with suppress(TimeoutError, ClientDisconnect, RuntimeError):
+        async with asyncio.timeout(DRAIN_S):
+            async for piece in request.stream():
+                left -= len(piece)
+                if left < 0:
+                    return
 
 
 class ReadingResponse(StreamingResponse):

@@ -91,6 +91,34 @@ def test_a_killed_front_comes_back_and_half_an_upload_is_nothing(broker: SmqBrok
     assert broker.status().processes["shard-1"].pid == shard
 
 
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\0" * 100 + b"\r\n\r\n",
+        b"GET /" + b"x" * 200_000,
+        b"PUT /filer/docs/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"PUT /filer/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /filer/docs/%00%ff HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    ],
+)
+def test_garbage_is_refused_and_the_next_is_served(broker: SmqBroker, garbage: bytes) -> None:
+    host, _, port = broker.status().http.rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), 10) as client,
+        suppress(ConnectionResetError, BrokenPipeError),
+    ):
+        client.sendall(garbage)
+        answered = client.makefile("rb").read()
+        assert not answered or answered.startswith(b"HTTP/1.1 400")
+    assert ask(broker, "GET", "/filer/").json == {"objects": [], "next": None}
+    assert broker.status().processes["front"].restarts == 0
+
+
+def test_a_refusal_is_heard_by_one_who_sends_all_the_same(broker: SmqBroker) -> None:
+    refused = ask(broker, "PUT", "/filer/topics/kafka/x", bytes(8 * MiB))
+    assert (refused.status, "alone" in refused.json["error"]) == (403, True)
+
+
 def test_a_client_that_leaves_is_forgotten(broker: SmqBroker) -> None:
     with half_an_upload(broker):
         pass

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,19 @@ def test_nothing_is_sealed_to_a_filer_that_was_not_looked_at(
     assert sealer._is_fit
     with pytest.raises(SystemExit, match=r"filer.root: it ignores If-None-Match"):
         sealer._probe()
+
+
+def _note(order: list[str], name: str, _answer: dict[str, Any]) -> None:
+    order.append(name)
+
+
+def test_an_urgent_job_goes_before_those_that_wait(loop: TidyLoop, hands: Hands) -> None:
+    order: list[str] = []
+    for name, is_urgent in (("first", False), ("second", False), ("urgent", True)):
+        job = {"do": "sweep", "numbers": [], "before_ms": 0}
+        hands.do(job, partial(_note, order, name), is_urgent=is_urgent)
+    turn_until(loop, lambda: len(order) == 3)
+    assert order == ["first", "urgent", "second"]
 
 
 def test_a_worker_leaves_when_there_is_nothing_to_do(

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from smq.filer.location import OWN_CREDENTIALS
 from smq.filer.s3 import IF_MATCH_BYTES_MAX, PART_BYTES, UNFINISHED, Access, S3Store, Unfit
 from smq.filer.store import CREATE, OVERWRITE, IfMatch, Mode, Store
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError, Unavailable
@@ -173,6 +174,14 @@ def test_a_server_that_is_away_is_unavailable_and_said_in_a_line() -> None:
         store.get("a")
     with pytest.raises(Unavailable), store.writing("a") as sink:
         sink.write(LONG)
+
+
+def test_without_keys_it_is_said_that_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in OWN_CREDENTIALS:
+        monkeypatch.delenv(name, raising=False)
+    store = S3Store(BUCKET, "", {"endpoint": "http://127.0.0.1:9", "region": "us-east-1"})
+    with pytest.raises(Unavailable, match="no keys for it are found"):
+        store.put("a", b"x")
 
 
 def test_a_store_that_creates_once_is_fit(store: S3Store) -> None:

@@ -182,6 +182,7 @@ def test_a_quota_is_told_before_the_body_where_its_length_is_said(store: Store) 
         bytes(11),
         between=lambda: body_read.append(None),
         content_length="11",
+        expect="100-continue",
     )
     assert (answer.status, body_read) == (507, [])
     assert "filer.quota.bytes" in answer.json["error"]

@@ -42,6 +42,18 @@ def test_a_client_that_says_nothing_more_is_silent(monkeypatch: pytest.MonkeyPat
         asyncio.run(all_pieces(request_of([b"half"], then_silent=True)))
 
 
+def test_what_a_refused_client_sends_is_read_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "DRAIN_BYTES_MAX", 25)
+    monkeypatch.setattr(streams, "DRAIN_S", 0.01)
+    for pieces, left in ([10], 0), ([10] * 5, 2):
+        sent = [bytes(size) for size in pieces]
+        asyncio.run(streams.drain(request_of(sent)))
+        assert len(sent) == left
+    asyncio.run(streams.drain(request_of([b"x"], then_silent=True)))
+
+
 @contextmanager
 def told(steps: list[str]) -> Iterator[str]:
     steps.append("entered")
