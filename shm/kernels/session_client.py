@@ -111,18 +111,13 @@ def fall_asleep_client(memory, side):
 
 @kernel
 def wake_client(memory, side):
-    """Ask for no more bells."""
+    """Ask for no more bells; whether there is news. Events count once: look at the logs next."""
     if side[SLEEP] & 1:
         side[SLEEP] += 1
         store_release(memory, 8 * CLIENT_SLEEP, side[SLEEP])
-
-
-@kernel
-def see_events(memory, side):
-    """Whether there were events since this was last asked. What they are about is read later."""
-    events = load_acquire(memory, 8 * EVENTS)
+    events = load_acquire(memory, 8 * EVENTS)  # Once: what is counted as seen is told.
     seen, side[COUNT] = side[COUNT], events
-    return events != seen
+    return events != seen or load_acquire(memory, 8 * ANSWERS_TAIL) != side[OUT_POSITION]
 
 
 @kernel

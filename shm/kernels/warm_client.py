@@ -16,7 +16,6 @@ from shm.kernels.session_client import (
     has_news,
     must_ring_for_room,
     publish_request,
-    see_events,
     spin,
     take_answers,
     wake_client,
@@ -33,7 +32,6 @@ def warm_client() -> None:
     await_room(memory, side, 8, 1)
     publish_request(memory, side, 0)
     has_news(memory, side)
-    see_events(memory, side)
     fall_asleep_client(memory, side)
     wake_client(memory, side)
     spin(memory, side, 1)

@@ -62,6 +62,7 @@ class Session:
         "fd",
         "is_closing",
         "is_held",
+        "is_stalled",
         "memory",
         "pid",
         "side",
@@ -80,6 +81,9 @@ class Session:
         self.watched: set[int] = set()
         self.acks_due = self._bells_in_vain = 0
         self.is_held = self.closed = self.is_closing = self._is_blocked = False
+        self.is_stalled = (
+            False  # Neither asleep nor awake: it was full at the last look.
+        )
         self._unsent = b""
         self._muted: Timer | None = None
         loop.register(self.fd, select.EPOLLIN | select.EPOLLRDHUP, self._ready)
@@ -163,7 +167,6 @@ class Session:
         """Hand over the answers that are open, as far as there is room."""
         if self.closed:
             return
-        was_full = self.is_full
         pieces: list[bytes] = [self._unsent] if self._unsent else []  # An ack is bytes.
         while self.slots and self.slots[0].is_open:
             pieces += self.slots.popleft().pieces  # type: ignore[arg-type]
@@ -171,7 +174,7 @@ class Session:
             self._put(b"".join(pieces))
         if self.is_closing and not self.slots and not self._is_blocked:
             self.close()
-        elif was_full and not self.is_full:
+        elif self.is_stalled and not self.is_full:
             self._owner.wake(self)
 
     def _put(self, answers: bytes) -> None:

@@ -161,18 +161,19 @@ class Sessions:
         if changed:
             self._watch(session)
         if session.is_full or session.is_closing:
+            session.is_stalled = True
             return changed
         size = session.take_requests(self._scratch)
         if size:
             wrong = self._producer.produce(session, self._scratch, size)
             if wrong:
                 session.drop(wrong)
-        if not (session.closed or session.is_full):
-            self.wake(session)
+        self.wake(session)
         return changed or size > 0
 
     def wake(self, session: Session) -> None:
         """See Owner."""
+        session.is_stalled = False
         if session not in self._awake:
             self._awake.append(session)
 
@@ -182,7 +183,9 @@ class Sessions:
             return
         awake, self._awake = self._awake, []
         for session in awake:
-            if not (session.closed or session.is_full or session.fall_asleep()):
+            if session.is_full:
+                session.is_stalled = True
+            elif not (session.closed or session.fall_asleep()):
                 self._awake.append(session)
         if self._awake:
             self._loop.call_later(0, self._look)

@@ -351,17 +351,21 @@ class ShardServer:
         if DURABILITY_MEMORY in shard.levels:
             for log in shard.logs.values():
                 shard.publish(log, DURABILITY_MEMORY)
+            self._tell_moved()
         for log in shard.logs.values():
             self._end_turn_of(log)
         self._show_synced()
-        if shard.moved:
-            places = shard.take_moved()
-            for moved in self.when_moved:
-                moved(places)
+        self._tell_moved()
         self._open()
         dirty, self._dirty = self._dirty, {}
         for connection in dirty:
             connection.flush()
+
+    def _tell_moved(self) -> None:
+        if self._shard.moved:
+            places = self._shard.take_moved()
+            for moved in self.when_moved:
+                moved(places)
 
     def _end_turn_of(self, log: Log) -> None:
         if not log.is_written():

@@ -36,10 +36,8 @@ from shm.kernels.session_client import (
     await_room,
     fall_asleep_client,
     find_room,
-    has_news,
     must_ring_for_room,
     publish_request,
-    see_events,
     spin,
     take_answers,
     wake_client,
@@ -90,6 +88,8 @@ class Door:
         self._session.fd = self._cluster.fd = self._catalog_block.fd = -1  # To be closed …
         for each in memories:
             each.fd = -1  # … since all is mapped.
+        self.poll = select.poll()
+        self.poll.register(sock.fileno(), select.POLLIN)
         self._answered = np.empty(ANSWERED_BYTES, np.uint8)
         self._rest = b""
         sock.setblocking(False)  # noqa: FBT003
@@ -218,11 +218,9 @@ class Door:
     def disarm(self) -> bool:
         """After a sleep: swallow the bells; whether there is news. Raises DoorGone."""
         self._check_ours()
-        wake_client(self._memory, self._side)
         if not self.closed:
             self._swallow()
-        moved = see_events(self._memory, self._side)
-        news = bool(moved or has_news(self._memory, self._side))
+        news = bool(wake_client(self._memory, self._side))
         if not news:
             self._check_open()
         return news
@@ -304,9 +302,12 @@ def wait_any(doors: Sequence[Door], timeout_s: float, *, spin_us: int = 0) -> li
 
 
 def _sleep(doors: Sequence[Door], timeout_ns: int) -> None:
-    poll = select.poll()
-    for door in doors:
-        poll.register(door.fileno(), select.POLLIN)
+    if len(doors) == 1:
+        poll = doors[0].poll
+    else:
+        poll = select.poll()
+        for door in doors:
+            poll.register(door.fileno(), select.POLLIN)
     poll.poll(max(0.0, timeout_ns / 1e6))
 
 

@@ -88,7 +88,7 @@ def watching(bench: DoorBench, numbers: list[int]) -> Attached:
     program.session.watch(numbers)
     program.ring()
     bench.turn(3)
-    assert kernels.see_events(program.memory, program.side)  # It may have moved before we said so.
+    assert kernels.wake_client(program.memory, program.side)  # It may have moved before we said so.
     assert kernels.fall_asleep_client(program.memory, program.side)
     return program
 
@@ -102,7 +102,7 @@ def test_a_program_is_rung_when_what_it_watches_moves_and_only_then(make: Make) 
     writer.put(produced(2, name="one"))
     writer.wait(2)
     assert reader.bells() == 1
-    assert kernels.see_events(reader.memory, reader.side)
+    assert kernels.wake_client(reader.memory, reader.side)
 
 
 def test_a_program_that_watches_too_much_for_a_list_is_rung_for_everything(make: Make) -> None:
@@ -132,7 +132,6 @@ def test_who_watches_no_longer_or_is_gone_is_not_rung(make: Make) -> None:
     bench.turn(3)
     assert former.bells() == 1  # For the new list.
     kernels.wake_client(former.memory, former.side)
-    kernels.see_events(former.memory, former.side)
     kernels.fall_asleep_client(former.memory, former.side)
     writer.put(produced(1))
     writer.wait(1)

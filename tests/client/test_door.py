@@ -270,6 +270,7 @@ def test_a_door_ends_with_its_shard_and_a_new_one_can_be_opened() -> None:
             create_topic(cluster, TOPIC, 1)
         with opened(running) as door, opened(running) as waiting:
             send(door)
+            assert door.wait(DEADLINE_S)
             killer = Thread(target=running.kill, args=("shard-1",))
             killer.start()
             with pytest.raises(DoorGone):

@@ -21,7 +21,7 @@ def live() -> None:
     session_client.fall_asleep_client(memory, side)
     session_client.wake_client(memory, side)
     session_client.spin(memory, side, 3)
-    session_client.see_events(memory, side)
+    session_client.has_news(memory, side)
     session_client.take_answers(memory, side, np.zeros(100, np.uint8))
     session_client.must_ring_for_room(memory, side)
     block = CatalogBlock.create(4096)

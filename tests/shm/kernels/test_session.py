@@ -177,8 +177,8 @@ def test_an_event_wakes_and_is_seen_once() -> None:
         assert tell_event(both.shard.memory, both.shard.side)
         assert not tell_event(both.shard.memory, both.shard.side)
         assert client_kernels.has_news(memory, side)
-        assert client_kernels.see_events(memory, side)
-        assert not client_kernels.see_events(memory, side)
+        assert client_kernels.wake_client(memory, side)
+        assert not client_kernels.wake_client(memory, side)
         assert not client_kernels.has_news(memory, side)
 
 
