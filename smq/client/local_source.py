@@ -59,7 +59,7 @@ class LocalSource:
 
     def is_ready(self) -> bool:
         """Whether there is something to take, or to leave."""
-        return any(lane.is_ready() for lane in self._lanes.values())
+        return bool(self._left) or any(lane.is_ready() for lane in self._lanes.values())
 
     def leave(self) -> list[Partition]:
         """Those that are read here no longer: the ring has gone on, or shard or topic are gone."""

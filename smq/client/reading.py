@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shm.kernels.lend import F_ROW
+from shm.kernels.lend import F_ROW, F_START
 from shm.kernels.records import B_BASE_OFFSET, B_LAST_OFFSET
 from smq.client.chunk import Chunk, cut
 from smq.client.local_source import LocalSource
@@ -62,7 +62,7 @@ class Reading:
         self._paused: dict[TopicPartition, Partition] = {}
         self._returning: list[Partition] = []
         self._return_at = 0.0
-        self._failure: BrokerError | None = None
+        self._stopped: tuple[TopicPartition, int, BrokerError] | None = None
 
     def close(self) -> None:
         """Close all that is open."""
@@ -97,7 +97,6 @@ class Reading:
         partition = self.partitions[name]
         self._stop(partition)
         partition.position = position
-        self._failure = None
         if name not in self._paused:
             self._start([partition])
 
@@ -128,18 +127,26 @@ class Reading:
 
     def take(self) -> Lot | None:
         """Records that are there now; their partitions go on behind them. Raises BrokerError."""
+        self._tell_unreadable()
         taken = [] if self._local is None else self._take_from_rings(self._local)
         if self._on_wire:
             taken += self._take_from_wire()
         lot = Lot([], [], [])
         for part in taken:
             self._cut(part, lot)
-        if lot.chunks:
-            return lot
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        return None
+        if not lot.chunks:
+            self._tell_unreadable()
+            return None
+        return lot
+
+    def _tell_unreadable(self) -> None:
+        """Raise what stopped a partition, if it still stands there; others are not held up."""
+        stopped, self._stopped = self._stopped, None
+        if stopped is not None:
+            name, position, error = stopped
+            partition = self.partitions.get(name)
+            if partition is not None and partition.position == position:
+                raise error
 
     def go_back(self, lot: Lot) -> None:
         """Have the partitions of an overtaken lot stand before it again, but those moved since."""
@@ -150,11 +157,10 @@ class Reading:
                 self.seek(name, before)
 
     def _take_from_rings(self, local: LocalSource) -> list[Taken]:
-        taken = local.take()
-        if left := local.leave():
+        if left := local.leave():  # First: what is taken has not moved yet.
             self.counts.ring_to_wire += len(left)
             self._go_to_wire(left)
-        return taken
+        return local.take()
 
     def _take_from_wire(self) -> list[Taken]:
         if self._local is not None:
@@ -186,7 +192,7 @@ class Reading:
             return
         moves = taken.moves
         if good < taken.batches.facts.shape[1]:
-            self._failure = _unreadable(taken, good)
+            self._stopped = _unreadable(taken, good)
             moves = _moves_before(taken, good)
         taken.commit(good)
         records = sum(map(len, chunks))
@@ -232,11 +238,14 @@ def _moves_before(taken: Taken, good: int) -> list[tuple[Partition, int]]:
     return [(by_name[taken.batches.names[row]], last + 1) for row, last in ends.items()]
 
 
-def _unreadable(taken: Taken, batch: int) -> BrokerError:
-    row, first, last = taken.batches.facts[[F_ROW, B_BASE_OFFSET, B_LAST_OFFSET], batch].tolist()
-    topic, partition = taken.batches.names[row]
-    return BrokerError(
+def _unreadable(taken: Taken, batch: int) -> tuple[TopicPartition, int, BrokerError]:
+    """Which partition stands before a batch that cannot be read, where, and the words for it."""
+    facts = [B_BASE_OFFSET, B_LAST_OFFSET, F_ROW, F_START]
+    first, last, row, start = taken.batches.facts[facts, batch].tolist()
+    name = taken.batches.names[row]
+    error = BrokerError(
         ErrorCode.CORRUPT_MESSAGE,
-        f"{topic}-{partition} has a batch at offset {first} that cannot be read; "
+        f"{name.topic}-{name.partition} has a batch at offset {first} that cannot be read; "
         f"seek to {last + 1} to go on behind it",
     )
+    return name, max(first, start), error
