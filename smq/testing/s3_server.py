@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from smq.filer.s3 import Access, S3Store
 from smq.testing.processes import Child, free_port
 
 BUCKET = "smq-test"
@@ -76,6 +77,17 @@ def s3_server(directory: Path) -> Iterator[S3Server]:
         yield server
     finally:
         server.kill()
+
+
+def store_on(server: S3Server, prefix: str = "") -> S3Store:
+    """A store there, for this process."""
+    access: Access = {
+        "endpoint": server.endpoint,
+        "region": REGION,
+        "access_key_id": "test",
+        "secret_access_key": "test",
+    }
+    return S3Store(BUCKET, prefix, access)
 
 
 def settings_for(server: S3Server, directory: Path, prefix: str = "") -> dict[str, str]:

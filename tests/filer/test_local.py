@@ -5,12 +5,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from smq.filer.local import UNFINISHED, LocalStore
-from smq.filer.store import CREATE, OVERWRITE, IfMatch, Mode
+from smq.filer.store import CREATE, OVERWRITE, IfMatch, Mode, Store
 from smq.model.errors import AlreadyExists, Full, NotFound, PreconditionFailed, Unavailable
+from smq.testing.faulty_store import Flaky, Patient, Slow, Torn
 from smq.testing.store_suite import StoreTests
 
 
@@ -23,6 +25,24 @@ class TestLocalStore(StoreTests):
     @pytest.fixture
     def store(self, store: LocalStore) -> LocalStore:
         return store
+
+
+class TestPatientAroundFlakyLocalStore(StoreTests):
+    @pytest.fixture
+    def store(self, store: LocalStore) -> Store:
+        return Patient(Flaky(store, Random(1)))
+
+
+class TestPatientAroundTornLocalStore(StoreTests):
+    @pytest.fixture
+    def store(self, store: LocalStore) -> Store:
+        return Patient(Torn(store, Random(1)))
+
+
+class TestSlowLocalStore(StoreTests):
+    @pytest.fixture
+    def store(self, store: LocalStore) -> Store:
+        return Slow(store, lambda: None)
 
 
 def _put_one(put: Callable[[bytes], object], number: int) -> None:

@@ -14,10 +14,16 @@ from smq.filer.s3 import IF_MATCH_BYTES_MAX, PART_BYTES, UNFINISHED, Access, S3S
 from smq.filer.store import CREATE, OVERWRITE, IfMatch, Mode, Store
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError, Unavailable
 from smq.testing.faulty_store import Flaky, Patient, Slow, Torn
-from smq.testing.s3_server import BUCKET, S3Server, s3_server
+from smq.testing.s3_server import BUCKET, S3Server, s3_server, store_on
 from smq.testing.store_suite import StoreTests
 
 LONG = bytes(range(256)) * (2 * PART_BYTES // 256 + 5)
+AWAY: Access = {
+    "endpoint": "http://127.0.0.1:9",
+    "region": "us-east-1",
+    "access_key_id": "x",
+    "secret_access_key": "x",
+}
 _prefixes = count()
 
 
@@ -27,18 +33,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
-def access(server: S3Server) -> Access:
-    return {
-        "endpoint": server.endpoint,
-        "region": "us-east-1",
-        "access_key_id": "test",
-        "secret_access_key": "test",
-    }
-
-
 @pytest.fixture
 def store(server: S3Server) -> S3Store:
-    return S3Store(BUCKET, f"tests/{next(_prefixes)}", access(server))
+    return store_on(server, f"tests/{next(_prefixes)}")
 
 
 class TestS3Store(StoreTests):
@@ -134,7 +131,7 @@ def test_what_a_killed_write_left_is_swept_when_it_is_old(store: S3Store) -> Non
 
 
 def test_two_prefixes_of_a_bucket_do_not_see_each_other(server: S3Server, store: S3Store) -> None:
-    other = S3Store(BUCKET, f"tests/{next(_prefixes)}/", access(server))
+    other = store_on(server, f"tests/{next(_prefixes)}/")
     store.put("a/b", b"x")
     assert list(other.list()) == []
     with pytest.raises(NotFound):
@@ -157,15 +154,14 @@ def test_more_than_one_request_lists(store: S3Store, monkeypatch: pytest.MonkeyP
 
 
 def test_a_bucket_that_is_not_there_is_unavailable_and_named(server: S3Server) -> None:
-    store = S3Store("no-such-bucket", "", access(server))
+    store = S3Store("no-such-bucket", "", {**AWAY, "endpoint": server.endpoint})
     for call in (lambda: store.put("a", b"x"), lambda: list(store.list()), store.probe):
         with pytest.raises(Unavailable, match="s3://no-such-bucket"):
             call()
 
 
 def test_a_server_that_is_away_is_unavailable_and_said_in_a_line() -> None:
-    away: Access = {"endpoint": "http://127.0.0.1:9", "region": "us-east-1"}
-    store = S3Store(BUCKET, "", {**away, "access_key_id": "x", "secret_access_key": "x"})
+    store = S3Store(BUCKET, "", AWAY)
     with pytest.raises(Unavailable) as caught:
         store.put("a", b"x")
     assert "127.0.0.1:9" in str(caught.value)
