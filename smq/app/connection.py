@@ -15,6 +15,7 @@ from smq.app.loop import Loop, Timer
 from smq.app.receive import Rest
 from smq.log.reading import DamagedFrame
 from smq.shard.lent import Sendable
+from smq.shard.references import Patience
 
 if TYPE_CHECKING:
     from smq.app.long_polls import LongPoll
@@ -93,6 +94,7 @@ class Connection:
         "is_closing",
         "is_held",
         "last_used_ns",
+        "patience",
         "polls",
         "rest",
         "slots",
@@ -108,6 +110,7 @@ class Connection:
         self.closed = self.is_closing = self._is_blocked = self._is_loading = False
         self.is_held = False  # The next request waits for the acks that are due.
         self.acks_due = self.last_used_ns = 0
+        self.patience = Patience()
         self._deadline: Timer | None = None
         self._muted: Timer | None = None
         self._events = _READ

@@ -19,6 +19,7 @@ from shm.kernels.session_words import FAULT_CUT, FAULT_HEAD, FAULT_SIZE, FAULT_T
 from shm.session import SessionMemory
 from smq.app.connection import SLOTS_MAX, Slot
 from smq.app.loop import Loop, Timer
+from smq.shard.references import Patience
 
 BELLS_MAX = 512  # Swallowed at once. A client rings once for each time that we fall asleep.
 BELLS_IN_VAIN_MAX = 4096  # In a row, with nothing behind them: somebody means harm.
@@ -64,6 +65,7 @@ class Session:
         "is_held",
         "is_stalled",
         "memory",
+        "patience",
         "pid",
         "side",
         "slots",
@@ -80,10 +82,9 @@ class Session:
         self.slots: deque[Slot] = deque()
         self.watched: set[int] = set()
         self.acks_due = self._bells_in_vain = 0
+        self.patience = Patience()
         self.is_held = self.closed = self.is_closing = self._is_blocked = False
-        self.is_stalled = (
-            False  # Neither asleep nor awake: it was full at the last look.
-        )
+        self.is_stalled = False  # Neither asleep nor awake: it was full at the last look.
         self._unsent = b""
         self._muted: Timer | None = None
         loop.register(self.fd, select.EPOLLIN | select.EPOLLRDHUP, self._ready)

@@ -199,7 +199,8 @@ class ShardServer:
                 taken = produced.consumed_to - buffer.start
                 connection.mute(shard.throttle.charge(taken, now_ms))
             buffer.start = produced.consumed_to
-            if produced.close or produced.stop == STOP_MALFORMED:
+            is_flood = produced.refused and connection.patience.ends(produced.refused, now_ms)
+            if produced.close or produced.stop == STOP_MALFORMED or is_flood:
                 connection.close_after_answers()
             elif produced.stop == STOP_OTHER_API and connection.acks_due:
                 connection.is_held = True  # It is to see what was acknowledged before it.
@@ -217,6 +218,8 @@ class ShardServer:
                 self._queue_acks(session, bytes(produced.answers), produced.level)
             if produced.close:
                 return "a request that wants no answer has failed"
+            if produced.refused and session.patience.ends(produced.refused, now_ms):
+                return "it floods us with handles to nothing"
             start = produced.consumed_to
             if start < end and produced.stop != STOP_PLAN_FULL:
                 return _WRONG.get(produced.stop, "a request is malformed")

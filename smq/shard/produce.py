@@ -54,6 +54,7 @@ class Produced(NamedTuple):
     answers: memoryview
     level: int
     close: bool
+    refused: int = 0
 
 
 class Producing:
@@ -75,6 +76,7 @@ class Producing:
         self._logs = list(logs.values())
         self._drain, self._throttle, self._check = drain, throttle, check
         self._refused: dict[int, list[Refused]] = {}  # By the rows' numbers.
+        self._refused_count = 0
         self._request_bytes_max = request_bytes_max
         self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
         self._out = np.zeros(ANSWERS_BYTES, np.uint8)
@@ -86,6 +88,7 @@ class Producing:
         """Take every whole Produce request of data[start:end], up to the first that is none."""
         plan, head = self._plan, self._head
         head[HEAD_START], head[HEAD_END], head[HEAD_NOW_MS] = start, end, now_ms
+        self._refused_count = 0
         throttle = self._throttle
         head[HEAD_THROTTLE_MS] = throttle.delay_ms(end - start, now_ms) if throttle.is_on else 0
         if len(self._logs) == 1:
@@ -107,6 +110,7 @@ class Producing:
             self._out.data[: head[HEAD_OUT_BYTES]],
             head[HEAD_LEVEL],
             bool(head[HEAD_CLOSE]),
+            self._refused_count,
         )
 
     def _finish(self, data: np.ndarray) -> None:
@@ -138,6 +142,7 @@ class Producing:
         row[ROW_STATE] = DONE if verdict.error else REFERENCES_CHECKED
         if verdict.refused:
             self._refused[number] = verdict.refused
+            self._refused_count += len(verdict.refused)
 
     def _write_refusals(self, data: np.ndarray) -> None:
         """Answer a plan of which rows were refused for their handles."""

@@ -24,6 +24,8 @@ from smq.shard.answers import Refused
 from smq.wire.references import handles_of_batch
 
 REASONS_MAX = 16  # Of a batch: who sends more bad handles than that learns of the others later.
+PATIENCE_MS = 1000
+REFUSED_MAX = 1000  # In that time: some ten milliseconds of looking for nothing.
 AHEAD_MAX_MS = 60_000  # Of the filer's clock before ours.
 
 
@@ -44,6 +46,22 @@ class Payloads(Protocol):
 
 class Later(Exception):
     """It is being asked for; the same question is answered soon."""
+
+
+class Patience:
+    """How many bad handles are taken from one client: so many a second."""
+
+    __slots__ = ("_count", "_since_ms")
+
+    def __init__(self) -> None:
+        self._since_ms = self._count = 0
+
+    def ends(self, refused: int, now_ms: int) -> bool:
+        """So many more were refused: whether that is enough."""
+        if not 0 <= now_ms - self._since_ms < PATIENCE_MS:
+            self._since_ms, self._count = now_ms, 0
+        self._count += refused
+        return self._count > REFUSED_MAX
 
 
 class Verdict(NamedTuple):

@@ -11,8 +11,11 @@ from smq.model.references import Reference
 from smq.shard.produce import Producing
 from smq.shard.references import (
     AHEAD_MAX_MS,
+    PATIENCE_MS,
     REASONS_MAX,
+    REFUSED_MAX,
     Later,
+    Patience,
     References,
     Seen,
     no_filer,
@@ -220,3 +223,20 @@ def test_without_acknowledgements_the_connection_is_closed(bench: Bench) -> None
 
 def test_without_a_filer_every_handle_is_refused() -> None:
     assert no_filer(1, np.empty(0, np.uint8), 0, 0).error == ErrorCode.INVALID_RECORD
+
+
+def test_what_was_refused_is_counted(bench: Bench) -> None:
+    gone = reference_to(b"gone")
+    for references, count in (([GOOD, gone, gone], 2), ([GOOD], 0), ([gone], 1)):
+        request = produce_request({"one": {0: handle_batch(references)}})
+        data = np.frombuffer(bytearray(request), np.uint8)
+        produced = bench.producing.run(data, 0, len(data), bench.shard.directory, NOW_MS)
+        assert produced.refused == count
+
+
+def test_patience_is_for_so_many_a_second() -> None:
+    patience = Patience()
+    assert not patience.ends(REFUSED_MAX, NOW_MS)
+    assert not patience.ends(REFUSED_MAX, NOW_MS + PATIENCE_MS)
+    assert patience.ends(1, NOW_MS + PATIENCE_MS + 1)
+    assert not patience.ends(1, NOW_MS - 5)  # The clock was set back.
