@@ -52,7 +52,16 @@ from smq.log.disk import Disk
 from smq.log.filed_index import FiledIndex
 from smq.log.partitions import PartitionSettings
 from smq.log.reading import ReadableLog
-from smq.log.repair import Part, Rewritten, hide_unsynced, parts_from, rewrite, ring_holds
+from smq.log.repair import (
+    Part,
+    Rewritten,
+    forget_failed_sync,
+    hide_unsynced,
+    note_failed_sync,
+    parts_from,
+    rewrite,
+    ring_holds,
+)
 from smq.log.sync import Syncer
 from smq.log.wal import NoSegment, Segment, Wal
 
@@ -198,6 +207,7 @@ class Log(ReadableLog):
         synced = self.words[WORD_SYNCED]
         if self.syncer.failed():
             self.fail("fdatasync of the WAL failed", synced)
+            note_failed_sync(self.directory)
             return
         if self.syncer.busy() or self._sync_wanted <= synced:
             return
@@ -297,6 +307,7 @@ class Log(ReadableLog):
         """What earlier lives have written cannot be made durable: read-only until a restart."""
         self.fail(why, self.words[WORD_SYNCED])
         self._is_beyond_repair = True
+        note_failed_sync(self.directory)
         self._unshown = set(self.partitions.slots)
 
     @property
@@ -352,6 +363,7 @@ class Log(ReadableLog):
     def _recover(self) -> None:
         if self.syncer.failed():
             self.syncer.reset()
+            forget_failed_sync(self.directory)
         self.failed = None
         self.notices.append(f"{self.directory}: the WAL is written again")
         for slot in self.partitions.slots.values():
@@ -482,5 +494,6 @@ class Log(ReadableLog):
             self.snapshot().save(self.disk, self.directory)
         except OSError as error:
             self.notices.append(f"{self.directory}: closing: {error}")
+            note_failed_sync(self.directory)
         self.syncer.stop()
         self.wal.close()

@@ -72,6 +72,7 @@ from smq.log.checkpoint import FILE_NAME, Checkpoint
 from smq.log.disk import Disk
 from smq.log.filed_index import ENTRY, FiledIndex
 from smq.log.log import Log
+from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
 from smq.log.salvage import salvage
 from smq.log.sync import Syncer
 from smq.log.torn import BOOT_FILE, Evidence
@@ -398,14 +399,24 @@ class _Recovery:
     def _show(self) -> None:
         """Make visible what was entered: it is in the WAL, and `disk` frames are synced first."""
         log, words = self._log, self._words
-        if log.has_disk_frames and log.failed is None:
+        if log.failed is None:
             try:
-                log.wal.sync_from(words[WORD_SYNCED])
-                words[WORD_SYNCED] = words[WORD_WRITTEN]
+                self._make_durable()
             except OSError as error:
                 log.fail_start(f"what was written before this start cannot be synced: {error}")
         log.partitions.show_all()
         log.cursors[:] = words[WORD_INDEX_TAIL]
+
+    def _make_durable(self) -> None:
+        log, words = self._log, self._words
+        is_in_doubt = self._evidence.is_same_boot and sync_has_failed(log.directory)
+        if is_in_doubt:
+            write_files_again(log, words[WORD_SYNCED])
+        elif log.has_disk_frames:
+            log.wal.sync_from(words[WORD_SYNCED])
+        if is_in_doubt or log.has_disk_frames:
+            words[WORD_SYNCED] = words[WORD_WRITTEN]
+        forget_failed_sync(log.directory)
 
     def _read_ring(self, start: int, end: int) -> None:
         """Enter the frames that a dead shard had appended and not written."""

@@ -3,8 +3,14 @@
 Nothing is known of what the disk has of the bytes in doubt: the kernel may have marked their pages
 clean. The ring still has them; they go to fresh files, which are synced before they take the places
 of the old ones. That is done in the background: nothing is appended meanwhile, so the ring rests.
+
+After a sync that failed the next sync of the same file says that all is well, also to another
+process. So a failure that was not repaired leaves a note, and a start that finds it writes anew
+what the page cache has of the log and no sync has covered.
 """
 
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from shm.kernels.words import (
@@ -15,9 +21,12 @@ from shm.kernels.words import (
     WORD_RING_START,
     WORD_SYNCED,
     WORD_TAIL,
+    WORD_WRITTEN,
 )
 from smq.log.reading import ReadableLog
 from smq.log.wal import Segment
+
+NOTE = "sync-failed"
 
 
 class Part(NamedTuple):
@@ -40,6 +49,32 @@ def ring_holds(log: ReadableLog, position: int) -> bool:
     words = log.words
     oldest = max(words[WORD_RING_START], words[WORD_TAIL] - log.memory.layout.ring_bytes)
     return position >= oldest
+
+
+def note_failed_sync(directory: Path) -> None:
+    """Leave a note for the next start. On a disk that takes not even this it is not known there."""
+    with suppress(OSError):
+        (directory / NOTE).touch()
+
+
+def forget_failed_sync(directory: Path) -> None:
+    """All is synced that was in doubt."""
+    with suppress(OSError):
+        (directory / NOTE).unlink(missing_ok=True)
+
+
+def sync_has_failed(directory: Path) -> bool:
+    """Whether an earlier life has left a note."""
+    return (directory / NOTE).exists()
+
+
+def write_files_again(log: ReadableLog, since: int) -> None:
+    """Put fresh, synced files in the places of those that hold anything from `since` on, as the
+    page cache has them. Raises OSError."""
+    for segment in log.wal.segments:
+        if segment.end > since:
+            stop = min(log.words[WORD_WRITTEN], segment.end)
+            log.wal.swap(segment, log.wal.write_again(segment, log.memory.ring_view, stop, stop))
 
 
 def hide_unsynced(log: ReadableLog, number: int) -> None:

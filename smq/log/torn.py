@@ -20,16 +20,19 @@ LOOK_BYTES = 1024 * 1024  # Of a later segment: one that was begun has good fram
 
 
 class Evidence:
-    """What a start knows: `synced` is the highest position of which any good frame says so."""
+    """What a start knows: `synced` is the highest position of which any good frame says so.
+
+    is_same_boot   the machine has not been booted since: the page cache has all that was written
+    """
 
     def __init__(self, log: ReadableLog, boot_id: bytes) -> None:
         self._log = log
         self.synced = 0
         path = log.directory / BOOT_FILE
         try:
-            self._is_same_boot = path.read_bytes() == boot_id
+            self.is_same_boot = path.read_bytes() == boot_id
         except OSError:
-            self._is_same_boot = False
+            self.is_same_boot = False
         self._rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
 
     def after_damage(self, data: np.ndarray, at: int, segment: Segment, generation: int) -> int:
@@ -37,9 +40,9 @@ class Evidence:
         position = segment.start + at
         following = _following(data, at, segment.start, generation)
         follows = following >= 0 and self._look(data, following, segment.start, generation)
-        if position >= self.synced and not (follows and self._is_same_boot):
+        if position >= self.synced and not (follows and self.is_same_boot):
             follows = self._look_behind(segment, position, generation) or follows
-        if position >= self.synced and not (follows and self._is_same_boot):
+        if position >= self.synced and not (follows and self.is_same_boot):
             return -1
         if following >= 0:
             return following

@@ -1,17 +1,19 @@
 """What a start finds. Crashes at every step are in test_crashes.py; here are the named cases."""
 
-import errno
 import shutil
 from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import FRAME_ALIGNMENT_BYTES, P_LOG_END, P_SEALED_END, P_UNSEALED_BYTES
+from shm.kernels.words import (
+    FRAME_ALIGNMENT_BYTES,
+    P_LOG_END,
+    P_SEALED_END,
+    P_UNSEALED_BYTES,
+)
 from smq.log.checkpoint import FILE_NAME, FILE_NAME_BEFORE
-from smq.log.disk import OsDisk
 from smq.log.log import Log
-from smq.log.reading import QUARANTINE, DamagedFrame
-from smq.testing.disk import PAGE_BYTES, FailingDisk
+from smq.log.reading import QUARANTINE
 from tests.log.logs import (
     BOOT,
     DISK,
@@ -20,7 +22,6 @@ from tests.log.logs import (
     OTHER_BOOT,
     RING_BYTES,
     SEGMENT_BYTES,
-    Refused,
     append,
     batch,
     high_watermark,
@@ -348,109 +349,3 @@ def test_a_batch_that_was_acked_at_level_disk_is_damage_even_at_the_end_of_a_seg
     again = start(tmp_path / "b", generation=2, boot=OTHER_BOOT, levels={3: DISK}).log
     lost = len(index.entries) - 1
     assert read(again, 3) == {k: v for k, v in before.items() if k != lost}
-
-
-# --- a broken disk -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def disk() -> FailingDisk:
-    return FailingDisk(OsDisk())
-
-
-def test_a_start_whose_sync_fails_serves_what_is_safe_and_says_why(
-    tmp_path: Path, disk: FailingDisk
-) -> None:
-    log = start(tmp_path, levels=LEVELS).log
-    fill(log, 5)
-    synced = contents(log)
-    fill(log, 5, b"late", syncs=False)
-    before = contents(log)
-    log.wal.close()
-    disk.fail("sync")
-    again = start(tmp_path, generation=1, disk=disk, levels=LEVELS).log
-    assert contents(again) == {1: before[1], 2: before[2], 3: synced[3]}
-    for number in LEVELS:
-        with pytest.raises(Refused):
-            append(again, number, batch(b"refused"))
-    assert again.failed is not None
-    assert "cannot be synced: " in again.failed
-    assert again.failed in again.notices[0]
-    disk.heal()
-    again.tend()  # What the kernel has dropped it does not tell: only a start reads it anew.
-    assert again.failed is not None
-    again.close()
-    third = start(tmp_path, generation=2, levels=LEVELS).log
-    third.publish(DISK)
-    assert third.failed is None
-    assert {number: len(found) for number, found in contents(third).items()} == dict.fromkeys(
-        LEVELS, 10
-    )
-
-
-@pytest.mark.parametrize("method", ["write", "replace", "remove", "rename", "create"])
-def test_a_disk_that_takes_nothing_leaves_a_log_that_can_be_read(
-    tmp_path: Path, disk: FailingDisk, method: str
-) -> None:
-    before = filled(tmp_path)
-    disk.fail(method, error=errno.ENOSPC)
-    again = start(tmp_path, generation=1, disk=disk, levels=LEVELS).log
-    assert contents(again) == before
-    if again.failed is not None:
-        assert "No space left" in again.failed
-        disk.heal()
-        again.tend()
-    disk.heal()
-    assert again.failed is None
-    fill(again, 3, b"new")
-    after = contents(again)
-    again.close()
-    assert contents(start(tmp_path, generation=2, levels=LEVELS).log) == after
-
-
-@pytest.mark.parametrize("is_last", [False, True], ids=["a full segment", "the last segment"])
-def test_a_page_that_cannot_be_read_is_named_and_costs_its_batches_only(
-    tmp_path: Path, disk: FailingDisk, is_last: bool
-) -> None:
-    log = start(tmp_path, levels=LEVELS, segment_bytes=RING_BYTES).log
-    fill(log, 150)
-    while log.tail - log.wal.segments[-1].start < 3 * PAGE_BYTES:
-        fill(log, 1)
-    before = contents(log)
-    segment = log.wal.segments[-1 if is_last else 1]
-    log.wal.close()
-    for index in tmp_path.glob("*.index"):
-        index.unlink()
-    middle = (min(log.tail, segment.end) - segment.start) // 2
-    disk.bad_places = [(segment.path.name, middle, middle + 1)]
-    again, recovered = start(
-        tmp_path, generation=1, disk=disk, levels=LEVELS, segment_bytes=RING_BYTES
-    )
-    assert any(str(segment.path) in line and "cannot be read" in line for line in recovered.damaged)
-    assert (tmp_path / QUARANTINE).exists()
-    after = {number: everything(again, number) for number in LEVELS}
-    lost = sum(len(before[n]) - len(after[n]) for n in LEVELS)
-    assert 0 < lost <= PAGE_BYTES // 128 + 2
-    assert all(before[n][offset] == value for n in LEVELS for offset, value in after[n].items())
-
-
-def everything(log: Log, number: int) -> dict[int, bytes]:
-    """All that can be read, past what is damaged."""
-    values: dict[int, bytes] = {}
-    offset = 0
-    while offset < high_watermark(log, number):
-        try:
-            found = read(log, number, offset)
-        except DamagedFrame:
-            continue
-        values |= found
-        offset = max(found, default=offset) + 1
-    return values
-
-
-def test_a_checkpoint_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    before = filled(tmp_path)
-    (tmp_path / FILE_NAME).write_bytes(b"damage")
-    again = start(tmp_path, generation=1, levels=LEVELS).log
-    assert contents(again) == before
-    assert any(str(tmp_path / FILE_NAME) in notice for notice in again.notices)

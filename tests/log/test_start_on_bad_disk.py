@@ -1,0 +1,159 @@
+"""Starts on a disk that fails: what is safe is served, the rest is said."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from shm.kernels.words import WORD_SYNCED
+from smq.log.checkpoint import FILE_NAME
+from smq.log.disk import OsDisk
+from smq.log.log import Log
+from smq.log.reading import QUARANTINE, DamagedFrame
+from smq.testing.disk import PAGE_BYTES, FailingDisk
+from tests.log.logs import DISK, RING_BYTES, Refused, append, batch, high_watermark, read, start
+from tests.log.test_recovery import LEVELS, contents, fill, filled
+
+
+@pytest.fixture
+def disk() -> FailingDisk:
+    return FailingDisk(OsDisk())
+
+
+def test_a_start_whose_sync_fails_serves_what_is_safe_and_says_why(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    log = start(tmp_path, levels=LEVELS).log
+    fill(log, 5)
+    synced = contents(log)
+    fill(log, 5, b"late", syncs=False)
+    before = contents(log)
+    log.wal.close()
+    disk.fail("sync")
+    again = start(tmp_path, generation=1, disk=disk, levels=LEVELS).log
+    assert contents(again) == {1: before[1], 2: before[2], 3: synced[3]}
+    for number in LEVELS:
+        with pytest.raises(Refused):
+            append(again, number, batch(b"refused"))
+    assert again.failed is not None
+    assert "cannot be synced: " in again.failed
+    assert again.failed in again.notices[0]
+    disk.heal()
+    again.tend()  # What the kernel has dropped it does not tell: only a start reads it anew.
+    assert again.failed is not None
+    again.close()
+    third = start(tmp_path, generation=2, levels=LEVELS).log
+    third.publish(DISK)
+    assert third.failed is None
+    assert {number: len(found) for number, found in contents(third).items()} == dict.fromkeys(
+        LEVELS, 10
+    )
+
+
+@pytest.mark.parametrize("method", ["write", "replace", "remove", "rename", "create"])
+def test_a_disk_that_takes_nothing_leaves_a_log_that_can_be_read(
+    tmp_path: Path, disk: FailingDisk, method: str
+) -> None:
+    before = filled(tmp_path)
+    disk.fail(method, error=errno.ENOSPC)
+    again = start(tmp_path, generation=1, disk=disk, levels=LEVELS).log
+    assert contents(again) == before
+    if again.failed is not None:
+        assert "No space left" in again.failed
+        disk.heal()
+        again.tend()
+    disk.heal()
+    assert again.failed is None
+    fill(again, 3, b"new")
+    after = contents(again)
+    again.close()
+    assert contents(start(tmp_path, generation=2, levels=LEVELS).log) == after
+
+
+@pytest.mark.parametrize("is_last", [False, True], ids=["a full segment", "the last segment"])
+def test_a_page_that_cannot_be_read_is_named_and_costs_its_batches_only(
+    tmp_path: Path, disk: FailingDisk, is_last: bool
+) -> None:
+    log = start(tmp_path, levels=LEVELS, segment_bytes=RING_BYTES).log
+    fill(log, 150)
+    while log.tail - log.wal.segments[-1].start < 3 * PAGE_BYTES:
+        fill(log, 1)
+    before = contents(log)
+    segment = log.wal.segments[-1 if is_last else 1]
+    log.wal.close()
+    for index in tmp_path.glob("*.index"):
+        index.unlink()
+    middle = (min(log.tail, segment.end) - segment.start) // 2
+    disk.bad_places = [(segment.path.name, middle, middle + 1)]
+    again, recovered = start(
+        tmp_path, generation=1, disk=disk, levels=LEVELS, segment_bytes=RING_BYTES
+    )
+    assert any(str(segment.path) in line and "cannot be read" in line for line in recovered.damaged)
+    assert (tmp_path / QUARANTINE).exists()
+    after = {number: everything(again, number) for number in LEVELS}
+    lost = sum(len(before[n]) - len(after[n]) for n in LEVELS)
+    assert 0 < lost <= PAGE_BYTES // 128 + 2
+    assert all(before[n][offset] == value for n in LEVELS for offset, value in after[n].items())
+
+
+def everything(log: Log, number: int) -> dict[int, bytes]:
+    """All that can be read, past what is damaged."""
+    values: dict[int, bytes] = {}
+    offset = 0
+    while offset < high_watermark(log, number):
+        try:
+            found = read(log, number, offset)
+        except DamagedFrame:
+            continue
+        values |= found
+        offset = max(found, default=offset) + 1
+    return values
+
+
+def test_a_checkpoint_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    before = filled(tmp_path)
+    (tmp_path / FILE_NAME).write_bytes(b"damage")
+    again = start(tmp_path, generation=1, levels=LEVELS).log
+    assert contents(again) == before
+    assert any(str(tmp_path / FILE_NAME) in notice for notice in again.notices)
+
+
+def inodes(log: Log) -> list[int]:
+    return [segment.path.stat().st_ino for segment in log.wal.segments]
+
+
+@pytest.mark.parametrize("fails_again", [False, True])
+def test_what_a_failed_sync_left_in_doubt_is_written_anew_by_the_next_start(
+    tmp_path: Path, disk: FailingDisk, fails_again: bool
+) -> None:
+    """Else its sync of the same file would succeed, of pages that the kernel has given up."""
+    log = start(tmp_path, disk=disk, levels=LEVELS).log
+    fill(log, 30)
+    synced = log.words[WORD_SYNCED]
+    fill(log, 20, b"late", syncs=False)
+    disk.fail("sync")
+    log.want_sync()
+    log.push_sync()
+    before, files = contents(log), inodes(log)
+    in_doubt = [segment.end > synced for segment in log.wal.segments]
+    assert True in in_doubt
+    log.wal.close()
+    generation = 1
+    if fails_again:
+        again = start(tmp_path, generation=generation, disk=disk, levels=LEVELS).log
+        assert again.failed is not None
+        again.wal.close()
+        generation += 1
+    disk.heal()
+    again = start(tmp_path, generation=generation, disk=disk, levels=LEVELS).log
+    changed = [a != b for a, b in zip(files, inodes(again), strict=False)]
+    assert changed == in_doubt
+    found = contents(again)
+    assert {number: found[number] for number in (2, 3)} == {
+        2: before[2],
+        3: before[3] | {30 + i: b"late" + b"%d" % i * 60 for i in range(20)},
+    }
+    calls = disk.calls.get("create", 0)
+    again.close()
+    start(tmp_path, generation=generation + 1, disk=disk, levels=LEVELS).log.close()
+    assert disk.calls["create"] <= calls + 4  # The next file and spares: nothing is in doubt.
