@@ -11,6 +11,7 @@ import typer
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 
 if TYPE_CHECKING:
+    from smq.client.client import Client
     from smq.client.cluster import Cluster
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
@@ -30,9 +31,24 @@ def cluster_at(bootstrap: str) -> Iterator["Cluster"]:
     """The cluster, and every failure of the block as one sentence and exit code 1."""
     from smq.client.cluster import Cluster  # noqa: PLC0415  (NumPy takes its time.)
 
+    with failures_told(bootstrap), Cluster(bootstrap) as cluster:
+        yield cluster
+
+
+@contextmanager
+def client_at(bootstrap: str) -> Iterator["Client"]:
+    """The SDK's client of the broker, and failures as above."""
+    from smq.client.client import connect  # noqa: PLC0415  (as above)
+
+    with failures_told(bootstrap), connect(bootstrap) as client:
+        yield client
+
+
+@contextmanager
+def failures_told(bootstrap: str) -> Iterator[None]:
+    """Every failure of a broker as one sentence and exit code 1."""
     try:
-        with Cluster(bootstrap) as cluster:
-            yield cluster
+        yield
     except BrokerError as error:
         raise refusal(_sentence(error)) from error
     except PeerError as error:

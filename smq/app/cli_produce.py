@@ -8,6 +8,7 @@ import json
 import os
 import select
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +21,7 @@ from smq.app.cli_client import (
     AsJson,
     Bootstrap,
     TopicName,
-    cluster_at,
+    client_at,
     from_json,
     refusal,
     split_pair,
@@ -28,9 +29,13 @@ from smq.app.cli_client import (
 from smq.app.clock import wall_ms
 
 if TYPE_CHECKING:
-    from smq.client.line_producer import Producer
+    from smq.client.futures import BatchFuture
+    from smq.client.producer import Producer
 
 READ_BYTES = 1024 * 1024
+LINES_MAX = 10_000  # Of a batch: enough that no step of Python is felt, and few megabytes.
+BATCHES_ON_WAY_MAX = 4
+DELIVERY_TIMEOUT_S = 30.0  # Somebody sits at the terminal.
 
 
 class Compression(StrEnum):
@@ -51,6 +56,10 @@ class Input(NamedTuple):
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
     partition: int | None = None
     timestamp_ms: int | None = None
+
+
+COLUMNS = ("value", "key", "headers", "partition", "timestamp")
+"""What send_batch calls the fields of an Input."""
 
 
 class Format(NamedTuple):
@@ -120,21 +129,22 @@ def produce(  # noqa: PLR0913  (Each is an option.)
     as_json: AsJson = False,
 ) -> None:
     """Send each line as a record."""
-    from smq.client.line_producer import Producer  # noqa: PLC0415  (NumPy takes its time.)
-    from smq.wire.compression import Codec  # noqa: PLC0415
-
     pairs = [split_pair(each, "--header") for each in header or []]
     headers = tuple((name.encode(), value.encode()) for name, value in pairs)
     separator = None if key_separator is None else key_separator.encode()
     line_format = Format(separator, headers, partition, json_lines)
-    with cluster_at(bootstrap) as cluster:
-        producer = Producer(cluster, topic, Codec[compression.name])
-        _send_all(producer, line_format, _sources(files or []))
+    codec, timeout_s = compression.value, DELIVERY_TIMEOUT_S
+    with (
+        client_at(bootstrap) as client,
+        client.producer(compression=codec, delivery_timeout_s=timeout_s) as producer,
+    ):
+        sending = Sending(producer, topic)
+        _send_all(sending, line_format, _sources(files or []))
     if as_json:
-        summary = {"topic": topic, "records": producer.acknowledged}
-        typer.echo(json.dumps(summary | {"next_offsets": producer.next_offsets}))
+        summary = {"topic": topic, "records": sending.acknowledged}
+        typer.echo(json.dumps(summary | {"next_offsets": sending.next_offsets}))
     else:
-        count = producer.acknowledged
+        count = sending.acknowledged
         typer.echo(f"{count:,} record{'s' if count != 1 else ''} sent to {topic}")
 
 
@@ -161,8 +171,50 @@ def _lines_of_a_pipe(fd: int) -> Iterator[bytes | None]:
         yield rest
 
 
+class Sending:
+    """Sends records in batches; knows how many the broker has, and the offsets after them."""
+
+    def __init__(self, producer: "Producer", topic: str) -> None:
+        self.acknowledged = 0
+        self.next_offsets: dict[int, int] = {}
+        self._producer = producer
+        self._topic = topic
+        self._records: list[Input] = []
+        self._on_way: deque[BatchFuture] = deque()
+
+    def add(self, record: Input) -> None:
+        """Take a record, and send it with others once there are enough."""
+        self._records.append(record)
+        if len(self._records) == LINES_MAX:
+            self._send()
+            if len(self._on_way) > BATCHES_ON_WAY_MAX:
+                self._await_oldest()
+
+    def flush(self) -> None:
+        """Send what was taken; the broker has all of it on return. Raises BrokerError."""
+        if self._records:
+            self._send()
+        while self._on_way:
+            self._await_oldest()
+
+    def _send(self) -> None:
+        columns = dict(zip(COLUMNS, zip(*self._records, strict=True), strict=True))
+        self._records.clear()
+        try:
+            self._on_way.append(self._producer.send_batch(self._topic, columns))
+        except ValueError as error:
+            raise refusal(str(error)) from error
+
+    def _await_oldest(self) -> None:
+        places = self._on_way.popleft().result()
+        self.acknowledged += len(places.offsets)
+        for partition in set(places.partitions.tolist()):
+            last = int(places.offsets[places.partitions == partition].max())
+            self.next_offsets[partition] = max(last + 1, self.next_offsets.get(partition, 0))
+
+
 def _send_all(
-    producer: "Producer",
+    sending: Sending,
     line_format: Format,
     sources: Iterator[tuple[str, Iterable[bytes | None]]],
 ) -> None:
@@ -170,20 +222,21 @@ def _send_all(
         number = 0
         for line in lines:
             if line is None:
-                producer.flush()
+                sending.flush()
                 continue
             number += 1
             try:
                 record = line_format.record(line)
             except ValueError as error:
-                producer.flush()
+                sending.flush()
                 raise refusal(
                     f"line {number} of {name} is no record: {error}; "
-                    f"records sent before it: {producer.acknowledged}"
+                    f"records sent before it: {sending.acknowledged}"
                 ) from error
-            timestamp = wall_ms() if record.timestamp_ms is None else record.timestamp_ms
-            producer.add(record.value, timestamp, record.key, record.headers, record.partition)
-    producer.flush()
+            if record.timestamp_ms is None:
+                record = record._replace(timestamp_ms=wall_ms())
+            sending.add(record)
+    sending.flush()
 
 
 def _headers(fields: dict[str, Any]) -> list[tuple[Any, Any]]:

@@ -148,9 +148,13 @@ class Cluster:
         return [self.broker(node_id) for node_id in sorted(self._addresses)]
 
     def some_broker(self) -> tuple[int, Connection]:
-        """A broker of those that Metadata named, by its id, and the connection to it."""
+        """A broker of those that Metadata named, by its id; one that has answered, if any has."""
+
+        def is_new(node_id: int) -> bool:
+            return self._addresses[node_id] not in self._connections
+
         failure: BrokerError | None = None
-        for node_id in sorted(self._addresses):
+        for node_id in sorted(self._addresses, key=is_new):
             try:
                 return node_id, self.broker(node_id)
             except BrokerError as error:

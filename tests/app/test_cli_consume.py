@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from smq.app.cli import app
 from smq.app.cli_consume import place
-from smq.client.cluster import Cluster
-from smq.client.line_producer import Producer
+from smq.client.client import connect
 from smq.client.offsets import EARLIEST, LATEST, Place
 from tests.app.smq_command import SMQ
 from tests.client.fake_kafka import FakeKafka, fake_kafka
@@ -25,13 +24,17 @@ DEADLINE_SECONDS = 20
 def kafka() -> Iterator[FakeKafka]:
     with fake_kafka() as fake:
         fake.add_topic("a", 2)
-        with Cluster(fake.bootstrap) as cluster:
-            producer = Producer(cluster, "a")
+        with connect(fake.bootstrap) as client, client.producer() as producer:
             for number in range(4):
-                headers = ((b"h", b"%d" % number), (b"\xff", None))
-                producer.add(b"v%d" % number, 1000 * number, b"k", headers, partition=0)
-            producer.add(None, 9000, partition=1)
-            producer.flush()
+                producer.send(
+                    "a",
+                    b"v%d" % number,
+                    key=b"k",
+                    headers=[("h", b"%d" % number), (b"\xff", None)],
+                    timestamp_ms=1000 * number,
+                    partition=0,
+                )
+            producer.send("a", None, timestamp_ms=9000, partition=1)
         yield fake
 
 
@@ -131,10 +134,8 @@ def test_following_prints_what_comes_until_it_is_interrupted(kafka: FakeKafka) -
     with start(kafka, "--follow", "--partition", "0", "--from", "3") as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"v3\n"
-        with Cluster(kafka.bootstrap) as cluster:
-            producer = Producer(cluster, "a")
-            producer.add(b"later", 0, partition=0)
-            producer.flush()
+        with connect(kafka.bootstrap) as client, client.producer() as producer:
+            producer.send("a", b"later", partition=0)
         assert child.stdout.readline() == b"later\n"
         child.send_signal(signal.SIGINT)
         assert child.communicate(timeout=DEADLINE_SECONDS) == (b"", b"")
@@ -146,10 +147,8 @@ def test_a_reader_that_has_enough_is_no_failure(kafka: FakeKafka) -> None:
         assert child.stdout is not None
         child.stdout.readline()
         child.stdout.close()
-        with Cluster(kafka.bootstrap) as cluster:
-            producer = Producer(cluster, "a")
-            producer.add(b"nobody reads this", 0)
-            producer.flush()
+        with connect(kafka.bootstrap) as client, client.producer() as producer:
+            producer.send("a", b"nobody reads this")
         assert child.wait(DEADLINE_SECONDS) == 0
         assert child.stderr is not None
         assert child.stderr.read() == b""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.clock import monotonic_ms, wall_ms
+from smq.app.clock import monotonic_ms
 from smq.client.admin import create_topic
+from smq.client.client import connect
 from smq.client.cluster import Cluster
-from smq.client.line_producer import Producer
 from smq.client.offsets import LATEST, resolve
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from tests.client.reading import read
@@ -29,11 +29,10 @@ def cluster_of(broker: SmqBroker, node: int | None = None) -> Iterator[Cluster]:
 
 def send(cluster: Cluster, topic: str, first: int, count: int, padding: bytes = b"") -> None:
     """Numbered records, the n-th to partition n modulo their number."""
-    producer = Producer(cluster, topic)
-    for number in range(first, first + count):
-        value = b"%d %b" % (number, padding)
-        producer.add(value, wall_ms(), headers=((b"n", value),), partition=number % PARTITIONS)
-    producer.flush()
+    with connect(cluster.bootstrap) as client, client.producer() as producer:
+        for number in range(first, first + count):
+            value = b"%d %b" % (number, padding)
+            producer.send(topic, value, headers=[("n", value)], partition=number % PARTITIONS)
 
 
 def numbers(cluster: Cluster, topic: str) -> list[int]:
@@ -99,9 +98,8 @@ def test_a_shard_that_is_stopped_makes_nobody_else_wait(tmp_path: Path) -> None:
                 create_topic(cluster, "t", PARTITIONS)
                 leaders = cluster.topic("t").leaders
                 own = [partition for partition, leader in enumerate(leaders) if leader == 1]
-                producer = Producer(cluster, "t")
-                producer.add(b"value", wall_ms(), partition=own[0])
-                producer.flush()
+                with connect(cluster.bootstrap) as client, client.producer() as producer:
+                    producer.send("t", b"value", partition=own[0])
             assert monotonic_ms() - started_ms < 2000
         finally:
             os.kill(stopped, signal.SIGCONT)
