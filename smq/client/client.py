@@ -12,10 +12,17 @@ from smq.client.arguments import whole_number
 from smq.client.cluster import DEADLINE_SECONDS, Cluster
 from smq.client.connection import CLIENT_ID
 from smq.client.consumer import Consumer
-from smq.client.consumer_settings import ConsumerSettings
+from smq.client.consumer_settings import (
+    BATCH_BYTES_MAX,
+    DEFAULT_ASSIGNORS,
+    POLL_INTERVAL_S_MAX,
+    SESSION_TIMEOUT_S,
+    ConsumerSettings,
+)
 from smq.client.errors import Closed
 from smq.client.facts import broker_facts
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, reach_of
+from smq.client.offsets import Start
 from smq.client.producer import Producer
 from smq.client.reach import Reach
 from smq.client.reference import Payloads, Source
@@ -150,10 +157,48 @@ class Client:
         self._opened.add(producer)
         return producer
 
-    def consumer(self, topics: str | Sequence[str] = (), **settings: Any) -> Consumer:  # noqa: ANN401
-        """A consumer of one or some topics; the settings are those of ConsumerSettings."""
+    def consumer(  # noqa: PLR0913  (each is a setting)
+        self,
+        topics: str | Sequence[str] = (),
+        *,
+        group: str | None = None,
+        start: Start = "latest",
+        assignors: Sequence[str] = DEFAULT_ASSIGNORS,
+        auto_commit_s: float | None = None,
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+        poll_interval_s_max: float = POLL_INTERVAL_S_MAX,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        spin_us: int = 0,
+    ) -> Consumer:
+        """A consumer of one or some topics, or of what its `assign` is told.
+
+        group                consumers of a group share the partitions and commit how far they came
+        start                where partitions begin that nothing is committed of: "earliest",
+                             "latest", an offset, or a datetime with its zone
+        assignors            how a group may share: range, roundrobin, cooperative-sticky; the
+                             first that all members know is taken
+        auto_commit_s        commit what was handed out about so often, and at the end; None: never
+        session_timeout_s    a member that is not heard of for so long is out of the group
+        poll_interval_s_max  so is one that has not polled for so long
+        batch_bytes_max      what a poll takes of a log's ring, or over the wire of a partition;
+                             one batch is always taken
+        spin_us              look for records so long before going to sleep: a lower delay, for a
+                             core
+
+        Raises NoSuchTopic, BrokerUnavailable.
+        """
         self._check_open()
-        consumer = Consumer(self._reach, topics, ConsumerSettings(**settings))
+        settings = ConsumerSettings(
+            group=group,
+            start=start,
+            assignors=assignors,
+            auto_commit_s=auto_commit_s,
+            session_timeout_s=session_timeout_s,
+            poll_interval_s_max=poll_interval_s_max,
+            batch_bytes_max=batch_bytes_max,
+            spin_us=spin_us,
+        )
+        consumer = Consumer(self._reach, topics, settings)
         self._opened.add(consumer)
         return consumer
 

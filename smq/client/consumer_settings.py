@@ -15,20 +15,7 @@ DEFAULT_ASSIGNORS = ("range", "roundrobin")  # librdkafka's and kafka-python's; 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """Raises TypeError and ValueError, with the setting's name.
-
-    group                consumers of a group share the partitions and commit how far they came
-    start                where partitions begin that nothing is committed of: "earliest", "latest",
-                         an offset, or a datetime with its zone
-    assignors            how a group may share: range, roundrobin, cooperative-sticky; the first
-                         that all members know is taken
-    auto_commit_s        commit what was handed out about so often, and at the end; None: never
-    session_timeout_s    a member not heard of for so long is out of the group
-    poll_interval_s_max  so is one that has not polled for so long
-    batch_bytes_max      what a poll takes of a partition's bytes over the wire, or of a log's ring;
-                         one batch is always taken
-    spin_us              look for records so long before going to sleep: a lower delay, for a core
-    """
+    """What `Client.consumer` explains. Raises TypeError and ValueError, with the setting's name."""
 
     group: str | None = None
     start: Start = "latest"

@@ -334,7 +334,7 @@ def test_a_forked_child_is_told_to_make_its_own(client: smq.Client, topic: str) 
     ],
 )
 def test_what_cannot_be_is_refused_by_name(
-    client: smq.Client, topic: str, settings: dict[str, object], error: type[Exception]
+    client: smq.Client, topic: str, settings: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=[*settings][-1]):
         client.consumer(topic, **settings)
