@@ -27,6 +27,7 @@ from shm.kernels.session_words import (
     OUT_BYTES,
     OUT_POSITION,
     PAD,
+    RESTART_BYTES,
     ROOM_SLEEP,
     ROOM_WANTED,
     RUNG,
@@ -38,12 +39,16 @@ from shm.kernels.session_words import (
 
 @kernel
 def find_room(memory, side, size):
-    """Where `size` contiguous bytes are free, or -1. A pad fills the end that is too short."""
+    """Where `size` contiguous bytes are free, or -1. A pad fills the end that is too short.
+
+    An empty inbox is begun anew as well: who sends little uses few pages and cache lines.
+    """
     tail, need = side[IN_POSITION], aligned(size)
     free = side[IN_BYTES] - (tail - load_acquire(memory, 8 * INBOX_HEAD))
     at = tail % side[IN_BYTES]
     to_end = side[IN_BYTES] - at
-    if need <= to_end:
+    begins_anew = free == side[IN_BYTES] and at >= max(RESTART_BYTES, need)
+    if need <= to_end and not begins_anew:
         return INBOX_AT + at if need <= free else -1
     if to_end + need > free:
         return -1

@@ -5,7 +5,14 @@ Read this first. Nothing here is called by the broker; the kernels' tests compar
 
 from collections.abc import Iterator
 
-from shm.kernels.session_words import ALIGNMENT_BYTES, FAULT_CUT, FAULT_SIZE, FAULT_TAIL, PAD
+from shm.kernels.session_words import (
+    ALIGNMENT_BYTES,
+    FAULT_CUT,
+    FAULT_SIZE,
+    FAULT_TAIL,
+    PAD,
+    RESTART_BYTES,
+)
 
 SIZE_BYTES = 4
 REQUEST_BYTES_MIN = 8
@@ -66,7 +73,8 @@ def take(
 def room(inbox_bytes: int, head: int, tail: int, size: int) -> tuple[int, int] | None:
     """Where a request of `size` bytes may be written, and the bytes of pad before it."""
     at = tail % inbox_bytes
-    pad = 0 if aligned(size) <= inbox_bytes - at else inbox_bytes - at
+    begins_anew = head == tail and at >= max(RESTART_BYTES, aligned(size))
+    pad = inbox_bytes - at if begins_anew or aligned(size) > inbox_bytes - at else 0
     if tail + pad + aligned(size) - head > inbox_bytes:
         return None
     return (0 if pad else at), pad

@@ -32,6 +32,7 @@ WATCH_MAX = 4096  # Partitions one session may watch by number; who wants more w
 INBOX_AT = WATCH_AT + 8 * WATCH_MAX
 
 ALIGNMENT_BYTES = 8  # Of requests in the inbox, so that their first word is read as one.
+RESTART_BYTES = 65536  # An inbox that is empty when so much of it is used is begun anew.
 PAD = -1  # Instead of a request's size: the next one begins at the inbox's start.
 
 # --- What each side keeps for itself (`side`, int64): nobody trusts his own words in the memory ---

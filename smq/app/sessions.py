@@ -27,9 +27,9 @@ from smq.model.setting import KiB, MiB
 from smq.shard.shard import Shard
 from smq.wire.attach import HELLO_BYTES, Answer, Hello
 
-INBOX_BYTES_MIN = 8 * MiB  # Some batches of a megabyte under way; not there until it is used.
+INBOX_BYTES_MIN = 4 * MiB  # Some batches of a megabyte under way; pages not used are not there.
 SESSIONS_MAX = 256  # Of a shard; a session has memory of its own on both sides.
-ANSWERS_BYTES = 1 * MiB  # Of some 10,000 requests. A client that takes none is served no more.
+ANSWERS_BYTES = 256 * KiB  # To 2,000 requests. A client that takes none is served no more.
 TAKE_BYTES = 1 * MiB  # Of one session in a turn, unless one request is larger: as one recv.
 HELLO_MS_MAX = 1000
 ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.

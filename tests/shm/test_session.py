@@ -31,6 +31,7 @@ def test_the_words_are_where_version_1_has_them() -> None:
         "ROOM_SLEEP": 25, "EVENTS": 32, "WATCH_SEEN": 33, "INBOX_TAIL": 64, "ROOM_WANTED": 72,
         "ANSWERS_HEAD": 80, "CLIENT_SLEEP": 88, "WATCH_VERSION": 96, "WATCH_COUNT": 97,
         "WATCH_AT": 4096, "WATCH_MAX": 4096, "INBOX_AT": 36864, "ALIGNMENT_BYTES": 8, "PAD": -1,
+        "RESTART_BYTES": 65536,
         "WATCH_ALL": -1,
     }  # fmt: skip
     assert {name: getattr(words, name) for name in pinned} == pinned

@@ -6,9 +6,10 @@ import numpy as np
 
 from shm.kernels import session_client as client_kernels, session_words as words
 from shm.kernels.session import take_requests
+from shm.kernels.session_words import RESTART_BYTES
 from shm.session import SessionMemory
 
-INBOX_BYTES, ANSWERS_BYTES = 8192, 4096
+INBOX_BYTES, ANSWERS_BYTES = 4 * RESTART_BYTES, 4096
 
 
 def request(body: bytes) -> bytes:

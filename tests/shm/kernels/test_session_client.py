@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels import session_words as words
 from shm.kernels.session_client import await_room, find_room, has_news, spin
 from shm.kernels.session_reference import room
+from shm.kernels.session_words import RESTART_BYTES
 from shm.session import SessionMemory
 from tests.shm.kernels.sessions import ANSWERS_BYTES, INBOX_BYTES, Pair, request
 
@@ -50,13 +51,24 @@ def test_room_is_where_the_twin_finds_it(head: int, filled: int, size: int) -> N
             assert bytes(both.client.memory[pad_at : pad_at + 4]) == b"\xff" * 4
 
 
-def test_an_empty_inbox_takes_the_largest_request_wherever_its_end_is(both: Pair) -> None:
+@pytest.mark.parametrize("small", [20, RESTART_BYTES - 4, RESTART_BYTES + 4, INBOX_BYTES // 3])
+def test_an_empty_inbox_takes_the_largest_request_wherever_its_end_is(
+    both: Pair, small: int
+) -> None:
     largest = request(bytes(INBOX_BYTES // 2 - 4))
     for _ in range(5):
-        both.send(request(bytes(20)))
+        both.send(request(bytes(small)))
         both.take(INBOX_BYTES)
         both.send(largest)
         assert both.take(INBOX_BYTES) == largest
+
+
+def test_who_sends_little_at_a_time_uses_little_of_the_inbox(both: Pair) -> None:
+    for number in range(5000):
+        data = request(bytes([number % 255 + 1]) * 100)
+        both.send(data)
+        assert both.take(1000) == data
+    assert not both.shard.memory[words.INBOX_AT + RESTART_BYTES + 104 :].any()
 
 
 @settings(deadline=None)
