@@ -62,8 +62,8 @@ def live(directory: Path, generation: int, boot: bytes) -> None:
     for number in NUMBERS:
         first_batch_at(log, number, 0, 1 << 40, 5)
         found = log.find(number, 0, 1 << 40, 1 << 20)
-        if found is not None:
-            recent = found.spans[[log.in_ring(int(each)) for each in found.spans[:, 0]]]
+        if found is not None and len(found.spans):
+            recent = found.spans[[log.in_ring(at) for at in found.spans[:, 0].tolist()]]
             log.gather(recent, np.zeros(found.total_bytes, np.uint8))
             read_batch(log, *found.spans[0].tolist())
     syncer.stop()
