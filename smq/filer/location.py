@@ -50,17 +50,23 @@ class Location(NamedTuple):
     def is_s3(self) -> bool:
         return self.root.startswith(S3_SCHEME)
 
-    def missing(self) -> list[str]:
-        """What must be installed first."""
-        if self.is_s3 and find_spec("obstore") is None:
+    def problems(self, environment: Mapping[str, str] = os.environ) -> list[str]:
+        """What is wrong with it that no waiting will cure, as sentences."""
+        if not self.is_s3:
+            return []
+        if find_spec("obstore") is None:
             return [f"filer.root: {self.root} needs obstore; `pip install 'smq-broker[s3]'`"]
+        try:
+            self.access(environment)
+        except StoreError as reason:
+            return [f"filer.s3.credentials: {reason}"]
         return []
 
     def open(self, environment: Mapping[str, str] = os.environ) -> Store:
         """The store. Raises StoreError with a sentence, but not because it is down."""
         if not self.is_s3:
             return LocalStore(Path(self.root))
-        if problems := self.missing():
+        if problems := self.problems(environment):
             raise StoreError(self.root, problems[0])
         bucket, _, prefix = self.root.removeprefix(S3_SCHEME).partition("/")
         return S3Store(bucket, prefix, self.access(environment))

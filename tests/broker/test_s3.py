@@ -169,6 +169,12 @@ def test_a_store_that_does_not_create_once_is_refused_at_the_start(tmp_path: Pat
         liar.shutdown()
 
 
+def test_keys_that_cannot_be_read_are_refused_at_the_start(tmp_path: Path) -> None:
+    settings = {"filer.root": "s3://bucket", "filer.s3.credentials": str(tmp_path / "none")}
+    with pytest.raises(RuntimeError, match=r"smq: filer\.s3\.credentials: .* cannot be read"):
+        SmqBroker(tmp_path, settings)
+
+
 def test_the_files_are_where_the_prefix_says(
     broker: SmqBroker, cluster: Cluster, settings: dict[str, str]
 ) -> None:

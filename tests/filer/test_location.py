@@ -34,7 +34,7 @@ def test_a_directory_is_a_local_store(tmp_path: Path) -> None:
     store = location.open()
     assert isinstance(store, LocalStore)
     assert store.root == tmp_path / "files"
-    assert location.missing() == []
+    assert location.problems() == []
 
 
 def test_a_bucket_is_an_s3_store_and_its_prefix_stays_within(tmp_path: Path) -> None:
@@ -84,8 +84,11 @@ def test_without_a_file_the_library_looks_for_keys_itself(tmp_path: Path) -> Non
 def test_a_file_without_keys_is_told(tmp_path: Path, text: str, complaint: str) -> None:
     keys = tmp_path / "keys"
     keys.write_text(text)
+    location = Location("s3://bucket", s3_credentials=str(keys))
     with pytest.raises(StoreError, match=complaint):
-        Location("s3://bucket", s3_credentials=str(keys)).open({})
+        location.open({})
+    [problem] = location.problems({})
+    assert problem.startswith(f"filer.s3.credentials: {keys}: ")
 
 
 def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
@@ -96,7 +99,7 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smq.filer.location.find_spec", lambda _: None)
     location = Location("s3://bucket")
-    assert location.missing() == [
+    assert location.problems() == [
         "filer.root: s3://bucket needs obstore; `pip install 'smq-broker[s3]'`"
     ]
     with pytest.raises(StoreError, match="obstore"):
