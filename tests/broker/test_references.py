@@ -19,7 +19,8 @@ from smq.client.cluster import Cluster
 from smq.client.errors import PayloadDamaged, PayloadMissing, ReferenceRejected
 from smq.model.errors import BrokerError, ErrorCode, StoreError
 from smq.model.references import PREFIX, Reference
-from smq.testing.payloads import HANDLE_HEADERS, handle_batch, uploaded
+from smq.shard.references import REFUSED_MAX
+from smq.testing.payloads import HANDLE_HEADERS, handle_batch, reference_to, uploaded
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from tests.app.fake_broker import eventually
 from tests.broker.one_topic import LATEST, SETTINGS, OneTopic, store_of
@@ -217,6 +218,20 @@ def test_wrong_arguments_raise_at_the_call(
             client.upload("no-such-topic", b"x")
         with client.producer() as producer, pytest.raises(TypeError, match="reference is a str"):
             producer.send_handle("arguments", "x")  # type: ignore[arg-type]
+
+
+def test_a_local_client_that_floods_handles_to_nothing_is_dropped(broker: SmqBroker) -> None:
+    with smq.connect(broker.bootstrap, transport="shared memory") as client:
+        client.create_topic("flood", 1)
+        producer = client.producer(delivery_timeout_s=3, batch_bytes=1024)
+        gone = reference_to(b"gone")
+        sent = [producer.send_handle("flood", gone) for _ in range(20 * REFUSED_MAX)]
+        eventually(lambda: "it floods us with handles to nothing" in broker.tail(), "it is dropped")
+        with client.producer() as other:
+            assert other.send("flood", b"goes on").result(10).offset == 0
+        assert all(isinstance(each.exception(10), BrokerError) for each in sent)
+        with suppress(BrokerError):
+            producer.close(10)
 
 
 # Kafka's clients.
