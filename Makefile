@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test fix demo bench bench-local record-oracle sim docs clean
+.PHONY: setup check test fix demo bench bench-local bench-reference record-oracle sim docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -42,6 +42,9 @@ bench: setup  ## SMQ beside Apache Kafka, as one table of ratios. ARGS=--quick, 
 bench-local: setup  ## Programs on one host: SMQ's shared memory beside its peers. ARGS=--quick, --write
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m bench.local $(ARGS)
+
+bench-reference: setup  ## Payloads by reference beside the same bytes inline. ARGS=--quick, --write
+	$(BIN)/python -m bench.reference $(ARGS)
 
 record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with.
 	$(BIN)/python -m tests.oracle.record

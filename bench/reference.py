@@ -1,0 +1,222 @@
+"""`make bench-reference`: payloads by reference beside the same bytes through Kafka's protocol.
+
+    upload     until the payload's bytes are written, synced and named
+    hand-off   from then on, until a consumer has it mapped: send_handle → ack and poll → view
+    first use  the CRC-32C of what was mapped, once
+    inline     the same bytes as values, produced and consumed by librdkafka: in messages of the
+               default size, and in the largest that the broker may take; the faster of both counts
+
+All on one topic of one broker, one payload at a time, medians of some rounds. `--write` puts table
+and plot into docs/references.md.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import smq
+from bench.plot import Curve, plot
+from shm.kernels.crc32c import crc32c
+from shm.kernels.references import find_key
+from smq.testing.smq_broker import SmqBroker
+
+KiB, MB = 1024, 1_000_000
+SIZES = (KiB, 16 * KiB, 128 * KiB, MB, 10 * MB, 100 * MB)
+DEFAULT_MESSAGE_BYTES = 1_000_000
+LARGE_MESSAGE_BYTES = 50 * MB  # Half a ring and a WAL segment hold one.
+ROUNDS_MAX, ROUNDS_MIN = 100, 5
+ROUND_BYTES = 200 * MB
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "references.md"
+PLOT = DOCUMENT.with_suffix(".svg")
+BEGIN, END = (
+    "<!-- written by bench.reference: begin -->",
+    "<!-- written by bench.reference: end -->",
+)
+
+
+Result = TypeVar("Result")
+
+
+class Row(NamedTuple):
+    """What one size takes, in microseconds."""
+
+    size: int
+    upload_us: float
+    handoff_us: float
+    first_use_us: float
+    inline_us: float
+
+    @property
+    def whole_us(self) -> float:
+        """By reference, from bytes in memory to bytes that are verified."""
+        return self.upload_us + self.handoff_us + self.first_use_us
+
+
+def main() -> None:
+    """Measure, print, and write it down if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rounds")
+    parser.add_argument("--write", action="store_true", help="into docs/references.md")
+    given = parser.parse_args()
+    share = 0.1 if given.quick else 1.0
+    settings = {"message.max.bytes": str(LARGE_MESSAGE_BYTES + MB)}
+    with (
+        tempfile.TemporaryDirectory(prefix="smq-bench-") as name,
+        SmqBroker(Path(name), settings) as broker,
+    ):
+        rows = [_measure(broker, size, share) for size in SIZES]
+    text = table(rows) + "\n" + _words(rows)
+    print(text)
+    if given.write:
+        PLOT.write_text(_plotted(rows))
+        page = DOCUMENT.read_text()
+        before, _, rest = page.partition(BEGIN)
+        _, _, after = rest.partition(END)
+        DOCUMENT.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+
+
+def _measure(broker: SmqBroker, size: int, share: float) -> Row:
+    rounds = max(ROUNDS_MIN, int(share * min(ROUNDS_MAX, ROUND_BYTES // size)))
+    data = os.urandom(size)
+    by_reference = list(_by_reference(broker, data, rounds))
+    inline = min(
+        median(_inline(broker, data, rounds, message_bytes))
+        for message_bytes in (DEFAULT_MESSAGE_BYTES, LARGE_MESSAGE_BYTES)
+    )
+    upload, handoff, first_use = (median(times) for times in zip(*by_reference, strict=True))
+    return Row(size, upload, handoff, first_use, inline)
+
+
+def _by_reference(
+    broker: SmqBroker, data: bytes, rounds: int
+) -> Iterator[tuple[float, float, float]]:
+    """Microseconds of upload, hand-off and first use."""
+    with smq.connect(broker.bootstrap) as client:
+        name = f"reference-{len(data)}"
+        client.create_topic(name, 1)
+        with client.producer() as producer, client.consumer(name, start="earliest") as consumer:
+
+            def hand_off() -> smq.Payload:
+                producer.send_handle(name, reference)
+                while True:
+                    with consumer.poll(timeout_s=1) as batch:
+                        for record in batch:
+                            assert record.payload is not None
+                            payload = record.payload
+                            payload.view(verify=False)
+                            return payload
+
+            for round_ in range(rounds + 1):
+                upload_us, reference = _timed(lambda: client.upload(name, data))
+                handoff_us, payload = _timed(hand_off)
+                first_use_us, _ = _timed(payload.view)
+                if round_:  # The first warms up.
+                    yield upload_us, handoff_us, first_use_us
+
+
+def _inline(broker: SmqBroker, data: bytes, rounds: int, message_bytes: int) -> list[float]:
+    """Microseconds until all has been produced and consumed."""
+    name = f"inline-{len(data)}-{message_bytes}"
+    with smq.connect(broker.bootstrap) as client:
+        client.create_topic(name, 1)
+    messages = [data[at : at + message_bytes] for at in range(0, len(data), message_bytes)]
+    limits = {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 10**9}
+    producer = Producer(limits | {"linger.ms": 0, "queue.buffering.max.kbytes": 2**20})
+    fetches = {"fetch.max.bytes": 10**9, "max.partition.fetch.bytes": 10**8}
+    waits = {"fetch.wait.max.ms": 10, "fetch.error.backoff.ms": 1}
+    consumer = Consumer(
+        limits | fetches | waits | {"group.id": "nobody", "receive.message.max.bytes": 2 * 10**9}
+    )
+    consumer.assign([TopicPartition(name, 0, 0)])
+
+    def once() -> None:
+        for message in messages:
+            producer.produce(name, message, partition=0)
+        producer.poll(0)
+        left = len(data)
+        while left:
+            found = consumer.poll(1)
+            if found is not None:
+                left -= len(found)
+        producer.flush()
+
+    times = [_timed(once)[0] for _ in range(rounds + 1)]
+    consumer.close()
+    return times[1:]
+
+
+def _timed(work: Callable[[], Result]) -> tuple[float, Result]:
+    start = time.perf_counter_ns()
+    result = work()
+    return (time.perf_counter_ns() - start) / 1000, result
+
+
+def table(rows: list[Row]) -> str:
+    """As Markdown."""
+    lines = [
+        "| payload | upload | hand-off | first use (CRC) | in all | inline | inline / hand-off |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        times = (row.upload_us, row.handoff_us, row.first_use_us, row.whole_us, row.inline_us)
+        cells = [_size(row.size), *map(_time, times), f"{row.inline_us / row.handoff_us:,.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _words(rows: list[Row]) -> str:
+    handoffs = [row.handoff_us for row in rows]
+    crossover = next((row for row in rows if row.whole_us < row.inline_us), None)
+    where = "nowhere here" if crossover is None else f"at {_size(crossover.size)}"
+    return (
+        f"The slowest hand-off takes {max(handoffs) / min(handoffs):.2f} times the fastest "
+        "(to reach: ≤ 1.5), "
+        f"inline takes {rows[-1].inline_us / rows[-1].handoff_us:,.0f} times the hand-off at "
+        f"{_size(rows[-1].size)} (≥ 20). By reference is faster in all from {where} on, of the "
+        f"sizes that were measured. The search for handles takes {_search_ratio():.2f} of what the "
+        "CRC-32C of the same batch takes.\n"
+    )
+
+
+def _search_ratio() -> float:
+    """How long the search for handles in a megabyte takes beside its CRC-32C."""
+    data = np.frombuffer(os.urandom(MB), np.uint8)
+    searches, checks = [], []
+    for _ in range(200):
+        searches.append(_timed(lambda: find_key(data, 0, len(data)))[0])
+        checks.append(_timed(lambda: crc32c(data, 0, len(data)))[0])
+    return median(searches) / median(checks)
+
+
+def _plotted(rows: list[Row]) -> str:
+    sizes = [row.size for row in rows]
+    return plot(
+        "Microseconds by payload size",
+        [
+            Curve("inline, through Kafka's protocol", sizes, [row.inline_us for row in rows]),
+            Curve("by reference, in all", sizes, [row.whole_us for row in rows]),
+            Curve("by reference, hand-off", sizes, [row.handoff_us for row in rows]),
+        ],
+        _size,
+        _time,
+    )
+
+
+def _size(size: float) -> str:
+    return f"{size / MB:,.0f} MB" if size >= MB else f"{size / KiB:,.0f} KiB"
+
+
+def _time(us: float) -> str:
+    return f"{us / 1000:,.1f} ms" if us >= 1000 else f"{us:,.0f} µs"
+
+
+if __name__ == "__main__":
+    main()
