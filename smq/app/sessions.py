@@ -28,7 +28,6 @@ from smq.shard.shard import Shard
 from smq.wire.attach import HELLO_BYTES, Answer, Hello
 
 INBOX_BYTES_MIN = 4 * MiB  # Some batches of a megabyte under way; pages not used are not there.
-SESSIONS_MAX = 256  # Of a shard; a session has memory of its own on both sides.
 ANSWERS_BYTES = 256 * KiB  # To 2,000 requests. A client that takes none is served no more.
 TAKE_BYTES = 1 * MiB  # Of one session in a turn, unless one request is larger: as one recv.
 HELLO_MS_MAX = 1000
@@ -66,7 +65,7 @@ class Sessions:
     ) -> None:
         self._loop, self._identity, self._producer = loop, identity, producer
         self._logs, self._descriptors = shard.logs, descriptors
-        self._inbox_bytes = inbox_bytes(shard.config)
+        self._inbox_bytes, self._max = inbox_bytes(shard.config), shard.config.max_sessions
         self._scratch = np.zeros(0, np.uint8)
         self._sessions: set[Session] = set()
         self._attaching: set[socket.socket] = set()
@@ -131,8 +130,8 @@ class Sessions:
             return "this broker belongs to another user"
         if hello != self._identity:
             return "this is another broker or node"
-        if len(self._sessions) >= SESSIONS_MAX:
-            return f"{SESSIONS_MAX} programs are attached already"
+        if len(self._sessions) >= self._max:
+            return f"{self._max} programs are attached already, as many as max.sessions allows"
         return ""
 
     def _begin(self, sock: socket.socket, pid: int) -> None:

@@ -147,6 +147,12 @@ class Config:
     )
 
     max_connections: int = setting(10_000, "Client connections of one shard.", at_least=1)
+    max_sessions: int = setting(
+        256,
+        "Programs attached to one shard through shared memory; 0 turns it off.",
+        at_least=0,
+        at_most=1024,
+    )
     connections_max_idle_ms: int = setting(
         10 * MINUTE_MS, "A connection without a request for so long is closed.", at_least=1000
     )

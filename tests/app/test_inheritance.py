@@ -8,7 +8,7 @@ import select
 import signal
 from pathlib import Path
 
-from smq.app.inheritance import Stop, shard_name, socket_path
+from smq.app.inheritance import Stop, attach_name, shard_name, socket_path
 
 
 def readable(fd: int) -> bool:
@@ -42,3 +42,4 @@ def test_a_signal_requests_it() -> None:
 
 def test_processes_find_each_other_by_name() -> None:
     assert socket_path(Path("/run/smq"), shard_name(2)) == Path("/run/smq/shard-2.sock")
+    assert socket_path(Path("/run/smq"), attach_name(2)) == Path("/run/smq/attach-2.sock")

@@ -8,7 +8,7 @@ import pytest
 
 from shm.kernels import session_client as kernels
 from smq.app.clock import monotonic_ms
-from smq.app.sessions import HELLO_MS_MAX, INBOX_BYTES_MIN, SESSIONS_MAX, inbox_bytes
+from smq.app.sessions import HELLO_MS_MAX, INBOX_BYTES_MIN, inbox_bytes
 from smq.model.config import Config
 from smq.wire.attach import HELLO_BYTES, Answer, Hello
 from tests.app.door_bench import IDENTITY, Attached, DoorBench, Make, benches, produced
@@ -65,12 +65,14 @@ def test_whoever_says_nothing_is_sent_away(make: Make) -> None:
 
 
 def test_only_so_many_are_let_in_and_the_next_one_is_told(make: Make) -> None:
-    bench = make(topic("one"))
-    inside = [bench.attach() for _ in range(SESSIONS_MAX)]
+    bench = make(topic("one"), max_sessions=3)
+    inside = [bench.attach() for _ in range(3)]
     _, answer, _ = bench.greet(IDENTITY.encode())
-    assert answer == Answer(0, f"{SESSIONS_MAX} programs are attached already")
+    refusal = "3 programs are attached already, as many as max.sessions allows"
+    assert answer == Answer(0, refusal)
+    assert [refusal in notice for notice in bench.sessions.notices] == [True]
     inside[0].socket.close()
-    turn_until(bench.loop, lambda: bench.sessions.count() < SESSIONS_MAX)
+    turn_until(bench.loop, lambda: bench.sessions.count() < 3)
     bench.attach()
 
 

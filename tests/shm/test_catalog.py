@@ -1,5 +1,8 @@
 """The catalog's memory: readers in other processes never see half of a value."""
 
+import mmap
+import os
+
 import pytest
 
 from shm.catalog import CatalogBlock
@@ -54,3 +57,28 @@ def test_no_reader_sees_a_torn_value_while_another_process_publishes() -> None:
             assert version == 0 or value == value_of(version)
             seen.add(version)
     assert len(seen) > 1
+
+
+def test_whoever_is_handed_the_memory_reads_it_and_cannot_write() -> None:
+    block = CatalogBlock.create(100)
+    block.publish(b"one")
+    reader = CatalogBlock.attach(os.open(f"/proc/self/fd/{block.fd}", os.O_RDWR))
+    assert reader.read() == (1, b"one")
+    block.publish(b"two")
+    assert reader.has_moved(1)
+    assert reader.read() == (2, b"two")
+    with pytest.raises(TypeError):
+        reader.publish(b"three")
+    with pytest.raises(PermissionError):
+        mmap.mmap(reader.fd, mmap.PAGESIZE)
+    with pytest.raises(PermissionError):
+        os.ftruncate(reader.fd, 0)
+
+
+@pytest.mark.parametrize("size", [0, 4096, 4097 + 2])
+def test_something_else_is_not_taken_for_a_catalog(size: int) -> None:
+    fd = os.memfd_create("other")
+    os.ftruncate(fd, size)
+    with pytest.raises(ValueError, match="not a catalog"):
+        CatalogBlock.attach(fd)
+    os.close(fd)

@@ -1,5 +1,6 @@
 """The cluster block: one writer, many readers, over forks and over descriptors."""
 
+import mmap
 import os
 import tempfile
 
@@ -36,6 +37,17 @@ def test_a_reader_cannot_write() -> None:
     block = ClusterBlock.create(1, 1, 1)
     with pytest.raises(TypeError):
         ClusterBlock.attach(block.fd).set_connections(1, 1)
+
+
+def test_whoever_is_handed_the_memory_can_neither_write_nor_cut_it() -> None:
+    block = ClusterBlock.create(1, 1, 1)
+    again = os.open(f"/proc/self/fd/{block.fd}", os.O_RDWR)
+    size = os.fstat(again).st_size
+    with pytest.raises(PermissionError):
+        mmap.mmap(again, size)
+    with pytest.raises(PermissionError):
+        os.ftruncate(again, 0)
+    os.close(again)
 
 
 def test_a_fork_writes_into_the_same_words() -> None:
