@@ -14,7 +14,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TypeVar
@@ -34,6 +34,7 @@ DEFAULT_MESSAGE_BYTES = 1_000_000
 LARGE_MESSAGE_BYTES = 50 * MB  # Half a ring and a WAL segment hold one.
 ROUNDS_MAX, ROUNDS_MIN = 100, 5
 ROUND_BYTES = 200 * MB
+HANDOFFS = 200  # Of each size: they cost nothing, and the machine has other things to do.
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "references.md"
 PLOT = DOCUMENT.with_suffix(".svg")
 BEGIN, END = (
@@ -86,22 +87,23 @@ def main() -> None:
 def _measure(broker: SmqBroker, size: int, share: float) -> Row:
     rounds = max(ROUNDS_MIN, int(share * min(ROUNDS_MAX, ROUND_BYTES // size)))
     data = os.urandom(size)
-    by_reference = list(_by_reference(broker, data, rounds))
+    uploads, handoffs, first_uses = _by_reference(broker, data, rounds)
     inline = min(
         median(_inline(broker, data, rounds, message_bytes))
         for message_bytes in (DEFAULT_MESSAGE_BYTES, LARGE_MESSAGE_BYTES)
     )
-    upload, handoff, first_use = (median(times) for times in zip(*by_reference, strict=True))
-    return Row(size, upload, handoff, first_use, inline)
+    return Row(size, median(uploads), median(handoffs), median(first_uses), inline)
 
 
 def _by_reference(
     broker: SmqBroker, data: bytes, rounds: int
-) -> Iterator[tuple[float, float, float]]:
-    """Microseconds of upload, hand-off and first use."""
+) -> tuple[list[float], list[float], list[float]]:
+    """Microseconds of uploads, of hand-offs of what was uploaded last, and of first uses."""
     with smq.connect(broker.bootstrap) as client:
         name = f"reference-{len(data)}"
         client.create_topic(name, 1)
+        uploaded = [_timed(lambda: client.upload(name, data)) for _ in range(rounds)]
+        reference = uploaded[-1][1]
         with client.producer() as producer, client.consumer(name, start="earliest") as consumer:
 
             def hand_off() -> smq.Payload:
@@ -114,12 +116,9 @@ def _by_reference(
                             payload.view(verify=False)
                             return payload
 
-            for round_ in range(rounds + 1):
-                upload_us, reference = _timed(lambda: client.upload(name, data))
-                handoff_us, payload = _timed(hand_off)
-                first_use_us, _ = _timed(payload.view)
-                if round_:  # The first warms up.
-                    yield upload_us, handoff_us, first_use_us
+            handed = [_timed(hand_off) for _ in range(HANDOFFS)][HANDOFFS // 10 :]
+            first_uses = [_timed(payload.view)[0] for _, payload in handed[-rounds:]]
+    return [us for us, _ in uploaded], [us for us, _ in handed], first_uses
 
 
 def _inline(broker: SmqBroker, data: bytes, rounds: int, message_bytes: int) -> list[float]:

@@ -27,6 +27,7 @@ from tests.broker.one_topic import LATEST, SETTINGS, OneTopic, store_of
 
 pytestmark = pytest.mark.timeout(120)
 
+ROOT = Path(__file__).resolve().parents[2]
 TRANSPORTS = ["shared memory", "kafka"]
 QUICK = {
     **SETTINGS,
@@ -149,6 +150,16 @@ def test_a_moved_file_is_the_payload_itself(
     assert placed is not None
     if tmp_path.stat().st_dev == broker.data_dir.stat().st_dev:
         assert placed.stat().st_ino == inode
+
+
+def test_the_lines_of_the_documentation_run(
+    broker: SmqBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "references.md").read_text()
+    lines = page.split("```python\n")[1].split("```")[0]
+    (tmp_path / "scan.tiff").write_bytes(b"a scan")
+    monkeypatch.chdir(tmp_path)
+    exec(lines.replace("127.0.0.1:9092", broker.bootstrap), {})
 
 
 def test_a_handle_to_nothing_is_rejected_and_nothing_is_written(
