@@ -37,6 +37,9 @@ def test_what_is_written_is_read(
     reference = Reference.of(now_ms, chance, length, crc32c, content_type)
     handle = reference.handle()
     assert Reference.of_handle(handle) == reference
+    assert Reference.of_handle(memoryview(handle)) == reference
+    other = json.dumps(json.loads(handle), indent=1).encode()  # The same, written by another.
+    assert len(other) > HANDLE_BYTES_MAX or Reference.of_handle(other) == reference
     assert len(handle) <= HANDLE_BYTES_MAX
 
 
