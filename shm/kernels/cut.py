@@ -25,23 +25,32 @@ from shm.kernels.words import ATTRIBUTE_CODEC_MASK, ATTRIBUTE_LOG_APPEND_TIME
 
 @kernel
 def run_of(facts, first):
-    """The run of batches from `first` on that are all compressed, or none: (end, is compressed)."""
+    """The run of batches from `first` on that are all compressed, or none.
+
+    (its end, whether compressed, how many records they say they have: as bytes can hold)
+    """
     is_compressed = facts[B_ATTRIBUTES, first] & ATTRIBUTE_CODEC_MASK != 0
-    end = first + 1
+    end, records = first, 0
     while end < facts.shape[1]:
         if (facts[B_ATTRIBUTES, end] & ATTRIBUTE_CODEC_MASK != 0) != is_compressed:
             break
+        records += _records_announced(facts, end)
         end += 1
-    return end, is_compressed
+    return end, is_compressed, records
 
 
 @kernel
-def records_announced(facts, first, end):
+def _records_announced(facts, batch):
+    room = (facts[B_RECORDS_END, batch] - facts[B_RECORDS_AT, batch]) // RECORD_BYTES_MIN
+    return max(0, min(facts[B_COUNT, batch], room))
+
+
+@kernel
+def records_announced(facts):
     """How many records some batches say they have, each no more than its bytes can hold."""
     records = 0
-    for batch in range(first, end):
-        room = (facts[B_RECORDS_END, batch] - facts[B_RECORDS_AT, batch]) // RECORD_BYTES_MIN
-        records += max(0, min(facts[B_COUNT, batch], room))
+    for batch in range(facts.shape[1]):
+        records += _records_announced(facts, batch)
     return records
 
 
@@ -62,18 +71,20 @@ def _drop_before(columns, row, end, offset):
 def cut_batches(data, facts, first, end, columns, counts):
     """Cut the records of batches facts[:, first:end] into `columns`, from F_START of each on.
 
-    counts: how many records each batch gave. Returns how many batches, up to one that is malformed.
+    counts: how many records each batch gave, and behind the last how many all gave.
+    Returns how many batches were cut, up to one that is malformed.
     """
-    row = 0
+    row, cut = 0, 0
     for batch in range(first, end):
         after = walk_batch(data, facts, batch, columns, row) if facts[B_INTACT, batch] else -1
         if after < 0:
-            return batch - first
+            break
         if facts[B_BASE_OFFSET, batch] < facts[F_START, batch]:
             after = _drop_before(columns, row, after, facts[F_START, batch])
         if facts[B_ATTRIBUTES, batch] & ATTRIBUTE_LOG_APPEND_TIME:
             for each in range(row, after):
                 columns[C_TIMESTAMP, each] = facts[B_MAX_TIMESTAMP, batch]
-        counts[batch - first] = after - row
-        row = after
-    return end - first
+        counts[cut] = after - row
+        row, cut = after, cut + 1
+    counts[end - first] = row
+    return cut

@@ -3,7 +3,7 @@
 Runs in the reader's process over memory it can only read. Its own state is two int64 arrays:
 
     wanted   [W_FIELDS, partitions], sorted by W_NUMBER: what is read, and how far it has come
-    cursor   [2]: the index entry to look at next, and the log's generation when it was set
+    cursor   [CURSOR_WORDS]: the index entry to look at next, and what a caller would else count
 
     place_rows     W_SEEKING → W_HERE (the ring has what comes next) or W_AWAY (it does not)
     lend_batches   from the cursor on, batches of the partitions that are W_HERE → facts
@@ -58,6 +58,7 @@ from shm.kernels.words import (
     FRAME_HEADER_BYTES,
     P_FLAGS,
     P_HIGH_WATERMARK,
+    P_LOG_END,
     P_LOG_START,
     P_NUMBER,
     WORD_CLAIMED,
@@ -82,14 +83,18 @@ W_STATE = 2
 W_NEXT = 3  # The offset the reader wants next.
 W_AFTER = 4  # … and once it has taken what it was just lent.
 W_LIMIT = 5  # The HWM when it was last looked at, -1 without a row.
-W_FIELDS = 6
+W_MOVED = 6  # Not of its column: a list of the columns that the last call has moved.
+W_FIELDS = 7
 
 W_HERE = 0
 W_AWAY = 1
 W_SEEKING = 2
 
 CURSOR_ENTRY = 0
-CURSOR_GENERATION = 1
+CURSOR_GENERATION = 1  # The log's, when the entry was set.
+CURSOR_MOVED = 2  # How many columns the last call has moved.
+CURSOR_AWAY = 3  # Not 0: some are W_AWAY.
+CURSOR_WORDS = 4
 
 OVERTAKEN = -1
 
@@ -187,11 +192,13 @@ def _place_at(memory, wanted, row, i):
 def _place_at_tail(memory, wanted, row):
     """Place a partition of which the index has no entry for what comes next.
 
-    It is here if that has yet to come. Nowhere is what lies below the log's start.
+    It is here if that has yet to come; not if it came, and was overwritten before it was visible.
+    Nowhere is what lies below the log's start.
     """
     slot, offset = wanted[W_SLOT, row], wanted[W_NEXT, row]
     if wanted[W_STATE, row] == W_SEEKING:
-        wanted[W_STATE, row] = W_HERE if wanted[W_LIMIT, row] == offset else W_AWAY
+        is_end = slot >= 0 and get_partition(memory, slot, P_LOG_END) == offset
+        wanted[W_STATE, row] = W_HERE if is_end else W_AWAY
     if slot >= 0 and offset < get_partition(memory, slot, P_LOG_START):
         wanted[W_STATE, row] = W_AWAY
 
@@ -200,6 +207,7 @@ def _place_at_tail(memory, wanted, row):
 def place_rows(memory, wanted, cursor):
     """Find where partitions that are W_SEEKING go on; the cursor goes back as far as that takes."""
     cursor[CURSOR_GENERATION] = acquire_word(memory, WORD_GENERATION)
+    cursor[CURSOR_AWAY] = 0
     look_at_limits(memory, wanted)
     capacity, tail = get_word(memory, WORD_INDEX_CAPACITY), acquire_word(memory, WORD_INDEX_TAIL)
     entry = first_whole_entry(memory, 0, tail)
@@ -220,6 +228,7 @@ def place_rows(memory, wanted, cursor):
         entry += 1
     for row in range(wanted.shape[1]):
         _place_at_tail(memory, wanted, row)
+        cursor[CURSOR_AWAY] |= wanted[W_STATE, row]
 
 
 @kernel
@@ -249,7 +258,7 @@ def _fill_fact(memory, i, facts, row):
 
 
 @kernel
-def _verdict(memory, wanted, row, i):
+def _verdict(memory, wanted, cursor, row, i):
     """What the batch of index slot i is for the reader of its partition.
 
     One above what comes next says that something is missing.
@@ -264,14 +273,25 @@ def _verdict(memory, wanted, row, i):
         return WAIT
     if base > offset:
         wanted[W_STATE, row] = W_AWAY
+        cursor[CURSOR_AWAY] = 1
         return PASS
     return SKIP if entry_attributes(memory, i) & ATTRIBUTE_CONTROL != 0 else TAKE
+
+
+@kernel
+def _move(wanted, cursor, row, offset):
+    """Note that a partition goes on at an offset once what is lent was taken."""
+    if wanted[W_AFTER, row] == wanted[W_NEXT, row]:
+        wanted[W_MOVED, cursor[CURSOR_MOVED]] = row
+        cursor[CURSOR_MOVED] += 1
+    wanted[W_AFTER, row] = offset
 
 
 @kernel
 def _begin(memory, wanted, cursor):
     """Look at the limits; False: the cursor's entry, or its frame, or its life is gone."""
     look_at_limits(memory, wanted)
+    cursor[CURSOR_MOVED] = 0
     for row in range(wanted.shape[1]):
         wanted[W_AFTER, row] = wanted[W_NEXT, row]
     entry, tail = cursor[CURSOR_ENTRY], acquire_word(memory, WORD_INDEX_TAIL)
@@ -288,7 +308,8 @@ def lend_batches(memory, wanted, cursor, facts, bytes_max):
     """Fill `facts` [F_FIELDS, rows] with what comes next of the partitions that are W_HERE.
 
     Visible batches only, some `bytes_max` bytes of them, at least one. Moves the cursor and
-    W_AFTER. Returns how many, or OVERTAKEN: then nothing is lent, and what is W_HERE must seek.
+    W_AFTER, and lists in W_MOVED whose. Returns how many, or OVERTAKEN: then nothing is lent, and
+    what is W_HERE must seek.
 
     The limits are looked at first: all that lies below them is in the index by then.
     """
@@ -300,7 +321,7 @@ def lend_batches(memory, wanted, cursor, facts, bytes_max):
     while entry < tail and count < facts.shape[1] and left > 0:
         i = entry % capacity
         row = wanted_row(wanted, entry_partition(memory, i))
-        verdict = _verdict(memory, wanted, row, i)
+        verdict = _verdict(memory, wanted, cursor, row, i)
         if verdict == WAIT and waiting < 0:
             waiting = entry
         elif verdict == TAKE:
@@ -310,7 +331,7 @@ def lend_batches(memory, wanted, cursor, facts, bytes_max):
             left -= entry_bytes(memory, i)
             count += 1
         if verdict >= SKIP:
-            wanted[W_AFTER, row] = entry_base_offset(memory, i) + entry_record_count(memory, i)
+            _move(wanted, cursor, row, entry_base_offset(memory, i) + entry_record_count(memory, i))
         entry += 1
     if first < tail and first < oldest_entry(memory):
         return OVERTAKEN

@@ -8,6 +8,7 @@ import numpy as np
 
 from shm.kernels.cut import cut_batches, records_announced, run_of
 from shm.kernels.lend import (
+    CURSOR_WORDS,
     F_FIELDS,
     W_FIELDS,
     first_whole_entry,
@@ -26,7 +27,7 @@ def warm_reader() -> None:
     log = LogMemory.in_process(0, 1 << 16, 1 << 15, 4)
     for each in (log.memory, log.ring):
         each.flags.writeable = False  # As it is where it was attached.
-    wanted, cursor = np.zeros((W_FIELDS, 1), np.int64), np.zeros(2, np.int64)
+    wanted, cursor = np.zeros((W_FIELDS, 1), np.int64), np.zeros(CURSOR_WORDS, np.int64)
     facts = np.zeros((F_FIELDS, 1), np.int64)
     place_rows(log.memory, wanted, cursor)
     lend_batches(log.memory, wanted, cursor, facts, 1)
@@ -34,7 +35,7 @@ def warm_reader() -> None:
     oldest_entry(log.memory)
     oldest_position(log.memory)
     run_of(facts, 0)
-    records_announced(facts, 0, 0)
+    records_announced(facts)
     columns, headers = new_columns(1), new_headers(1)
     columns[:] = headers[:] = 0
     cut_batches(log.ring, facts, 0, 0, columns, np.zeros(1, np.int64))

@@ -92,17 +92,13 @@ class Chunk:
 
     @cached_property
     def key_places(self) -> tuple[list[int], list[int]]:
-        """Where each key begins and ends; a negative end is null."""
-        return self._places(C_KEY_AT, C_KEY_LENGTH)
+        """Where each key begins, and its length; -1 is null."""
+        return self.columns[C_KEY_AT].tolist(), self.columns[C_KEY_LENGTH].tolist()
 
     @cached_property
     def value_places(self) -> tuple[list[int], list[int]]:
-        """Where each value begins and ends; a negative end is null."""
-        return self._places(C_VALUE_AT, C_VALUE_LENGTH)
-
-    def _places(self, at: int, length: int) -> tuple[list[int], list[int]]:
-        starts, lengths = self.columns[at], self.columns[length]
-        return starts.tolist(), np.where(lengths < 0, -1, starts + lengths).tolist()
+        """Where each value begins, and its length; -1 is null."""
+        return self.columns[C_VALUE_AT].tolist(), self.columns[C_VALUE_LENGTH].tolist()
 
     def partition_of(self, row: int) -> TopicPartition:
         """Whose record a row is."""
@@ -175,13 +171,13 @@ def cut(batches: Batches) -> tuple[list[Chunk], int]:
     chunks: list[Chunk] = []
     first, count = 0, facts.shape[1]
     while first < count:
-        end, is_compressed = run_of(facts, first)
+        end, is_compressed, records = run_of(facts, first)
         if is_compressed:
             arena, run = inflate(memory, facts[:, first:end])
-            chunk = _cut_run(Batches(arena, run, names, is_lent=False), 0, run.shape[1])
-            end = first + run.shape[1]
+            end, records = first + run.shape[1], records_announced(run)
+            chunk = _cut_run(Batches(arena, run, names, is_lent=False), 0, run.shape[1], records)
         else:
-            chunk = _cut_run(batches, first, end)
+            chunk = _cut_run(batches, first, end, records)
         if len(chunk.counts):
             chunks.append(chunk)
         first += len(chunk.counts)
@@ -190,15 +186,13 @@ def cut(batches: Batches) -> tuple[list[Chunk], int]:
     return chunks, first
 
 
-def _cut_run(batches: Batches, first: int, end: int) -> Chunk:
+def _cut_run(batches: Batches, first: int, end: int, records: int) -> Chunk:
     memory, facts = batches.memory, batches.facts
-    columns = new_columns(records_announced(facts, first, end))
-    counts = np.empty(end - first, np.int64)
+    columns, counts = new_columns(records), np.empty(end - first + 1, np.int64)
     good = cut_batches(memory, facts, first, end, columns, counts)
-    counts = counts[:good]
-    records = int(counts.sum())
-    if records < columns.shape[1]:
-        columns = columns[:, :records].copy()
+    found = counts.item(end - first)
+    if found < records:
+        columns = columns[:, :found].copy()
     if good < facts.shape[1]:
         batches = batches._replace(facts=facts[:, first : first + good])
-    return Chunk(batches, columns, counts)
+    return Chunk(batches, columns, counts[:good])

@@ -64,6 +64,7 @@ class Doors:
         self._watched: dict[int, set[int]] = {}
         self._tried_at: dict[int, float] = {}
         self._catalog: Catalog | None = None
+        self.has_lost = False  # A door was dropped; who reads what was behind it takes this back.
 
     def find(self, name: TopicPartition) -> Found | None:
         """Where a partition is; None: there is no way to it here, or not now."""
@@ -136,3 +137,4 @@ class Doors:
     def _drop(self, node: int) -> None:
         self._watched.pop(node, None)
         self._doors.pop(node).close()
+        self.has_lost = True

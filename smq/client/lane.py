@@ -5,7 +5,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from shm.kernels.lend import (
+    CURSOR_AWAY,
     CURSOR_ENTRY,
+    CURSOR_MOVED,
+    CURSOR_WORDS,
     F_FIELDS,
     F_POSITION,
     F_ROW,
@@ -15,6 +18,7 @@ from shm.kernels.lend import (
     W_FIELDS,
     W_HERE,
     W_LIMIT,
+    W_MOVED,
     W_NEXT,
     W_NUMBER,
     W_SEEKING,
@@ -44,8 +48,10 @@ class Lane:
         self._ring = log.memory.ring
         self._bytes_max = batch_bytes_max
         self.partitions: list[Partition] = []
+        self._names = [partition.name for partition in self.partitions]
         self._wanted = np.empty((W_FIELDS, 0), np.int64)
-        self._cursor = np.array([_FAR, -1])
+        self._cursor = np.array([_FAR, -1, 0, 0])
+        assert len(self._cursor) == CURSOR_WORDS
         self._before = _FAR
         self._facts = np.empty((F_FIELDS, BATCHES_MAX), np.int64)
 
@@ -62,7 +68,7 @@ class Lane:
             [*zip(numbers, self.partitions, strict=True), *added], key=lambda each: each[0]
         )
         states = dict(zip(numbers, self._wanted[W_STATE].tolist(), strict=True))
-        self.partitions = [partition for _, partition in rows]
+        self._set([partition for _, partition in rows])
         self._wanted = np.empty((W_FIELDS, len(rows)), np.int64)
         self._wanted[W_NUMBER] = [number for number, _ in rows]
         self._wanted[W_SLOT] = self._wanted[W_LIMIT] = -1
@@ -85,7 +91,7 @@ class Lane:
             gone += self._place()
             count = self._lend()
         if count == OVERTAKEN:  # Again: the ring goes round faster than we look.
-            self._wanted[W_STATE] = W_AWAY
+            self._wanted[W_STATE] = self._cursor[CURSOR_AWAY] = W_AWAY
         if count <= 0:
             return None, gone + self._leave_away()
         return self._taken(count), gone
@@ -94,26 +100,21 @@ class Lane:
         """Whether `take` would give something."""
         count = self._lend()
         self._cursor[CURSOR_ENTRY] = self._before
-        return count != 0 or bool(self._wanted[W_STATE].any())
+        return count != 0 or self._cursor.item(CURSOR_AWAY) != 0
 
     def _lend(self) -> int:
-        self._before = int(self._cursor[CURSOR_ENTRY])
+        self._before = self._cursor.item(CURSOR_ENTRY)
         state = self._wanted, self._cursor, self._facts
         return int(lend_batches(self._memory, *state, self._bytes_max))
 
     def _taken(self, count: int) -> Taken:
         facts = self._facts[:, :count].copy()
-        names = [partition.name for partition in self.partitions]
-        ends = self._wanted[W_AFTER].tolist()
-        limits = self._wanted[W_LIMIT].tolist()
-        moves = []
-        for partition, end, limit in zip(self.partitions, ends, limits, strict=True):
-            partition.end = limit
-            if end != partition.position:
-                moves.append((partition, end))
-        memory, first = self._memory, int(facts[F_POSITION, 0])
+        moved = self._wanted[W_MOVED, : self._cursor.item(CURSOR_MOVED)].tolist()
+        ends = self._wanted[W_AFTER]
+        moves = [(self.partitions[row], ends.item(row)) for row in moved]
+        memory, first = self._memory, facts.item(F_POSITION * count)
         return Taken(
-            Batches(self._ring, facts, names, is_lent=True),
+            Batches(self._ring, facts, self._names, is_lent=True),
             moves,
             lambda good: self._commit(facts, good),
             lambda: oldest_position(memory) <= first,
@@ -133,8 +134,9 @@ class Lane:
 
     def _leave_away(self) -> list[Partition]:
         """Drop what the ring has not."""
-        if not self._wanted[W_STATE].any():
+        if not self._cursor.item(CURSOR_AWAY):
             return []
+        self._cursor[CURSOR_AWAY] = 0
         here = self._wanted[W_STATE] == W_HERE
         away = [each for each, stays in zip(self.partitions, here, strict=True) if not stays]
         self._keep(here)
@@ -142,4 +144,8 @@ class Lane:
 
     def _keep(self, kept: np.ndarray) -> None:
         self._wanted = np.ascontiguousarray(self._wanted[:, kept])
-        self.partitions = [each for each, stays in zip(self.partitions, kept, strict=True) if stays]
+        self._set([each for each, stays in zip(self.partitions, kept, strict=True) if stays])
+
+    def _set(self, partitions: list[Partition]) -> None:
+        self.partitions = partitions
+        self._names = [partition.name for partition in partitions]

@@ -58,18 +58,21 @@ class LocalSource:
         return taken
 
     def is_ready(self) -> bool:
-        """Whether there is something to take, or to leave."""
+        """Whether there is something to take, or to leave. Notices topics that are gone."""
+        if self.doors.has_other_topics():
+            self._leave_deleted()
         return bool(self._left) or any(lane.is_ready() for lane in self._lanes.values())
 
     def leave(self) -> list[Partition]:
         """Those that are read here no longer: the ring has gone on, or shard or topic are gone."""
-        if self.doors.has_other_topics():
-            self._leave_deleted()
-        for log in self._lanes.keys() - self.doors.logs():
-            self._left += self._lanes.pop(log).partitions
+        if self.doors.has_lost:
+            self.doors.has_lost = False
+            for log in self._lanes.keys() - self.doors.logs():
+                self._left += self._lanes.pop(log).partitions
+        if not self._left:
+            return []
         left, self._left = self._left, []
-        if left:
-            self._watch()
+        self._watch()
         return left
 
     def _leave_deleted(self) -> None:

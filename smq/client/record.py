@@ -35,17 +35,17 @@ class Record(_Place):
     def value(self) -> memoryview | None:
         """The value's bytes where they lie; None is null."""
         chunk, row = self[2], self[3]
-        starts, ends = chunk.value_places
-        end = ends[row]
-        return None if end < 0 else chunk.view[starts[row] : end]
+        starts, lengths = chunk.value_places
+        start, length = starts[row], lengths[row]
+        return None if length < 0 else chunk.view[start : start + length]
 
     @property
     def key(self) -> bytes | None:
         """The key."""
         chunk, row = self[2], self[3]
-        starts, ends = chunk.key_places
-        end = ends[row]
-        return None if end < 0 else bytes(chunk.view[starts[row] : end])
+        starts, lengths = chunk.key_places
+        start, length = starts[row], lengths[row]
+        return None if length < 0 else bytes(chunk.view[start : start + length])
 
     @property
     def headers(self) -> Headers:

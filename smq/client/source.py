@@ -15,18 +15,13 @@ from smq.client.record import TopicPartition
 
 
 class Partition:
-    """A partition as its reader sees it.
+    """A partition as its reader sees it. `position` is the offset of the record it gives next."""
 
-    position  the offset of the record it gives next
-    end       the high watermark when it was last heard of, -1: never
-    """
-
-    __slots__ = ("end", "name", "position")
+    __slots__ = ("name", "position")
 
     def __init__(self, name: TopicPartition, position: int) -> None:
         self.name = name
         self.position = position
-        self.end = -1
 
 
 class Taken(NamedTuple):

@@ -182,7 +182,6 @@ class WireSource:
             partition.position = self._out_of_range(partition)
             return []
         check(data.error_code)
-        partition.end = data.high_watermark
         if not data.records:
             return []
         batches, after = _batches(read_only(data.records), partition)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from shm.kernels.append import append_batch, make_room
 from shm.kernels.frames import frame_bytes
@@ -87,7 +87,7 @@ class Reader:
         self.wanted[W_NUMBER] = numbers
         self.wanted[W_SLOT] = -1
         self.wanted[W_STATE] = W_SEEKING
-        self.cursor = np.array([INT64_MAX, 0])
+        self.cursor = np.array([INT64_MAX, 0, 0, 0])
         self.facts = np.zeros((F_FIELDS, 64), np.int64)
 
     def place(self) -> list[int]:
@@ -196,6 +196,18 @@ def test_a_lap_is_noticed_before_and_after(writer: Writer) -> None:
     assert reader.place() == [W_AWAY, W_AWAY, W_HERE]
 
 
+def test_what_was_overwritten_before_it_was_visible_is_away(writer: Writer) -> None:
+    for _ in range(2):
+        writer.append(0)
+    reader = Reader(writer, NUMBERS[:2])
+    assert reader.place() == [W_HERE, W_HERE]
+    for _ in range(40):
+        writer.append(1, value=b"x" * 500)
+    assert reader.lend() is None
+    reader.wanted[W_STATE] = W_SEEKING
+    assert reader.place() == [W_AWAY, W_AWAY]
+
+
 def test_a_shard_that_starts_anew_has_readers_look_again(writer: Writer) -> None:
     reader = Reader(writer)
     writer.memory.words[WORD_GENERATION] = 5
@@ -244,7 +256,8 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
+@example([("large", 0, 1), ("large", 0, 1), ("large", 1, 4), ("large", 1, 2), ("show", 0, 0)])
 @given(_STEPS)
 def test_whatever_happens_offsets_follow_each_other_and_stay_below_the_limit(
     steps: list[tuple[str, int, int]],
