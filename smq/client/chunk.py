@@ -136,11 +136,9 @@ class Chunk:
             for key_at, key_length, at, length in places
         )
 
-    def payload_of(self, row: int) -> "Payload | None":
-        """What a record stands for."""
+    def payload_of(self, row: int, value: memoryview | None) -> "Payload | None":
+        """What a record of this value stands for."""
         assert self.payloads is not None, "a consumer's chunks know its filer"
-        starts, ends = self.value_places
-        value = None if ends[row] < 0 else self.view[starts[row] : ends[row]]
         topic = self.partition_of(row).topic
         return self.payloads.of(topic, dict(self.headers_of(row)), value)
 

@@ -59,7 +59,7 @@ class Record(_Place):
         It is not read before it is used, and outlives the batch. Raises NotAHandle (a value that
         only says it were a handle), StoreError (the filer is out of reach).
         """
-        return self.chunk.payload_of(self.row)
+        return self.chunk.payload_of(self.row, self.value)
 
     @property
     def topic(self) -> str:
