@@ -16,6 +16,7 @@ from shm.kernels.fetch import choose_batches, find_timestamp, gather, gather_che
 from shm.kernels.fetch_request import STATE_WORDS, answer_fetch
 from shm.kernels.frames import batch_crc_is_good, frame_is_good
 from shm.kernels.index import LINK_COLUMNS, find_entry, first_entry
+from shm.kernels.partition import assign_partitions
 from shm.kernels.plan import HEAD_END, HEAD_REQUEST_BYTES_MAX, HEAD_START, new_plan
 from shm.kernels.produce import parse_requests, produce, write_answers
 from shm.kernels.producers import (
@@ -156,6 +157,7 @@ def _warm_records() -> None:
     fill_headers(data, columns, headers)
     count_utf8(data, headers[0], headers[1])
     encode_batch(Rows(columns, headers, data, data, data, data), 0, Run(1, 1, 0, 0), 64, out, 0)
+    assign_partitions(columns, data, 1, 0, np.zeros(1, np.int64))
     fill_views(data, columns[0], columns[1], np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8))
 
 

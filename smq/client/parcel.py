@@ -142,7 +142,9 @@ class Parcel:
         self.partitions = partitions
         self._timestamps = rows.columns[C_TIMESTAMP]
         if self._order is not None:
-            columns = rows.columns[:, self._order]
+            columns = rows.columns.take(
+                self._order, axis=1
+            )  # In C order, as kernels are compiled for.
             columns[C_OFFSET] = np.arange(row_count)
             rows = rows._replace(columns=columns)
         self.rows = rows
