@@ -183,6 +183,8 @@ class Session:
         if put < 0:
             self.drop(_FAULTS[put])
             return
+        if put:
+            self._bells_in_vain = 0  # It may have rung for room.
         self._unsent = answers[put:]
         self._is_blocked = bool(self._unsent)
         if must_ring(self.memory.memory, self.side):

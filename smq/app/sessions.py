@@ -31,6 +31,7 @@ INBOX_BYTES_MIN = 4 * MiB  # Some batches of a megabyte under way; pages not use
 ANSWERS_BYTES = 256 * KiB  # To 2,000 requests. A client that takes none is served no more.
 TAKE_BYTES = 1 * MiB  # Of one session in a turn, unless one request is larger: as one recv.
 HELLO_MS_MAX = 1000
+ATTACHING_MAX = 64  # That have said nothing yet: they take descriptors from everybody.
 ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
@@ -96,6 +97,9 @@ class Sessions:
         except OSError:  # There are no more descriptors: clients wait until some are free.
             self._loop.unregister(self._listener.fileno())
             self._loop.call_later(ACCEPT_AGAIN_MS, partial(self.listen, self._listener))
+            return
+        if len(self._attaching) >= ATTACHING_MAX:
+            sock.close()
             return
         sock.setblocking(False)  # noqa: FBT003
         self._attaching.add(sock)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from shm.kernels import session_client as kernels, session_words as words
+from smq.app.session import BELLS_IN_VAIN_MAX
 from smq.app.sessions import INBOX_BYTES_MIN
 from tests.app.door_bench import DoorBench, Make, benches, hwm, produced
 from tests.app.fake_peers import turn_until
-from tests.app.test_shard_server import versions
+from tests.app.shard_client import versions
 from tests.shard.shard_bench import HeldSyncer, batch, produce_request, responses, topic
 
 MiB = 1 << 20
@@ -189,6 +190,19 @@ def test_a_program_that_reads_no_answers_is_served_no_more_until_it_does(make: M
     (session,) = [each for each in bench.sessions._sessions if each.slots or each.is_full]
     assert len(session.slots) < 10_000
     assert program.wait(asked) == list(range(asked))
+
+
+def test_bells_for_room_are_not_in_vain(make: Make) -> None:
+    bench = make(topic("one"))
+    program = bench.attach()
+    (session,) = bench.sessions._sessions
+    while not session._is_blocked:
+        program.put(produced(1, value=b""))
+        bench.loop.run_once(0)
+    session._bells_in_vain = BELLS_IN_VAIN_MAX
+    program.take()
+    assert session._bells_in_vain == 0
+    assert_serves(bench)
 
 
 def test_bells_without_requests_end_the_session(make: Make) -> None:

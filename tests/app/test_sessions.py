@@ -8,7 +8,7 @@ import pytest
 
 from shm.kernels import session_client as kernels
 from smq.app.clock import monotonic_ms
-from smq.app.sessions import HELLO_MS_MAX, INBOX_BYTES_MIN, inbox_bytes
+from smq.app.sessions import ATTACHING_MAX, HELLO_MS_MAX, INBOX_BYTES_MIN, inbox_bytes
 from smq.model.config import Config
 from smq.wire.attach import HELLO_BYTES, Answer, Hello
 from tests.app.door_bench import IDENTITY, Attached, DoorBench, Make, benches, produced
@@ -73,6 +73,16 @@ def test_only_so_many_are_let_in_and_the_next_one_is_told(make: Make) -> None:
     assert [refusal in notice for notice in bench.sessions.notices] == [True]
     inside[0].socket.close()
     turn_until(bench.loop, lambda: bench.sessions.count() < 3)
+    bench.attach()
+
+
+def test_those_who_say_nothing_do_not_use_up_the_descriptors(make: Make) -> None:
+    bench = make(topic("one"))
+    for _ in range(ATTACHING_MAX + 10):
+        bench.connect()
+        bench.turn(1)
+    assert len(bench.sessions._attaching) == ATTACHING_MAX
+    turn_until(bench.loop, lambda: not bench.sessions._attaching)
     bench.attach()
 
 
