@@ -77,6 +77,40 @@ def test_clients_beyond_the_descriptors_wait_and_nothing_acknowledged_is_lost(
     assert broker.status().processes["shard-1"].pid == shard
 
 
+# --- a disk that is full -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file_bytes_max", [1000, MiB - 1], ids=["at once", "soon"])
+def test_a_disk_that_takes_no_more_refuses_producers_and_serves_readers_until_it_does(
+    broker: SmqBroker, cluster: Cluster, file_bytes_max: int
+) -> None:
+    topic = OneTopic(broker, cluster, "t")
+    taken = topic.append_filler(1)
+    shard = broker.status().processes["shard-1"].pid
+    _, hard = resource.prlimit(shard, resource.RLIMIT_FSIZE)
+    resource.prlimit(shard, resource.RLIMIT_FSIZE, (file_bytes_max, hard))
+    refused = 0
+    while refused < 20:
+        try:
+            answer = topic.produce(one(bytes(200_000)))
+        except BrokerError:  # Who waited for the ack of what could not be written.
+            cluster.forget()
+            continue
+        if answer.error_code == ErrorCode.NONE:
+            assert not refused, "a record is taken by a log that cannot be written"
+            assert answer.base_offset == taken
+            taken += 1
+        else:
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            refused += 1
+    assert len(topic.records(taken)) == taken
+    assert "the log is read-only until it is repaired" in broker.output.read_text()
+    resource.prlimit(shard, resource.RLIMIT_FSIZE, (hard, hard))
+    end = topic.append(one(b"taken again")) + 1
+    assert topic.records(end)[-1].value == b"taken again"
+    assert broker.status().processes["shard-1"].pid == shard
+
+
 # --- partitions in one request -----------------------------------------------------------------
 
 PARTITIONS = 700
