@@ -1,5 +1,7 @@
 """Records where they lie: views at the ring's addresses, and what happens when the ring goes on."""
 
+import random
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -157,3 +159,36 @@ def test_a_deleted_topic_is_told(client: smq.Client) -> None:
         client.delete_topic("deleted")
         with pytest.raises(smq.NoSuchTopic):
             next(iter(consumer))
+
+
+@pytest.mark.slow
+def test_no_garbage_is_handed_out_by_a_ring_that_races(client: smq.Client) -> None:
+    """A writer goes round the ring as fast as it can; a reader now and then dawdles."""
+    client.create_topic("race", 1)
+    total, chance = 20_000, random.Random(7)
+
+    def write() -> None:
+        with client.producer(batch_bytes=100_000) as producer:
+            for number in range(total):
+                producer.send("race", (b"%d " % number) * 300, partition=0)
+
+    writing = threading.Thread(target=write)
+    at = overruns = 0
+    with client.consumer("race", start="earliest") as consumer:
+        writing.start()
+        while at < total:
+            batch = consumer.poll(5)
+            found = [bytes(record.value or b"") for record in batch]
+            if chance.random() < 0.1:
+                writing.join(chance.random() / 4)  # Dawdle while it writes.
+            try:
+                batch.release()
+            except smq.Overrun:
+                overruns += 1
+                continue
+            assert found == [(b"%d " % number) * 300 for number in range(at, at + len(found))]
+            at += len(found)
+        writing.join()
+        counted = consumer.statistics()
+    assert counted.overruns == overruns
+    assert counted.records_from_rings > 0
