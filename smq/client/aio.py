@@ -22,6 +22,8 @@ from smq.client.aio_consumer import AsyncConsumer
 from smq.client.client import Client, connect
 from smq.client.futures import BatchFuture, Future
 from smq.client.producer import Bytes, Producer
+from smq.client.reference import Source
+from smq.model.references import Reference
 
 
 class AsyncProducer:
@@ -47,6 +49,16 @@ class AsyncProducer:
     async def send_array(self, topic: str, array: np.ndarray, **fields: Any) -> Future:  # noqa: ANN401
         """Send an array as one record."""
         return await asyncio.to_thread(partial(self._producer.send_array, topic, array, **fields))
+
+    async def send_reference(self, topic: str, source: Source, **fields: Any) -> Future:  # noqa: ANN401
+        """Upload a payload, then send a record that stands for it."""
+        work = partial(self._producer.send_reference, topic, source, **fields)
+        return await asyncio.to_thread(work)
+
+    async def send_handle(self, topic: str, reference: Reference, **fields: Any) -> Future:  # noqa: ANN401
+        """Send a record that stands for a payload which was uploaded to the topic."""
+        work = partial(self._producer.send_handle, topic, reference, **fields)
+        return await asyncio.to_thread(work) if self._producer.must_wait(topic) else work()
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of all records sent so far is known."""
@@ -100,6 +112,10 @@ class AsyncClient:
     async def topics(self) -> dict[str, int]:
         """The topics by name, and how many partitions each has."""
         return await asyncio.to_thread(self._client.topics)
+
+    async def upload(self, topic: str, source: Source, **options: Any) -> Reference:  # noqa: ANN401
+        """Upload a payload that records of a topic may name."""
+        return await asyncio.to_thread(partial(self._client.upload, topic, source, **options))
 
     def producer(self, **settings: Any) -> AsyncProducer:  # noqa: ANN401
         """A producer, to be opened by `async with` or `await`; the settings of Client.producer."""

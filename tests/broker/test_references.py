@@ -1,5 +1,6 @@
 """Pass by reference on a real broker: as its users would, and with its processes killed."""
 
+import asyncio
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -136,6 +137,18 @@ def test_upload_first_submit_later_several_times_or_never(
         assert [each.result(10).offset for each in sent] == [1, 2, 3]
     assert read(client, topic, 4) == [b"plain" * 1000, *[b"first"] * 3]
     assert len(payloads(broker, topic)) == 2
+
+
+def test_all_of_it_from_asyncio(client: smq.Client, topic: str, broker: SmqBroker) -> None:
+    async def pass_by_reference() -> None:
+        async with smq.connect_async(broker.bootstrap, transport=client.transport) as other:
+            reference = await other.upload(topic, b"first")
+            async with other.producer() as producer:
+                await (await producer.send_handle(topic, reference))
+                await (await producer.send_reference(topic, b"second", key=b"k"))
+
+    asyncio.run(pass_by_reference())
+    assert read(client, topic, 2) == [b"first", b"second"]
 
 
 def test_a_moved_file_is_the_payload_itself(

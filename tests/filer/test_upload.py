@@ -144,7 +144,7 @@ def test_a_file_that_is_not_there_says_so(store: Store, tmp_path: Path) -> None:
 @given(st.binary(max_size=5000))
 def test_the_check_is_that_of_the_bytes(data: bytes) -> None:
     assert crc_of(data) == plain.crc32c(data)
-    assert crc_of(memoryview(np.frombuffer(data, np.uint8))) == plain.crc32c(data)
+    assert crc_of(np.frombuffer(data, np.uint8).data) == plain.crc32c(data)
 
 
 @pytest.fixture(autouse=True)

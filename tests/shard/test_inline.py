@@ -1,6 +1,7 @@
 """Of topics that deliver inline, what may hold a handle is not lent as it is."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,8 @@ def lendable(shard: Shard, offset: int) -> int | None:
 def test_batches_before_the_first_handle_are_lent(tmp_path: Path) -> None:
     shard = new_shard(tmp_path, INLINE)
     appender = Unchecked(shard)
-    for references in ([b"a"], [b"b"], [b"c", HANDLE], [b"d"]):
+    batches: list[list[Any]] = [[b"a"], [b"b"], [b"c", HANDLE], [b"d"]]
+    for references in batches:
         appender.append("inline", 0, handle_batch(references, time_ms=NOW_MS))
     assert [lendable(shard, offset) for offset in range(5)] == [2, 1, None, None, 1]
 
