@@ -104,7 +104,8 @@ def test_a_disk_that_takes_no_more_refuses_producers_and_serves_readers_until_it
             assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             refused += 1
     assert len(topic.records(taken)) == taken
-    assert "the log is read-only until it is repaired" in broker.output.read_text()
+    said = "the log is read-only until it is repaired"
+    eventually(lambda: said in broker.output.read_text(), "it is said")
     resource.prlimit(shard, resource.RLIMIT_FSIZE, (hard, hard))
     end = topic.append(one(b"taken again")) + 1
     assert topic.records(end)[-1].value == b"taken again"
