@@ -264,6 +264,20 @@ def _find_producer(producers, slot, data, at, plan, row):
 
 
 @kernel
+def _make_way(memory, data, plan, row, size):
+    """0 when a new batch of so many bytes may be appended now, or the reason why not yet.
+
+    One that the WAL has no space for is refused: then the row has an error.
+    """
+    if plan[row + ROW_STATE] != REFERENCES_CHECKED and may_refer(data, plan[row + ROW_AT], size):
+        return STOP_REFERENCES
+    if get_word(memory, WORD_TAIL) + frame_bytes(size) > get_word(memory, WORD_SPACE_END):
+        plan[row + ROW_ERROR], plan[row + ROW_LOG_START] = KAFKA_STORAGE_ERROR, -1
+        return 0
+    return 0 if make_room(memory, frame_bytes(size)) else STOP_LOG_FULL
+
+
+@kernel
 def _append_row(memory, links, producers, data, plan, row):
     """Append one row's batch; returns 0, or the reason why the log must be helped first."""
     slot, at, now_ms = plan[row + ROW_CODE] & 0xFFFFFFFF, plan[row + ROW_AT], plan[HEAD_NOW_MS]
@@ -278,13 +292,9 @@ def _append_row(memory, links, producers, data, plan, row):
             return 0
         if producers[place, R_SLOT] == 0 and producers_are_full(producers):
             return STOP_PRODUCERS_FULL
-    if plan[row + ROW_STATE] != REFERENCES_CHECKED and may_refer(data, at, size):
-        return STOP_REFERENCES
-    if get_word(memory, WORD_TAIL) + frame_bytes(size) > get_word(memory, WORD_SPACE_END):
-        plan[row + ROW_ERROR], plan[row + ROW_LOG_START] = KAFKA_STORAGE_ERROR, -1
-        return 0
-    if not make_room(memory, frame_bytes(size)):
-        return STOP_LOG_FULL
+    stop = _make_way(memory, data, plan, row, size)
+    if stop != 0 or plan[row + ROW_ERROR] != 0:
+        return stop
     base_offset = append_batch(memory, links, slot, data, at, size, now_ms)
     stamped = get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME
     plan[row + ROW_BASE_OFFSET] = base_offset
