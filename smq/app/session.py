@@ -15,7 +15,15 @@ from typing import Protocol
 import numpy as np
 
 from shm.kernels.session import fall_asleep, must_ring, put_answers, take_requests, tell_event
-from shm.kernels.session_words import FAULT_CUT, FAULT_HEAD, FAULT_SIZE, FAULT_TAIL
+from shm.kernels.session_words import (
+    ANSWERS_HEAD,
+    FAULT_CUT,
+    FAULT_HEAD,
+    FAULT_SIZE,
+    FAULT_TAIL,
+    OUT_BYTES,
+    OUT_POSITION,
+)
 from shm.session import SessionMemory
 from smq.app.connection import SLOTS_MAX, Slot
 from smq.app.loop import Loop, Timer
@@ -146,6 +154,12 @@ class Session:
             self.drop(_FAULTS[taken])
             return 0
         return int(taken)
+
+    def check(self) -> None:
+        """Drop itself if it claims to have taken answers that were not given."""
+        untaken = int(self.side[OUT_POSITION]) - self.memory.words[ANSWERS_HEAD]
+        if not 0 <= untaken <= self.side[OUT_BYTES]:
+            self.drop(_FAULTS[FAULT_HEAD])
 
     def fall_asleep(self) -> bool:
         """Whether the inbox is empty: the next request comes with a bell."""

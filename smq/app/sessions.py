@@ -19,7 +19,7 @@ import numpy as np
 
 from shm.kernels.words import P_NUMBER
 from shm.session import SessionMemory
-from smq.app.loop import Loop
+from smq.app.loop import Loop, Timer
 from smq.app.session import Session
 from smq.model.config import FRAME_OVERHEAD_BYTES, Config
 from smq.model.errors import PeerError
@@ -31,6 +31,7 @@ INBOX_BYTES_MIN = 4 * MiB  # Some batches of a megabyte under way; pages not use
 ANSWERS_BYTES = 256 * KiB  # To 2,000 requests. A client that takes none is served no more.
 TAKE_BYTES = 1 * MiB  # Of one session in a turn, unless one request is larger: as one recv.
 HELLO_MS_MAX = 1000
+LOOK_OVER_MS = 500  # While there are sessions; who does harm is dropped within a second.
 ATTACHING_MAX = 64  # That have said nothing yet: they take descriptors from everybody.
 ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
@@ -74,6 +75,7 @@ class Sessions:
         self._watchers: dict[int, set[Session]] = {}
         self._watch_all: set[Session] = set()
         self._listener: socket.socket | None = None
+        self._over: Timer | None = None
         self._draining = False
         self.notices: list[str] = []
         self.tell_notices: Callable[[], None] = lambda: None
@@ -154,6 +156,7 @@ class Sessions:
         self._sessions.add(session)
         if len(self._sessions) == 1:
             self._loop.turn_ends.append(self._end_turn)
+            self._over = self._loop.call_later(LOOK_OVER_MS, self._look_over)
         self.wake(session)
 
     # --- requests --------------------------------------------------------------------------------
@@ -195,6 +198,14 @@ class Sessions:
 
     def _look(self) -> None:
         for session in list(self._awake):
+            if not session.closed:
+                self.take(session)
+
+    def _look_over(self) -> None:
+        """Look at all of them: garbage comes without a bell, and a bell may be lost."""
+        self._over = self._loop.call_later(LOOK_OVER_MS, self._look_over)
+        for session in list(self._sessions):
+            session.check()
             if not session.closed:
                 self.take(session)
 
@@ -252,6 +263,8 @@ class Sessions:
         self._unwatch(session)
         if not self._sessions:
             self._awake.clear()
+            if self._over is not None:
+                self._over.cancel()
             self._loop.turn_ends.remove(self._end_turn)
 
     def count(self) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shm.kernels import session_client as kernels, session_words as words
+from smq.app.clock import monotonic_ms
 from smq.app.session import BELLS_IN_VAIN_MAX
 from smq.app.sessions import INBOX_BYTES_MIN
 from tests.app.door_bench import DoorBench, Make, benches, hwm, produced
@@ -111,6 +112,37 @@ def test_an_impossible_tail_ends_the_session(make: Make, tail: int) -> None:
     program.ring()
     program.wait_dropped("its inbox ends where it cannot end")
     assert_serves(bench)
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "why"),
+    [
+        (words.INBOX_TAIL, -8, "ends where it cannot end"),
+        (words.INBOX_TAIL, 8, "impossible size"),
+        (words.ANSWERS_HEAD, 1, "never given"),
+        (words.ANSWERS_HEAD, -(2**63), "never given"),
+    ],
+)
+def test_garbage_without_a_bell_is_found_within_a_second(
+    make: Make, word: int, value: int, why: str
+) -> None:
+    bench = make(topic("one"))
+    program = bench.attach()
+    bench.turn(3)
+    started_ms = monotonic_ms()
+    program.words[word] = value
+    program.wait_dropped(why)
+    assert monotonic_ms() - started_ms < 1000
+    assert_serves(bench)
+
+
+def test_a_request_whose_bell_was_lost_is_answered_within_a_second(make: Make) -> None:
+    bench = make(topic("one"))
+    program = bench.attach()
+    bench.turn(3)
+    program.ring = lambda count=1: None  # type: ignore[method-assign]
+    program.put(produced(5))
+    assert program.wait(1) == [5]
 
 
 @pytest.mark.parametrize("size", [-2, 0, 7, INBOX_BYTES_MIN, 2**31 - 1, -(2**31)])

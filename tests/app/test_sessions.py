@@ -168,6 +168,8 @@ def test_sessions_that_did_nothing_cost_nothing(make: Make) -> None:
         program.socket.close()
     turn_until(bench.loop, lambda: bench.sessions.count() == 0)
     assert (bench.loop.turn_ends, bench.loop.turn_starts) == before
+    assert bench.sessions._over is not None
+    assert bench.sessions._over.action is None
 
 
 def test_a_stopping_shard_answers_and_then_closes(make: Make) -> None:
