@@ -23,11 +23,16 @@ from shm.kernels.plan import (
     HEAD_REQUEST_BYTES_MAX,
     HEAD_REQUEST_COUNT,
     HEAD_START,
+    HEAD_STOPPED_ROW,
+    REFERENCES_CHECKED,
+    ROW_STATE,
     STOP_LOG_FULL,
     STOP_OUT_FULL,
     STOP_PLAN_FULL,
     STOP_PRODUCERS_FULL,
+    STOP_REFERENCES,
     new_plan,
+    row_at,
 )
 from shm.kernels.produce import produce, write_answers
 from shm.kernels.producers import PRODUCER_COLUMNS, rehash_producers
@@ -148,6 +153,9 @@ class Rig:
                 self.drain()
             elif reason == STOP_PRODUCERS_FULL:
                 self._grow_producers()
+            elif reason == STOP_REFERENCES:  # Whatever they name is there.
+                row = row_at(self.plan, self.plan[HEAD_STOPPED_ROW])
+                self.plan[row + ROW_STATE] = REFERENCES_CHECKED
             else:
                 break
         while write_answers(data, self.plan, self.out) == STOP_OUT_FULL:
