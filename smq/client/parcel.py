@@ -16,8 +16,8 @@ import numpy as np
 
 from shm.kernels.partition import assign_partitions
 from shm.kernels.records import C_OFFSET, C_TIMESTAMP
-from shm.kernels.records_encode import Rows
-from smq.client.columns import bounds_of, field_of, headers_of, rows_of
+from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows
+from smq.client.columns import bounds_of, field_of, headers_of, one_row, rows_of
 from smq.client.futures import Delivery
 from smq.wire.records import Headers
 
@@ -103,6 +103,9 @@ class Parcel:
         """Turn what was added into columns."""
         values, keys, extras = self.values, self.keys, self.extras
         row_count = len(values)
+        if row_count == 1 and not extras:
+            self._close_one(values[0], keys[0], partition_count, keyless)
+            return
         headers = headers_of({row: each.headers for row, each in extras.items()}, row_count)
         timestamps: np.ndarray | int = self.opened_ms
         wanted = np.full(row_count, -1, np.int64)
@@ -118,6 +121,22 @@ class Parcel:
         self.values, self.keys, self.extras = _EMPTY, _EMPTY, {}
         one = keyless if not (keyed or extras) else None
         self.fill(rows, wanted, partition_count, keyless, one)
+
+    def _close_one(
+        self, value: bytes | None, key: bytes | None, partition_count: int, keyless: int
+    ) -> None:
+        """As below, for a record that leaves at once: it should not pay for columns."""
+        rows = one_row(value, key, self.opened_ms)
+        self.values, self.keys = _EMPTY, _EMPTY
+        self.partitions = np.array([keyless if key is None else -1])
+        if key is not None:
+            assign_partitions(rows.columns, rows.keys, partition_count, keyless, self.partitions)
+        self._timestamps = rows.columns[C_TIMESTAMP]
+        self.rows = rows
+        self.bytes = RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
+        self._bounds = np.array([self.bytes])
+        self.offsets = np.array([PENDING])
+        self.unresolved = 1
 
     def fill(
         self,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.records_encode import Run, encode_batch
-from smq.client.columns import Field, bounds_of, field_of, headers_of, nulls, rows_of
+from smq.client.columns import Field, bounds_of, field_of, headers_of, nulls, one_row, rows_of
 from smq.wire.records import Headers, read_batches
 
 HEADERS = st.lists(st.tuples(st.binary(max_size=9), st.none() | st.binary(max_size=9)), max_size=3)
@@ -47,6 +47,14 @@ def test_a_view_of_numbers_is_refused() -> None:
 
 def test_nulls_are_nulls() -> None:
     assert items(nulls(2)) == [None, None]
+
+
+@given(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=9))
+def test_one_row_is_as_rows_of_it(value: bytes | None, key: bytes | None) -> None:
+    one, many = one_row(value, key, 7), rows_of(field_of([value]), field_of([key]), None, 7)
+    for found, expected in zip(one, many, strict=True):
+        assert found.tobytes() == expected.tobytes()
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
 
 
 @settings(deadline=None)

@@ -63,6 +63,22 @@ def test_keyless_rows_go_together_and_keys_where_kafka_sends_them() -> None:
     assert parcel.partitions.tolist() == expected
 
 
+def test_a_single_record_takes_a_short_way_to_the_same_place() -> None:
+    for key in (None, b"one"):
+        alone, other = open_parcel(), open_parcel()
+        add(alone, b"value", key=key)
+        add(other, b"value", key=key)
+        add(other, b"value", key=key)
+        alone.close(7, 3)
+        other.close(7, 3)
+        assert alone.partitions[0] == other.partitions[0]
+        assert alone.bytes == alone.bound(0, 1) == other.bound(0, 1)
+        assert values(alone, 0, 1) == [b"value"]
+        assert list(alone.stretches()) == [(alone.partitions[0], 0, 1)]
+        alone.resolve(0, 1, 5, -1)
+        assert alone.delivery(0) == Delivery("t", int(other.partitions[0]), 5, OPENED_MS)
+
+
 def test_a_timestamp_is_the_rows_own_or_that_of_the_parcel_or_the_brokers() -> None:
     parcel = open_parcel()
     add(parcel, b"a", timestamp_ms=5)
