@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.apis.table import APIS, Api
 from smq.testing.kafka import KafkaUnavailable
 from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqBroker
+from smq.wire.api import API_BY_NAME
 from tests.oracle.comparison import Deviation, Difference, differences, read_deviations
 from tests.oracle.dialogues import Dialogue
 from tests.oracle.record import recorded
@@ -78,6 +80,18 @@ def test_answers_are_those_of_apache_kafka(smq: SmqBroker, name: str) -> None:
 def test_the_recording_is_what_apache_kafka_answers(kafka: Broker, name: str) -> None:
     found = played(all_dialogues()[name], kafka)
     assert not found, words(found)
+
+
+@pytest.mark.parametrize("api", APIS, ids=[each.name for each in APIS])
+def test_every_api_is_asked_in_its_lowest_first_flexible_and_highest_version(api: Api) -> None:
+    asked = {
+        version
+        for dialogue in all_dialogues().values()
+        if dialogue.api == api.name
+        for version in dialogue.versions
+    }
+    flexible = API_BY_NAME[api.name].flexible_from
+    assert {api.versions[0], min(flexible, api.versions[-1]), api.versions[-1]} <= asked
 
 
 def test_every_deviation_is_about_a_dialogue() -> None:
