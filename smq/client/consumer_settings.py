@@ -7,7 +7,7 @@ from smq.client.assignors import ASSIGNORS
 from smq.client.offsets import Start, place_of
 
 MiB = 1024 * 1024
-BATCH_BYTES_MAX = 4 * MiB
+BATCH_BYTES_MAX = MiB  # Kafka's max.partition.fetch.bytes; and what a core's cache can hold.
 SESSION_TIMEOUT_S = 45.0  # Kafka's default.
 POLL_INTERVAL_S_MAX = 300.0  # Kafka's default.
 DEFAULT_ASSIGNORS = ("range", "roundrobin")  # librdkafka's and kafka-python's; Java knows both.

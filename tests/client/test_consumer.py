@@ -232,6 +232,13 @@ def test_who_waits_is_woken(client: smq.Client, topic: str) -> None:
             assert time.monotonic() - started < 0.45, "woken, not timed out"
 
 
+def test_who_spins_gets_the_same(client: smq.Client, topic: str) -> None:
+    with client.consumer(topic, start="earliest", spin_us=2000) as consumer:
+        consumer.poll(0.01)
+        fill(client, topic)
+        assert numbers(consumer, RECORDS) == list(range(RECORDS))
+
+
 def test_following_begins_at_the_end_and_goes_on(client: smq.Client, topic: str) -> None:
     fill(client, topic)
     with client.consumer(topic, start="earliest") as consumer:
