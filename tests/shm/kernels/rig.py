@@ -153,7 +153,7 @@ class Rig:
                 self.drain()
             elif reason == STOP_PRODUCERS_FULL:
                 self._grow_producers()
-            elif reason == STOP_REFERENCES:  # Whatever they name is there.
+            elif reason == STOP_REFERENCES:  # Handles are checked elsewhere; these may stay.
                 row = row_at(self.plan, self.plan[HEAD_STOPPED_ROW])
                 self.plan[row + ROW_STATE] = REFERENCES_CHECKED
             else:
