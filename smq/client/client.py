@@ -218,7 +218,11 @@ class Client:
             self._check_open()
             if self._cluster is None:
                 self._cluster = self._reach.cluster()
-            return work(self._cluster)
+            cluster = self._cluster
+            # A broker may have gone and come back since the last call, and not all work can be
+            # repeated: it begins with a connection that has just answered.
+            cluster.retrying(lambda: cluster.metadata([]))
+            return work(cluster)
 
     def _check_open(self) -> None:
         if self._is_closed:

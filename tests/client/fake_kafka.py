@@ -114,7 +114,16 @@ class FakeKafka:
             return self._changed.wait_for(condition, seconds_max)
 
     def close(self) -> None:
-        for each in [*self._listeners, *self._connections]:
+        self._shut(self._listeners)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """End all connections, as a broker does that is started anew."""
+        self._shut(self._connections)
+
+    @staticmethod
+    def _shut(sockets: list[socket.socket]) -> None:
+        for each in sockets:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()

@@ -42,6 +42,15 @@ def test_it_survives_a_broker_that_goes_and_comes(kafka: FakeKafka, client: Clie
     assert client.topics() == {"a": 1}
 
 
+def test_a_connection_that_broke_meanwhile_is_replaced(kafka: FakeKafka, client: Client) -> None:
+    kafka.add_topic("a")
+    assert client.topics() == {"a": 1}
+    kafka.hang_up()
+    client.delete_topic("a")
+    kafka.hang_up()
+    assert client.create_topic("a", 2) == 2
+
+
 def test_nobody_to_connect_to_is_told() -> None:
     with pytest.raises(smq.BrokerUnavailable, match="no broker answers at "):
         connect("127.0.0.1:1")
