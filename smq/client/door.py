@@ -88,8 +88,8 @@ class Door:
         self._session.fd = self._cluster.fd = self._catalog_block.fd = -1  # To be closed …
         for each in memories:
             each.fd = -1  # … since all is mapped.
-        self.poll = select.poll()
-        self.poll.register(sock.fileno(), select.POLLIN)
+        self._poll = select.poll()
+        self._poll.register(sock.fileno(), select.POLLIN)
         self._answered = np.empty(ANSWERED_BYTES, np.uint8)
         self._rest = b""
         sock.setblocking(False)  # noqa: FBT003
@@ -205,7 +205,16 @@ class Door:
 
         Movement is told once: look at the logs after this has returned, then wait again.
         """
-        return bool(wait_any((self,), timeout_s, spin_us=spin_us))
+        end_ns = monotonic_ns() + int(timeout_s * 1e9)
+        if spin_us:
+            _spin((self,), spin_us)
+        while True:  # As wait_any, in fewer steps: this is the way of each answer.
+            if self.arm():
+                self._poll.poll(max(0.0, (end_ns - monotonic_ns()) / 1e6))
+            if self.disarm():
+                return True
+            if monotonic_ns() >= end_ns:
+                return False
 
     def fileno(self) -> int:
         """Readable when somebody rings, for event loops; between arm() and disarm()."""
@@ -288,27 +297,25 @@ class Door:
 
 def wait_any(doors: Sequence[Door], timeout_s: float, *, spin_us: int = 0) -> list[Door]:
     """Sleep until some of these doors have news, as Door.wait; which. Raises DoorGone."""
-    start_ns = monotonic_ns()
-    end_ns = start_ns + int(timeout_s * 1e9)
-    while monotonic_ns() - start_ns < 1000 * spin_us and not any(map(Door.spin, doors)):
-        pass
+    end_ns = monotonic_ns() + int(timeout_s * 1e9)
+    _spin(doors, spin_us)
     while True:
         asleep = [door.arm() for door in doors]
         if all(asleep):
-            _sleep(doors, end_ns - monotonic_ns())
+            poll = select.poll()
+            for door in doors:
+                poll.register(door.fileno(), select.POLLIN)
+            poll.poll(max(0.0, (end_ns - monotonic_ns()) / 1e6))
         news = [door for door in doors if door.disarm()]
         if news or monotonic_ns() >= end_ns:
             return news
 
 
-def _sleep(doors: Sequence[Door], timeout_ns: int) -> None:
-    if len(doors) == 1:
-        poll = doors[0].poll
-    else:
-        poll = select.poll()
-        for door in doors:
-            poll.register(door.fileno(), select.POLLIN)
-    poll.poll(max(0.0, timeout_ns / 1e6))
+def _spin(doors: Sequence[Door], spin_us: int) -> None:
+    """Look for news for so long, without sleeping."""
+    end_ns = monotonic_ns() + 1000 * spin_us
+    while monotonic_ns() < end_ns and not any(map(Door.spin, doors)):
+        pass
 
 
 def _cut(stream: bytes, found: list[bytes]) -> bytes:

@@ -126,6 +126,9 @@ def test_several_doors_are_waited_for_at_once(running: SmqBroker, door: Door) ->
         send(other)
         assert wait_any([door, other], DEADLINE_S) == [other]
         assert len(other.answers()) == 1
+        other.close()
+        with pytest.raises(DoorGone):
+            wait_any([door, other], DEADLINE_S)
 
 
 def test_the_catalog_is_the_newest(running: SmqBroker, door: Door) -> None:
