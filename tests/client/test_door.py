@@ -281,7 +281,8 @@ def test_a_door_ends_with_its_shard_and_a_new_one_can_be_opened() -> None:
             killer.join()
             assert len(door.answers()) == 1  # Of before: it is not lost.
             calls: list[Callable[[], object]] = [partial(door.wait, 0), door.answers]
-            for call in (*calls, partial(send, door), partial(door.watch, [])):
+            calls += [partial(send, door), partial(door.watch, [])]
+            for call in calls:
                 with pytest.raises(DoorGone):
                     call()
             assert door.catalog().by_name  # What was mapped is there still.
