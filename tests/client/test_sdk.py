@@ -36,9 +36,17 @@ def test_other_names_are_not_there() -> None:
         exec("from smq import nothing")
 
 
-def blocks() -> list[str]:
-    text = (ROOT / "docs" / "sdk.md").read_text()
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+PAGES = ("README.md", "docs/sdk.md")
+
+
+def blocks() -> list[tuple[str, str]]:
+    """The lines of the SDK in our pages, and where they stand."""
+    found = []
+    for page in PAGES:
+        for code in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
+            if "smq.connect" in code and "send_reference" not in code:
+                found.append((page, code))
+    return found
 
 
 @pytest.mark.slow
@@ -46,7 +54,12 @@ def blocks() -> list[str]:
 def test_the_lines_of_the_docs_run_as_they_stand(
     number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    page, code = blocks()[number]
     with broker() as running:
-        code = blocks()[number].replace("127.0.0.1:9092", running.bootstrap)
-        exec(compile(code, "docs/sdk.md", "exec"), {})
+        exec(compile(code.replace("127.0.0.1:9092", running.bootstrap), page, "exec"), {})
     assert "shared memory" in capsys.readouterr().out
+
+
+def test_the_readme_begins_as_the_page_of_the_sdk_does() -> None:
+    first = {page: code for page, code in reversed(blocks())}
+    assert first["README.md"] == first["docs/sdk.md"]
