@@ -267,6 +267,8 @@ class Sealer:
         if question["do"] == "pressure":
             self._pressure = True
             link.send(encode_command(frame.id, {"ok": True}))
+        elif question["do"] == "inline" and question["number"] not in self._known.places:
+            link.send(encode_command(frame.id, {"error": "the topic is gone"}))
         elif question["do"] in READING:
             if question["do"] == "inline":
                 place, _, node = self._known.places[question.pop("number")]

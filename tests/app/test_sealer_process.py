@@ -17,10 +17,12 @@ from smq.app.link import Link
 from smq.app.sealer_process import Hands, Sealer
 from smq.app.sealer_worker import Surroundings
 from smq.filer.location import Location
+from smq.testing.payloads import handle_batch, reference_to, uploaded
 from smq.wire.internal import InternalFrame, encode_command
+from smq.wire.records import read_batches
 from tests.app.fake_peers import TidyLoop, turn_until
 from tests.app.fake_sealed_broker import NUMBER, FakeSealedBroker
-from tests.sealer.sealed import batch
+from tests.sealer.sealed import PLACE, batch
 
 HOUR_MS = 3_600_000
 
@@ -85,6 +87,25 @@ def test_what_cannot_be_done_is_an_error_in_words(loop: TidyLoop, start: Any) ->
     question = {"do": "cold", "number": 99, "offset": 0, "bytes_max": 1}
     assert _ask(loop, broker, question) == {"error": "partition 99: no segment has offset 0"}
     assert "there is no" in _ask(loop, broker, {"do": "dance"})["error"]
+
+
+def test_a_shard_asks_for_payloads_and_for_batches_with_them(loop: TidyLoop, start: Any) -> None:
+    reference = reference_to(b"payload")
+    broker, _ = start([handle_batch([reference])])
+    store = Location.of(broker.inheritance.config).open()
+    look = {"do": "payload", "key": reference.key(PLACE.topic)}
+    assert _ask(loop, broker, look) == {"ok": None}
+    uploaded(store, PLACE.topic, b"payload")
+    facts = store.head(look["key"])
+    assert _ask(loop, broker, look) == {"ok": [7, facts.modified_ms]}
+    wanted = {"do": "inline", "number": NUMBER, "offset": 0, "bytes_max": 100_000}
+    for _ in range(2):  # Made once, then from the cache.
+        found = _ask(loop, broker, wanted)["ok"]
+        data = Path(found["path"]).read_bytes()[found["at"] : found["at"] + found["length"]]
+        [record] = [each for made in read_batches(data) for each in made.records()]
+        assert (record.offset, record.value, found["next_offset"]) == (0, b"payload", 1)
+    gone = _ask(loop, broker, {**wanted, "number": 99})
+    assert gone == {"error": "the topic is gone"}
 
 
 def test_what_is_young_waits_until_space_is_wanted(loop: TidyLoop, start: Any) -> None:
