@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shm.arrow import binary_views
+from shm.arrow import VIEW_OFFSET_MAX, binary_views
 from shm.kernels.lend import F_ROW
 from shm.kernels.records import (
+    B_AT,
+    B_END,
     C_HEADER_COUNT,
     C_KEY_AT,
     C_KEY_LENGTH,
@@ -48,7 +50,18 @@ SCHEMA = pa.schema(
 
 def to_table(chunks: Sequence[Chunk]) -> pa.Table:
     """A table with a record batch for each chunk."""
-    return pa.Table.from_batches(map(_record_batch, chunks), SCHEMA)
+    return pa.Table.from_batches([_record_batch(_in_reach(chunk)) for chunk in chunks], SCHEMA)
+
+
+def _in_reach(chunk: Chunk) -> Chunk:
+    """A view's offset has 31 bits: of a larger ring, the part that the batches lie in."""
+    if len(chunk.memory) <= VIEW_OFFSET_MAX:
+        return chunk
+    facts = chunk.batches.facts
+    start, end = int(facts[B_AT].min()), int(facts[B_END].max())
+    if end - start > VIEW_OFFSET_MAX:  # They lie around the ring's end.
+        return chunk.copy()
+    return chunk.moved(chunk.memory[start:end], np.full(len(chunk.counts), -start))
 
 
 def _record_batch(chunk: Chunk) -> pa.RecordBatch:

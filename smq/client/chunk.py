@@ -144,20 +144,22 @@ class Chunk:
 
     def copy(self) -> "Chunk":
         """The same records over memory of their own."""
-        memory, columns, facts = self.memory, self.columns, self.batches.facts
-        if self.batches.is_lent:
-            starts, ends = facts[B_AT], facts[B_END]
-            spans = zip(starts.tolist(), ends.tolist(), strict=True)
-            memory = np.concatenate([self.memory[start:end] for start, end in spans])
-            memory.flags.writeable = False
-            moves = np.concatenate(([0], (ends - starts).cumsum()[:-1])) - starts
-            columns, moves = columns.copy(), np.repeat(moves, self.counts)
-            for field in (C_KEY_AT, C_VALUE_AT, C_HEADERS_AT):
-                columns[field] += moves
-        owned = Batches(memory, facts, self.batches.names, is_lent=False)
-        copied = Chunk(owned, columns, self.counts)
-        copied.payloads = self.payloads
-        return copied
+        if not self.batches.is_lent:
+            return self.moved(self.memory, np.zeros(len(self.counts), np.int64))
+        starts, ends = self.batches.facts[B_AT], self.batches.facts[B_END]
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        memory = np.concatenate([self.memory[start:end] for start, end in spans])
+        memory.flags.writeable = False
+        return self.moved(memory, np.concatenate(([0], (ends - starts).cumsum()[:-1])) - starts)
+
+    def moved(self, memory: np.ndarray, moves: np.ndarray) -> "Chunk":
+        """The same records in other memory, where each batch lies so many bytes further on."""
+        columns, by_record = self.columns.copy(), np.repeat(moves, self.counts)
+        for field in (C_KEY_AT, C_VALUE_AT, C_HEADERS_AT):
+            columns[field] += by_record
+        chunk = Chunk(self.batches._replace(memory=memory, is_lent=False), columns, self.counts)
+        chunk.payloads = self.payloads
+        return chunk
 
 
 def cut(batches: Batches) -> tuple[list[Chunk], int]:

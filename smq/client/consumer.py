@@ -364,11 +364,12 @@ class Consumer:
             return
         member.polled()
         while member.events:
-            event = member.take_event()
+            event = member.events[0]
             if isinstance(event, Assigned):
                 self._assigned(member, event.partitions)
+                member.take_event()  # Now: what failed is done again by the next poll.
             else:
-                self._unsettled(member, event)
+                self._unsettled(member, member.take_event())
 
     def _assigned(self, member: GroupMember, partitions: frozenset[TopicPartition]) -> None:
         owned = self._reading.partitions.keys()

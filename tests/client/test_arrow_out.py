@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from smq.client.arrow_out import SCHEMA, to_table
@@ -51,3 +53,21 @@ def test_a_chunk_is_a_record_batch_over_its_memory() -> None:
 
 def test_nothing_is_a_table_without_rows() -> None:
     assert to_table([]).schema == SCHEMA
+
+
+def test_a_ring_beyond_what_views_reach_is_cut_to_what_they_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = [Record(each, 1000, b"key %d" % each, b"v" * 100, ((b"h", b"1"),)) for each in range(3)]
+    data = write_batch(sent)
+    batches = batches_of(data * 3, is_lent=True)
+    (whole,), _ = cut(batches)
+    (last,), _ = cut(batches._replace(facts=np.ascontiguousarray(batches.facts[:, 2:])))
+    expected_rows = to_table([whole]).to_pylist()
+    monkeypatch.setattr("smq.client.arrow_out.VIEW_OFFSET_MAX", len(data) + 10)
+    for chunk in (whole, last):
+        table = to_table([chunk])
+        table.validate(full=True)
+        assert table.to_pylist() == expected_rows[-len(chunk) :]
+    (column,) = to_table([last]).column("value").chunks
+    assert column.buffers()[2].address == batches.memory.ctypes.data + 2 * len(data)

@@ -173,6 +173,25 @@ def test_members_without_an_assignor_in_common_are_told(client: smq.Client, topi
             assert raised.value.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
+def test_an_assignment_whose_offsets_cannot_be_asked_for_is_not_lost(
+    client: smq.Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client.consumer(topic, group=topic) as consumer:
+        assert consumer._committing is not None
+        fetch, failures = consumer._committing.fetch, [smq.BrokerUnavailable("away")] * 2
+
+        def failing(names: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return fetch(names)
+
+        monkeypatch.setattr(consumer._committing, "fetch", failing)
+        for _ in range(2):
+            with pytest.raises(smq.BrokerUnavailable):
+                consumer.poll(10)
+        eventually(lambda: read(consumer, []) and len(consumer.assignment()) == 3, "all its own")
+
+
 def test_a_group_assigns_and_nobody_else(client: smq.Client, topic: str) -> None:
     with client.consumer(topic, group=topic) as consumer, pytest.raises(ValueError, match="assign"):
         consumer.assign([(topic, 0)])
