@@ -41,12 +41,12 @@ PAGES = ("README.md", "docs/sdk.md")
 
 def blocks() -> list[tuple[str, str]]:
     """The lines of the SDK in our pages, and where they stand."""
-    found = []
-    for page in PAGES:
-        for code in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
-            if "smq.connect" in code and "send_reference" not in code:
-                found.append((page, code))
-    return found
+    found = [
+        (page, code)
+        for page in PAGES
+        for code in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    ]
+    return [each for each in found if "smq.connect" in each[1] and "send_reference" not in each[1]]
 
 
 @pytest.mark.slow
@@ -61,5 +61,5 @@ def test_the_lines_of_the_docs_run_as_they_stand(
 
 
 def test_the_readme_begins_as_the_page_of_the_sdk_does() -> None:
-    first = {page: code for page, code in reversed(blocks())}
+    first = dict(reversed(blocks()))
     assert first["README.md"] == first["docs/sdk.md"]
