@@ -30,6 +30,7 @@ from smq.testing.processes import Child
 
 REQUEST_BYTES_MAX = 64 * 1024
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  (a tmpfs, on every Linux)
+HATCH_SECONDS_MAX = 120.0  # The first one on a machine compiles the kernels.
 ROOM_BYTES_MIN = 1024**3  # Containers are given 64 MiB of it, which a few brokers would fill.
 
 
@@ -41,12 +42,14 @@ class Hatchery:
         self.home = Path(tempfile.mkdtemp(prefix="smq-", dir=_roomy_tmpfs()))
         self._asking = Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(HATCH_SECONDS_MAX)
         with theirs:
             self._process = Child.start(
                 [sys.executable, "-m", "smq.testing.hatchery_process", str(self.home)],
                 self.home / "hatchery.log",
                 dict.fromkeys(ONE_THREAD, "1"),
                 stdin=theirs.fileno(),
+                own_session=True,
             )
 
     @property
@@ -61,10 +64,10 @@ class Hatchery:
             with self._asking:
                 self._socket.send(request)
                 answer, fds, _, _ = socket.recv_fds(self._socket, REQUEST_BYTES_MAX, 1)
-        except ConnectionError:
-            answer = b""
+        except OSError as reason:
+            raise RuntimeError(f"no broker hatches: {reason}\n{self._process.tail()}") from reason
         if not answer:
-            raise RuntimeError(f"the hatchery has ended:\n{self._process.tail()}")
+            raise RuntimeError(f"no broker hatches:\n{self._process.tail()}")
         return Child(_Hatched(int(answer), fds[0]), output)
 
     def close(self) -> None:

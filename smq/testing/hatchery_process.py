@@ -77,7 +77,6 @@ def _live(settings: Mapping[str, str], output: str) -> None:
 
 def main() -> None:
     """Serve until the owner has ended, or SIGTERM."""
-    os.setsid()  # Ctrl-C in a terminal is the owner's business.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     owner = os.pidfd_open(os.getppid())
     signals, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

@@ -84,8 +84,10 @@ class Child:
         output: Path,
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
+        *,
+        own_session: bool = False,
     ) -> Self:
-        """Run a program."""
+        """Run a program; in a session of its own, Ctrl-C in our terminal does not reach it."""
         with output.open("ab") as sink:
             process = subprocess.Popen(  # noqa: S603
                 command,
@@ -93,6 +95,7 @@ class Child:
                 stdout=sink,
                 stderr=sink,
                 env={**os.environ, **(environment or {})},
+                start_new_session=own_session,
             )
         return cls(process, output)
 
