@@ -174,6 +174,14 @@ def test_unsealed_lists_the_full_segments_until_they_are_sealed(bench: Bench) ->
     assert bench.ask(do="unsealed", number=NUMBER) == {"ok": []}
 
 
+def test_ends_are_what_is_sealed_and_what_is_appended(bench: Bench) -> None:
+    bench.append(b"a", b"b")
+    assert bench.ask(do="ends", number=NUMBER) == {"ok": [0, 2]}
+    bench.ask(do="sealed", number=NUMBER, end=2)
+    bench.append(b"c")
+    assert bench.ask(do="ends", number=NUMBER) == {"ok": [2, 3]}
+
+
 def test_attach_gives_the_memory_of_the_log(bench: Bench) -> None:
     bench.log.memory.fd = os.memfd_create("a-log", os.MFD_CLOEXEC)
     with socket.socket(socket.AF_UNIX) as sock:

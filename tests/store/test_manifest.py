@@ -7,7 +7,7 @@ import pytest
 
 from smq.model.catalog import Topic
 from smq.model.errors import PreconditionFailed
-from smq.store.manifest import WritableManifest, open_manifest
+from smq.store.manifest import IDS_MAX, WritableManifest, open_manifest
 from smq.store.rows import Segment
 from smq.store.store import Store
 
@@ -57,6 +57,29 @@ def test_an_overlap_is_refused_with_everything_that_came_along(
         )
     assert manifest.segments(1) == [FIRST]
     assert manifest.segments(2) == []
+
+
+def test_payloads_are_named_as_long_as_a_segment_names_them(store: Store) -> None:
+    manifest = store.manifest
+    manifest.commit_segments([FIRST, SECOND], [["a", "b", "a"], ["b", "c"]])
+    assert manifest.named_payloads(["a", "b", "c", "d"]) == {"a", "b", "c"}
+    manifest.delete_segments(1, [FIRST.base_offset])
+    assert manifest.named_payloads(["a", "b", "c"]) == {"b", "c"}
+    store.delete_topic(TOPIC.id)
+    assert manifest.named_payloads(["a", "b", "c"]) == set()
+
+
+def test_committing_again_names_no_other_payloads(manifest: WritableManifest) -> None:
+    manifest.commit_segments([FIRST], [["a"]])
+    manifest.commit_segments([replace(FIRST, attempt=1)], [["b"]])
+    assert manifest.named_payloads(["a", "b"]) == {"a"}
+
+
+def test_very_many_payloads_may_be_asked_for(manifest: WritableManifest) -> None:
+    named = [str(number) for number in range(2 * IDS_MAX + 1)]
+    manifest.commit_segments([FIRST], [named])
+    assert manifest.named_payloads([*named, "x"]) == set(named)
+    assert manifest.named_payloads([]) == set()
 
 
 def test_a_segment_of_a_deleted_topic_is_left_out(store: Store) -> None:

@@ -18,7 +18,7 @@ from shm.kernels.records_reference import crc32c as crc32c_reference
 from smq.model.errors import PeerError
 from smq.wire.codec import Malformed
 from smq.wire.compression import Codec, Undecodable
-from smq.wire.records import Record, read_batches, write_batch
+from smq.wire.records import Record, batch_pieces, read_batches, write_batch
 
 RECORDS = [
     Record(5, 1_700_000_000_000, b"key", b"value", ((b"h", b"1"), (b"h", None), (b"", b""))),
@@ -152,3 +152,20 @@ def test_a_bomb_is_refused() -> None:
     (batch,) = read_batches(data)
     with pytest.raises(Undecodable, match="beyond"):
         list(batch.records(inflated_bytes_max=1000))
+
+
+def test_a_batch_in_pieces_is_the_same_batch() -> None:
+    records = [Record(i, 10 + i, b"key", b"value" * i, ((b"h", None),)) for i in range(3, 6)]
+    like = next(read_batches(write_batch(records, producer_id=7, producer_epoch=0)))
+    made = b"".join(batch_pieces(records, like, 9))
+    [batch] = read_batches(made)
+    assert list(batch.records()) == records
+    assert (batch.base_offset, batch.last_offset, batch.producer_id) == (3, 9, -1)
+    assert b"".join(batch_pieces(records, like, 5)) == write_batch(records)
+
+
+def test_a_large_value_is_one_of_the_pieces_itself() -> None:
+    value = bytes(100_000)
+    record = Record(0, 0, None, value)
+    like = next(read_batches(write_batch([record])))
+    assert any(piece is value for piece in batch_pieces([record], like, 0))
