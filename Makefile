@@ -23,6 +23,7 @@ check: setup  ## Format, lint, floors, types, the quick tests, the wheel.
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python -c 'from smq.app.composition import warm_kernels; warm_kernels()'
 	$(BIN)/pytest -q -n 2 -m "not slow and not clients and not oracle and not spark and not sim"
 	$(BIN)/python -m tests.wheel_smoke
 

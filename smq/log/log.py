@@ -180,7 +180,8 @@ class Log(ReadableLog):
             self.fail(f"writing the WAL failed: {error}", start)
             return False
         self.words[WORD_WRITTEN], self._has_written = end, True
-        self._enter_segments()
+        if self.wal.segments[-1].first_entry < 0:
+            self._enter_segments()
         self._ahead.look(end)
         return True
 
