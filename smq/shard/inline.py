@@ -5,8 +5,6 @@ Where a batch may hold handles the sealer's reader makes another one, with the p
 it would lend; what has left the ring is not read for that, but left to the reader too.
 """
 
-import numpy as np
-
 from shm.kernels.references import may_refer
 from smq.log.lookup import Found
 from smq.log.reading import ReadableLog
@@ -23,6 +21,6 @@ def before_handles(log: ReadableLog, found: Found) -> Found | None:
     ring, ring_bytes = log.memory.ring, log.memory.layout.ring_bytes
     for index, (position, size) in enumerate(found.spans.tolist()):
         if not log.in_ring(position) or may_refer(ring, position % ring_bytes, size):
-            spans: np.ndarray = found.spans[:index]
+            spans = found.spans[:index]
             return Found(spans, int(spans[:, 1].sum())) if index else None
     return found
