@@ -89,8 +89,8 @@ class Batch:
 class Queue:
     """One partition's batches: sent ones that must be sent again, in order, then the others.
 
-    Invariants: `in_flight` and `again` are in the order of their ordinals; at most IN_FLIGHT_MAX
-    are in flight, one if the broker does not know us yet.
+    Invariants: `in_flight` and `again` are in the order of their ordinals, and no two of them are
+    IN_FLIGHT_MAX apart or more; only one is in flight if the broker does not know us yet.
     """
 
     def __init__(self, topic: str, partition: int, head: np.ndarray) -> None:
@@ -115,7 +115,12 @@ class Queue:
             return False
         if self.again:
             return not self.in_flight
-        return bool(self.waiting) and len(self.in_flight) < (IN_FLIGHT_MAX if self.is_known else 1)
+        if not self.in_flight:
+            return bool(self.waiting)
+        # What is in flight for the second time may be followed by batches that have arrived: it is
+        # the distance from the oldest that the broker must remember.
+        distance = self.next_ordinal - self.in_flight[0].ordinal
+        return bool(self.waiting) and self.is_known and distance < IN_FLIGHT_MAX
 
     def next(self) -> Batch:
         """The batch whose turn it is."""
@@ -143,7 +148,9 @@ class Queue:
         """Assert them."""
         assert self.again == sorted(self.again)
         assert self.in_flight == sorted(self.in_flight)
-        assert len(self.in_flight) <= (IN_FLIGHT_MAX if self.is_known else 1)
+        assert self.is_known or len(self.in_flight) <= 1
+        ordinals = [batch.ordinal for batch in [*self.again, *self.in_flight]]
+        assert max(ordinals, default=0) - min(ordinals, default=0) < IN_FLIGHT_MAX
         assert all(batch.ordinal == NEVER_SENT for batch in self.waiting)
         assert all(batch.ordinal >= 0 for batch in [*self.again, *self.in_flight])
 

@@ -194,6 +194,26 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_sequence() -> None:
     assert parcel.delivery(0).offset == 0
 
 
+def test_no_batch_goes_that_would_make_the_broker_forget_one_in_doubt() -> None:
+    rig = Rig(batch_bytes=120)
+    rig.add([0])
+    rig.settle()
+    for _ in range(9):
+        rig.add([0])
+    rig.drain()
+    rig.deliver(ErrorCode.REQUEST_TIMED_OUT)  # It has the batch, and does not say so.
+    for _ in range(4):
+        rig.deliver()
+    rig.answer()
+    rig.now_ms += RETRY_MS
+    rig.learn()
+    rig.drain()
+    assert len(rig.channel.sent) == 1  # The first again; its four followers have arrived.
+    rig.lose(delivered=1)
+    rig.settle()
+    rig.check()
+
+
 def test_what_is_refused_for_good_fails_alone_and_what_is_behind_it_goes_on() -> None:
     rig = Rig()
     rig.add([0])
