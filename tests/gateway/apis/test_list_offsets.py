@@ -158,7 +158,9 @@ def test_a_time_that_the_sealer_does_not_find_is_looked_for_behind(bench: ShardB
 
 def test_the_sealer_is_asked_for_the_largest_timestamp_as_a_time(bench: ShardBench) -> None:
     ask = asked_of_the_sealer(bench, MAX_TIMESTAMP)
-    assert ask.commands[0]["timestamp"] == NOW_MS + 101
+    [command] = ask.commands
+    assert isinstance(command, dict)
+    assert command["timestamp"] == NOW_MS + 101
     assert found(bench.read(ask.then([{"ok": None}]))) == (4, NOW_MS + 101)
 
 

@@ -22,7 +22,8 @@ def assigned(keys: list[bytes | None], wanted: list[int], partition_count: int) 
     data = read_only(b"".join(key or b"" for key in keys))
     filled = assign_partitions(columns, data, partition_count, KEYLESS, partitions)
     assert filled == sum(each < 0 for each in wanted)
-    return partitions.tolist()
+    found: list[int] = partitions.tolist()
+    return found
 
 
 @settings(deadline=None)
