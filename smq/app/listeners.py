@@ -10,13 +10,20 @@ import socket
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from time import sleep
+from typing import Any
 
 import psutil
 
+from smq.app.clock import monotonic_ms
 from smq.app.inheritance import socket_path
 from smq.model.config import Config, bracketed
 
 TCP_BACKLOG = 1024  # Clients that come back at once after a restart.
+# A process that is killed lets go of its files one by one: of the data's lock, which the next start
+# has waited for, before its clients and its port.
+PORT_WAIT_MS = 1000
+_POLL_S = 0.01
 UNIX_BACKLOG = 128  # Our own processes, some of them attaching again and again.
 UNIX_PATH_BYTES_MAX = 107  # sun_path, less its final zero.
 
@@ -43,14 +50,25 @@ def _open_tcp(host: str, port: int, option: str) -> socket.socket:
         )[0]
     except socket.gaierror as reason:
         raise SystemExit(f"smq: there is no address {host!r} to listen on ({reason})") from reason
+    deadline_ms = monotonic_ms() + PORT_WAIT_MS
+    while True:
+        try:
+            return _listening(family, address)
+        except OSError as reason:
+            if reason.errno != errno.EADDRINUSE or monotonic_ms() >= deadline_ms:
+                raise SystemExit(f"smq: {_cannot_listen(host, port, option, reason)}") from reason
+        sleep(_POLL_S)
+
+
+def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
         listener.listen(TCP_BACKLOG)
-    except OSError as reason:
+    except OSError:
         listener.close()
-        raise SystemExit(f"smq: {_cannot_listen(host, port, option, reason)}") from reason
+        raise
     return listener
 
 

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,15 @@ def test_port_0_takes_free_ones(tmp_path: Path) -> None:
     for listener in listeners.values():
         socket.create_connection(listener.getsockname()).close()
         listener.close()
+
+
+def test_a_port_that_is_about_to_be_free_is_waited_for(tmp_path: Path) -> None:
+    other = socket.create_server(("127.0.0.1", 0))
+    port = other.getsockname()[1]
+    timer = threading.Timer(0.1, other.close)
+    timer.start()
+    open_tcp_listeners(config_for(tmp_path, 1, port=port))[1].close()
+    timer.join()
 
 
 def test_a_port_in_use_is_named_with_its_owner(tmp_path: Path) -> None:
