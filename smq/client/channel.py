@@ -48,7 +48,7 @@ class Channel(Protocol):
         """Send on what the other end would not take at once."""
 
     def fileno(self) -> int:
-        """Something to poll, between `arm` and `disarm`."""
+        """Something to poll, between `arm` and `disarm`; -1 once it is gone."""
 
     def arm(self) -> bool:
         """About to sleep; False: there is something already."""

@@ -369,7 +369,11 @@ class Sender:
         channels = list(self._channels.values())  # Only this thread adds and removes.
         news = False
         for channel in channels:
-            poller.register(channel.fileno(), channel.events())
+            fd = channel.fileno()
+            if fd < 0:  # Somebody who sent has found that nobody is there.
+                news = True
+                continue
+            poller.register(fd, channel.events())
             news |= not channel.arm()
         with self.lock:
             news |= any(map(self._is_due, self.parcels))
