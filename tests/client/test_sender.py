@@ -94,6 +94,19 @@ def test_records_follow_a_leader_that_moves(kafka: FakeKafka, open_producer: Ope
     assert values(kafka) == [[1, 2, 1]]
 
 
+def test_a_channel_that_closed_under_the_thread_is_replaced(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    for number in range(20):
+        producer.send("t", b"%d" % number).result(WAIT_S)
+        assert producer._sender is not None
+        for channel in list(producer._sender._channels.values()):
+            channel.close()  # As a door does for the thread that finds its shard gone.
+    assert values(kafka) == [[*range(20)]]
+
+
 def test_a_broker_that_is_away_for_long_fails_what_waits(
     kafka: FakeKafka, open_producer: Open
 ) -> None:
