@@ -84,8 +84,8 @@ def death(directory: Path) -> Figures:
 
 
 def _create(broker: Broker, name: str) -> str:
-    from smq.client.admin import create_topic  # noqa: PLC0415
-    from smq.client.cluster import Cluster  # noqa: PLC0415
+    from smq.client.kafka.admin import create_topic  # noqa: PLC0415
+    from smq.client.kafka.cluster import Cluster  # noqa: PLC0415
 
     with Cluster(broker.bootstrap) as cluster:
         create_topic(cluster, name, 1)

@@ -12,7 +12,7 @@ from smq.model.errors import BrokerError, ErrorCode, PeerError
 
 if TYPE_CHECKING:
     from smq.client.client import Client
-    from smq.client.cluster import Cluster
+    from smq.client.kafka.cluster import Cluster
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 
@@ -29,7 +29,7 @@ TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", sh
 @contextmanager
 def cluster_at(bootstrap: str) -> Iterator["Cluster"]:
     """The cluster, and every failure of the block as one sentence and exit code 1."""
-    from smq.client.cluster import Cluster  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.client.kafka.cluster import Cluster  # noqa: PLC0415  (NumPy takes its time.)
 
     with failures_told(bootstrap), Cluster(bootstrap) as cluster:
         yield cluster

@@ -23,9 +23,9 @@ from smq.app.cli_client import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from smq.client.cluster import Cluster
-    from smq.client.offsets import Place
-    from smq.client.record import Record
+    from smq.client.consuming.offsets import Place
+    from smq.client.consuming.record import Record
+    from smq.client.kafka.cluster import Cluster
 
 PLACES = "earliest, latest, an offset, or @ and a time: milliseconds since 1970, or ISO 8601"
 
@@ -81,9 +81,9 @@ def _records(
     *,
     follow: bool,
 ) -> "Iterator[Record]":
-    from smq.client.consumer import Consumer  # noqa: PLC0415  (takes its time)
-    from smq.client.consumer_settings import ConsumerSettings  # noqa: PLC0415
-    from smq.client.offsets import LATEST, resolve  # noqa: PLC0415
+    from smq.client.consuming.consumer import Consumer  # noqa: PLC0415  (takes its time)
+    from smq.client.consuming.consumer_settings import ConsumerSettings  # noqa: PLC0415
+    from smq.client.consuming.offsets import LATEST, resolve  # noqa: PLC0415
     from smq.client.reach import Reach  # noqa: PLC0415
 
     start, until = place(places[0], "--from"), places[1] and place(places[1], "--until")
@@ -99,7 +99,7 @@ def _records(
 
 def place(text: str, option: str) -> "Place":
     """What an option says of a place in the log."""
-    from smq.client.offsets import EARLIEST, LATEST, Place  # noqa: PLC0415  (takes its time)
+    from smq.client.consuming.offsets import EARLIEST, LATEST, Place  # noqa: PLC0415  (takes its time)
 
     if text in {"earliest", "latest"}:
         return EARLIEST if text == "earliest" else LATEST

@@ -29,8 +29,8 @@ from smq.app.cli_client import (
 from smq.app.clock import wall_ms
 
 if TYPE_CHECKING:
-    from smq.client.futures import BatchFuture
-    from smq.client.producer import Producer
+    from smq.client.producing.futures import BatchFuture
+    from smq.client.producing.producer import Producer
 
 READ_BYTES = 1024 * 1024
 LINES_MAX = 10_000  # Of a batch: enough that no step of Python is felt, and few megabytes.

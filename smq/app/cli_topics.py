@@ -33,7 +33,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a topic."""
-    from smq.client import admin  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
 
     configs = dict(split_pair(each, "--config") for each in config or [])
     with cluster_at(bootstrap) as cluster:
@@ -88,7 +88,7 @@ def delete(
     topic: TopicName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = False
 ) -> None:
     """Delete a topic and its records."""
-    from smq.client import admin  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
 
     with cluster_at(bootstrap) as cluster:
         admin.delete_topic(cluster, topic)
@@ -96,8 +96,8 @@ def delete(
 
 
 def _facts(topic: str, bootstrap: str) -> dict[str, Any]:
-    from smq.client import admin  # noqa: PLC0415  (NumPy takes its time.)
-    from smq.client.offsets import EARLIEST, LATEST, resolve  # noqa: PLC0415
+    from smq.client.consuming.offsets import EARLIEST, LATEST, resolve  # noqa: PLC0415
+    from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
 
     with cluster_at(bootstrap) as cluster:
         leaders = cluster.retrying(lambda: cluster.topic(topic)).leaders

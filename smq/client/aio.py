@@ -18,10 +18,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from smq.client.aio_consumer import AsyncConsumer
 from smq.client.client import Client, connect
-from smq.client.futures import BatchFuture, Future
-from smq.client.producer import Bytes, Producer
+from smq.client.consuming.aio_consumer import AsyncConsumer
+from smq.client.producing.futures import BatchFuture, Future
+from smq.client.producing.producer import Bytes, Producer
 from smq.client.reference import Source
 from smq.model.references import Reference
 

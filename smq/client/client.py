@@ -7,26 +7,26 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from smq.client import admin
 from smq.client.arguments import whole_number
-from smq.client.cluster import DEADLINE_SECONDS, Cluster
-from smq.client.connection import CLIENT_ID
-from smq.client.consumer import Consumer
-from smq.client.consumer_settings import (
+from smq.client.consuming.consumer import Consumer
+from smq.client.consuming.consumer_settings import (
     BATCH_BYTES_MAX,
     DEFAULT_ASSIGNORS,
     POLL_INTERVAL_S_MAX,
     SESSION_TIMEOUT_S,
     ConsumerSettings,
 )
+from smq.client.consuming.offsets import Start
 from smq.client.errors import Closed
 from smq.client.facts import broker_facts
+from smq.client.kafka import admin
+from smq.client.kafka.cluster import DEADLINE_SECONDS, Cluster
+from smq.client.kafka.connection import CLIENT_ID
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, reach_of
-from smq.client.offsets import Start
-from smq.client.producer import Producer
+from smq.client.producing.producer import Producer
+from smq.client.producing.sender import Options
 from smq.client.reach import Reach
 from smq.client.reference import Payloads, Source
-from smq.client.sender import Options
 from smq.model.references import CONTENT_TYPE_DEFAULT, Reference
 from smq.wire.compression import Codec
 

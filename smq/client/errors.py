@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from smq.model.errors import BrokerError, ErrorCode, NotFound, StoreError
 
 if TYPE_CHECKING:
-    from smq.client.futures import BatchFuture
+    from smq.client.producing.futures import BatchFuture
 
 
 class NoSuchTopic(BrokerError):

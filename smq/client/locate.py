@@ -1,7 +1,7 @@
 """From an address to a broker: bootstrap addresses or a data directory, and whether it is here.
 
 A broker is on this host if what it calls its runtime directory has, under the id of its cluster, a
-socket that lets us in (`smq.client.door`). A broker elsewhere has none there, or not ours.
+socket that lets us in (`smq.client.door.door`). A broker elsewhere has none there, or not ours.
 """
 
 import json
@@ -9,10 +9,10 @@ import os
 from functools import partial
 from pathlib import Path
 
-from smq.client.cluster import Cluster
-from smq.client.door import Door, DoorUnavailable
+from smq.client.door.door import Door, DoorUnavailable
 from smq.client.errors import BrokerUnavailable
 from smq.client.facts import broker_facts
+from smq.client.kafka.cluster import Cluster
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError
 

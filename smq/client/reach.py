@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from smq.client.cluster import DEADLINE_SECONDS, Cluster
-from smq.client.door import Door
+from smq.client.door.door import Door
 from smq.client.facts import BrokerFacts, broker_facts
+from smq.client.kafka.cluster import DEADLINE_SECONDS, Cluster
 from smq.client.reference import Payloads
 
 

@@ -6,10 +6,14 @@ from smq.client.aio import (
     AsyncProducer as AsyncProducer,
     connect_async as connect_async,
 )
-from smq.client.aio_consumer import AsyncConsumer as AsyncConsumer
-from smq.client.batch import Batch as Batch
 from smq.client.client import Client as Client, connect as connect
-from smq.client.consumer import Consumer as Consumer, ConsumerStatistics as ConsumerStatistics
+from smq.client.consuming.aio_consumer import AsyncConsumer as AsyncConsumer
+from smq.client.consuming.batch import Batch as Batch
+from smq.client.consuming.consumer import (
+    Consumer as Consumer,
+    ConsumerStatistics as ConsumerStatistics,
+)
+from smq.client.consuming.record import Record as Record, TopicPartition as TopicPartition
 from smq.client.errors import (
     BatchReleased as BatchReleased,
     BrokerUnavailable as BrokerUnavailable,
@@ -22,14 +26,13 @@ from smq.client.errors import (
     RecordTooLarge as RecordTooLarge,
     ReferenceRejected as ReferenceRejected,
 )
-from smq.client.futures import (
+from smq.client.producing.futures import (
     BatchFuture as BatchFuture,
     Deliveries as Deliveries,
     Delivery as Delivery,
     Future as Future,
 )
-from smq.client.producer import Producer as Producer
-from smq.client.record import Record as Record, TopicPartition as TopicPartition
+from smq.client.producing.producer import Producer as Producer
 from smq.client.reference import Payload as Payload
 from smq.model.errors import BrokerError as BrokerError
 from smq.model.references import Reference as Reference

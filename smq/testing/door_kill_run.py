@@ -29,9 +29,9 @@ import numpy as np
 
 from shm.kernels.session_client import publish_request
 from shm.kernels.warm_client import warm_client
-from smq.client.admin import create_topic
-from smq.client.cluster import Cluster
-from smq.client.door import Door
+from smq.client.door.door import Door
+from smq.client.kafka.admin import create_topic
+from smq.client.kafka.cluster import Cluster
 from smq.testing.smq_broker import SmqBroker, SmqCommand
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from smq.app.cli import app
 from smq.app.cli_consume import place
 from smq.client.client import connect
-from smq.client.offsets import EARLIEST, LATEST, Place
+from smq.client.consuming.offsets import EARLIEST, LATEST, Place
 from tests.app.smq_command import SMQ
 from tests.client.fake_kafka import FakeKafka, fake_kafka
 

@@ -11,7 +11,7 @@ import pytest
 
 from smq.app.clock import monotonic_ms
 from smq.app.front_server import health
-from smq.client.cluster import Cluster
+from smq.client.kafka.cluster import Cluster
 from smq.filer.local import UNFINISHED
 from smq.testing.s3_server import s3_server, settings_for
 from smq.testing.smq_broker import SmqBroker

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from smq.app.clock import monotonic_ms
 from smq.app.group_facts import group_facts
-from smq.client.admin import create_topic
-from smq.client.cluster import Cluster
+from smq.client.kafka.admin import create_topic
+from smq.client.kafka.cluster import Cluster
 from smq.testing.smq_broker import SmqBroker
 from tests.app.smq_command import smq
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from smq.app.clock import monotonic_ms
-from smq.client.admin import create_topic
 from smq.client.client import connect
-from smq.client.cluster import Cluster
-from smq.client.offsets import LATEST, resolve
+from smq.client.consuming.offsets import LATEST, resolve
+from smq.client.kafka.admin import create_topic
+from smq.client.kafka.cluster import Cluster
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from tests.client.reading import read
 

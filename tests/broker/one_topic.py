@@ -9,8 +9,8 @@ from typing import Any
 
 import duckdb
 
-from smq.client.admin import create_topic
-from smq.client.cluster import Cluster
+from smq.client.kafka.admin import create_topic
+from smq.client.kafka.cluster import Cluster
 from smq.filer.location import Location
 from smq.filer.store import Store
 from smq.model.errors import BrokerError, ErrorCode

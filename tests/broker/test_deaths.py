@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from smq.app.clock import wall_ms
-from smq.client.cluster import Cluster, check
+from smq.client.kafka.cluster import Cluster, check
 from smq.testing.kill_run import kill_run
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from smq.wire.generated.init_producer_id import InitProducerIdRequest

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels import records_reference as plain
-from smq.client.cluster import Cluster
+from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode
 from smq.testing.messages import random_message
 from smq.testing.smq_broker import SmqBroker

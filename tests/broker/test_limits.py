@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from smq.client.cluster import Cluster
+from smq.client.kafka.cluster import Cluster
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing import broker as fresh_broker
 from smq.testing.smq_broker import SmqBroker

@@ -22,9 +22,9 @@ from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
 from shm.kernels import session_words as words
 from shm.session import SessionMemory
-from smq.client.admin import create_topic
-from smq.client.cluster import Cluster
-from smq.client.door import Door, _descriptors
+from smq.client.door.door import Door, _descriptors
+from smq.client.kafka.admin import create_topic
+from smq.client.kafka.cluster import Cluster
 from smq.model.errors import PeerError
 from smq.testing import broker
 from smq.testing.smq_broker import SmqBroker

@@ -7,7 +7,7 @@ import confluent_kafka
 import pytest
 
 from smq.app.clock import monotonic_ms, wall_ms
-from smq.client.cluster import Cluster
+from smq.client.kafka.cluster import Cluster
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing import broker as fresh_broker
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker

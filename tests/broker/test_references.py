@@ -16,8 +16,8 @@ from confluent_kafka import Consumer as KafkaConsumer, Producer as KafkaProducer
 
 import smq
 from smq.app.clock import wall_ms
-from smq.client.cluster import Cluster
 from smq.client.errors import PayloadDamaged, PayloadMissing, ReferenceRejected
+from smq.client.kafka.cluster import Cluster
 from smq.model.errors import BrokerError, ErrorCode, StoreError
 from smq.model.references import PREFIX, Reference
 from smq.shard.references import REFUSED_MAX

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from smq.app.clock import wall_ms
-from smq.client.admin import delete_topic
-from smq.client.cluster import Cluster
+from smq.client.kafka.admin import delete_topic
+from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from smq.wire.records import Record, write_batch

@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from smq.app.clock import monotonic_ms
-from smq.client.cluster import Cluster
+from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode
 from smq.testing.s3_server import BUCKET, S3Server, s3_server, settings_for
 from smq.testing.smq_broker import SmqBroker

@@ -13,8 +13,8 @@ import pytest
 
 from shm.kernels import records_reference as plain
 from shm.kernels.words import BATCH_HEADER_BYTES
-from smq.client.admin import delete_topic
-from smq.client.cluster import Cluster
+from smq.client.kafka.admin import delete_topic
+from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode
 from smq.testing.records import INT64_MAX, YEAR_2263_MS
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker

@@ -13,7 +13,7 @@ import pytest
 
 from shm.kernels.crc32c import crc32c
 from shm.kernels.words import BATCH_ATTRIBUTES_AT, BATCH_CRC_AT, BATCH_HEADER_BYTES
-from smq.client.cluster import Cluster
+from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.records import Record, write_batch

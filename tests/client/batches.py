@@ -5,8 +5,8 @@ import numpy as np
 from shm.arrow import read_only
 from shm.kernels.lend import F_FIELDS, F_ROW, F_START
 from shm.kernels.records import B_BASE_OFFSET, scan_batches
-from smq.client.chunk import Batches
-from smq.client.record import Record, TopicPartition
+from smq.client.consuming.chunk import Batches
+from smq.client.consuming.record import Record, TopicPartition
 from smq.wire.records import read_batches
 
 NAME = TopicPartition("t", 3)

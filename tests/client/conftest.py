@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from smq.client.cluster import Cluster
+from smq.client.kafka.cluster import Cluster
 from tests.client.fake_kafka import FakeKafka, fake_kafka
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from smq.client.door import DoorGone
+from smq.client.door.door import DoorGone
 from smq.model.catalog import Catalog, Topic
 from tests.shm.kernels.test_lend import NUMBERS, Reader, Writer
 

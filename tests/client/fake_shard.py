@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 
 import numpy as np
 
-from smq.client.channel import PRODUCE_VERSION, ChannelGone
+from smq.client.producing.channel import PRODUCE_VERSION, ChannelGone
 from smq.model.errors import ErrorCode
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (
@@ -106,7 +106,7 @@ class FakeShard:
 
 
 class FakeChannel:
-    """See smq.client.channel. `room_bytes` is what may wait undelivered."""
+    """See smq.client.producing.channel. `room_bytes` is what may wait undelivered."""
 
     def __init__(self, room_bytes: int = 1_000_000) -> None:
         self.sent: deque[bytes] = deque()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from smq.client.parcel import Extras, Parcel
+from smq.client.producing.parcel import Extras, Parcel
 from smq.wire.records import Headers
 
 OPENED_MS = 1_000_000

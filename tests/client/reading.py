@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from smq.client.consumer import Consumer
-from smq.client.consumer_settings import ConsumerSettings
-from smq.client.door import Door
-from smq.client.offsets import Start
+from smq.client.consuming.consumer import Consumer
+from smq.client.consuming.consumer_settings import ConsumerSettings
+from smq.client.consuming.offsets import Start
+from smq.client.consuming.record import Headers
+from smq.client.door.door import Door
 from smq.client.reach import Reach
-from smq.client.record import Headers
 
 
 class Read(NamedTuple):

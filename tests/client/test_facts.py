@@ -1,7 +1,7 @@
 """What a broker says of itself."""
 
-from smq.client.cluster import Cluster
 from smq.client.facts import broker_facts
+from smq.client.kafka.cluster import Cluster
 from tests.client.fake_kafka import FakeKafka
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from smq.client import admin
 from smq.client.client import connect
-from smq.client.cluster import Cluster
-from smq.client.offsets import LATEST, Place, resolve
+from smq.client.consuming.offsets import LATEST, Place, resolve
+from smq.client.kafka import admin
+from smq.client.kafka.cluster import Cluster
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker

@@ -5,8 +5,8 @@ import pytest
 pytest_plugins = ["pytester"]
 
 PROJECT = """
-from smq.client.admin import create_topic
-from smq.client.cluster import Cluster
+from smq.client.kafka.admin import create_topic
+from smq.client.kafka.cluster import Cluster
 
 seen = []
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from smq.client.admin import create_topic
-from smq.client.cluster import Cluster
+from smq.client.kafka.admin import create_topic
+from smq.client.kafka.cluster import Cluster
 from smq.testing import broker
 from smq.testing.processes import answers
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker, SmqCommand

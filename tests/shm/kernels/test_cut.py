@@ -1,4 +1,4 @@
-"""The kernels behind smq.client.chunk, whose test compares records; here: their edges."""
+"""The kernels behind smq.client.consuming.chunk, whose test compares records; here: their edges."""
 
 import numpy as np
 

@@ -6,11 +6,11 @@ from typing import Any
 from numba.core import event
 
 from shm.kernels.warm_reader import warm_reader
-from smq.client.batch import Batch
-from smq.client.chunk import cut
-from smq.client.lane import Lane
-from smq.client.record import TopicPartition
-from smq.client.source import Partition
+from smq.client.consuming.batch import Batch
+from smq.client.consuming.chunk import cut
+from smq.client.consuming.lane import Lane
+from smq.client.consuming.record import TopicPartition
+from smq.client.consuming.source import Partition
 from tests.shm.kernels.test_lend import NUMBERS, Reader, Writer
 from tests.shm.kernels.warm_life import Compilations
 

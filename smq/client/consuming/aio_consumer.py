@@ -1,0 +1,151 @@
+"""The consumer for asyncio: waits on the event loop for what rings, and never holds it up.
+
+    async with client.consumer("clicks", group="readers") as consumer:
+        async with await consumer.poll() as batch: ...
+        async for record in consumer: ...
+
+Records that are in the rings are taken on the loop itself, which is a matter of microseconds.
+Whatever may have to ask a broker (joining a group, fetches over the wire, commits) is handed to
+asyncio's threads. One task uses a consumer at a time.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Self
+
+from smq.client.consuming.batch import Batch
+from smq.client.consuming.consumer import SLEEP_SECONDS_MAX, Consumer, ConsumerStatistics
+from smq.client.consuming.offsets import Start
+from smq.client.consuming.record import Record, TopicPartition
+
+
+class AsyncConsumer:
+    """See Consumer, whose arguments and errors these methods have."""
+
+    def __init__(self, open_consumer: Callable[[], Consumer]) -> None:
+        self._open_consumer = open_consumer
+        self._consumer: Consumer
+
+    async def poll(self, timeout_s: float = 1.0) -> Batch:
+        """Records that have come, or come in time; else an empty batch."""
+        consumer = self._consumer
+        consumer.give_back()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            batch = await self._take()
+            if batch is not None:
+                return batch
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return Batch([])
+            await self._sleep(left_s)
+
+    async def _take(self) -> Batch | None:
+        if self._consumer.may_wait():
+            return await asyncio.to_thread(self._consumer.take)
+        return self._consumer.take()
+
+    async def _sleep(self, seconds: float) -> None:
+        """Return when there may be something to take, or the time is over."""
+        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+        with self._consumer.asleep() as filenos:
+            if filenos is None:
+                return
+            for fileno in filenos:
+                loop.add_reader(fileno, rung.set)
+            try:
+                async with asyncio.timeout(self._consumer.nap_seconds(seconds)):
+                    await rung.wait()
+            except TimeoutError:
+                pass
+            finally:
+                for fileno in filenos:
+                    loop.remove_reader(fileno)
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        """Records for ever, as they come. Each is valid until the next one is asked for."""
+        while True:
+            async with await self.poll(SLEEP_SECONDS_MAX) as batch:
+                for record in batch:
+                    yield record
+
+    async def follow(self, timeout_s: float | None = None) -> AsyncIterator[Record]:
+        """Records from the end on, as they come; ends when none has come for `timeout_s`."""
+        await asyncio.to_thread(self._consumer.seek_to_end)
+        while True:
+            async with await self.poll(timeout_s or SLEEP_SECONDS_MAX) as batch:
+                if not batch and timeout_s is not None:
+                    return
+                for record in batch:
+                    yield record
+
+    async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read these partitions and no others."""
+        await asyncio.to_thread(self._consumer.assign, partitions)
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read now."""
+        return self._consumer.assignment()
+
+    def position(self, topic: str, partition: int) -> int:
+        """The offset of the record that comes next."""
+        return self._consumer.position(topic, partition)
+
+    async def seek(self, topic: str, partition: int, place: Start) -> None:
+        """Go on elsewhere."""
+        await asyncio.to_thread(self._consumer.seek, topic, partition, place)
+
+    async def pause(self, topic: str, partition: int) -> None:
+        """Give no records of a partition until it is resumed."""
+        await asyncio.to_thread(self._consumer.pause, topic, partition)
+
+    async def resume(self, topic: str, partition: int) -> None:
+        """Go on with a paused partition."""
+        await asyncio.to_thread(self._consumer.resume, topic, partition)
+
+    async def offsets_for_times(
+        self, times: Mapping[tuple[str, int], datetime | int]
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time, by partition; None where there is none."""
+        return await asyncio.to_thread(self._consumer.offsets_for_times, times)
+
+    async def lag(self) -> dict[TopicPartition, int]:
+        """How many offsets each partition's position is behind its end."""
+        return await asyncio.to_thread(self._consumer.lag)
+
+    async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Commit the positions, or these offsets."""
+        await asyncio.wrap_future(self._consumer.commit_async(offsets))
+
+    async def committed(self) -> dict[TopicPartition, int]:
+        """What the group has committed of the partitions that are read now."""
+        return await asyncio.to_thread(self._consumer.committed)
+
+    @property
+    def transport(self) -> str:
+        """How records are read now."""
+        return self._consumer.transport
+
+    def statistics(self) -> ConsumerStatistics:
+        """What has been read so far."""
+        return self._consumer.statistics()
+
+    async def close(self, *, commit: bool = True) -> None:
+        """Commit if that is automatic, leave the group, and let go of everything."""
+        consumer = self._consumer
+        await asyncio.to_thread(lambda: consumer.close(commit=commit))
+
+    async def _open(self) -> Self:
+        self._consumer = await asyncio.to_thread(self._open_consumer)
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self._open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(commit=kind is None)

@@ -1,0 +1,127 @@
+"""What a poll gives: records where they lie, lent for a `with` block.
+
+    with consumer.poll(timeout_s=1) as batch:
+        table = batch.to_arrow()
+        for record in batch: ...
+
+From shared memory, keys and values are views over the ring itself. After the block, or the next
+poll, every method raises BatchReleased. A view that is kept longer (an Arrow table, a NumPy array,
+a memoryview) is not protected: the ring goes on, and its bytes change. Keep `batch.copy()` instead.
+
+Leaving the block looks once more whether the ring has overtaken the batch meanwhile, and raises
+Overrun then.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Self
+
+from smq.client.consuming.chunk import Chunk
+from smq.client.consuming.record import Record
+from smq.client.errors import BatchReleased, Overrun
+from smq.client.payload_formats import read_array, read_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+
+def _always() -> bool:
+    return True
+
+
+class Batch:
+    """Records of some partitions, each partition's in order. Empty if none came in time."""
+
+    __slots__ = ("_chunks", "_count", "_is_intact", "_on_release")
+
+    def __init__(
+        self,
+        chunks: Sequence[Chunk],
+        is_intact: Callable[[], bool] = _always,
+        on_release: Callable[[bool], None] | None = None,
+    ) -> None:
+        self._chunks: Sequence[Chunk] | None = chunks
+        self._count = sum(map(len, chunks))
+        self._is_intact = is_intact
+        self._on_release = on_release
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.records()
+
+    def __repr__(self) -> str:
+        return f"<batch of {self._count} records{', given back' * (self._chunks is None)}>"
+
+    def records(self) -> Iterator[Record]:
+        """The records; those of a partition come in order."""
+        return chain.from_iterable(map(Chunk.records, self._lent()))
+
+    def to_arrow(self) -> "pa.Table":
+        """Columns topic, partition, offset, timestamp, key, value and headers.
+
+        Of keys and values nothing longer than 12 bytes is copied.
+        """
+        from smq.client.consuming.arrow_out import to_table  # noqa: PLC0415  (0.2 s and 50 MB)
+
+        return to_table(self._lent())
+
+    def tables(self) -> "Iterator[pa.Table]":
+        """The Arrow tables that were sent as values; nulls are left out. Raises ValueError.
+
+        Their columns are views over the batch, as those of `to_arrow` are.
+        """
+        return (read_table(value) for value in self._values())
+
+    def arrays(self) -> "Iterator[np.ndarray]":
+        """The NumPy arrays that were sent as values; nulls are left out. Raises ValueError.
+
+        They are read-only views over the batch.
+        """
+        return (read_array(value) for value in self._values())
+
+    def _values(self) -> Iterator[memoryview]:
+        return (value for record in self.records() if (value := record.value) is not None)
+
+    def copy(self) -> "Batch":
+        """The same records in memory of their own, for as long as one likes. Raises Overrun."""
+        copied = Batch([chunk.copy() for chunk in self._lent()])
+        if not self._is_intact():
+            raise Overrun(f"the ring has overtaken {self._count} records: poll again")
+        return copied
+
+    def _lent(self) -> Sequence[Chunk]:
+        if self._chunks is None:
+            raise BatchReleased
+        return self._chunks
+
+    def release(self) -> None:
+        """Give it back; once is enough. Raises Overrun."""
+        if self._chunks is None:
+            return
+        for chunk in self._chunks:
+            chunk.release()
+        self._chunks = None
+        is_intact = self._is_intact()
+        if self._on_release is not None:
+            self._on_release(is_intact)
+        if not is_intact:
+            raise Overrun(f"the ring has overtaken {self._count} records: poll again")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.release()
+        except Overrun:
+            if kind is None:  # Else what went wrong inside is told, garbage may be its reason.
+                raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.__exit__(kind)

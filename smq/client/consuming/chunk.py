@@ -1,0 +1,198 @@
+"""Records cut into columns, over the memory they lie in: the piece of which lent batches are made.
+
+    memory    uint8: a ring, the bytes of a fetch, or an arena of what was inflated
+    columns   int64 [C_FIELDS, records]: where each field begins in `memory`, and its length
+
+Nothing of a record is touched before somebody asks for it. A chunk of a ring is lent: the ring may
+overwrite it, so every place was bounded when it was cut, and garbage is all that can come of it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from shm.kernels.cut import cut_batches, records_announced, run_of
+from shm.kernels.lend import F_ROW
+from shm.kernels.records import (
+    B_AT,
+    B_END,
+    C_HEADER_COUNT,
+    C_HEADERS_AT,
+    C_HEADERS_FIRST,
+    C_KEY_AT,
+    C_KEY_LENGTH,
+    C_OFFSET,
+    C_TIMESTAMP,
+    C_VALUE_AT,
+    C_VALUE_LENGTH,
+    fill_headers,
+    new_columns,
+    new_headers,
+)
+from smq.client.consuming.record import Headers, Record, TopicPartition
+from smq.client.errors import BatchReleased
+from smq.wire.inflate import inflate
+
+if TYPE_CHECKING:
+    from smq.client.reference import Payload, Payloads
+
+
+class _Released:
+    """Stands where the memory was, so that a record used too late says so."""
+
+    def __getitem__(self, _: object) -> memoryview:
+        raise BatchReleased
+
+
+RELEASED = _Released()
+_new_record = partial(tuple.__new__, Record)
+
+
+class Batches(NamedTuple):
+    """Record batches where they lie.
+
+    facts    those of shm.kernels.lend, F_ROW an index of `names`
+    is_lent  whether somebody else may overwrite the memory
+    """
+
+    memory: np.ndarray
+    facts: np.ndarray
+    names: Sequence[TopicPartition]
+    is_lent: bool
+
+
+class Chunk:
+    """Records of some batches, in the order of their log; `counts` are the records of each."""
+
+    def __init__(self, batches: Batches, columns: np.ndarray, counts: np.ndarray) -> None:
+        self.batches = batches
+        self.memory = batches.memory
+        self.columns = columns
+        self.counts = counts
+        self.view: memoryview | _Released = batches.memory.data
+        self.payloads: Payloads | None = None  # Whom to ask for what handles stand for.
+
+    def __len__(self) -> int:
+        return int(self.columns.shape[1])
+
+    def release(self) -> None:
+        """Have records that are used from now on say that they are gone."""
+        self.view = RELEASED
+        self.__dict__.pop("headers", None)
+
+    def records(self) -> Iterator[Record]:
+        """All of them: tuples that look at the columns when they are asked."""
+        columns = self.columns
+        fields = columns[C_OFFSET].tolist(), columns[C_TIMESTAMP].tolist()
+        return map(_new_record, zip(*fields, repeat(self), range(len(self)), strict=False))
+
+    @cached_property
+    def key_places(self) -> tuple[list[int], list[int]]:
+        """Where each key begins, and its length; -1 is null."""
+        return self.columns[C_KEY_AT].tolist(), self.columns[C_KEY_LENGTH].tolist()
+
+    @cached_property
+    def value_places(self) -> tuple[list[int], list[int]]:
+        """Where each value begins, and its length; -1 is null."""
+        return self.columns[C_VALUE_AT].tolist(), self.columns[C_VALUE_LENGTH].tolist()
+
+    def partition_of(self, row: int) -> TopicPartition:
+        """Whose record a row is."""
+        return self.batches.names[self._rows[bisect_right(self._ends, row)]]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        ends: list[int] = self.counts.cumsum().tolist()
+        return ends
+
+    @cached_property
+    def _rows(self) -> list[int]:
+        rows: list[int] = self.batches.facts[F_ROW].tolist()
+        return rows
+
+    @cached_property
+    def headers(self) -> np.ndarray:
+        """A column for each header of all records, see `shm.kernels.records`."""
+        headers = new_headers(int(self.columns[C_HEADER_COUNT].sum()))
+        fill_headers(self.memory, self.columns, headers)
+        return headers
+
+    def headers_of(self, row: int) -> Headers:
+        """The headers of a record."""
+        view, count = self.view[:], int(self.columns[C_HEADER_COUNT, row])
+        if count == 0:
+            return ()
+        headers, first = self.headers, int(self.columns[C_HEADERS_FIRST, row])
+        places = headers[:, first : first + count].T.tolist()
+        return tuple(
+            (
+                str(view[key_at : key_at + key_length], "utf-8", "surrogateescape"),
+                None if length < 0 else bytes(view[at : at + length]),
+            )
+            for key_at, key_length, at, length in places
+        )
+
+    def payload_of(self, row: int, value: memoryview | None) -> "Payload | None":
+        """What a record of this value stands for."""
+        assert self.payloads is not None, "a consumer's chunks know its filer"
+        topic = self.partition_of(row).topic
+        return self.payloads.of(topic, dict(self.headers_of(row)), value)
+
+    def copy(self) -> "Chunk":
+        """The same records over memory of their own."""
+        if not self.batches.is_lent:
+            return self.moved(self.memory, np.zeros(len(self.counts), np.int64))
+        starts, ends = self.batches.facts[B_AT], self.batches.facts[B_END]
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        memory = np.concatenate([self.memory[start:end] for start, end in spans])
+        memory.flags.writeable = False
+        return self.moved(memory, np.concatenate(([0], (ends - starts).cumsum()[:-1])) - starts)
+
+    def moved(self, memory: np.ndarray, moves: np.ndarray) -> "Chunk":
+        """The same records in other memory, where each batch lies so many bytes further on."""
+        columns, by_record = self.columns.copy(), np.repeat(moves, self.counts)
+        for field in (C_KEY_AT, C_VALUE_AT, C_HEADERS_AT):
+            columns[field] += by_record
+        chunk = Chunk(self.batches._replace(memory=memory, is_lent=False), columns, self.counts)
+        chunk.payloads = self.payloads
+        return chunk
+
+
+def cut(batches: Batches) -> tuple[list[Chunk], int]:
+    """Chunks of the records of some batches, and how many batches these are.
+
+    That is all, or those before the first that cannot be read.
+    """
+    memory, facts, names, _ = batches
+    chunks: list[Chunk] = []
+    first, count = 0, facts.shape[1]
+    while first < count:
+        end, is_compressed, records = run_of(facts, first)
+        if is_compressed:
+            arena, run = inflate(memory, facts[:, first:end])
+            end, records = first + run.shape[1], records_announced(run)
+            chunk = _cut_run(Batches(arena, run, names, is_lent=False), 0, run.shape[1], records)
+        else:
+            chunk = _cut_run(batches, first, end, records)
+        if len(chunk.counts):
+            chunks.append(chunk)
+        first += len(chunk.counts)
+        if first < end:
+            break
+    return chunks, first
+
+
+def _cut_run(batches: Batches, first: int, end: int, records: int) -> Chunk:
+    memory, facts = batches.memory, batches.facts
+    columns, counts = new_columns(records), np.empty(end - first + 1, np.int64)
+    good = cut_batches(memory, facts, first, end, columns, counts)
+    found = counts.item(end - first)
+    if found < records:
+        columns = columns[:, :found].copy()
+    if good < facts.shape[1]:
+        batches = batches._replace(facts=facts[:, first : first + good])
+    return Chunk(batches, columns, counts[:good])

@@ -1,0 +1,153 @@
+"""What a group has committed: asked, and told, over a connection and in a thread of its own.
+
+A thread, so that a commit need not be waited for; one, so that commits arrive in their order.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+from smq.client.consuming.record import TopicPartition
+from smq.client.kafka.admin import OFFSET_FETCH, coordinator
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.connection import Connection, Question
+from smq.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    read_offset_commit_response,
+    write_offset_commit_request,
+)
+from smq.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+
+OFFSET_COMMIT = Question[OffsetCommitRequest, OffsetCommitResponse](
+    "OffsetCommit",
+    write_offset_commit_request,
+    read_offset_commit_response,
+    version_max=8,  # Later ones are for groups of the consumer protocol.
+)
+
+
+Result = TypeVar("Result")
+
+
+class Membership(NamedTuple):
+    """As whom a commit is made; these values are nobody's."""
+
+    generation_id: int = -1
+    member_id: str = ""
+
+
+class Committing:
+    """The committed offsets of a group. `every_s`: how often to commit unasked, None: never."""
+
+    def __init__(
+        self, open_cluster: Callable[[], Cluster], group: str, every_s: float | None
+    ) -> None:
+        self._open_cluster = open_cluster
+        self._group = group
+        self._every_s = every_s
+        self._due_at = time.monotonic() + (every_s or 0)
+        self._committed: dict[TopicPartition, int] = {}
+        self._cluster: Cluster | None = None
+        self._thread = ThreadPoolExecutor(1, "smq-commits")
+
+    def close(self) -> None:
+        """Wait for what is on its way."""
+        self._thread.shutdown()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether to commit without being asked."""
+        return self._every_s is not None
+
+    def is_due(self) -> bool:
+        """Whether it is time to commit without being asked."""
+        return self._every_s is not None and time.monotonic() >= self._due_at
+
+    def commit_if_moved(
+        self, offsets: Mapping[TopicPartition, int], membership: Membership
+    ) -> "Future[None]":
+        """Commit those of these that were not committed yet."""
+        self._due_at = time.monotonic() + (self._every_s or 0)
+        moved = {name: at for name, at in offsets.items() if self._committed.get(name) != at}
+        return self.commit(moved, membership)
+
+    def fetch(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets of those of these partitions that have one."""
+        self._committed.clear()
+        topics = [
+            OffsetFetchRequestTopic(name=topic, partition_indexes=partitions)
+            for topic, partitions in by_topic(names).items()
+        ]
+        return self._thread.submit(self._retrying, lambda: self._fetch(topics)).result()
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int], membership: Membership
+    ) -> "Future[None]":
+        """Commit these; the future has the BrokerError if it fails."""
+        if not offsets:
+            nothing: Future[None] = Future()
+            nothing.set_result(None)
+            return nothing
+        self._committed |= offsets
+        topics = [
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=each,
+                        committed_offset=offsets[TopicPartition(topic, each)],
+                    )
+                    for each in partitions
+                ],
+            )
+            for topic, partitions in by_topic(offsets).items()
+        ]
+        request = OffsetCommitRequest(
+            group_id=self._group,
+            generation_id_or_member_epoch=membership.generation_id,
+            member_id=membership.member_id,
+            topics=topics,
+        )
+        return self._thread.submit(self._retrying, lambda: self._commit(request))
+
+    def _retrying(self, work: Callable[[], Result]) -> Result:
+        if self._cluster is None:
+            self._cluster = self._open_cluster()
+        return self._cluster.retrying(work)
+
+    def _coordinator(self) -> Connection:
+        assert self._cluster is not None
+        return self._cluster.broker(coordinator(self._cluster, self._group))
+
+    def _fetch(self, topics: list[OffsetFetchRequestTopic]) -> dict[TopicPartition, int]:
+        request = OffsetFetchRequest(group_id=self._group, topics=topics)
+        response = self._coordinator().ask(OFFSET_FETCH, request)
+        check(response.error_code)
+        found = {}
+        for topic in response.topics:
+            for each in topic.partitions:
+                check(each.error_code)
+                if each.committed_offset >= 0:
+                    name = TopicPartition(topic.name, each.partition_index)
+                    found[name] = each.committed_offset
+        return found
+
+    def _commit(self, request: OffsetCommitRequest) -> None:
+        response = self._coordinator().ask(OFFSET_COMMIT, request)
+        for topic in response.topics:
+            for each in topic.partitions:
+                check(each.error_code)
+
+
+def by_topic(names: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions of each topic."""
+    topics: dict[str, list[int]] = {}
+    for name in names:
+        topics.setdefault(name.topic, []).append(name.partition)
+    return topics

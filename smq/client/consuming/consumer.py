@@ -1,0 +1,467 @@
+"""Consumes topics: records of all partitions, of some, or of those that a group gives us.
+
+    with client.consumer("clicks", group="readers", start="earliest") as consumer:
+        while True:
+            with consumer.poll(timeout_s=1) as batch:
+                for record in batch: ...
+            consumer.commit()
+
+`poll` lends a batch; the positions then stand behind it. The batch is given back at the end of its
+block, or by the next poll. One thread uses a consumer; what must go on meanwhile (a group's
+heartbeats, commits that nobody waits for) has threads of its own. A consumer is of the process that
+made it.
+"""
+
+import math
+import os
+import select
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from smq.client.consuming.assignors import COOPERATIVE
+from smq.client.consuming.batch import Batch
+from smq.client.consuming.commits import Committing, Membership, by_topic
+from smq.client.consuming.consumer_settings import ConsumerSettings
+from smq.client.consuming.group import Assigned, Event, Failed, GroupMember, Rebalance
+from smq.client.consuming.local_source import LocalSource
+from smq.client.consuming.offsets import EARLIEST, LATEST, Start, find_offsets, place_of, resolve
+from smq.client.consuming.reading import Lot, Reading
+from smq.client.consuming.record import Record, TopicPartition
+from smq.client.consuming.source import Partition
+from smq.client.consuming.wire_source import WireSource
+from smq.client.door.doors import Doors
+from smq.client.errors import Closed, Overrun
+from smq.client.reach import Reach
+from smq.model.errors import BrokerError, ErrorCode
+
+SLEEP_SECONDS_MAX = 1.0  # A member that waits for records must be seen to poll.
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatistics:
+    """What a consumer has read, and from where.
+
+    ring_to_wire   how often a partition was too far behind for its ring, and went on over the wire
+    wire_to_ring   … and was read from its ring again
+    overruns       batches that the ring overtook while they were lent
+    resets         positions that were not there any more, and began anew at `start`
+    rebalances     assignments that a group made
+    """
+
+    records: int
+    records_from_rings: int
+    ring_to_wire: int
+    wire_to_ring: int
+    overruns: int
+    resets: int
+    rebalances: int
+
+
+class Consumer:
+    """Reads all partitions of its topics, those a group gives it, or those of `assign`."""
+
+    def __init__(
+        self, reach: Reach, topics: str | Sequence[str], settings: ConsumerSettings
+    ) -> None:
+        self._settings = settings
+        self._topics = _checked_topics(topics)
+        self._start = place_of(settings.start)
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._lent: Batch | None = None
+        self._resets = self._rebalances = 0
+        self._cluster, self._payloads = reach.cluster(), reach.payloads()
+        deadline_seconds, bytes_max = reach.deadline_seconds, settings.batch_bytes_max
+        doors = None if reach.open_door is None else Doors(reach.open_door)
+        self._reading = Reading(
+            None if doors is None else LocalSource(doors, bytes_max),
+            WireSource(self._cluster, bytes_max, deadline_seconds, self._reset),
+        )
+        self._committing: Committing | None = None
+        self._member: GroupMember | None = None
+        try:
+            partitions = self._partitions_of(self._topics)
+            if settings.group is not None:
+                every_s = settings.auto_commit_s
+                self._committing = Committing(reach.cluster, settings.group, every_s)
+            if settings.group is not None and self._topics:
+                open_cluster = reach.cluster
+                self._member = GroupMember(open_cluster, settings, self._topics, deadline_seconds)
+            elif self._topics:
+                self.assign(partitions)
+        except BaseException:
+            self.close(commit=False)
+            raise
+
+    # --- partitions ------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read these partitions and no others, from where the group has committed, or from `start`.
+
+        Not for a consumer whose group assigns. Raises NoSuchTopic, ValueError.
+        """
+        self._check()
+        if self._member is not None:
+            raise ValueError("assign: the group assigns the partitions of this consumer")
+        self.give_back()
+        names = [TopicPartition(*each) for each in partitions]
+        for topic, wanted in by_topic(names).items():
+            self._cluster.retrying(lambda t=topic, w=wanted: self._cluster.by_leader(t, w))  # type: ignore[misc]
+        self._reading.assign(self._positions(names))
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read now."""
+        return sorted(self._reading.partitions)
+
+    def position(self, topic: str, partition: int) -> int:
+        """The offset of the record that comes next."""
+        return self._partition(topic, partition).position
+
+    def seek(self, topic: str, partition: int, place: Start) -> None:
+        """Go on elsewhere: at an offset, "earliest", "latest", or a time with its zone."""
+        self._check()
+        name = self._partition(topic, partition).name
+        self.give_back()
+        offsets = resolve(self._cluster, topic, [partition], place_of(place))
+        self._reading.seek(name, offsets[partition])
+
+    def pause(self, topic: str, partition: int) -> None:
+        """Give no records of a partition until it is resumed."""
+        self._check()
+        self._reading.pause([self._partition(topic, partition).name])
+
+    def resume(self, topic: str, partition: int) -> None:
+        """Go on with a paused partition."""
+        self._check()
+        self._reading.resume([self._partition(topic, partition).name])
+
+    def offsets_for_times(
+        self, times: Mapping[tuple[str, int], datetime | int]
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time (with its zone, or ms since 1970), by partition.
+
+        None where there is no record that late.
+        """
+        self._check()
+        found: dict[TopicPartition, int | None] = {}
+        for (topic, partition), when in times.items():
+            ms = place_of(when).timestamp if isinstance(when, datetime) else when
+            assert ms is not None
+            offset = find_offsets(self._cluster, topic, [partition], ms)[partition]
+            found[TopicPartition(topic, partition)] = None if offset < 0 else offset
+        return found
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """How many offsets each partition's position is behind its end."""
+        self._check()
+        lags = {}
+        for topic, partitions in by_topic(self._reading.partitions).items():
+            for partition, end in resolve(self._cluster, topic, partitions, LATEST).items():
+                name = TopicPartition(topic, partition)
+                lags[name] = max(0, end - self._reading.partitions[name].position)
+        return lags
+
+    def _partition(self, topic: str, partition: int) -> Partition:
+        found = self._reading.partitions.get(TopicPartition(topic, partition))
+        if found is None:
+            raise ValueError(f"{topic}-{partition} is not assigned; {self.assignment()} are")
+        return found
+
+    def _partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
+        cluster = self._cluster
+        return [
+            TopicPartition(topic, each)
+            for topic in topics
+            for each in range(len(cluster.retrying(lambda t=topic: cluster.topic(t)).leaders))  # type: ignore[misc]
+        ]
+
+    def _positions(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        names = list(names)
+        positions = {} if self._committing is None else self._committing.fetch(names)
+        missing = by_topic(name for name in names if name not in positions)
+        for topic, partitions in missing.items():
+            for partition, offset in resolve(self._cluster, topic, partitions, self._start).items():
+                positions[TopicPartition(topic, partition)] = offset
+        return positions
+
+    def _reset(self, partition: Partition) -> int:
+        """Where a partition goes on whose position is not there. Raises BrokerError."""
+        topic, number = partition.name
+        if self._start not in {EARLIEST, LATEST}:
+            first = resolve(self._cluster, topic, [number], EARLIEST)[number]
+            end = resolve(self._cluster, topic, [number], LATEST)[number]
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{topic}-{number} has no offset {partition.position}: "
+                f"its records are from {first} up to {end}",
+            )
+        self._resets += 1
+        return resolve(self._cluster, topic, [number], self._start)[number]
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float = 1.0) -> Batch:
+        """Records that have come, or come in time; else an empty batch. Gives the last one back.
+
+        Raises Overrun if that was overtaken by its ring, and BrokerError: NoSuchTopic,
+        BrokerUnavailable, CORRUPT_MESSAGE of a batch that cannot be read, and what a group answers.
+        """
+        self.give_back()
+        now = time.monotonic()
+        deadline, spin_until = now + timeout_s, now + self._settings.spin_us / 1e6
+        while (batch := self.take()) is None:
+            now = time.monotonic()
+            if now >= deadline:
+                return Batch([])
+            if now >= spin_until:
+                self._wait(deadline - now)
+        return batch
+
+    def __iter__(self) -> Iterator[Record]:
+        """Records for ever, as they come. Each is valid until the next one is asked for."""
+        while True:
+            with self.poll(SLEEP_SECONDS_MAX) as batch:
+                yield from batch
+
+    def follow(self, timeout_s: float | None = None) -> Iterator[Record]:
+        """Records from the end on, as they come; ends when none has come for `timeout_s`.
+
+        From where the group is, if it assigns. Each is valid until the next one is asked for.
+        """
+        self.seek_to_end()
+        return self._follow(timeout_s)
+
+    def seek_to_end(self) -> None:
+        """Have all partitions go on with what is yet to come, but those that a group gave us."""
+        if self._member is None:
+            for topic, partition in self.assignment():
+                self.seek(topic, partition, "latest")
+
+    def _follow(self, timeout_s: float | None) -> Iterator[Record]:
+        while True:
+            with self.poll(SLEEP_SECONDS_MAX if timeout_s is None else timeout_s) as batch:
+                if not batch and timeout_s is not None:
+                    return
+                yield from batch
+
+    def read_until(self, ends: Mapping[tuple[str, int], int]) -> Iterator[Record]:
+        """Records below these offsets, until all have come. Each is valid until the next one.
+
+        Of partitions that are not named nothing is read meanwhile.
+        """
+        left = {TopicPartition(*name): end for name, end in ends.items()}
+        self._check()
+        self._reading.pause(self._reading.partitions.keys() - left.keys())
+        while left := self._pause_behind(left):
+            with self.poll(SLEEP_SECONDS_MAX) as batch:
+                for record in batch:
+                    if record.offset < left[record.chunk.partition_of(record.row)]:
+                        yield record
+
+    def _pause_behind(self, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Those that have not come to their end; the others wait there."""
+        left = {}
+        for name, end in ends.items():
+            if self.position(*name) < end:
+                left[name] = end
+            else:
+                self._reading.pause([name])
+                self.seek(*name, end)
+        return left
+
+    def take(self) -> Batch | None:
+        """What there is now, without waiting for records; None: nothing yet."""
+        if self._member is not None or self._committing is not None:
+            self._turn()
+        lot = self._reading.take()
+        if lot is None:
+            return None
+        for chunk in lot.chunks:
+            chunk.payloads = self._payloads
+        self._lent = Batch(lot.chunks, lot.is_intact, lambda intact: self._returned(lot, intact))
+        return self._lent
+
+    def give_back(self) -> None:
+        """Give back the batch that was polled last. Raises Overrun."""
+        self._check()
+        if self._lent is not None:
+            self._lent.release()
+
+    def _returned(self, lot: Lot, is_intact: bool) -> None:  # noqa: FBT001  (a callback)
+        self._lent = None
+        if not is_intact:
+            self._reading.go_back(lot)
+
+    def _wait(self, timeout_s: float) -> None:
+        with self.asleep() as filenos:
+            if filenos is not None:
+                poll = select.poll()
+                for fileno in filenos:
+                    poll.register(fileno, select.POLLIN)
+                poll.poll(math.ceil(1000 * self.nap_seconds(timeout_s)))
+
+    # For event loops: `take` what there is, sleep on what `asleep` gives, take again.
+
+    def may_wait(self) -> bool:
+        """Whether `take` may have to ask a broker first."""
+        return not self._reading.is_local or bool(self._member and self._member.events)
+
+    @contextmanager
+    def asleep(self) -> Iterator[list[int] | None]:
+        """What becomes readable when there may be something to take; None: there is already."""
+        filenos = self._reading.fall_asleep()
+        if filenos is not None and self._member is not None:
+            filenos.append(self._member.fileno())
+        try:
+            yield filenos
+        finally:
+            self._reading.wake_up()
+
+    def nap_seconds(self, timeout_s: float) -> float:
+        """How long to sleep at most, then `take` again."""
+        return min(self._reading.nap_seconds(timeout_s), SLEEP_SECONDS_MAX)
+
+    # --- the group -------------------------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Commit the positions, or these offsets: where the group goes on. Raises BrokerError."""
+        self.commit_async(offsets).result()
+
+    def commit_async(self, offsets: Mapping[tuple[str, int], int] | None = None) -> Future[None]:
+        """As `commit`, not waited for; the future has the BrokerError if it fails."""
+        self._check()
+        if self._committing is None:
+            raise ValueError("commit: only a consumer with a group can; name one with group=")
+        if offsets is None:
+            return self._committing.commit(self._where_we_are(), self._membership())
+        named = {TopicPartition(*name): offset for name, offset in offsets.items()}
+        return self._committing.commit(named, self._membership())
+
+    def committed(self) -> dict[TopicPartition, int]:
+        """What the group has committed of the partitions that are read now."""
+        self._check()
+        if self._committing is None:
+            raise ValueError("committed: only a consumer with a group has that; name one, group=")
+        return self._committing.fetch(self.assignment())
+
+    def _where_we_are(self) -> dict[TopicPartition, int]:
+        return {name: each.position for name, each in self._reading.partitions.items()}
+
+    def _membership(self) -> Membership:
+        return Membership() if self._member is None else self._member.membership
+
+    def _turn(self) -> None:
+        """What a group wants of us, and commits that are due."""
+        if self._committing is not None and self._committing.is_due():
+            self._committing.commit_if_moved(self._where_we_are(), self._membership())
+        member = self._member
+        if member is None:
+            return
+        member.polled()
+        while member.events:
+            event = member.events[0]
+            if isinstance(event, Assigned):
+                self._assigned(member, event.partitions)
+                member.take_event()  # Now: what failed is done again by the next poll.
+            else:
+                self._unsettled(member, member.take_event())
+
+    def _assigned(self, member: GroupMember, partitions: frozenset[TopicPartition]) -> None:
+        owned = self._reading.partitions.keys()
+        revoked, added = owned - partitions, partitions - owned
+        self._give_up(revoked)
+        self._reading.add(self._positions(added))
+        self._rebalances += 1
+        if revoked and self._is_cooperative:
+            member.join(partitions)  # What we gave up can be another's only now.
+
+    def _unsettled(self, member: GroupMember, event: Event) -> None:
+        owned = list(self._reading.partitions)
+        if isinstance(event, Rebalance) and self._is_cooperative:
+            member.join(owned)
+            return
+        if isinstance(event, Rebalance):
+            self._give_up(owned)
+        elif not isinstance(event, Failed) or event.is_out:
+            self._reading.drop(owned)
+        if not isinstance(event, Failed):
+            member.join(())
+            return
+        if event.is_out:
+            member.join(())
+        raise event.error
+
+    @property
+    def _is_cooperative(self) -> bool:
+        return set(self._settings.assignors) == {COOPERATIVE}
+
+    def _give_up(self, names: Iterable[TopicPartition]) -> None:
+        """Leave partitions to others, who go on where we say that we are."""
+        names = set(names)
+        if self._committing is not None and self._committing.is_automatic and names:
+            with suppress(BrokerError):  # Then others read again what we have read.
+                offsets = self._where_we_are()
+                self._committing.commit_if_moved(offsets, self._membership()).result()
+        self._reading.drop(names)
+
+    # --- the rest --------------------------------------------------------------------------------
+
+    @property
+    def transport(self) -> str:
+        """How records are read now: 'shared memory', or 'kafka' for some or all of them."""
+        return "shared memory" if self._reading.is_local else "kafka"
+
+    def statistics(self) -> ConsumerStatistics:
+        """What has been read so far."""
+        counts = self._reading.counts
+        return ConsumerStatistics(
+            counts.records,
+            counts.records_from_rings,
+            counts.ring_to_wire,
+            counts.wire_to_ring,
+            counts.overruns,
+            self._resets,
+            self._rebalances,
+        )
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise Closed("this consumer is closed")
+        if os.getpid() != self._pid:
+            raise Closed("this consumer is of the process that forked: make one in this process")
+
+    def close(self, *, commit: bool = True) -> None:
+        """Commit if that is automatic, leave the group, and let go of everything."""
+        if self._is_closed or os.getpid() != self._pid:
+            return
+        if self._lent is not None:
+            with suppress(Overrun):  # It is read again by who goes on.
+                self._lent.release()
+        if commit:
+            self._give_up(self.assignment())
+        self._is_closed = True
+        if self._member is not None:
+            self._member.close()
+        if self._committing is not None:
+            self._committing.close()
+        self._reading.close()
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(commit=kind is None)
+
+
+def _checked_topics(topics: str | Sequence[str]) -> list[str]:
+    names = [topics] if isinstance(topics, str) else list(topics)
+    for each in names:
+        if not isinstance(each, str):
+            raise TypeError(f"topics are names, not {type(each).__name__}")
+    return sorted(set(names))

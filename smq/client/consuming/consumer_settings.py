@@ -1,0 +1,51 @@
+"""What a consumer can be told, checked when it is told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smq.client.consuming.assignors import ASSIGNORS
+from smq.client.consuming.offsets import Start, place_of
+
+MiB = 1024 * 1024
+BATCH_BYTES_MAX = MiB  # Kafka's max.partition.fetch.bytes; and what a core's cache can hold.
+SESSION_TIMEOUT_S = 45.0  # Kafka's default.
+POLL_INTERVAL_S_MAX = 300.0  # Kafka's default.
+DEFAULT_ASSIGNORS = ("range", "roundrobin")  # librdkafka's and kafka-python's; Java knows both.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """What `Client.consumer` explains. Raises TypeError and ValueError, with the setting's name."""
+
+    group: str | None = None
+    start: Start = "latest"
+    assignors: Sequence[str] = DEFAULT_ASSIGNORS
+    auto_commit_s: float | None = None
+    session_timeout_s: float = SESSION_TIMEOUT_S
+    poll_interval_s_max: float = POLL_INTERVAL_S_MAX
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    spin_us: int = 0
+
+    def __post_init__(self) -> None:
+        place_of(self.start)
+        if self.group == "":
+            raise ValueError("group: an empty string is no name; None is for no group")
+        if isinstance(self.assignors, str) or not self.assignors:
+            raise ValueError(f"assignors: a sequence of {', '.join(ASSIGNORS)}, at least one")
+        for each in self.assignors:
+            if each not in ASSIGNORS:
+                raise ValueError(f"assignors: {each!r} is none of {', '.join(ASSIGNORS)}")
+        if self.auto_commit_s is not None and self.group is None:
+            raise ValueError("auto_commit_s: only a consumer with a group can commit")
+        _check("auto_commit_s", self.auto_commit_s or 1, 0.001)
+        _check("session_timeout_s", self.session_timeout_s, 0.001)
+        _check("poll_interval_s_max", self.poll_interval_s_max, 0.001)
+        _check("batch_bytes_max", self.batch_bytes_max, 1)
+        _check("spin_us", self.spin_us, 0)
+
+
+def _check(name: str, value: float, minimum: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is a number, not {type(value).__name__}")
+    if not value >= minimum:
+        raise ValueError(f"{name}: {value} is below {minimum}")

@@ -1,0 +1,214 @@
+"""Membership in a consumer group: joined, kept and left by a thread of its own.
+
+    poll's thread                                 this thread
+    ------------------------------------------    ------------------------------------------------
+    join(owned) ------------------------------->  JoinGroup; the leader assigns; SyncGroup
+    take_event() -> Assigned <------------------
+                                                  Heartbeat, Heartbeat … REBALANCE_IN_PROGRESS
+    take_event() -> Rebalance <-----------------
+    gives up its partitions, join(owned) ------>  JoinGroup …
+
+The thread joins only when poll says so, for then the partitions it had are in no block's hands any
+more. Meanwhile it keeps the session alive. Who does not poll for too long is taken for hung, and
+leaves the group so that others go on: its event is Lost.
+"""
+
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from smq.client.consuming.commits import Membership
+from smq.client.consuming.consumer_settings import ConsumerSettings
+from smq.client.consuming.group_session import GroupSession, Stopped
+from smq.client.consuming.record import TopicPartition
+from smq.client.kafka.cluster import PASSING, Cluster
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+
+HEARTBEATS_A_SESSION = 15  # As many as Kafka's defaults make: 3 s of 45 s.
+RETRY_SECONDS = 0.1
+
+# What was ours may be somebody else's by now.
+LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The partitions that are this member's from now on."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """The group shares anew: give up what must be given up, then join."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The group goes on without this member: what it had is another's. Join again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """There is no way to be a member, or there was none for long; `is_out`: it is not tried on."""
+
+    error: Exception
+    is_out: bool
+
+
+Event = Assigned | Rebalance | Lost | Failed
+
+
+class GroupMember:
+    """A member of a group. `events` is looked at by poll each time: a deque, empty mostly."""
+
+    def __init__(
+        self,
+        open_cluster: Callable[[], Cluster],
+        settings: ConsumerSettings,
+        topics: Iterable[str],
+        deadline_seconds: float,
+    ) -> None:
+        self.events: deque[Event] = deque()
+        self._rings = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # For poll.
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # For the thread.
+        self._topics = frozenset(topics)
+        self._settings = settings
+        self._deadline_seconds = deadline_seconds
+        self._polled_at = time.monotonic()
+        self._wanted: frozenset[TopicPartition] | None = frozenset()
+        self._is_member = False
+        self._is_told = False
+        self._stopping = False
+        self._failing_since: float | None = None
+        self._session = GroupSession(open_cluster, settings, self._await)
+        self._thread = threading.Thread(target=self._run, name="smq-group", daemon=True)
+        self._thread.start()
+
+    @property
+    def membership(self) -> Membership:
+        """As whom commits are made now."""
+        return self._session.membership
+
+    def fileno(self) -> int:
+        """Readable while there are events that were not taken."""
+        return self._rings
+
+    def polled(self) -> None:
+        """The user's code is alive."""
+        self._polled_at = time.monotonic()
+
+    def take_event(self) -> Event:
+        """What has happened: the oldest of `events`."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._rings)
+        return self.events.popleft()
+
+    def join(self, owned: Iterable[TopicPartition]) -> None:
+        """Join again, keeping these partitions if the assignor lets us."""
+        self._wanted = frozenset(owned)
+        os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._stopping = True
+        os.eventfd_write(self._wake, 1)
+        self._thread.join()
+        os.close(self._wake)
+        os.close(self._rings)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._work()
+            except Stopped:
+                break
+            except BrokerError as error:
+                self._failed(error)
+            except PeerError as error:
+                self._give_up(error)
+        with suppress(BrokerError, PeerError):
+            self._session.leave()
+        self._session.close()
+
+    def _work(self) -> None:
+        if self._wanted is not None:
+            owned, self._wanted = self._wanted, None
+            try:
+                assigned = self._session.join(self._topics, owned)
+            except BaseException:
+                self._wanted = owned
+                raise
+            self._is_member, self._is_told = True, False
+            self._tell(Assigned(assigned))
+        elif not self._is_member:
+            self._sleep(None)
+        elif not self._sleep(self._settings.session_timeout_s / HEARTBEATS_A_SESSION):
+            self._beat()
+        self._failing_since = None
+
+    def _beat(self) -> None:
+        if time.monotonic() - self._polled_at > self._settings.poll_interval_s_max:
+            self._session.leave()
+            self._lose()
+            return
+        try:
+            self._session.heartbeat()
+        except BrokerError as error:
+            if error.code != ErrorCode.REBALANCE_IN_PROGRESS:
+                raise
+            if not self._is_told:
+                self._is_told = True
+                self._tell(Rebalance())
+
+    def _failed(self, error: BrokerError) -> None:
+        if error.code in LOST:
+            if error.code == ErrorCode.UNKNOWN_MEMBER_ID:
+                self._session.resign()
+            self._lose()
+        elif error.code in PASSING or error.code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._retry_later(error)
+        else:
+            self._give_up(error)
+
+    def _retry_later(self, error: BrokerError) -> None:
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        if now - self._failing_since > self._deadline_seconds:
+            self._failing_since = now
+            self._tell(Failed(error, is_out=False))
+        self._session.forget()
+        self._sleep(RETRY_SECONDS)
+
+    def _lose(self) -> None:
+        self._is_member, self._wanted = False, None
+        self._tell(Lost())
+
+    def _give_up(self, error: Exception) -> None:
+        self._session.forget()
+        self._is_member, self._wanted = False, None
+        self._tell(Failed(error, is_out=True))
+
+    def _tell(self, event: Event) -> None:
+        self.events.append(event)
+        os.eventfd_write(self._rings, 1)
+
+    def _await(self, fileno: int) -> None:
+        """Return when there is something to read. Raises Stopped."""
+        while fileno not in select.select([fileno, self._wake], [], [])[0]:
+            self._sleep(0)
+            if self._stopping:
+                raise Stopped
+
+    def _sleep(self, seconds: float | None) -> bool:
+        """Whether we were woken."""
+        woken = bool(select.select([self._wake], [], [], seconds)[0])
+        if woken:
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._wake)
+        return woken

@@ -1,0 +1,205 @@
+"""The talk of a group's member with its coordinator: join, sync, heartbeat, leave.
+
+A join is answered when all members have joined, which takes as long as the slowest needs. So it is
+the member that waits for answers, and raises Stopped when it is told to stop meanwhile.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from smq.client.consuming.assignors import ASSIGNORS, Member
+from smq.client.consuming.commits import Membership
+from smq.client.consuming.consumer_settings import ConsumerSettings
+from smq.client.consuming.group_protocol import (
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
+from smq.client.consuming.record import TopicPartition
+from smq.client.kafka.admin import coordinator
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.connection import Connection, Question
+from smq.model.errors import ErrorCode
+from smq.wire.generated.heartbeat import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    read_heartbeat_response,
+    write_heartbeat_request,
+)
+from smq.wire.generated.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    read_join_group_response,
+    write_join_group_request,
+)
+from smq.wire.generated.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    read_leave_group_response,
+    write_leave_group_request,
+)
+from smq.wire.generated.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+    read_sync_group_response,
+    write_sync_group_request,
+)
+
+PROTOCOL_TYPE = "consumer"
+
+JOIN_GROUP = Question[JoinGroupRequest, JoinGroupResponse](
+    "JoinGroup", write_join_group_request, read_join_group_response
+)
+SYNC_GROUP = Question[SyncGroupRequest, SyncGroupResponse](
+    "SyncGroup", write_sync_group_request, read_sync_group_response
+)
+HEARTBEAT = Question[HeartbeatRequest, HeartbeatResponse](
+    "Heartbeat", write_heartbeat_request, read_heartbeat_response
+)
+LEAVE_GROUP = Question[LeaveGroupRequest, LeaveGroupResponse](
+    "LeaveGroup", write_leave_group_request, read_leave_group_response
+)
+
+
+class Stopped(Exception):
+    """The member was told to stop while it waited."""
+
+
+class GroupSession:
+    """Who this member is, as far as the coordinator has said. Raises BrokerError, PeerError."""
+
+    def __init__(
+        self,
+        open_cluster: Callable[[], Cluster],
+        settings: ConsumerSettings,
+        await_readable: Callable[[int], None],
+    ) -> None:
+        assert settings.group is not None
+        self._group = settings.group
+        self._settings = settings
+        self._open_cluster = open_cluster
+        self._await_readable = await_readable
+        self._cluster: Cluster | None = None
+        self._connection: Connection | None = None
+        self.membership = Membership()
+
+    def forget(self) -> None:
+        """Look for the coordinator again."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+        if self._cluster is not None:
+            self._cluster.forget()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.forget()
+
+    def resign(self) -> None:
+        """Be nobody: the coordinator does not know us any more."""
+        self.membership = Membership()
+
+    def join(
+        self, topics: frozenset[str], owned: frozenset[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        """Join, or join again; the partitions that are ours then."""
+        me = Member(topics, owned, self.membership.generation_id if owned else -1)
+        joined = self._join(me)
+        self.membership = Membership(joined.generation_id, joined.member_id)
+        assignments: Mapping[str, set[TopicPartition]] = {}
+        if joined.leader == joined.member_id:
+            assignments = self._assign(joined)
+        synced: SyncGroupResponse = self._ask(
+            SYNC_GROUP,
+            SyncGroupRequest(
+                group_id=self._group,
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=joined.protocol_name,
+                assignments=[
+                    SyncGroupRequestAssignment(member_id=each, assignment=write_assignment(names))
+                    for each, names in assignments.items()
+                ],
+            ),
+        )
+        check(synced.error_code)
+        return read_assignment(bytes(synced.assignment))
+
+    def _join(self, me: Member) -> JoinGroupResponse:
+        subscription = write_subscription(me)
+        while True:
+            joined: JoinGroupResponse = self._ask(
+                JOIN_GROUP,
+                JoinGroupRequest(
+                    group_id=self._group,
+                    session_timeout_ms=round(1000 * self._settings.session_timeout_s),
+                    rebalance_timeout_ms=round(1000 * self._settings.poll_interval_s_max),
+                    member_id=self.membership.member_id,
+                    protocol_type=PROTOCOL_TYPE,
+                    protocols=[
+                        JoinGroupRequestProtocol(name=each, metadata=subscription)
+                        for each in self._settings.assignors
+                    ],
+                ),
+            )
+            if joined.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                check(joined.error_code)
+                return joined
+            self.membership = Membership(-1, joined.member_id)
+
+    def _assign(self, joined: JoinGroupResponse) -> Mapping[str, set[TopicPartition]]:
+        members = {
+            each.member_id: read_subscription(bytes(each.metadata)) for each in joined.members
+        }
+        topics = sorted({topic for member in members.values() for topic in member.topics})
+        assert self._cluster is not None
+        counts = {
+            each.name or "": len(each.partitions)
+            for each in self._cluster.metadata(topics)
+            if each.error_code == ErrorCode.NONE
+        }
+        return ASSIGNORS[joined.protocol_name or ""](members, counts)
+
+    def heartbeat(self) -> None:
+        """Say that we live; an error code says what to do."""
+        request = HeartbeatRequest(
+            group_id=self._group,
+            generation_id=self.membership.generation_id,
+            member_id=self.membership.member_id,
+        )
+        check(self._ask(HEARTBEAT, request).error_code)
+
+    def leave(self) -> None:
+        """Have the others go on without us at once."""
+        member_id = self.membership.member_id
+        if not member_id:
+            return
+        self.resign()
+        request = LeaveGroupRequest(
+            group_id=self._group,
+            member_id=member_id,
+            members=[MemberIdentity(member_id=member_id)],
+        )
+        self._coordinator().ask(LEAVE_GROUP, request)
+
+    def _coordinator(self) -> Connection:
+        if self._cluster is None:
+            self._cluster = self._open_cluster()
+        if self._connection is None or self._connection.is_closed:
+            self._connection = self._cluster.connect(coordinator(self._cluster, self._group))
+        return self._connection
+
+    def _ask(self, question: Question[Any, Any], request: Any) -> Any:  # noqa: ANN401
+        connection = self._coordinator()
+        connection.start(question, request)
+        try:
+            self._await_readable(connection.fileno())
+        except Stopped:
+            connection.close()  # An answer is still owed: nobody else may ask over it.
+            raise
+        return connection.finish()

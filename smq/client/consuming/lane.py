@@ -1,0 +1,151 @@
+"""The partitions of one log that are read where they lie, in the ring."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from shm.kernels.lend import (
+    CURSOR_AWAY,
+    CURSOR_ENTRY,
+    CURSOR_MOVED,
+    CURSOR_WORDS,
+    F_FIELDS,
+    F_POSITION,
+    F_ROW,
+    OVERTAKEN,
+    W_AFTER,
+    W_AWAY,
+    W_FIELDS,
+    W_HERE,
+    W_LIMIT,
+    W_MOVED,
+    W_NEXT,
+    W_NUMBER,
+    W_SEEKING,
+    W_SLOT,
+    W_STATE,
+    lend_batches,
+    oldest_position,
+    place_rows,
+)
+from shm.kernels.records import B_LAST_OFFSET
+from shm.reader import LogReader
+from smq.client.consuming.chunk import Batches
+from smq.client.consuming.source import Partition, Taken
+
+BATCHES_MAX = 4096  # Lent at a time: bounds the facts, 500 KiB.
+_FAR = np.iinfo(np.int64).max
+
+
+class Lane:
+    """Reads partitions of a log. Their numbers are the columns of `_wanted`, sorted.
+
+    Invariant: a partition that the ring does not have is not in a lane.
+    """
+
+    def __init__(self, log: LogReader, batch_bytes_max: int) -> None:
+        self._memory = log.memory.memory
+        self._ring = log.memory.ring
+        self._bytes_max = batch_bytes_max
+        self.partitions: list[Partition] = []
+        self._names = [partition.name for partition in self.partitions]
+        self._wanted = np.empty((W_FIELDS, 0), np.int64)
+        self._cursor = np.array([_FAR, -1, 0, 0])
+        assert len(self._cursor) == CURSOR_WORDS
+        self._before = _FAR
+        self._facts = np.empty((F_FIELDS, BATCHES_MAX), np.int64)
+
+    def numbers(self) -> list[int]:
+        """What frames call its partitions."""
+        numbers: list[int] = self._wanted[W_NUMBER].tolist()
+        return numbers
+
+    def add(self, partitions: Iterable[tuple[int, Partition]]) -> list[Partition]:
+        """Read these, by their numbers; those whose next record the ring has not are given back."""
+        added = list(partitions)
+        numbers = self._wanted[W_NUMBER].tolist()
+        rows = sorted(
+            [*zip(numbers, self.partitions, strict=True), *added], key=lambda each: each[0]
+        )
+        states = dict(zip(numbers, self._wanted[W_STATE].tolist(), strict=True))
+        self._set([partition for _, partition in rows])
+        self._wanted = np.empty((W_FIELDS, len(rows)), np.int64)
+        self._wanted[W_NUMBER] = [number for number, _ in rows]
+        self._wanted[W_SLOT] = self._wanted[W_LIMIT] = -1
+        self._wanted[W_STATE] = [states.get(number, W_SEEKING) for number, _ in rows]
+        self._wanted[W_NEXT] = [partition.position for partition in self.partitions]
+        self._wanted[W_AFTER] = self._wanted[W_NEXT]
+        return self._place()
+
+    def remove(self, partition: Partition) -> None:
+        """Read a partition no longer."""
+        if partition in self.partitions:
+            self._keep(np.array([each is not partition for each in self.partitions]))
+
+    def take(self) -> tuple[Taken | None, list[Partition]]:
+        """What comes next; and those that the ring no longer has, which are read here no longer."""
+        gone = self._leave_away()
+        count = self._lend()
+        if count == OVERTAKEN:
+            self._wanted[W_STATE] = W_SEEKING
+            gone += self._place()
+            count = self._lend()
+        if count == OVERTAKEN:  # Again: the ring goes round faster than we look.
+            self._wanted[W_STATE] = self._cursor[CURSOR_AWAY] = W_AWAY
+        if count <= 0:
+            return None, gone + self._leave_away()
+        return self._taken(count), gone
+
+    def is_ready(self) -> bool:
+        """Whether `take` would give something."""
+        count = self._lend()
+        self._cursor[CURSOR_ENTRY] = self._before
+        return count != 0 or self._cursor.item(CURSOR_AWAY) != 0
+
+    def _lend(self) -> int:
+        self._before = self._cursor.item(CURSOR_ENTRY)
+        state = self._wanted, self._cursor, self._facts
+        return int(lend_batches(self._memory, *state, self._bytes_max))
+
+    def _taken(self, count: int) -> Taken:
+        facts = self._facts[:, :count].copy()
+        moved = self._wanted[W_MOVED, : self._cursor.item(CURSOR_MOVED)].tolist()
+        ends = self._wanted[W_AFTER]
+        moves = [(self.partitions[row], ends.item(row)) for row in moved]
+        memory, first = self._memory, facts.item(F_POSITION * count)
+        return Taken(
+            Batches(self._ring, facts, self._names, is_lent=True),
+            moves,
+            lambda good: self._commit(facts, good),
+            lambda: oldest_position(memory) <= first,
+        )
+
+    def _commit(self, facts: np.ndarray, good: int) -> None:
+        if good == facts.shape[1]:
+            self._wanted[W_NEXT] = self._wanted[W_AFTER]
+            return
+        for row, last_offset in facts[[F_ROW, B_LAST_OFFSET], :good].T.tolist():
+            self._wanted[W_NEXT, row] = last_offset + 1
+        self._cursor[CURSOR_ENTRY] = self._before
+
+    def _place(self) -> list[Partition]:
+        place_rows(self._memory, self._wanted, self._cursor)
+        return self._leave_away()
+
+    def _leave_away(self) -> list[Partition]:
+        """Drop what the ring has not."""
+        if not self._cursor.item(CURSOR_AWAY):
+            return []
+        self._cursor[CURSOR_AWAY] = 0
+        here = self._wanted[W_STATE] == W_HERE
+        away = [each for each, stays in zip(self.partitions, here, strict=True) if not stays]
+        self._keep(here)
+        return away
+
+    def _keep(self, kept: np.ndarray) -> None:
+        self._wanted = np.ascontiguousarray(self._wanted[:, kept])
+        self._set([each for each, stays in zip(self.partitions, kept, strict=True) if stays])
+
+    def _set(self, partitions: list[Partition]) -> None:
+        self.partitions = partitions
+        self._names = [partition.name for partition in partitions]

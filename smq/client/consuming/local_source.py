@@ -1,0 +1,89 @@
+"""Records from the rings of a broker on this host."""
+
+from collections.abc import Iterable
+
+from smq.client.consuming.lane import Lane
+from smq.client.consuming.source import Partition, Taken
+from smq.client.door.doors import Doors
+
+
+class LocalSource:
+    """Reads partitions in shared memory, a lane for each log."""
+
+    def __init__(self, doors: Doors, batch_bytes_max: int) -> None:
+        self.doors = doors
+        self._bytes_max = batch_bytes_max
+        self._lanes: dict[int, Lane] = {}
+        self._nodes: dict[int, int] = {}  # By log.
+        self._left: list[Partition] = []
+
+    def add(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Read these from their positions on; those that the rings do not have are given back."""
+        by_log: dict[int, list[tuple[int, Partition]]] = {}
+        refused = []
+        for partition in partitions:
+            found = self.doors.find(partition.name)
+            if found is None:
+                refused.append(partition)
+                continue
+            if found.log not in self._lanes:
+                self._lanes[found.log] = Lane(found.reader, self._bytes_max)
+                self._nodes[found.log] = found.node
+            by_log.setdefault(found.log, []).append((found.number, partition))
+        for log, numbered in by_log.items():
+            refused += self._lanes[log].add(numbered)
+        self._watch()
+        return refused
+
+    def remove(self, partition: Partition) -> None:
+        """Read a partition no longer, if it was read here."""
+        for lane in self._lanes.values():
+            lane.remove(partition)
+        self._watch()
+
+    def _watch(self) -> None:
+        numbers: dict[int, set[int]] = {}
+        for log, lane in self._lanes.items():
+            numbers.setdefault(self._nodes[log], set()).update(lane.numbers())
+        self.doors.watch(numbers)
+
+    def take(self) -> list[Taken]:
+        """What is there now."""
+        taken = []
+        for lane in self._lanes.values():
+            found, gone = lane.take()
+            self._left += gone
+            if found is not None:
+                taken.append(found)
+        return taken
+
+    def is_ready(self) -> bool:
+        """Whether there is something to take, or to leave. Notices topics that are gone."""
+        if self.doors.has_other_topics():
+            self._leave_deleted()
+        return bool(self._left) or any(lane.is_ready() for lane in self._lanes.values())
+
+    def leave(self) -> list[Partition]:
+        """Those that are read here no longer: the ring has gone on, or shard or topic are gone."""
+        if self.doors.has_lost:
+            self.doors.has_lost = False
+            for log in self._lanes.keys() - self.doors.logs():
+                self._left += self._lanes.pop(log).partitions
+        if not self._left:
+            return []
+        left, self._left = self._left, []
+        self._watch()
+        return left
+
+    def _leave_deleted(self) -> None:
+        for lane in self._lanes.values():
+            for number, partition in zip(lane.numbers(), list(lane.partitions), strict=True):
+                found = self.doors.find(partition.name)
+                if found is None or found.number != number:
+                    lane.remove(partition)
+                    self._left.append(partition)
+
+    def close(self) -> None:
+        """Close the doors."""
+        self._lanes.clear()
+        self.doors.close()

@@ -1,0 +1,104 @@
+"""Where to begin and to end: a place in every partition, and the offsets that brokers make of it.
+
+A `Place` is an offset, or a timestamp: of the first record at or after it, or the two that stand
+for the first record there is and the end of the log.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.connection import Question
+from smq.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    read_list_offsets_response,
+    write_list_offsets_request,
+)
+
+REPLICA_ID_OF_A_CONSUMER = -1
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+
+LIST_OFFSETS = Question[ListOffsetsRequest, ListOffsetsResponse](
+    "ListOffsets", write_list_offsets_request, read_list_offsets_response
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in every partition: an offset, or what ListOffsets makes of a timestamp."""
+
+    offset: int | None = None
+    timestamp: int | None = None
+
+
+EARLIEST = Place(timestamp=EARLIEST_TIMESTAMP)
+LATEST = Place(timestamp=LATEST_TIMESTAMP)
+_NAMED = {"earliest": EARLIEST, "latest": LATEST}
+
+Start = str | int | datetime | Place
+"""How a caller names a place: "earliest", "latest", an offset, or a time with its zone."""
+
+
+def place_of(start: object) -> Place:
+    """The place that a caller named. Raises TypeError and ValueError."""
+    if isinstance(start, Place):
+        return start
+    if isinstance(start, str):
+        if start not in _NAMED:
+            raise ValueError(f"start: {start!r} is neither 'earliest' nor 'latest'")
+        return _NAMED[start]
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise ValueError(f"start: {start} has no time zone; say which, e.g. with tzinfo=UTC")
+        return Place(timestamp=round(start.timestamp() * 1000))
+    if not isinstance(start, int) or isinstance(start, bool):
+        kind = type(start).__name__
+        raise TypeError(f"start is 'earliest', 'latest', an offset or a datetime, not {kind}")
+    if start < 0:
+        raise ValueError(f"start: offsets begin at 0, and {start} is below")
+    return Place(offset=start)
+
+
+def resolve(
+    cluster: Cluster, topic: str, partitions: Iterable[int], place: Place
+) -> dict[int, int]:
+    """The offset of a place, by partition; where no record is that late, the end of the log."""
+    partitions = list(partitions)
+    if place.offset is not None:
+        return dict.fromkeys(partitions, place.offset)
+    assert place.timestamp is not None
+    offsets = find_offsets(cluster, topic, partitions, place.timestamp)
+    beyond = [partition for partition, offset in offsets.items() if offset < 0]
+    if beyond:
+        offsets |= resolve(cluster, topic, beyond, LATEST)
+    return offsets
+
+
+def find_offsets(
+    cluster: Cluster, topic: str, partitions: list[int], timestamp: int
+) -> dict[int, int]:
+    """The first offset at or after a timestamp, by partition; -1 where there is none."""
+    return cluster.retrying(lambda: _list_offsets(cluster, topic, partitions, timestamp))
+
+
+def _list_offsets(
+    cluster: Cluster, topic: str, partitions: list[int], timestamp: int
+) -> dict[int, int]:
+    requests = {}
+    for leader, led in cluster.by_leader(topic, partitions).items():
+        asked = [ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in led]
+        requests[leader] = ListOffsetsRequest(
+            replica_id=REPLICA_ID_OF_A_CONSUMER,
+            topics=[ListOffsetsTopic(name=topic, partitions=asked)],
+        )
+    offsets = {}
+    for response in cluster.ask_each(LIST_OFFSETS, requests):
+        for each in response.topics[0].partitions:
+            check(each.error_code)
+            offsets[each.partition_index] = each.offset
+    return offsets

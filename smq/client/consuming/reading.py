@@ -1,0 +1,251 @@
+"""Reads partitions from the rings where these have what comes next, else over the wire.
+
+    ring ──overtaken, seek, shard gone──► wire ──caught up, door open again──► ring
+
+A partition is read by one source at a time and changes between them by itself, at the offset where
+it stands; each change is counted.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shm.kernels.lend import F_ROW, F_START
+from shm.kernels.records import B_BASE_OFFSET, B_LAST_OFFSET
+from smq.client.consuming.chunk import Chunk, cut
+from smq.client.consuming.local_source import LocalSource
+from smq.client.consuming.record import TopicPartition
+from smq.client.consuming.source import Partition, Taken
+from smq.client.consuming.wire_source import WireSource
+from smq.model.errors import BrokerError, ErrorCode
+
+RETURN_SECONDS = 0.5  # A partition on the wire that does not move looks for its ring so often.
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has been read so far."""
+
+    records: int = 0
+    records_from_rings: int = 0
+    ring_to_wire: int = 0
+    wire_to_ring: int = 0
+    overruns: int = 0
+
+
+class Lot(NamedTuple):
+    """Records that are handed out together.
+
+    checks  whether what is lent of it still stands
+    moves   partitions, their positions before and after
+    """
+
+    chunks: list[Chunk]
+    checks: list[Callable[[], bool]]
+    moves: list[tuple[TopicPartition, int, int]]
+
+    def is_intact(self) -> bool:
+        """Whether nothing of it has been overtaken."""
+        return all(check() for check in self.checks)
+
+
+class Reading:
+    """Some partitions and how far they have been read. `local` is None away from the broker."""
+
+    def __init__(self, local: LocalSource | None, wire: WireSource) -> None:
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.counts = Counts()
+        self._local = local
+        self._wire = wire
+        self._on_wire: dict[TopicPartition, Partition] = {}
+        self._paused: dict[TopicPartition, Partition] = {}
+        self._returning: list[Partition] = []
+        self._return_at = 0.0
+        self._stopped: tuple[TopicPartition, int, BrokerError] | None = None
+
+    def close(self) -> None:
+        """Close all that is open."""
+        self._wire.close()
+        if self._local is not None:
+            self._local.close()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether everything is read from rings now."""
+        return self._local is not None and not self._on_wire
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these positions on, and no others."""
+        self.drop(list(self.partitions))
+        self.add(positions)
+
+    def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions too."""
+        added = {name: Partition(name, position) for name, position in positions.items()}
+        self.partitions |= added
+        self._start(added.values())
+
+    def drop(self, names: Iterable[TopicPartition]) -> None:
+        """Read these no longer."""
+        for name in names:
+            self._stop(self.partitions.pop(name))
+            self._paused.pop(name, None)
+
+    def seek(self, name: TopicPartition, position: int) -> None:
+        """Go on elsewhere."""
+        partition = self.partitions[name]
+        self._stop(partition)
+        partition.position = position
+        if name not in self._paused:
+            self._start([partition])
+
+    def pause(self, names: Iterable[TopicPartition]) -> None:
+        """Give nothing of these until they are resumed."""
+        for name in names:
+            self._paused[name] = self.partitions[name]
+            self._stop(self.partitions[name])
+
+    def resume(self, names: Iterable[TopicPartition]) -> None:
+        """Go on where they were paused."""
+        self._start([self._paused.pop(name) for name in names if name in self._paused])
+
+    def _start(self, partitions: Iterable[Partition]) -> None:
+        others = list(partitions) if self._local is None else self._local.add(partitions)
+        self._go_to_wire(others)
+
+    def _go_to_wire(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self._on_wire[partition.name] = partition
+            self._wire.add([partition])
+
+    def _stop(self, partition: Partition) -> None:
+        if self._on_wire.pop(partition.name, None) is not None:
+            self._wire.remove(partition)
+        elif self._local is not None:
+            self._local.remove(partition)
+
+    def take(self) -> Lot | None:
+        """Records that are there now; their partitions go on behind them. Raises BrokerError."""
+        self._tell_unreadable()
+        taken = [] if self._local is None else self._take_from_rings(self._local)
+        if self._on_wire:
+            taken += self._take_from_wire()
+        lot = Lot([], [], [])
+        for part in taken:
+            self._cut(part, lot)
+        if not lot.chunks:
+            self._tell_unreadable()
+            return None
+        return lot
+
+    def _tell_unreadable(self) -> None:
+        """Raise what stopped a partition, if it still stands there; others are not held up."""
+        stopped, self._stopped = self._stopped, None
+        if stopped is not None:
+            name, position, error = stopped
+            partition = self.partitions.get(name)
+            if partition is not None and partition.position == position:
+                raise error
+
+    def go_back(self, lot: Lot) -> None:
+        """Have the partitions of an overtaken lot stand before it again, but those moved since."""
+        self.counts.overruns += 1
+        for name, before, after in lot.moves:
+            partition = self.partitions.get(name)
+            if partition is not None and partition.position == after:
+                self.seek(name, before)
+
+    def _take_from_rings(self, local: LocalSource) -> list[Taken]:
+        if left := local.leave():  # First: what is taken has not moved yet.
+            self.counts.ring_to_wire += len(left)
+            self._go_to_wire(left)
+        return local.take()
+
+    def _take_from_wire(self) -> list[Taken]:
+        if self._local is not None:
+            self._return(self._local)
+        taken = self._wire.take()
+        self._returning += [partition for part in taken for partition, _ in part.moves]
+        return taken
+
+    def _return(self, local: LocalSource) -> None:
+        """Have those go back to their rings that can."""
+        now = time.monotonic()
+        if now >= self._return_at:
+            self._return_at = now + RETURN_SECONDS
+            self._returning = list(self._on_wire.values())
+        if not self._returning:
+            return
+        asking = {each.name: each for each in self._returning if each.name in self._on_wire}
+        self._returning = []
+        refused = {each.name for each in local.add(asking.values())}
+        for name in asking.keys() - refused:
+            self._wire.remove(self._on_wire.pop(name))
+            self.counts.wire_to_ring += 1
+
+    def _cut(self, taken: Taken, lot: Lot) -> None:
+        """Add the records of what was taken; its partitions move on."""
+        chunks, good = cut(taken.batches)
+        if not taken.is_intact():
+            taken.commit(0)
+            return
+        moves = taken.moves
+        if good < taken.batches.facts.shape[1]:
+            self._stopped = _unreadable(taken, good)
+            moves = _moves_before(taken, good)
+        taken.commit(good)
+        records = sum(map(len, chunks))
+        self.counts.records += records
+        if taken.batches.is_lent:
+            self.counts.records_from_rings += records
+            lot.checks.append(taken.is_intact)
+        for partition, position in moves:
+            lot.moves.append((partition.name, partition.position, position))
+            partition.position = position
+        lot.chunks.extend(chunks)
+
+    def fall_asleep(self) -> list[int] | None:
+        """What becomes readable when there may be something to take; None: there is already.
+
+        Ends with `wake_up`, whatever it gave.
+        """
+        filenos = self._wire.filenos() if self._on_wire else []
+        if self._local is None:
+            return filenos
+        # What comes before the shards know that we sleep rings nobody: so look again.
+        if not self._local.doors.arm() or self._local.is_ready():
+            return None
+        return [*filenos, *self._local.doors.filenos()]
+
+    def wake_up(self) -> None:
+        """Have nobody ring any more."""
+        if self._local is not None:
+            self._local.doors.disarm()
+
+    def nap_seconds(self, timeout_s: float) -> float:
+        """How long to sleep at most: what failed is tried again, what is on the wire may return."""
+        if self._on_wire and (pause := self._wire.retry_in_seconds()):
+            return min(pause, timeout_s)
+        return max(0.0, timeout_s)
+
+
+def _moves_before(taken: Taken, good: int) -> list[tuple[Partition, int]]:
+    """Where partitions go on when only the first so many batches could be cut."""
+    rows, last_offsets = taken.batches.facts[[F_ROW, B_LAST_OFFSET], :good].tolist()
+    ends = dict(zip(rows, last_offsets, strict=True))  # Of each partition its last one.
+    by_name = {partition.name: partition for partition, _ in taken.moves}
+    return [(by_name[taken.batches.names[row]], last + 1) for row, last in ends.items()]
+
+
+def _unreadable(taken: Taken, batch: int) -> tuple[TopicPartition, int, BrokerError]:
+    """Which partition stands before a batch that cannot be read, where, and the words for it."""
+    facts = [B_BASE_OFFSET, B_LAST_OFFSET, F_ROW, F_START]
+    first, last, row, start = taken.batches.facts[facts, batch].tolist()
+    name = taken.batches.names[row]
+    error = BrokerError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"{name.topic}-{name.partition} has a batch at offset {first} that cannot be read; "
+        f"seek to {last + 1} to go on behind it",
+    )
+    return name, max(first, start), error

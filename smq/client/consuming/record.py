@@ -1,0 +1,75 @@
+"""A record as a consumer sees it: a small tuple that fetches its fields when they are asked for."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from smq.client.consuming.chunk import Chunk
+    from smq.client.reference import Payload
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class _Place(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    chunk: "Chunk"
+    row: int
+
+
+class Record(_Place):
+    """A record, valid as long as the batch it came in; then its fields raise BatchReleased.
+
+    `key` and `headers` are copies, `value` is a view of its bytes where they lie.
+    """
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> memoryview | None:
+        """The value's bytes where they lie; None is null."""
+        chunk, row = self[2], self[3]
+        starts, lengths = chunk.value_places
+        start, length = starts[row], lengths[row]
+        return None if length < 0 else chunk.view[start : start + length]
+
+    @property
+    def key(self) -> bytes | None:
+        """The key."""
+        chunk, row = self[2], self[3]
+        starts, lengths = chunk.key_places
+        start, length = starts[row], lengths[row]
+        return None if length < 0 else bytes(chunk.view[start : start + length])
+
+    @property
+    def headers(self) -> Headers:
+        """Keys and values. A key that is not UTF-8 encodes back with `surrogateescape`."""
+        return self.chunk.headers_of(self.row)
+
+    @property
+    def payload(self) -> "Payload | None":
+        """What the record stands for, or its value where it stands for nothing else; None is null.
+
+        It is not read before it is used, and outlives the batch. Raises NotAHandle (a value that
+        only says it were a handle), StoreError (the filer is out of reach).
+        """
+        return self.chunk.payload_of(self.row, self.value)
+
+    @property
+    def topic(self) -> str:
+        """The topic it is in."""
+        return self.chunk.partition_of(self.row).topic
+
+    @property
+    def partition(self) -> int:
+        """The partition it is in."""
+        return self.chunk.partition_of(self.row).partition
+
+    def __repr__(self) -> str:
+        return f"<record {self.offset} of {self.topic}-{self.partition}>"

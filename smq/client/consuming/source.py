@@ -1,0 +1,62 @@
+"""Where a consumer's records come from: one protocol, two that keep it.
+
+    LocalSource   rings of the broker's shared memory, when it is on this host
+    WireSource    Fetch over Kafka's protocol: everywhere, and for what a ring no longer has
+
+A partition is read by one source at a time. What a source takes has not been had until the reader
+says `commit`: a batch that cannot be cut leaves the partition where it was.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from smq.client.consuming.chunk import Batches
+from smq.client.consuming.record import TopicPartition
+
+
+class Partition:
+    """A partition as its reader sees it. `position` is the offset of the record it gives next."""
+
+    __slots__ = ("name", "position")
+
+    def __init__(self, name: TopicPartition, position: int) -> None:
+        self.name = name
+        self.position = position
+
+
+class Taken(NamedTuple):
+    """Batches that a source has now.
+
+    moves      where partitions go on when all of these batches were cut
+    commit     called with how many batches were cut
+    is_intact  whether they are still what they were
+    """
+
+    batches: Batches
+    moves: list[tuple[Partition, int]]
+    commit: Callable[[int], None]
+    is_intact: Callable[[], bool]
+
+
+class Source(Protocol):
+    """Reads some partitions."""
+
+    def add(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Read these from their positions on; those that it cannot read are given back."""
+
+    def remove(self, partition: Partition) -> None:
+        """Read a partition no longer, if it was read here."""
+
+    def take(self) -> list[Taken]:
+        """What is there now, without waiting."""
+
+    def leave(self) -> list[Partition]:
+        """Those that it reads no longer since it was asked last."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+def everything_stands() -> bool:
+    """Of memory that is nobody else's."""
+    return True

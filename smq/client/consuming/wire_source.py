@@ -1,0 +1,221 @@
+"""Records fetched over Kafka's protocol.
+
+One Fetch for each broker is on its way all the time: the next one is sent before the records of the
+last are handed out, with the positions behind them. An answer to a position that is no longer
+wanted is passed over. What fails in a way that passes is asked again, with fresh metadata, after
+RETRY_SECONDS; when no broker answers for longer than the deadline, that is told.
+"""
+
+import select
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from shm.arrow import read_only
+from shm.kernels.lend import F_FIELDS, F_ROW, F_START
+from shm.kernels.records import B_AT, B_ATTRIBUTES, B_LAST_OFFSET, scan_batches
+from shm.kernels.words import ATTRIBUTE_CONTROL, BATCH_HEADER_BYTES
+from smq.client.consuming.chunk import Batches
+from smq.client.consuming.record import TopicPartition
+from smq.client.consuming.source import Partition, Taken, everything_stands
+from smq.client.errors import NoSuchTopic
+from smq.client.kafka.cluster import PASSING, Cluster, check
+from smq.client.kafka.connection import Connection, Question
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    read_fetch_response,
+    write_fetch_request,
+)
+
+FETCH_WAIT_MS = 500  # How long a broker keeps a fetch that has nothing to answer; Kafka's default.
+RETRY_SECONDS = 0.1
+FETCH_BYTES_FACTOR = 4  # One answer is for several partitions.
+
+FETCH = Question[FetchRequest, FetchResponse](
+    "Fetch",
+    write_fetch_request,
+    read_fetch_response,
+    version_max=12,  # Later ones name topics by their ids.
+)
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """A fetch on its way, or a connection to send one over."""
+
+    connection: Connection
+    asked: dict[TopicPartition, int] | None = None
+
+
+class WireSource:
+    """Reads partitions from their leaders."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        batch_bytes_max: int,
+        deadline_seconds: float,
+        out_of_range: Callable[[Partition], int],
+    ) -> None:
+        self._cluster = cluster
+        self._bytes_max = batch_bytes_max
+        self._deadline_seconds = deadline_seconds
+        self._out_of_range = out_of_range
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._fetches: dict[int, _Fetch] = {}
+        self._retry_at = 0.0
+        self._failing_since: float | None = None
+
+    def add(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Read these from their positions on."""
+        self._partitions |= {partition.name: partition for partition in partitions}
+        return []
+
+    def remove(self, partition: Partition) -> None:
+        """Read a partition no longer."""
+        self._partitions.pop(partition.name, None)
+
+    def leave(self) -> list[Partition]:
+        """None: the wire has everything."""
+        return []
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for fetch in self._fetches.values():
+            fetch.connection.close()
+        self._fetches.clear()
+
+    def filenos(self) -> list[int]:
+        """What becomes readable with an answer."""
+        return [each.connection.fileno() for each in self._fetches.values() if each.asked]
+
+    def retry_in_seconds(self) -> float:
+        """How long until it makes sense to ask again; 0: now."""
+        return max(0.0, self._retry_at - time.monotonic())
+
+    def take(self) -> list[Taken]:
+        """What has come by now; sends what is to be asked next. Raises BrokerError."""
+        if not self._partitions or self.retry_in_seconds():
+            return []
+        taken: list[Taken] = []
+        try:
+            for fetch in self._answered():
+                asked, fetch.asked = fetch.asked, None
+                taken += self._read(fetch.connection.finish(), asked or {})
+            moved = {each.name: offset for part in taken for each, offset in part.moves}
+            self._ask({each.name: each.position for each in self._partitions.values()} | moved)
+        except BrokerError as error:
+            self._fail(error)
+        return taken
+
+    def _answered(self) -> list[_Fetch]:
+        by_fileno = {f.connection.fileno(): f for f in self._fetches.values() if f.asked}
+        poll = select.poll()
+        for fileno in by_fileno:
+            poll.register(fileno, select.POLLIN)
+        return [by_fileno[fileno] for fileno, _ in poll.poll(0)] if by_fileno else []
+
+    def _ask(self, positions: dict[TopicPartition, int]) -> None:
+        """Have each leader answer from these positions on."""
+        by_topic: dict[str, list[int]] = {}
+        for name in positions:
+            by_topic.setdefault(name.topic, []).append(name.partition)
+        wanted: dict[int, dict[TopicPartition, int]] = {}
+        for topic, partitions in by_topic.items():
+            for leader, led in self._cluster.by_leader(topic, partitions).items():
+                names = (TopicPartition(topic, each) for each in led)
+                wanted.setdefault(leader, {}).update((name, positions[name]) for name in names)
+        for leader, asked in wanted.items():
+            self._ask_leader(leader, asked)
+
+    def _ask_leader(self, leader: int, asked: dict[TopicPartition, int]) -> None:
+        fetch = self._fetches.get(leader)
+        if fetch is not None and fetch.asked is not None:
+            if fetch.asked.items() >= asked.items():
+                return
+            fetch.connection.close()  # It may wait for what nobody wants any more.
+        if fetch is None or fetch.connection.is_closed:
+            fetch = self._fetches[leader] = _Fetch(self._cluster.connect(leader))
+        fetch.connection.start(FETCH, self._request(asked))
+        fetch.asked = asked
+
+    def _request(self, asked: dict[TopicPartition, int]) -> FetchRequest:
+        topics: dict[str, list[FetchPartition]] = {}
+        for name, offset in asked.items():
+            partition = FetchPartition(
+                partition=name.partition,
+                fetch_offset=offset,
+                partition_max_bytes=self._bytes_max,
+            )
+            topics.setdefault(name.topic, []).append(partition)
+        return FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_FACTOR * self._bytes_max,
+            topics=[FetchTopic(topic=topic, partitions=each) for topic, each in topics.items()],
+        )
+
+    def _read(self, response: FetchResponse, asked: dict[TopicPartition, int]) -> list[Taken]:
+        check(response.error_code)
+        taken = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                name = TopicPartition(topic.topic, data.partition_index)
+                partition = self._partitions.get(name)
+                if partition is not None and partition.position == asked.get(name):
+                    taken += self._take(partition, data)
+        self._failing_since = None
+        return taken
+
+    def _take(self, partition: Partition, data: PartitionData) -> list[Taken]:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            partition.position = self._out_of_range(partition)
+            return []
+        check(data.error_code)
+        if not data.records:
+            return []
+        batches, after = _batches(read_only(data.records), partition)
+        move = [(partition, after)]
+        return [Taken(batches, move, lambda _: None, everything_stands)]
+
+    def _fail(self, error: BrokerError) -> None:
+        """Have it tried again; raises what does not pass, or has not passed for too long."""
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        is_too_long = now - self._failing_since > self._deadline_seconds
+        if isinstance(error, NoSuchTopic) or error.code not in PASSING or is_too_long:
+            raise error
+        self._retry_at = now + RETRY_SECONDS
+        self._cluster.forget()
+        self.close()
+
+
+def _batches(data: np.ndarray, partition: Partition) -> tuple[Batches, int]:
+    """The batches of an answer from the partition's position on, and where it goes on behind them.
+
+    The last one may be cut: a broker may fill its answer to the brim.
+    """
+    facts = np.empty((F_FIELDS, len(data) // BATCH_HEADER_BYTES + 1), np.int64)
+    facts[B_AT] = -1
+    stopped = scan_batches(data, 0, len(data), facts)
+    count = int((facts[B_AT] >= 0).sum())
+    if count == 0:
+        raise PeerError(f"what was fetched of {partition.name} is no record batch at {~stopped}")
+    facts = facts[:, :count]
+    after = int(facts[B_LAST_OFFSET, -1]) + 1
+    wanted = (facts[B_LAST_OFFSET] >= partition.position) & (
+        facts[B_ATTRIBUTES] & ATTRIBUTE_CONTROL == 0
+    )
+    facts = np.ascontiguousarray(facts[:, wanted])
+    facts[F_ROW], facts[F_START] = 0, partition.position
+    return Batches(data, facts, [partition.name], is_lent=False), max(after, partition.position)

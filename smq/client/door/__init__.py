@@ -1,0 +1,1 @@
+"""The way into a broker of this host: its shared memory."""

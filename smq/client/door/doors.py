@@ -1,0 +1,140 @@
+"""The doors to the shards of a broker on this host, as a reader uses them.
+
+A door goes away with its shard. Then its partitions are read over the wire, and the door is tried
+again, no more often than every REOPEN_SECONDS.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from shm.reader import LogReader
+from smq.client.consuming.record import TopicPartition
+from smq.client.door.door import DoorGone, DoorUnavailable
+from smq.model.catalog import Catalog
+
+REOPEN_SECONDS = 0.5
+FIRST_NODE = 1  # Every broker has it.
+
+
+class ReadingDoor(Protocol):
+    """What a reader needs of a door (smq.client.door.door)."""
+
+    readers: dict[int, LogReader]
+    closed: bool
+
+    def catalog(self) -> Catalog:
+        """The topics there are."""
+
+    def nodes(self) -> Sequence[object]:
+        """The nodes of the broker."""
+
+    def fileno(self) -> int:
+        """Readable when the shard rang, or is gone."""
+
+    def arm(self) -> bool:
+        """Ask to be rung for; False: there is something already."""
+
+    def disarm(self) -> bool:
+        """Ask no more; whether there is something. Raises DoorGone."""
+
+    def watch(self, numbers: Iterable[int]) -> None:
+        """Have it ring when one of these partitions shows new records. Raises DoorGone."""
+
+    def close(self) -> None:
+        """Let go of the shard."""
+
+
+class Found(NamedTuple):
+    """Where a partition is."""
+
+    node: int
+    log: int
+    reader: LogReader
+    number: int
+
+
+class Doors:
+    """One door for each node, opened when a partition of its logs is looked for."""
+
+    def __init__(self, open_door: Callable[[int], ReadingDoor]) -> None:
+        self._open_door = open_door
+        self._doors: dict[int, ReadingDoor] = {}
+        self._watched: dict[int, set[int]] = {}
+        self._tried_at: dict[int, float] = {}
+        self._catalog: Catalog | None = None
+        self.has_lost = False  # A door was dropped; who reads what was behind it takes this back.
+
+    def find(self, name: TopicPartition) -> Found | None:
+        """Where a partition is; None: there is no way to it here, or not now."""
+        some = next(iter(self._doors.values()), None) or self._open(FIRST_NODE)
+        if some is None:
+            return None
+        topic = some.catalog().by_name.get(name.topic)
+        if topic is None or not 0 <= name.partition < topic.partition_count:
+            return None
+        log = topic.logs[name.partition]
+        node = Catalog.leader(log, len(some.nodes()))
+        door = self._open(node)
+        reader = None if door is None else door.readers.get(log)
+        if reader is None:
+            return None
+        return Found(node, log, reader, topic.partition_numbers[name.partition])
+
+    def has_other_topics(self) -> bool:
+        """Whether topics have come, gone or changed since this was asked last."""
+        some = next(iter(self._doors.values()), None)
+        if some is None or some.catalog() is self._catalog:
+            return False
+        self._catalog = some.catalog()
+        return True
+
+    def logs(self) -> set[int]:
+        """The logs that can be read now."""
+        return {log for door in self._doors.values() for log in door.readers}
+
+    def watch(self, numbers: Mapping[int, set[int]]) -> None:
+        """Have each node ring when one of these partitions, and no other, shows new records."""
+        for node, door in list(self._doors.items()):
+            wanted = numbers.get(node, set())
+            if self._watched.get(node, set()) != wanted:
+                self._watched[node] = wanted
+                try:
+                    door.watch(wanted)
+                except DoorGone:
+                    self._drop(node)
+
+    def arm(self) -> bool:
+        """Ask all to ring; False: one has something already, or is gone."""
+        return all(door.arm() for door in self._doors.values())
+
+    def disarm(self) -> None:
+        """Ask no more; doors that are gone are dropped."""
+        for node, door in list(self._doors.items()):
+            try:
+                door.disarm()
+            except DoorGone:
+                self._drop(node)
+
+    def filenos(self) -> list[int]:
+        """What becomes readable when one rings, or goes."""
+        return [door.fileno() for door in self._doors.values()]
+
+    def close(self) -> None:
+        """Close all."""
+        for node in list(self._doors):
+            self._drop(node)
+
+    def _open(self, node: int) -> ReadingDoor | None:
+        now = time.monotonic()
+        if node not in self._doors and now >= self._tried_at.get(node, 0) + REOPEN_SECONDS:
+            self._tried_at[node] = now
+            with suppress(DoorUnavailable):
+                self._doors[node] = self._open_door(node)
+        return self._doors.get(node)
+
+    def _drop(self, node: int) -> None:
+        self._watched.pop(node, None)
+        self._doors.pop(node).close()
+        self.has_lost = True

@@ -1,0 +1,1 @@
+"""Kafka's protocol, asked and answered one by one: a blocking client."""

@@ -1,0 +1,188 @@
+"""Topics and consumer groups: create, list, describe, delete; who lags how far behind."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from smq.client.consuming.offsets import LATEST, resolve
+from smq.client.errors import NoSuchTopic
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.connection import Question
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    read_create_topics_response,
+    write_create_topics_request,
+)
+from smq.wire.generated.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+    read_delete_topics_response,
+    write_delete_topics_request,
+)
+from smq.wire.generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    read_describe_configs_response,
+    write_describe_configs_request,
+)
+from smq.wire.generated.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    read_find_coordinator_response,
+    write_find_coordinator_request,
+)
+from smq.wire.generated.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    read_list_groups_response,
+    write_list_groups_request,
+)
+from smq.wire.generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    read_offset_fetch_response,
+    write_offset_fetch_request,
+)
+
+TIMEOUT_MS = 30_000
+DEFAULT_OF_THE_BROKER = -1  # For partition counts and replication factors.
+RESOURCE_TOPIC = 2
+SOURCE_TOPIC = 1  # A setting of this topic, and not a default.
+KEY_TYPE_GROUP = 0
+
+CREATE_TOPICS = Question[CreateTopicsRequest, CreateTopicsResponse](
+    "CreateTopics", write_create_topics_request, read_create_topics_response
+)
+DELETE_TOPICS = Question[DeleteTopicsRequest, DeleteTopicsResponse](
+    "DeleteTopics", write_delete_topics_request, read_delete_topics_response
+)
+DESCRIBE_CONFIGS = Question[DescribeConfigsRequest, DescribeConfigsResponse](
+    "DescribeConfigs", write_describe_configs_request, read_describe_configs_response
+)
+FIND_COORDINATOR = Question[FindCoordinatorRequest, FindCoordinatorResponse](
+    "FindCoordinator",
+    write_find_coordinator_request,
+    read_find_coordinator_response,
+    version_max=3,  # Later ones ask for several groups at once.
+)
+LIST_GROUPS = Question[ListGroupsRequest, ListGroupsResponse](
+    "ListGroups", write_list_groups_request, read_list_groups_response
+)
+OFFSET_FETCH = Question[OffsetFetchRequest, OffsetFetchResponse](
+    "OffsetFetch",
+    write_offset_fetch_request,
+    read_offset_fetch_response,
+    version_max=7,  # As above.
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a group has come in a partition."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    end_offset: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end_offset - self.committed_offset)
+
+
+def create_topic(
+    cluster: Cluster,
+    name: str,
+    partition_count: int = DEFAULT_OF_THE_BROKER,
+    configs: Mapping[str, str] | None = None,
+) -> int:
+    """Create a topic and wait until it has leaders; the number of its partitions."""
+    wanted = CreatableTopic(
+        name=name,
+        num_partitions=partition_count,
+        replication_factor=DEFAULT_OF_THE_BROKER,
+        configs=[
+            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+        ],
+    )
+    request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
+    (created,) = cluster.anyone().ask(CREATE_TOPICS, request).topics
+    check(created.error_code, created.error_message)
+    return cluster.retrying(lambda: _partitions_with_leaders(cluster, name))
+
+
+def _partitions_with_leaders(cluster: Cluster, name: str) -> int:
+    try:
+        leaders = cluster.topic(name).leaders
+    except NoSuchTopic as error:  # Not here yet.
+        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
+    cluster.by_leader(name, range(len(leaders)))
+    return len(leaders)
+
+
+def delete_topic(cluster: Cluster, name: str) -> None:
+    """Delete a topic. Raises NoSuchTopic."""
+    cluster.retrying(lambda: cluster.topic(name))
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS
+    )
+    (deleted,) = cluster.anyone().ask(DELETE_TOPICS, request).responses
+    check(deleted.error_code, deleted.error_message)
+    cluster.forget()
+
+
+def topic_configs(cluster: Cluster, name: str) -> Sequence[DescribeConfigsResourceResult]:
+    """All settings of a topic, those by default too; `config_source` says whence each is."""
+    resource = DescribeConfigsResource(
+        resource_type=RESOURCE_TOPIC, resource_name=name, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+    (result,) = cluster.anyone().ask(DESCRIBE_CONFIGS, request).results
+    check(result.error_code, result.error_message)
+    return result.configs
+
+
+def groups(cluster: Cluster) -> list[ListedGroup]:
+    """All groups, by id; each broker knows those it coordinates."""
+    found: dict[str, ListedGroup] = {}
+    for broker in cluster.retrying(cluster.brokers):
+        response = broker.ask(LIST_GROUPS, ListGroupsRequest())
+        check(response.error_code)
+        found |= {group.group_id: group for group in response.groups}
+    return [found[group_id] for group_id in sorted(found)]
+
+
+def group_lags(cluster: Cluster, group_id: str) -> list[Lag]:
+    """How far a group has come in each partition that it has committed an offset of."""
+    committed = cluster.retrying(lambda: _committed(cluster, group_id))
+    lags = []
+    for topic, offsets in committed.items():
+        ends = resolve(cluster, topic, offsets, LATEST)
+        lags += [Lag(topic, each, offsets[each], ends[each]) for each in sorted(offsets)]
+    return lags
+
+
+def _committed(cluster: Cluster, group_id: str) -> dict[str, dict[int, int]]:
+    request = OffsetFetchRequest(group_id=group_id, topics=None)
+    response = cluster.broker(coordinator(cluster, group_id)).ask(OFFSET_FETCH, request)
+    check(response.error_code)
+    return {
+        topic.name: {each.partition_index: each.committed_offset for each in topic.partitions}
+        for topic in sorted(response.topics, key=lambda topic: topic.name)
+    }
+
+
+def coordinator(cluster: Cluster, group_id: str) -> int:
+    """The broker that knows about a group."""
+    request = FindCoordinatorRequest(key=group_id, key_type=KEY_TYPE_GROUP)
+    response = cluster.anyone().ask(FIND_COORDINATOR, request)
+    check(response.error_code, response.error_message)
+    cluster.metadata([])
+    return response.node_id

@@ -1,0 +1,236 @@
+"""A cluster as a client sees it: which broker leads which partition, and how to reach it.
+
+`Cluster` keeps one connection to each broker and what Metadata said last. Work that meets an error
+which passes by itself (a leader that moves, a broker that restarts) is done again by `retrying`,
+with fresh metadata, until it succeeds or the deadline has passed.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from smq.client.errors import NoSuchTopic
+from smq.client.kafka.connection import Connection, Question, Request, Response
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+    read_metadata_response,
+    write_metadata_request,
+)
+
+DEADLINE_SECONDS = 30.0
+RETRY_SECONDS = 0.1
+
+# These pass: the same question may be answered soon, by this broker or by another.
+PASSING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+METADATA = Question[MetadataRequest, MetadataResponse](
+    "Metadata", write_metadata_request, read_metadata_response
+)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What Metadata says of a topic: the leader of each partition, by partition."""
+
+    name: str
+    leaders: tuple[int, ...]
+    is_internal: bool
+
+
+def check(error_code: int, message: str | None = None) -> None:
+    """Raise what an error code says, if it says anything."""
+    if error_code == ErrorCode.NONE:
+        return
+    try:
+        code = ErrorCode(error_code)
+    except ValueError:
+        raise BrokerError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's error code {error_code}"
+        ) from None
+    raise BrokerError(code, message)
+
+
+class Cluster:
+    """The brokers behind some bootstrap addresses, one of which must answer now."""
+
+    def __init__(self, bootstrap: str, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+        self.bootstrap = bootstrap
+        self._bootstrap = [_address(each.strip()) for each in bootstrap.split(",")]
+        self._deadline_seconds = deadline_seconds
+        self.cluster_id = ""  # Learnt from Metadata.
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._topics: dict[str, TopicFacts] = {}
+        self.anyone()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def retrying(self, work: Callable[[], Result]) -> Result:
+        """The result of some work, done again while it fails in a way that passes."""
+        deadline = time.monotonic() + self._deadline_seconds
+        while True:
+            try:
+                return work()
+            except NoSuchTopic:
+                raise
+            except BrokerError as error:
+                if error.code not in PASSING or time.monotonic() > deadline:
+                    raise
+            self.forget()
+            time.sleep(RETRY_SECONDS)
+
+    def forget(self) -> None:
+        """Drop what may be out of date: metadata, and connections, for they may be broken."""
+        self._topics.clear()
+        self.close()
+
+    def anyone(self) -> Connection:
+        """A connection to a broker, whichever answers."""
+        failure: BrokerError | None = None
+        for address in [*self._connections, *self._bootstrap, *self._addresses.values()]:
+            try:
+                return self._connection(address)
+            except BrokerError as error:
+                failure = failure or error
+        assert failure is not None
+        raise failure
+
+    def broker(self, node_id: int) -> Connection:
+        """The connection to the broker with this id."""
+        return self._connection(self.address(node_id))
+
+    def connect(self, node_id: int) -> Connection:
+        """A connection of the caller's own, for questions whose answers wait."""
+        return Connection(*self.address(node_id))
+
+    def address(self, node_id: int) -> tuple[str, int]:
+        """Host and port of the broker with this id."""
+        if node_id not in self._addresses:
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"there is no broker {node_id} now")
+        return self._addresses[node_id]
+
+    def brokers(self) -> list[Connection]:
+        """Connections to all brokers."""
+        self.metadata([])
+        return [self.broker(node_id) for node_id in sorted(self._addresses)]
+
+    def some_broker(self) -> tuple[int, Connection]:
+        """A broker of those that Metadata named, by its id; one that has answered, if any has."""
+
+        def is_new(node_id: int) -> bool:
+            return self._addresses[node_id] not in self._connections
+
+        failure: BrokerError | None = None
+        for node_id in sorted(self._addresses, key=is_new):
+            try:
+                return node_id, self.broker(node_id)
+            except BrokerError as error:
+                failure = failure or error
+        raise failure or BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is known")
+
+    def ask_each(
+        self, question: Question[Request, Response], requests: Mapping[int, Request]
+    ) -> list[Response]:
+        """Ask brokers, by their ids, all at the same time."""
+        asked = [(self.broker(node_id), request) for node_id, request in requests.items()]
+        try:
+            for connection, request in asked:
+                connection.start(question, request)
+            return [connection.finish() for connection, _ in asked]
+        except BaseException:
+            self.close()  # Or an answer that is still owed would be taken for another one.
+            raise
+
+    def topic(self, name: str) -> TopicFacts:
+        """A topic, from what is known or from the cluster. Raises NoSuchTopic."""
+        if name not in self._topics:
+            (found,) = self.metadata([name])
+            if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise NoSuchTopic(name)
+            check(found.error_code)
+            self._topics[name] = _facts(found)
+        return self._topics[name]
+
+    def topics(self) -> list[TopicFacts]:
+        """All topics, by name."""
+        return sorted(map(_facts, self.metadata(None)), key=lambda topic: topic.name)
+
+    def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
+        """Partitions of a topic, grouped by the broker that leads them."""
+        leaders = self.topic(topic).leaders
+        groups: dict[int, list[int]] = {}
+        for partition in partitions:
+            if not 0 <= partition < len(leaders):
+                raise BrokerError(
+                    ErrorCode.INVALID_PARTITIONS,
+                    f"topic {topic} has no partition {partition}, only 0 to {len(leaders) - 1}",
+                )
+            if leaders[partition] < 0:
+                raise BrokerError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now"
+                )
+            groups.setdefault(leaders[partition], []).append(partition)
+        return groups
+
+    def metadata(self, names: list[str] | None) -> list[MetadataResponseTopic]:
+        """Ask about these topics, or about all; brokers are learnt on the way."""
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        response = self.anyone().ask(METADATA, request)
+        self._addresses = {each.node_id: (each.host, each.port) for each in response.brokers}
+        self.cluster_id = response.cluster_id or ""
+        return list(response.topics)
+
+    def _connection(self, address: tuple[str, int]) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None or connection.is_closed:
+            connection = self._connections[address] = Connection(*address)
+        return connection
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdecimal()):
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"a broker's address is host:port, and not {text!r}"
+        )
+    return host.strip("[]"), int(port)
+
+
+def _facts(topic: MetadataResponseTopic) -> TopicFacts:
+    partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
+    leaders = tuple(each.leader_id for each in partitions)
+    return TopicFacts(topic.name or "", leaders, topic.is_internal)

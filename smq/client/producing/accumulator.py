@@ -1,0 +1,437 @@
+"""Which batch goes when, in which sequence, and what an answer means: a producer without any IO.
+
+    parcel ─add→ queue of a partition: waiting ─drain→ in flight ─answered→ resolved
+                                          ↑               │ error that passes, channel lost
+                                          └───────────────┘
+
+A batch that has once been sent keeps its rows, epoch and sequence, so the broker knows a repetition
+from something new. Three rules keep a partition's records in order and single:
+
+- Batches are sent again one at a time, the oldest first, once nothing is in flight any more.
+- Until the broker has acknowledged a first batch only one is in flight: a broker that knows nothing
+  of a producer takes any sequence, so a second batch could get in before a first that was refused.
+- A sequence that is refused while nothing older is unresolved says that the broker knows less than
+  we thought (a batch failed for good, or the broker lost its last ones). Nothing behind it can
+  have been taken, so all of it begins again at sequence 0 of the next epoch.
+
+Errors that pass are met again until the parcel's deadline, those that do not fail the batch's rows.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from smq.client.errors import (
+    BrokerUnavailable,
+    NoSuchTopic,
+    RecordTooLarge,
+    ReferenceRejected,
+)
+from smq.client.kafka.cluster import PASSING
+from smq.client.producing.batch_writer import BatchWriter, Stamp, Written
+from smq.client.producing.channel import (
+    PRODUCE_KEY,
+    PRODUCE_VERSION,
+    Channel,
+    ChannelGone,
+    complete_request,
+    request_head,
+)
+from smq.client.producing.parcel import Parcel
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.codec import Malformed
+from smq.wire.generated.produce import PartitionProduceResponse, read_produce_response
+from smq.wire.headers import read_response_header
+
+IN_FLIGHT_MAX = 5  # A broker remembers five batches of a producer and partition (KIP-98).
+RETRY_MS = 100  # Kafka's retry.backoff.ms.
+ANSWER_MS_MAX = 45_000  # Above PRODUCE_TIMEOUT_MS: a broker that is silent for so long is gone.
+SEQUENCE_END = 2**31  # Sequences begin again at 0 after 2^31 - 1.
+EPOCH_MAX = 2**15 - 1
+
+_PASSING = PASSING | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+_SEQUENCE_REFUSED = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
+NEVER_SENT = -1
+
+
+class Batch:
+    """Rows [first, end) of a parcel's columns. Before it is sent it may be cut anywhere."""
+
+    __slots__ = (
+        "end",
+        "epoch",
+        "first",
+        "is_refused",
+        "ordinal",
+        "parcel",
+        "sent_ms",
+        "sequence",
+        "size_bytes",
+    )
+
+    def __init__(self, parcel: Parcel, first: int, end: int) -> None:
+        self.parcel = parcel
+        self.first = first
+        self.end = end
+        self.ordinal = NEVER_SENT  # Its place among the batches of its partition.
+        self.epoch = 0
+        self.sequence = 0
+        self.size_bytes = 0
+        self.sent_ms = 0
+        self.is_refused = False
+
+    def __lt__(self, other: "Batch") -> bool:
+        return self.ordinal < other.ordinal
+
+
+class Queue:
+    """One partition's batches: sent ones that must be sent again, in order, then the others.
+
+    Invariants: `in_flight` and `again` are in the order of their ordinals, and no two of them are
+    IN_FLIGHT_MAX apart or more; only one is in flight if the broker does not know us yet.
+    """
+
+    def __init__(self, topic: str, partition: int, head: np.ndarray) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.head = head
+        self.leader = -1
+        self.message_bytes_max = 0
+        self.again: list[Batch] = []
+        self.waiting: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self.epoch = 0
+        self.sequence = 0
+        self.next_ordinal = 0
+        self.is_known = False
+        self.retry_ms = 0
+        self.is_doubtful = False  # Whether its leader must be asked for before anything is sent.
+
+    def may_send(self, now_ms: int) -> bool:
+        """Whether the next batch may go now, as far as this queue knows."""
+        if now_ms < self.retry_ms or self.is_doubtful or self.leader < 0:
+            return False
+        if self.again:
+            return not self.in_flight
+        if not self.in_flight:
+            return bool(self.waiting)
+        # What is in flight for the second time may be followed by batches that have arrived: it is
+        # the distance from the oldest that the broker must remember.
+        distance = self.next_ordinal - self.in_flight[0].ordinal
+        return bool(self.waiting) and self.is_known and distance < IN_FLIGHT_MAX
+
+    def next(self) -> Batch:
+        """The batch whose turn it is."""
+        return self.again[0] if self.again else self.waiting[0]
+
+    def take_back(self, batch: Batch) -> None:
+        """A batch was not taken, or nobody knows: it will be sent again."""
+        insort(self.again, batch)
+
+    def doubt(self, retry_ms: int) -> None:
+        """Something passing went wrong: wait a little, and ask who leads."""
+        self.retry_ms, self.is_doubtful = retry_ms, True
+
+    def begin_epoch_if_refused(self) -> None:
+        """Once nothing is in flight any more, what waits behind a refused sequence begins again."""
+        if self.in_flight or not self.again or not self.again[0].is_refused:
+            return
+        self.epoch, self.sequence, self.is_known = self.epoch + 1, 0, False
+        for batch in reversed(self.again):
+            batch.ordinal, batch.is_refused = NEVER_SENT, False
+            self.waiting.appendleft(batch)
+        self.again.clear()
+
+    def invariants(self) -> None:
+        """Assert them."""
+        assert self.again == sorted(self.again)
+        assert self.in_flight == sorted(self.in_flight)
+        assert self.is_known or len(self.in_flight) <= 1
+        ordinals = [batch.ordinal for batch in [*self.again, *self.in_flight]]
+        assert max(ordinals, default=0) - min(ordinals, default=0) < IN_FLIGHT_MAX
+        assert all(batch.ordinal == NEVER_SENT for batch in self.waiting)
+        assert all(batch.ordinal >= 0 for batch in [*self.again, *self.in_flight])
+
+
+class Accumulator:
+    """All queues of a producer. Times are monotonic.
+
+    `stale` names the topics whose metadata should be asked for; `resolved` collects the parcels of
+    which rows have met their fate, until somebody takes them.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        producer: tuple[int, int],
+        writer: BatchWriter,
+        batch_bytes: int,
+    ) -> None:
+        self.stale: set[str] = set()
+        self.resolved: dict[Parcel, None] = {}
+        self.buffered_bytes = 0
+        self.parcels: dict[Parcel, None] = {}
+        self.on_way: dict[str, int] = {}  # Parcels by topic.
+        self._client_id = client_id
+        self._producer_id, self._first_epoch = producer
+        self._writer = writer
+        self._batch_bytes = batch_bytes
+        self._queues: dict[tuple[str, int], Queue] = {}
+        self._ready: dict[Queue, None] = {}  # Those with something to send, now or later.
+        self._owed: dict[int, deque[tuple[int, Queue, Batch]]] = {}
+        self._last_correlation_id = 0
+
+    def learn(self, topic: str, leaders: Sequence[int], message_bytes_max: int) -> None:
+        """What Metadata says of a topic."""
+        for partition, leader in enumerate(leaders):
+            queue = self._queue(topic, partition)
+            if queue.leader != leader:
+                queue.leader, queue.retry_ms = leader, 0
+            queue.message_bytes_max, queue.is_doubtful = message_bytes_max, False
+        self.stale.discard(topic)
+
+    def _queue(self, topic: str, partition: int) -> Queue:
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            head = request_head(self._client_id, topic, partition)
+            queue = self._queues[topic, partition] = Queue(topic, partition, head)
+            queue.epoch = self._first_epoch
+        return queue
+
+    def add(self, parcel: Parcel) -> None:
+        """Take a closed parcel."""
+        if not parcel.unresolved:
+            return
+        self.parcels[parcel] = None
+        self.buffered_bytes += parcel.bytes
+        self.on_way[parcel.topic] = self.on_way.get(parcel.topic, 0) + 1
+        for partition, first, end in parcel.stretches():
+            queue = self._queue(parcel.topic, partition)
+            queue.waiting.append(Batch(parcel, first, end))
+            self._ready[queue] = None
+
+    def drain(self, channels: Mapping[int, Channel], now_ms: int) -> set[int]:
+        """Write all that may go now into the channels to the leaders; whose channel is gone."""
+        shut, gone = set[int](), set[int]()
+        for queue in list(self._ready):
+            if queue.leader < 0:
+                self.stale.add(queue.topic)
+            while queue.leader not in shut and queue.may_send(now_ms):
+                try:
+                    if not self._send_next(queue, channels.get(queue.leader), now_ms):
+                        shut.add(queue.leader)
+                except ChannelGone:
+                    gone.add(queue.leader)
+                    shut.add(queue.leader)
+            self._keep_ready(queue)
+        return gone
+
+    def leaders_wanted(self) -> set[int]:
+        """Brokers to which something waits."""
+        return {queue.leader for queue in self._ready if queue.leader >= 0}
+
+    def _send_next(self, queue: Queue, channel: Channel | None, now_ms: int) -> bool:
+        """Send, or fail, the next batch; False: the channel takes nothing now."""
+        batch = queue.next()
+        error = self._reason_not_to_send(queue, batch)
+        if error is not None:
+            only_one = isinstance(error, RecordTooLarge)
+            self._fail(queue, batch, error, batch.first + 1 if only_one else batch.end)
+            return True
+        is_new = batch.ordinal == NEVER_SENT
+        bytes_max = min(self._batch_bytes, queue.message_bytes_max) if is_new else batch.size_bytes
+        head_bytes, parcel = len(queue.head), batch.parcel
+        bound, one = (parcel.bound(batch.first, end) for end in (batch.end, batch.first + 1))
+        size = head_bytes + self._writer.room(bound, one, bytes_max)
+        if channel is None or (out := channel.reserve(size)) is None:
+            return False
+        self._last_correlation_id = (self._last_correlation_id + 1) & 0x7FFFFFFF
+        epoch, sequence = (queue.epoch, queue.sequence) if is_new else (batch.epoch, batch.sequence)
+        stamp = Stamp(self._producer_id, epoch, sequence)
+        out[:head_bytes] = queue.head
+        assert parcel.rows is not None
+        part = (batch.first, batch.end)
+        written = self._writer.write(parcel.rows, part, stamp, bytes_max, out, head_bytes)
+        complete_request(out, head_bytes, written.end, self._last_correlation_id)
+        if is_new:
+            self._depart(queue, batch, written, stamp)
+        else:
+            assert written.row == batch.end
+            queue.again.pop(0)
+        batch.sent_ms = now_ms
+        queue.in_flight.append(batch)
+        owed = self._owed.setdefault(queue.leader, deque())
+        owed.append((self._last_correlation_id, queue, batch))
+        channel.commit(written.end)
+        return True
+
+    def _reason_not_to_send(self, queue: Queue, batch: Batch) -> BrokerError | None:
+        if queue.epoch > EPOCH_MAX:
+            reason = "the producer has used up its epochs: open another one"
+            return BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, reason)
+        is_new = batch.ordinal == NEVER_SENT
+        if is_new and self._first_record_bytes(batch) > queue.message_bytes_max:
+            return self._too_large(queue, batch)
+        return None
+
+    def _first_record_bytes(self, batch: Batch) -> int:
+        """What a batch of the first record takes, at least."""
+        return self._writer.least_bytes(batch.parcel.bound(batch.first, batch.first + 1))
+
+    @staticmethod
+    def _depart(queue: Queue, batch: Batch, written: Written, stamp: Stamp) -> None:
+        """A new batch ends where it was cut; the rest waits as another."""
+        queue.waiting.popleft()
+        if written.row < batch.end:
+            queue.waiting.appendleft(Batch(batch.parcel, written.row, batch.end))
+            batch.end = written.row
+        batch.size_bytes = written.size_bytes
+        batch.epoch, batch.sequence = stamp.epoch, stamp.sequence
+        batch.ordinal = queue.next_ordinal
+        queue.next_ordinal += 1
+        queue.sequence = (stamp.sequence + batch.end - batch.first) % SEQUENCE_END
+
+    def answered(self, node_id: int, data: bytes, now_ms: int) -> None:
+        """A broker's answer to the oldest request that has none. Raises Malformed."""
+        answered, at = read_response_header(data, 0, PRODUCE_KEY, PRODUCE_VERSION)
+        response = read_produce_response(data, at, PRODUCE_VERSION)
+        answers = [each for topic in response.responses for each in topic.partition_responses]
+        owed = self._owed.get(node_id)
+        if not owed or owed[0][0] != answered or len(answers) != 1:
+            raise Malformed(f"broker {node_id} answers {answered}, which is not what was asked")
+        _, queue, batch = owed.popleft()
+        queue.in_flight.remove(batch)
+        self._judge(queue, batch, answers[0], now_ms)
+        self._settled(queue, batch.parcel)
+
+    def _judge(
+        self, queue: Queue, batch: Batch, answer: PartitionProduceResponse, now_ms: int
+    ) -> None:
+        code, parcel = answer.error_code, batch.parcel
+        if code == ErrorCode.NONE:
+            queue.is_known = True
+            offset, append_ms = answer.base_offset, answer.log_append_time_ms
+            parcel.resolve(batch.first, batch.end, offset, append_ms)
+        elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            queue.is_known = True
+            parcel.resolve(batch.first, batch.end, -1, -1)
+        elif code in _SEQUENCE_REFUSED:
+            older = [each for each in [*queue.again, *queue.in_flight] if each < batch]
+            batch.is_refused = not older
+            queue.take_back(batch)
+        elif code in _PASSING:
+            self.stale.add(queue.topic)
+            queue.take_back(batch)
+            queue.doubt(now_ms + RETRY_MS)
+        else:
+            parcel.fail(batch.first, batch.end, self._error(queue, batch, answer))
+
+    def lost(self, node_id: int, now_ms: int) -> None:
+        """The channel to a broker is gone: what it owed may have been taken or not."""
+        for _, queue, batch in self._owed.pop(node_id, ()):
+            queue.in_flight.remove(batch)
+            batch.is_refused = False
+            queue.take_back(batch)
+            queue.doubt(now_ms + RETRY_MS)
+            self.stale.add(queue.topic)
+            self._settled(queue, batch.parcel)
+
+    def doubt(self, node_id: int) -> None:
+        """A broker cannot be reached: perhaps others lead its partitions by now."""
+        self.stale |= {queue.topic for queue in self._ready if queue.leader == node_id}
+
+    def silent(self, now_ms: int) -> list[int]:
+        """Brokers that have owed an answer for too long."""
+        return [
+            node_id
+            for node_id, owed in self._owed.items()
+            if owed and now_ms - owed[0][2].sent_ms > ANSWER_MS_MAX
+        ]
+
+    def expire(self, now_ms: int) -> None:
+        """Fail what has waited beyond its parcel's deadline and is not in flight."""
+        for queue in list(self._ready):
+            while not queue.in_flight and (queue.again or queue.waiting):
+                batch = queue.next()
+                if batch.parcel.deadline_ms > now_ms:
+                    break
+                place = f"{queue.topic}-{queue.partition}"
+                self._fail(
+                    queue, batch, BrokerUnavailable(f"{place} took nothing in time"), batch.end
+                )
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone: fail what waits for it."""
+        for queue in list(self._ready):
+            while queue.topic == topic and (queue.again or queue.waiting):
+                self._fail(queue, queue.next(), NoSuchTopic(topic), queue.next().end)
+        self.stale.discard(topic)
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When something may be sent again or expires, if nothing else happens."""
+        resting = [queue for queue in self._ready if not queue.in_flight]
+        times = [queue.retry_ms for queue in resting if queue.retry_ms > now_ms]
+        times += [queue.next().parcel.deadline_ms for queue in resting]
+        times += [owed[0][2].sent_ms + ANSWER_MS_MAX for owed in self._owed.values() if owed]
+        return min(times, default=None)
+
+    def _fail(self, queue: Queue, batch: Batch, error: Exception, end: int) -> None:
+        """Fail the rows of the next batch before `end`."""
+        batch.parcel.fail(batch.first, end, error)
+        batch.first = end
+        if batch.first == batch.end:
+            if queue.again:
+                queue.again.pop(0)
+            else:
+                queue.waiting.popleft()
+        self._settled(queue, batch.parcel)
+
+    def _settled(self, queue: Queue, parcel: Parcel) -> None:
+        """Rows of a parcel may have met their fate, and the queue may go on."""
+        queue.begin_epoch_if_refused()
+        self._keep_ready(queue)
+        self.resolved[parcel] = None
+        if not parcel.unresolved and parcel in self.parcels:
+            del self.parcels[parcel]
+            self.buffered_bytes -= parcel.bytes
+            self.on_way[parcel.topic] -= 1
+
+    def _keep_ready(self, queue: Queue) -> None:
+        if queue.again or queue.waiting:
+            self._ready[queue] = None
+        else:
+            self._ready.pop(queue, None)
+
+    def take_resolved(self) -> Iterator[Parcel]:
+        """The parcels of which rows have met their fate since this was last asked."""
+        resolved, self.resolved = self.resolved, {}
+        return iter(resolved)
+
+    def _too_large(self, queue: Queue, batch: Batch) -> RecordTooLarge:
+        return RecordTooLarge(
+            f"a record of {self._first_record_bytes(batch)} bytes, and {queue.topic} takes batches "
+            f"of {queue.message_bytes_max}: raise its max.message.bytes, or send it by reference"
+        )
+
+    def _error(self, queue: Queue, batch: Batch, answer: PartitionProduceResponse) -> BrokerError:
+        if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.end - batch.first == 1:
+            return self._too_large(queue, batch)
+        try:
+            code = ErrorCode(answer.error_code)
+        except ValueError:
+            return BrokerError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's error code {answer.error_code}"
+            )
+        if code is ErrorCode.INVALID_RECORD and answer.error_message is not None:
+            return ReferenceRejected(answer.error_message)
+        return BrokerError(code, answer.error_message)
+
+    def invariants(self) -> None:
+        """Assert them."""
+        for queue in self._queues.values():
+            queue.invariants()
+            assert (queue in self._ready) == bool(queue.waiting or queue.again)
+        assert self.buffered_bytes == sum(parcel.bytes for parcel in self.parcels)
+        assert sum(self.on_way.values()) == len(self.parcels)

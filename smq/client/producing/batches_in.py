@@ -1,0 +1,260 @@
+"""What `send_batch` takes → columns: Arrow tables and record batches, dicts of arrays or lists.
+
+    key, value   bytes. Arrow: binary or string of any kind. NumPy: row i is the bytes of array[i]
+                 in C order, so one of shape (n, 16) has values of 16 bytes; of dtype 'S' or object,
+                 its items. Lists: bytes, other buffers of bytes, or None.
+    headers      Arrow: a list of structs (key, value) or a map. Else a list, each item a list of
+                 (key, value) pairs, or None.
+    timestamp    milliseconds since 1970, or Arrow's or NumPy's timestamps; null: when it is sent.
+    partition    integers; null: by the key.
+
+Arrow's memory is read where it is until the broker has acknowledged. NumPy's is copied here: it may
+be changed at any time.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from smq.client.arguments import header_pairs
+from smq.client.producing.columns import Field, HeaderColumn, field_of, headers_of, nulls
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("key", "value", "headers", "timestamp", "partition")
+ROWS_MAX = 65_536  # Of a piece, so that a large batch goes through a small buffer.
+PIECE_BYTES_MAX = 4 * 1024 * 1024
+
+
+class Piece(NamedTuple):
+    """Some rows as columns. Where a partition or timestamp is not given they are ABSENT."""
+
+    values: Field
+    keys: Field | None
+    headers: HeaderColumn | None
+    timestamps: np.ndarray | None
+    partitions: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.values.length)
+
+
+ABSENT = np.iinfo(np.int64).min
+
+
+def pieces_of(batch: Any) -> Iterator[Piece]:  # noqa: ANN401  (of the types above)
+    """The rows of a batch, in pieces of a bounded size. Raises TypeError, ValueError."""
+    if isinstance(batch, Mapping):
+        yield from _pieces_of_mapping(batch)
+        return
+    try:
+        import pyarrow as pa  # noqa: PLC0415  (only for who has Arrow)
+    except ImportError:  # pragma: no cover
+        pa = None
+    if pa is None or not isinstance(batch, pa.Table | pa.RecordBatch):
+        raise TypeError(
+            "batch is a pyarrow Table or RecordBatch, or a dict of columns, not "
+            + type(batch).__name__
+        )
+    _check_names(batch.schema.names)
+    rows = max(1, min(ROWS_MAX, batch.num_rows * PIECE_BYTES_MAX // max(1, batch.nbytes)))
+    whole = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
+    for part in whole.to_batches(max_chunksize=rows):
+        yield _piece_of_arrow(part)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if "value" not in names:
+        raise ValueError(f"batch has the columns {list(names)}, and needs one named 'value'")
+    for name in names:
+        if name not in COLUMNS or list(names).count(name) > 1:
+            raise ValueError(
+                f"batch has a column {name!r}; each of {list(COLUMNS)} is allowed once"
+            )
+
+
+# --- Arrow ----------------------------------------------------------------------------------------
+
+
+def _piece_of_arrow(batch: "pa.RecordBatch") -> Piece:
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    headers = columns.get("headers")
+    timestamps, partitions = columns.get("timestamp"), columns.get("partition")
+    return Piece(
+        _field_of_arrow("value", columns["value"]),
+        _field_of_arrow("key", columns["key"]) if "key" in columns else None,
+        None if headers is None else _headers_of_arrow(headers),
+        None if timestamps is None else _integers_of_arrow("timestamp", timestamps),
+        None if partitions is None else _integers_of_arrow("partition", partitions),
+    )
+
+
+def _field_of_arrow(name: str, array: "pa.Array") -> Field:
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind, count = array.type, len(array)
+    if pa.types.is_null(kind):
+        return nulls(count)
+    if pa.types.is_fixed_size_binary(kind):
+        width = kind.byte_width
+        at = np.arange(array.offset, array.offset + count, dtype=np.int64) * width
+        length = np.full(count, width, np.int64)
+    else:
+        if not _has_offsets(kind):
+            array = _cast(name, array, pa.large_binary())
+            kind = array.type
+        is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+        offsets = _numbers(array, 1, np.int64 if is_large else np.int32).astype(np.int64)
+        at, length = offsets[:-1], np.diff(offsets)
+    buffer = array.buffers()[-1]
+    data = np.frombuffer(b"" if buffer is None else buffer, np.uint8)
+    if count and not (at[0] >= 0 and at[-1] + length[-1] <= len(data) and length.min() >= 0):
+        raise ValueError(f"the {name} column is no valid Arrow array")
+    if array.null_count:
+        length[array.is_null().to_numpy(zero_copy_only=False)] = -1
+    if not data.flags.writeable:
+        return Field(data, at, length)
+    data = data.view()
+    data.flags.writeable = False
+    return Field(data, at, length)
+
+
+def _has_offsets(kind: "pa.DataType") -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+
+    types = pa.types
+    tests = (types.is_binary, types.is_string, types.is_large_binary, types.is_large_string)
+    return any(test(kind) for test in tests)
+
+
+def _cast(name: str, array: "pa.Array", kind: "pa.DataType") -> "pa.Array":
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TypeError(f"the {name} column is {array.type}, which is not {kind}") from error
+
+
+def _numbers(array: "pa.Array", buffer: int, dtype: Any) -> np.ndarray:  # noqa: ANN401
+    """The offsets of an array, one more than it has items."""
+    found = array.buffers()[buffer]
+    if found is None or found.size == 0:
+        return np.zeros(1, dtype)
+    return np.frombuffer(found, dtype)[array.offset : array.offset + len(array) + 1]
+
+
+def _integers_of_arrow(name: str, array: "pa.Array") -> np.ndarray:
+    import pyarrow as pa  # noqa: PLC0415
+
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
+    elif not pa.types.is_integer(array.type) and not pa.types.is_null(array.type):
+        raise TypeError(f"the {name} column is {array.type}, which is not an integer")
+    array = _cast(name, array, pa.int64())
+    return _present(name, array.fill_null(ABSENT).to_numpy(zero_copy_only=False), array.null_count)
+
+
+def _headers_of_arrow(array: "pa.Array") -> HeaderColumn:
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = array.type
+    if pa.types.is_map(kind):
+        kind = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+        array = _cast("headers", array, kind)
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not is_list or [*_field_names(kind.value_type)] != ["key", "value"]:
+        raise TypeError(
+            f"the headers column is {kind}, and should be a list of structs of a key and a value"
+        )
+    pairs = array.flatten()
+    keys, values = (_field_of_arrow(f"headers' {each}", pairs.field(each)) for each in (0, 1))
+    if (keys.length < 0).any() or pairs.null_count:
+        raise ValueError("the headers column has a header without a key")
+    counts = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    return HeaderColumn(keys, values, counts.astype(np.int64))
+
+
+def _field_names(kind: "pa.DataType") -> Iterator[str]:
+    import pyarrow as pa  # noqa: PLC0415
+
+    if pa.types.is_struct(kind):
+        yield from (kind.field(i).name for i in range(kind.num_fields))
+
+
+# --- Arrays and lists -----------------------------------------------------------------------------
+
+
+def _pieces_of_mapping(columns: Mapping[str, Any]) -> Iterator[Piece]:
+    _check_names([*columns])
+    counts = {name: len(column) for name, column in columns.items()}
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"batch has columns of different lengths: {counts}")
+    count = counts["value"]
+    for start in range(0, count, ROWS_MAX):
+        part = {name: column[start : start + ROWS_MAX] for name, column in columns.items()}
+        rows = min(ROWS_MAX, count - start)
+        headers = part.get("headers")
+        yield Piece(
+            _field("value", part["value"]),
+            _field("key", part["key"]) if "key" in part else None,
+            None if headers is None else _headers(headers, rows),
+            _integers("timestamp", part["timestamp"]) if "timestamp" in part else None,
+            _integers("partition", part["partition"]) if "partition" in part else None,
+        )
+
+
+def _field(name: str, column: Any) -> Field:  # noqa: ANN401
+    if isinstance(column, np.ndarray) and column.dtype.kind not in "SO":
+        return _field_of_array(name, column)
+    items = column.tolist() if isinstance(column, np.ndarray) else column
+    try:
+        return field_of(items)
+    except TypeError as error:
+        for row, item in enumerate(items):
+            if not isinstance(item, bytes | bytearray | memoryview | None):
+                raise TypeError(
+                    f"the {name} column has bytes or None, not {type(item).__name__} (row {row})"
+                ) from error
+        raise TypeError(f"the {name} column: {error}") from error
+
+
+def _field_of_array(name: str, array: np.ndarray) -> Field:
+    if array.dtype.kind not in "biufcVmM":
+        raise TypeError(f"the {name} column has dtype {array.dtype}, which is not plain bytes")
+    data = array.tobytes()
+    width = len(data) // len(array) if len(array) else 0
+    at = np.arange(len(array), dtype=np.int64) * width
+    return Field(np.frombuffer(data, np.uint8), at, np.full(len(array), width, np.int64))
+
+
+def _headers(column: Sequence[Any], count: int) -> HeaderColumn | None:
+    headers = {row: header_pairs(each) for row, each in enumerate(column) if each}
+    return headers_of(headers, count)
+
+
+def _integers(name: str, column: Any) -> np.ndarray:  # noqa: ANN401
+    nones = 0
+    if not isinstance(column, np.ndarray):
+        nones = sum(each is None for each in column)
+        column = np.array([ABSENT if each is None else each for each in column])
+    if column.dtype.kind == "M":
+        absent = np.isnat(column)
+        column = column.astype("datetime64[ms]").astype(np.int64)
+        nones = int(absent.sum())
+        column[absent] = ABSENT
+    if column.dtype.kind not in "iu" or column.ndim != 1:
+        if len(column) == 0:
+            return np.zeros(0, np.int64)
+        raise TypeError(f"the {name} column has {column.dtype}, which is not an integer")
+    return _present(name, column.astype(np.int64), nones)
+
+
+def _present(name: str, numbers: np.ndarray, absent_count: int) -> np.ndarray:
+    """The numbers, if all that are given are allowed."""
+    if int((numbers < 0).sum()) != absent_count:
+        least = int(numbers[(numbers < 0) & (numbers != ABSENT)].min(initial=0))
+        raise ValueError(f"the {name} column has {least}; it should be 0 or more")
+    return numbers

@@ -1,0 +1,144 @@
+"""Records as columns over bytes, as `shm.kernels.records_encode` takes them: from plain lists.
+
+A `Field` is a column of byte strings: where each begins in `data`, and its length; -1 is null.
+Columns of one parcel share a number of rows. `smq.client.producing.batches_in` makes fields from
+Arrow and NumPy; here they are made from lists, by one join for all values.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from shm.kernels.records import (
+    C_FIELDS,
+    C_HEADER_COUNT,
+    C_HEADERS_FIRST,
+    C_KEY_AT,
+    C_KEY_LENGTH,
+    C_OFFSET,
+    C_TIMESTAMP,
+    C_VALUE_AT,
+    C_VALUE_LENGTH,
+    H_FIELDS,
+    H_KEY_AT,
+    H_KEY_LENGTH,
+    H_VALUE_AT,
+    H_VALUE_LENGTH,
+)
+from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows
+from smq.wire.records import Headers
+
+# Lengths of a header's key and value: a varint of 32 bits each.
+HEADER_HEAD_BYTES_MAX = 10
+
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+class Field(NamedTuple):
+    """A column of byte strings. `data` is uint8 and read-only, the others int64."""
+
+    data: np.ndarray
+    at: np.ndarray
+    length: np.ndarray
+
+
+class HeaderColumn(NamedTuple):
+    """The headers of all rows, one after the other, and how many of them each row has."""
+
+    keys: Field
+    values: Field
+    counts: np.ndarray
+
+
+def field_of(items: Sequence[Bytes | None]) -> Field:
+    """A column of these byte strings. Raises TypeError for anything else."""
+    try:
+        data = b"".join(items)  # type: ignore[arg-type]  # It says so when None is in them.
+        length = np.fromiter(map(len, items), np.int64, len(items))  # type: ignore[arg-type]
+        filled = length
+    except TypeError:
+        data = b"".join(each for each in items if each is not None)
+        lengths = (-1 if each is None else len(each) for each in items)
+        length = np.fromiter(lengths, np.int64, len(items))
+        filled = np.maximum(length, 0)
+    at = filled.cumsum()
+    at -= filled
+    if len(items) and at[-1] + filled[-1] != len(data):
+        raise TypeError("a memoryview among them has items that are not bytes")
+    return Field(np.frombuffer(data, np.uint8), at, length)
+
+
+def nulls(count: int) -> Field:
+    """A column of nulls."""
+    return Field(_NOTHING, np.zeros(count, np.int64), np.full(count, -1, np.int64))
+
+
+def headers_of(headers: Mapping[int, Headers], count: int) -> HeaderColumn | None:
+    """The headers of those rows that have some."""
+    if not headers:
+        return None
+    counts = np.zeros(count, np.int64)
+    pairs: list[tuple[bytes, bytes | None]] = []
+    for row in sorted(headers):
+        counts[row] = len(headers[row])
+        pairs += headers[row]
+    return HeaderColumn(
+        field_of([key for key, _ in pairs]), field_of([value for _, value in pairs]), counts
+    )
+
+
+def rows_of(
+    values: Field, keys: Field | None, headers: HeaderColumn | None, timestamps: np.ndarray | int
+) -> Rows:
+    """The rows to encode, with offsets from 0."""
+    count = len(values.length)
+    columns = np.zeros((C_FIELDS, count), np.int64)
+    columns[C_OFFSET] = np.arange(count)
+    columns[C_TIMESTAMP] = timestamps
+    columns[C_VALUE_AT], columns[C_VALUE_LENGTH] = values.at, values.length
+    if keys is None:
+        columns[C_KEY_LENGTH] = -1
+    else:
+        columns[C_KEY_AT], columns[C_KEY_LENGTH] = keys.at, keys.length
+    key_data = _NOTHING if keys is None else keys.data
+    if headers is None:
+        return Rows(columns, _NO_HEADERS, key_data, values.data, _NOTHING, _NOTHING)
+    columns[C_HEADER_COUNT] = headers.counts
+    columns[C_HEADERS_FIRST] = headers.counts.cumsum() - headers.counts
+    of_headers = np.zeros((H_FIELDS, len(headers.keys.length)), np.int64)
+    of_headers[H_KEY_AT], of_headers[H_KEY_LENGTH] = headers.keys.at, headers.keys.length
+    of_headers[H_VALUE_AT], of_headers[H_VALUE_LENGTH] = headers.values.at, headers.values.length
+    return Rows(columns, of_headers, key_data, values.data, headers.keys.data, headers.values.data)
+
+
+def one_row(value: bytes | None, key: bytes | None, timestamp_ms: int) -> Rows:
+    """What `rows_of` makes of a single record without headers, in a fifth of the time."""
+    columns = np.zeros((C_FIELDS, 1), np.int64)
+    columns[C_TIMESTAMP, 0] = timestamp_ms
+    columns[C_KEY_LENGTH, 0] = -1 if key is None else len(key)
+    columns[C_VALUE_LENGTH, 0] = -1 if value is None else len(value)
+    keys = np.frombuffer(key, np.uint8) if key else _NOTHING
+    values = np.frombuffer(value, np.uint8) if value else _NOTHING
+    return Rows(columns, _NO_HEADERS, keys, values, _NOTHING, _NOTHING)
+
+
+def bounds_of(rows: Rows) -> np.ndarray:
+    """Bytes that suffice for each record and all before it."""
+    columns, headers = rows.columns, rows.headers
+    bounds: np.ndarray = np.maximum(columns[C_KEY_LENGTH], 0)
+    bounds += RECORD_HEAD_BYTES_MAX
+    bounds += np.maximum(columns[C_VALUE_LENGTH], 0)
+    bounds.cumsum(out=bounds)
+    if headers.shape[1]:
+        sizes = headers[H_KEY_LENGTH] + np.maximum(headers[H_VALUE_LENGTH], 0)
+        before = np.zeros(headers.shape[1] + 1, np.int64)
+        (sizes + HEADER_HEAD_BYTES_MAX).cumsum(out=before[1:])
+        first = columns[C_HEADERS_FIRST]
+        bounds += (before[first + columns[C_HEADER_COUNT]] - before[first]).cumsum()
+    return bounds
+
+
+_NOTHING = np.frombuffer(b"", np.uint8)
+_NO_HEADERS = np.zeros((H_FIELDS, 0), np.int64)

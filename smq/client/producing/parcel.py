@@ -1,0 +1,282 @@
+"""A parcel: rows of one topic that set out together, and what has become of each.
+
+    open      rows are added one at a time, by `send`
+    closed    columns, sorted by partition; the accumulator cuts batches from them
+    resolved  every row has an offset or an error; the columns are dropped
+
+A row keeps the number under which it was added, whatever its partition: `_order` names the row that
+stands in each place of the sorted columns.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import count, pairwise
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from shm.kernels.partition import assign_partitions
+from shm.kernels.records import C_OFFSET, C_TIMESTAMP
+from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows
+from smq.client.producing.columns import bounds_of, field_of, headers_of, one_row, rows_of
+from smq.client.producing.futures import Delivery
+from smq.wire.records import Headers
+
+PENDING = -3
+FAILED = -2
+UNKNOWN_OFFSET = -1  # The broker has the record and does not know where.
+
+
+class Sink(Protocol):
+    """Who resolves the parcel, and lets threads wait for that."""
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
+        """Sleep until the condition holds. Raises TimeoutError."""
+
+
+class Extras(NamedTuple):
+    """What few records have."""
+
+    headers: Headers
+    timestamp_ms: int | None
+    partition: int | None
+
+
+class Failure:
+    """Why some rows of a parcel are not in the topic; `is_seen` once somebody has asked."""
+
+    __slots__ = ("error", "is_seen", "rows")
+
+    def __init__(self, rows: np.ndarray, error: Exception) -> None:
+        self.rows = rows
+        self.error = error
+        self.is_seen = False
+
+
+class Parcel:
+    """Invariant: once it is closed, `unresolved` rows have the offset PENDING.
+
+    While it is open `send` counts `room` down: the bytes that still fit.
+    """
+
+    __slots__ = (
+        "_bounds",
+        "_order",
+        "_timestamps",
+        "bytes",
+        "callbacks",
+        "deadline_ms",
+        "extras",
+        "failures",
+        "keys",
+        "offsets",
+        "opened_ms",
+        "partitions",
+        "room",
+        "rows",
+        "sink",
+        "topic",
+        "unresolved",
+        "values",
+    )
+
+    def __init__(self, topic: str, sink: Sink, now_ms: int, deadline_ms: int, room: int) -> None:
+        self.topic = topic
+        self.sink = sink
+        self.opened_ms = now_ms  # Wall time: the timestamp of rows without one of their own.
+        self.deadline_ms = deadline_ms
+        self.room = room
+        self.bytes = 0
+        self.values: list[bytes | None] = []
+        self.keys: list[bytes | None] = []
+        self.extras: dict[int, Extras] = {}
+        self.unresolved = 0
+        self.callbacks: dict[int, tuple[int | None, Callable[[], object]]] = {}
+        self.failures: list[Failure] = []
+        self.rows: Rows | None = None
+        self.offsets: np.ndarray | None = None
+        self.partitions = _NONE
+        self._timestamps = _NONE
+        self._order: np.ndarray | None = None
+        self._bounds = _NONE
+
+    def close(self, partition_count: int, keyless: int) -> None:
+        """Turn what was added into columns."""
+        values, keys, extras = self.values, self.keys, self.extras
+        row_count = len(values)
+        if row_count == 1 and not extras:
+            self._close_one(values[0], keys[0], partition_count, keyless)
+            return
+        headers = headers_of({row: each.headers for row, each in extras.items()}, row_count)
+        timestamps: np.ndarray | int = self.opened_ms
+        wanted = np.full(row_count, -1, np.int64)
+        if extras:
+            timestamps = np.full(row_count, self.opened_ms, np.int64)
+            for row, each in extras.items():
+                if each.timestamp_ms is not None:
+                    timestamps[row] = each.timestamp_ms
+                if each.partition is not None:
+                    wanted[row] = each.partition
+        keyed = keys.count(None) != row_count
+        rows = rows_of(field_of(values), field_of(keys) if keyed else None, headers, timestamps)
+        self.values, self.keys, self.extras = _EMPTY, _EMPTY, {}
+        one = keyless if not (keyed or extras) else None
+        self.fill(rows, wanted, partition_count, keyless, one)
+
+    def _close_one(
+        self, value: bytes | None, key: bytes | None, partition_count: int, keyless: int
+    ) -> None:
+        """As below, for a record that leaves at once: it should not pay for columns."""
+        rows = one_row(value, key, self.opened_ms)
+        self.values, self.keys = _EMPTY, _EMPTY
+        self.partitions = np.array([keyless if key is None else -1])
+        if key is not None:
+            assign_partitions(rows.columns, rows.keys, partition_count, keyless, self.partitions)
+        self._timestamps = rows.columns[C_TIMESTAMP]
+        self.rows = rows
+        self.bytes = RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
+        self._bounds = np.array([self.bytes])
+        self.offsets = np.array([PENDING])
+        self.unresolved = 1
+
+    def fill(
+        self,
+        rows: Rows,
+        partitions: np.ndarray,
+        partition_count: int,
+        keyless: int,
+        one: int | None = None,
+    ) -> None:
+        """Take columns; rows go to the partition they name, or if it is negative by their key.
+
+        `one`: the partition of all rows, if that is known.
+        """
+        row_count = len(partitions)
+        if one is None:
+            assign_partitions(rows.columns, rows.keys, partition_count, keyless, partitions)
+            first = partitions[0] if row_count else 0
+            if not (partitions == first).all():
+                self._order = np.argsort(partitions.astype(np.int32), kind="stable")
+        else:
+            partitions[:] = one
+        self.partitions = partitions
+        self._timestamps = rows.columns[C_TIMESTAMP]
+        if self._order is not None:
+            columns = rows.columns.take(
+                self._order, axis=1
+            )  # In C order, as kernels are compiled for.
+            columns[C_OFFSET] = np.arange(row_count)
+            rows = rows._replace(columns=columns)
+        self.rows = rows
+        self._bounds = bounds_of(rows)
+        self.bytes = int(self._bounds[-1]) if row_count else 0
+        self.offsets = np.full(row_count, PENDING, np.int64)
+        self.unresolved = row_count
+
+    def stretches(self) -> Iterator[tuple[int, int, int]]:
+        """The columns' rows by partition: (partition, first, end)."""
+        if self._order is None:
+            if len(self.partitions):
+                yield int(self.partitions[0]), 0, len(self.partitions)
+            return
+        ordered = self.partitions[self._order]
+        edges = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(ordered)]
+        for first, end in pairwise(edges):
+            yield int(ordered[first]), first, end
+
+    def bound(self, first: int, end: int) -> int:
+        """Bytes that suffice for the records [first, end) of the columns."""
+        before = self._bounds[first - 1] if first else 0
+        return int(self._bounds[end - 1] - before)
+
+    def resolve(self, first: int, end: int, base_offset: int, append_time_ms: int) -> None:
+        """The records [first, end) of the columns are in the topic."""
+        assert self.offsets is not None
+        if base_offset < 0:
+            found = np.full(end - first, UNKNOWN_OFFSET, np.int64)
+        else:
+            found = np.arange(base_offset, base_offset + end - first)
+        rows = self._rows(first, end)
+        self.offsets[rows] = found
+        if append_time_ms >= 0:
+            self._timestamps[rows] = append_time_ms
+        self._settle(end - first)
+
+    def fail(self, first: int, end: int, error: Exception) -> None:
+        """The records [first, end) of the columns are not in the topic, or nobody knows."""
+        assert self.offsets is not None
+        rows = self._rows(first, end)
+        self.offsets[rows] = FAILED
+        self.failures.append(Failure(np.arange(len(self.offsets))[rows], error))
+        self._settle(end - first)
+
+    def _rows(self, first: int, end: int) -> np.ndarray | slice:
+        return slice(first, end) if self._order is None else self._order[first:end]
+
+    def _settle(self, row_count: int) -> None:
+        self.unresolved -= row_count
+        assert self.unresolved >= 0
+        if self.unresolved == 0:
+            self.rows, self._order, self._bounds = None, None, _NONE
+
+    def is_done(self, row: int) -> bool:
+        """Whether a row's fate is known."""
+        return self.offsets is not None and self.offsets[row] != PENDING
+
+    def is_resolved(self) -> bool:
+        """Whether the fate of all rows is known."""
+        return self.offsets is not None and self.unresolved == 0
+
+    def delivery(self, row: int) -> Delivery:
+        """Where a row is, once it is done without an error."""
+        assert self.offsets is not None
+        partition, offset = int(self.partitions[row]), int(self.offsets[row])
+        return Delivery(self.topic, partition, offset, int(self._timestamps[row]))
+
+    def deliveries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Partitions, offsets and timestamps of all rows."""
+        assert self.offsets is not None
+        return self.partitions, self.offsets, self._timestamps
+
+    def error_of(self, row: int) -> Exception | None:
+        """Why a row is not in the topic."""
+        assert self.offsets is not None
+        if self.offsets[row] != FAILED:
+            return None
+        (failure,) = (each for each in self.failures if row in each.rows)
+        failure.is_seen = True
+        return failure.error
+
+    def first_error(self) -> Exception | None:
+        """Why some row is not in the topic."""
+        for failure in self.failures:
+            failure.is_seen = True
+        return self.failures[0].error if self.failures else None
+
+    def call_when_done(self, row: int | None, function: Callable[[], object]) -> bool:
+        """Have the function called when a row is done (None: all are); False: it is already.
+
+        Whoever resolves takes `due_callbacks` afterwards. Here the function is noted before a look
+        at the row: either the resolver finds it, or this look finds the row done. Only one of the
+        two gets the function out of the dict, which is one step under the interpreter's lock.
+        """
+        number = next(_numbers)
+        self.callbacks[number] = (row, function)
+        if not self._is_due(row):
+            return True
+        return self.callbacks.pop(number, None) is None
+
+    def due_callbacks(self) -> list[Callable[[], object]]:
+        """Take those callbacks whose rows are done."""
+        due = []
+        for number, (row, function) in list(self.callbacks.items()):
+            if self._is_due(row) and self.callbacks.pop(number, None) is not None:
+                due.append(function)
+        return due
+
+    def _is_due(self, row: int | None) -> bool:
+        return self.is_resolved() if row is None else self.is_done(row)
+
+
+_NONE = np.zeros(0, np.int64)
+_numbers = count()
+_EMPTY: list[bytes | None] = []

@@ -1,0 +1,406 @@
+"""The rim of a producer: its lock, its thread, its channels. What to send the accumulator decides.
+
+Whoever fills a parcel sends it, in his own thread; the sender's thread does what must wait: takes
+answers, sends what had to linger or had no room, connects, asks for metadata, and calls callbacks.
+
+With `linger_ms` 0 a record leaves at once when nothing of its topic is on its way; else it joins
+the open parcel, which leaves when it is full or when the last of its topic has arrived. So a single
+record does not wait, and many share batches, whatever their rate.
+"""
+
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from smq.client.arguments import whole_number
+from smq.client.errors import BufferFull, Closed, NoSuchTopic
+from smq.client.producing.accumulator import RETRY_MS, Accumulator
+from smq.client.producing.batch_writer import BatchWriter
+from smq.client.producing.channel import Channel, ChannelGone
+from smq.client.producing.links import Links, ProducerTopic
+from smq.client.producing.parcel import Parcel
+from smq.model.errors import BrokerError, PeerError
+from smq.wire.compression import Codec
+
+SLEEP_MS_MAX = 1000  # Until the next look at deadlines that nobody woke us for.
+GONE_MS = 3000  # A topic that is not there for so long has been deleted; else it has just come.
+
+logger = logging.getLogger(__name__)
+
+
+class Options(NamedTuple):
+    """How a producer behaves; see Client.producer."""
+
+    client_id: str
+    compression: Codec
+    linger_ms: int
+    batch_bytes: int
+    buffer_bytes: int
+    block_s: float
+    delivery_timeout_s: float
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970, as in Kafka's timestamps."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_ms() -> int:
+    """Milliseconds that only grow."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class _Topic:
+    """A topic that is sent to. Records without key stick to a partition for a parcel."""
+
+    __slots__ = ("facts", "keyless", "missing_since_ms")
+
+    def __init__(self, facts: ProducerTopic, keyless: int) -> None:
+        self.facts = facts
+        self.keyless = keyless % len(facts.leaders)
+        self.missing_since_ms = 0
+
+
+class Sender:
+    """`lock` guards everything; `changed` tells who waits for room or for fates.
+
+    `parcels` are the open ones, by topic. A sender of before a fork is dead in the child.
+    """
+
+    def __init__(self, links: Links, options: Options) -> None:
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        self.parcels: dict[str, Parcel] = {}
+        self.is_closed = False
+        self._links = links
+        self._options = options
+        producer = links.new_producer()
+        writer = BatchWriter(options.compression)
+        self._accumulator = Accumulator(options.client_id, producer, writer, options.batch_bytes)
+        self._first_partition = producer[0]  # Not all producers begin with partition 0.
+        self._topics: dict[str, _Topic] = {}
+        self._channels: dict[int, Channel] = {}
+        self._refreshed_ms = 0
+        self._is_closing = False
+        self._unseen: dict[Parcel, None] = {}
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._run, name="smq-producer", daemon=True)
+        self._thread.start()
+
+    # --- for the threads of the user -------------------------------------------------------------
+
+    def partition_count(self, topic: str) -> int:
+        """With the lock held: the partitions of a topic that is known."""
+        return len(self._topics[topic].facts.leaders)
+
+    def check_partition(self, topic: str, partition: int | None) -> None:
+        """With the lock held: raises ValueError if a topic that is known has no such partition."""
+        if partition is not None:
+            whole_number("partition", partition, 0, self.partition_count(topic))
+
+    def open_parcel(self, topic: str) -> Parcel:
+        """With the lock held: the topic's open parcel, waiting until there is room for one.
+
+        Raises NoSuchTopic, BufferFull, Closed, BrokerError.
+        """
+        self.await_room(topic, self._options.batch_bytes)
+        parcel = self.parcels.get(topic)
+        if parcel is None:  # Nobody else has opened one meanwhile.
+            is_idle = not self._options.linger_ms and not self._accumulator.on_way.get(topic)
+            room = -1 if is_idle else self._options.batch_bytes
+            parcel = self.parcels[topic] = self.new_parcel(topic, room)
+            if self._options.linger_ms:
+                self._wake()  # The thread must know when it has lingered.
+        return parcel
+
+    def new_parcel(self, topic: str, room: int) -> Parcel:
+        """A parcel that is open for so many bytes."""
+        deadline_ms = monotonic_ms() + int(1000 * self._options.delivery_timeout_s)
+        return Parcel(topic, self, wall_ms(), deadline_ms, room)
+
+    def await_room(self, topic: str, size_bytes: int) -> None:
+        """With the lock held: wait until the topic is known and so many bytes may be taken."""
+        if self.is_closed:
+            raise Closed("the producer has been closed")
+        if topic not in self._topics:
+            self._learn_first(topic)
+        if self._has_room(size_bytes):
+            return
+        self._wake()
+        if not self.changed.wait_for(
+            lambda: self.is_closed or self._has_room(size_bytes), self._options.block_s
+        ):
+            raise BufferFull(
+                f"{self._accumulator.buffered_bytes} bytes wait to be acknowledged, of "
+                f"{self._options.buffer_bytes} allowed, and {self._options.block_s} s have passed"
+            )
+        if self.is_closed:
+            raise Closed("the producer has been closed")
+
+    def must_wait(self, topic: str) -> bool:
+        """With the lock held: whether `open_parcel` would wait."""
+        if topic in self.parcels:
+            return False
+        return topic not in self._topics or not self._has_room(self._options.batch_bytes)
+
+    def _has_room(self, size_bytes: int) -> bool:
+        taken = self._accumulator.buffered_bytes
+        return not taken or taken + size_bytes <= self._options.buffer_bytes
+
+    def _learn_first(self, topic: str) -> None:
+        self.lock.release()
+        try:
+            facts = self._links.topic(topic)
+        finally:
+            self.lock.acquire()
+        self._learn(topic, facts)
+
+    def _learn(self, topic: str, facts: ProducerTopic) -> None:
+        known = self._topics.setdefault(topic, _Topic(facts, self._first_partition))
+        known.facts, known.missing_since_ms = facts, 0
+        self._accumulator.learn(topic, *facts)
+
+    def cut(self, topic: str) -> None:
+        """With the lock held: close a topic's open parcel and send what may go now."""
+        parcel = self.parcels.pop(topic)
+        known = self._topics[topic]
+        parcel.close(len(known.facts.leaders), known.keyless)
+        self.add(parcel)
+
+    def add(self, parcel: Parcel) -> None:
+        """With the lock held: send a closed parcel, or what of it may go now."""
+        known = self._topics[parcel.topic]
+        known.keyless = (known.keyless + 1) % len(known.facts.leaders)
+        self._accumulator.add(parcel)
+        self._unseen[parcel] = None
+        gone = self._accumulator.drain(self._channels, monotonic_ms())
+        # What only the thread does: to mourn and make channels, to call back, to push.
+        if gone or self._accumulator.resolved or self._wants_channels() or self._must_push():
+            self._wake()
+
+    def keyless(self, topic: str) -> int:
+        """With the lock held: where rows without key go now."""
+        return self._topics[topic].keyless
+
+    def _wants_channels(self) -> bool:
+        return not self._accumulator.leaders_wanted() <= self._channels.keys()
+
+    def _must_push(self) -> bool:
+        return any(each.events() & select.POLLOUT for each in self._channels.values())
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
+        """Sleep until the condition holds. Raises TimeoutError, Closed."""
+        if threading.get_ident() == self._thread.ident and not condition():
+            raise RuntimeError("a callback must not wait: it is called by the thread that sends")
+        with self.changed:
+            done = self.changed.wait_for(lambda: condition() or self.is_closed, timeout_s)
+        if not done:
+            raise TimeoutError("the broker has not acknowledged in time")
+        if not condition():
+            raise Closed("the producer has been closed, or its process has forked")
+
+    def flush(self, timeout_s: float | None) -> None:
+        """Send all that is open and wait until the fate of all is known. Raises TimeoutError.
+
+        Raises the first error of a record whose future nobody has asked.
+        """
+        with self.lock:
+            for topic in list(self.parcels):
+                self.cut(topic)
+            waiting = list(self._accumulator.parcels)
+        self.wait(lambda: all(parcel.is_resolved() for parcel in waiting), timeout_s)
+        with self.lock:
+            resolved = [parcel for parcel in self._unseen if parcel.is_resolved()]
+            failures = [each for parcel in resolved for each in parcel.failures if not each.is_seen]
+            for parcel in resolved:
+                del self._unseen[parcel]
+        for each in failures:
+            each.is_seen = True
+        if failures:
+            raise failures[0].error
+
+    def close(self) -> None:
+        """End the thread and close the channels; what is on its way is lost sight of."""
+        with self.lock:
+            self._is_closing = True
+        self._wake()
+        self._thread.join()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of copies. A thread that is not here may hold the lock."""
+        self.is_closed = True
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        for channel in self._channels.values():
+            channel.forget()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._links.close()
+        os.close(self._wake_fd)
+
+    def _wake(self) -> None:
+        if not self.is_closed:
+            os.eventfd_write(self._wake_fd, 1)
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                self._do_round()
+        finally:  # Nobody may wait for a thread that is not there.
+            with self.changed:
+                self.is_closed = True
+                for channel in self._channels.values():
+                    channel.close()
+                self._let_go()
+                self.changed.notify_all()
+
+    def _do_round(self) -> None:
+        callbacks, sleep_ms = self._turn()
+        for each in callbacks:
+            _call(each)
+        if self._refresh() or self._connect():
+            return
+        self._sleep(0 if callbacks else sleep_ms)
+        self._receive()
+
+    def _turn(self) -> tuple[list[Callable[[], object]], int]:
+        """Do what is due; callbacks to call, and how long there is nothing else to do."""
+        accumulator = self._accumulator
+        with self.lock:
+            now_ms = monotonic_ms()
+            for topic in [*filter(self._is_due, self.parcels)]:
+                self.cut(topic)
+            accumulator.expire(now_ms)
+            gone = accumulator.drain(self._channels, now_ms) | set(accumulator.silent(now_ms))
+            self._mourn(gone, now_ms)
+            callbacks = []
+            for parcel in accumulator.take_resolved():
+                callbacks += parcel.due_callbacks()
+                if parcel.is_resolved() and not parcel.failures:
+                    self._unseen.pop(parcel, None)
+            self.changed.notify_all()
+            due_ms = accumulator.next_due_ms(now_ms)
+            sleep_ms = SLEEP_MS_MAX if due_ms is None else due_ms - now_ms
+            if self.parcels and self._options.linger_ms:
+                sleep_ms = min(sleep_ms, self._linger_left_ms())
+            if accumulator.stale or self._wants_channels():
+                sleep_ms = min(sleep_ms, RETRY_MS)
+        return callbacks, max(0, min(sleep_ms, SLEEP_MS_MAX))
+
+    def _is_due(self, topic: str) -> bool:
+        parcel = self.parcels[topic]
+        if self._options.linger_ms:
+            return wall_ms() - parcel.opened_ms >= self._options.linger_ms
+        return not self._accumulator.on_way.get(topic)
+
+    def _linger_left_ms(self) -> int:
+        oldest_ms = min(parcel.opened_ms for parcel in self.parcels.values())
+        return oldest_ms + self._options.linger_ms - wall_ms()
+
+    def _mourn(self, gone: Iterable[int], now_ms: int) -> None:
+        for node_id in gone:
+            channel = self._channels.pop(node_id, None)
+            if channel is not None:
+                channel.close()
+            self._accumulator.lost(node_id, now_ms)
+
+    def _refresh(self) -> bool:
+        """Ask for metadata that may be out of date, not too often; whether it was asked."""
+        now_ms = monotonic_ms()
+        with self.lock:
+            stale = list(self._accumulator.stale)
+        if not stale or now_ms - self._refreshed_ms < RETRY_MS:
+            return False
+        for topic in stale:
+            try:
+                facts = self._links.topic_now(topic)
+            except NoSuchTopic:
+                self._miss(topic, now_ms)
+            except (BrokerError, PeerError) as error:
+                logger.info("metadata of %s is not to be had now: %s", topic, error)
+            else:
+                with self.lock:
+                    self._learn(topic, facts)
+        self._refreshed_ms = monotonic_ms()
+        return True
+
+    def _miss(self, topic: str, now_ms: int) -> None:
+        """The cluster says that there is no such topic."""
+        with self.lock:
+            known = self._topics.get(topic)
+            if known is not None:
+                known.missing_since_ms = known.missing_since_ms or now_ms
+                if now_ms - known.missing_since_ms < GONE_MS:
+                    return
+                if topic in self.parcels:
+                    self.cut(topic)
+                del self._topics[topic]
+            self._accumulator.forget(topic)
+
+    def _connect(self) -> bool:
+        """Open the channels that something waits for; whether one was opened."""
+        with self.lock:
+            wanted = self._accumulator.leaders_wanted() - self._channels.keys()
+        opened = False
+        for node_id in wanted:
+            try:
+                channel = self._links.channel(node_id)
+            except (BrokerError, PeerError) as error:
+                logger.info("broker %s cannot be reached now: %s", node_id, error)
+                with self.lock:
+                    self._accumulator.doubt(node_id)
+                continue
+            with self.lock:
+                self._channels[node_id] = channel
+            opened = True
+        return opened
+
+    def _sleep(self, sleep_ms: int) -> None:
+        poller = select.poll()
+        poller.register(self._wake_fd, select.POLLIN)
+        channels = list(self._channels.values())  # Only this thread adds and removes.
+        news = False
+        for channel in channels:
+            fd = channel.fileno()
+            if fd < 0:  # Somebody who sent has found that nobody is there.
+                news = True
+                continue
+            poller.register(fd, channel.events())
+            news |= not channel.arm()
+        with self.lock:
+            news |= any(map(self._is_due, self.parcels))
+        poller.poll(0 if news else sleep_ms)
+        for channel in channels:
+            channel.disarm()
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wake_fd)
+
+    def _receive(self) -> None:
+        for node_id, channel in list(self._channels.items()):
+            try:
+                answers = channel.answers()
+                with self.lock:
+                    channel.push()
+                    now_ms = monotonic_ms()
+                    for answer in answers:
+                        self._accumulator.answered(node_id, answer, now_ms)
+            except (ChannelGone, PeerError) as reason:
+                logger.info("broker %s is gone: %s", node_id, reason)
+                with self.lock:
+                    self._mourn([node_id], monotonic_ms())
+
+
+def _call(function: Callable[[], object]) -> None:
+    """Call a callback of the user. What it raises must not end the thread that sends."""
+    try:
+        function()
+    except Exception:  # It is the user's, and raises what it likes.
+        logger.exception("a callback of a producer raised")

@@ -1,0 +1,73 @@
+"""Arrow's columns say what the records say, over the memory they lie in."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from smq.client.consuming.arrow_out import SCHEMA, to_table
+from smq.client.consuming.chunk import cut
+from smq.testing.records import plain_batches
+from smq.wire.compression import Codec
+from smq.wire.records import Record, write_batch
+from tests.client.batches import NAME, batches_of, expected
+
+
+@settings(deadline=None)
+@given(plain_batches(), st.integers(0, 10))
+def test_columns_say_what_records_say(sent: list[bytes], start: int) -> None:
+    data = b"".join(sent)
+    chunks, _ = cut(batches_of(data, start))
+    table = to_table(chunks)
+    table.validate(full=True)
+    assert table.schema == SCHEMA
+    times = table.column("timestamp").cast(pa.int64())
+    columns = ["offset", "key", "value", "headers"]
+    rows = zip(
+        times.to_pylist(), *(table.column(each).to_pylist() for each in columns), strict=True
+    )
+    found = [
+        (offset, time, key, value, tuple((each["key"], each["value"]) for each in headers))
+        for time, offset, key, value, headers in rows
+    ]
+    assert found == expected(data, start)
+    assert set(table.column("topic").to_pylist()) <= {NAME.topic}
+    assert set(table.column("partition").to_pylist()) <= {NAME.partition}
+
+
+def test_a_chunk_is_a_record_batch_over_its_memory() -> None:
+    sent = [Record(each, 1000, b"key", b"v" * 100, ((b"\xff", b"1"),)) for each in range(3)]
+    data = write_batch(sent) + write_batch(sent, compression=Codec.LZ4)
+    batches = batches_of(data)
+    chunks, _ = cut(batches)
+    table = to_table(chunks)
+    assert [len(each) for each in table.to_batches()] == [3, 3]
+    values = table.column("value").chunks
+    assert values[0].buffers()[2].address == batches.memory.ctypes.data
+    assert values[1].buffers()[2].address == chunks[1].memory.ctypes.data
+    assert table.column("timestamp")[0].as_py() == datetime.fromtimestamp(1, UTC)
+    assert table.column("headers")[0].as_py() == [{"key": "\ufffd", "value": b"1"}]
+
+
+def test_nothing_is_a_table_without_rows() -> None:
+    assert to_table([]).schema == SCHEMA
+
+
+def test_a_ring_beyond_what_views_reach_is_cut_to_what_they_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = [Record(each, 1000, b"key %d" % each, b"v" * 100, ((b"h", b"1"),)) for each in range(3)]
+    data = write_batch(sent)
+    batches = batches_of(data * 3, is_lent=True)
+    (whole,), _ = cut(batches)
+    (last,), _ = cut(batches._replace(facts=np.ascontiguousarray(batches.facts[:, 2:])))
+    expected_rows = to_table([whole]).to_pylist()
+    monkeypatch.setattr("smq.client.consuming.arrow_out.VIEW_OFFSET_MAX", len(data) + 10)
+    for chunk in (whole, last):
+        table = to_table([chunk])
+        table.validate(full=True)
+        assert table.to_pylist() == expected_rows[-len(chunk) :]
+    (column,) = to_table([last]).column("value").chunks
+    assert column.buffers()[2].address == batches.memory.ctypes.data + 2 * len(data)

@@ -1,0 +1,112 @@
+"""Batches cut into records: the same as a plain reader's, and up to the first that is broken."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shm.kernels.records_reference import PlainRecord, batch
+from smq.client.consuming.chunk import Chunk, cut
+from smq.client.errors import BatchReleased
+from smq.testing.records import plain_batches
+from smq.wire.compression import Codec, compress
+from smq.wire.records import Record, write_batch
+from tests.client.batches import NAME, batches_of, expected, plain_of
+
+VALUES = [Record(each, 1000 + each, b"k%d" % each, b"v" * 50, ()) for each in range(5)]
+PLAIN, ZSTD = (write_batch(VALUES, compression=codec) for codec in (Codec.NONE, Codec.ZSTD))
+
+
+def moved(data: bytes, base_offset: int) -> bytes:
+    return base_offset.to_bytes(8) + data[8:]
+
+
+@settings(deadline=None)
+@given(plain_batches(), st.integers(0, 30), st.booleans())
+def test_records_are_those_of_the_plain_reader(
+    sent: list[bytes], start: int, is_lent: bool
+) -> None:
+    data = b"".join(sent)
+    chunks, good = cut(batches_of(data, start, is_lent=is_lent))
+    assert good == len(sent)
+    found = [plain_of(record) for chunk in chunks for record in chunk.records()]
+    assert found == expected(data, start)
+    copies = [plain_of(record) for chunk in chunks for record in chunk.copy().records()]
+    assert copies == found
+
+
+def test_what_is_compressed_comes_between_in_order() -> None:
+    data = b"".join(moved(each, 5 * i) for i, each in enumerate([PLAIN, ZSTD, ZSTD, PLAIN]))
+    chunks, good = cut(batches_of(data, 7))
+    assert good == 4
+    found = [plain_of(record) for chunk in chunks for record in chunk.records()]
+    assert found == expected(data, 7)
+    assert chunks[0].memory is not chunks[1].memory
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("kind", ["crc", "inside", "count", "inflated", "bomb"])
+def test_a_broken_batch_ends_what_is_cut(place: int, kind: str) -> None:
+    whole = [moved(PLAIN, 5 * each) for each in range(3)]
+    whole[place] = moved(broken(kind), 5 * place)
+    chunks, good = cut(batches_of(b"".join(whole)))
+    assert good == place
+    assert sum(map(len, chunks)) == 5 * place
+
+
+def broken(kind: str) -> bytes:
+    record = PlainRecord(0, 0, None, b"v")
+    match kind:
+        case "crc":
+            return PLAIN[:-1] + b"?"
+        case "inside":
+            return batch([record], end_offset=5, inflated=b"\x20" + bytes(15))
+        case "count":
+            return batch([record] * 9, end_offset=5, inflated=b"\x01")
+        case "inflated":
+            return batch([record], end_offset=5, attributes=Codec.ZSTD, inflated=b"no zstd")
+    bomb = compress(Codec.ZSTD, bytes(65 << 20))
+    return batch([record], end_offset=5, attributes=Codec.ZSTD, inflated=bomb)
+
+
+def test_the_log_gives_the_time_where_it_says_so() -> None:
+    records = [PlainRecord(each, 10 * each, None, None) for each in range(3)]
+    data = batch(records, end_offset=3, attributes=8)
+    ((chunk,), _) = cut(batches_of(data))
+    assert [record.timestamp_ms for record in chunk.records()] == [20, 20, 20]
+
+
+def test_records_know_their_partition_and_values_where_they_lie() -> None:
+    batches = batches_of(PLAIN)
+    ((chunk,), _) = cut(batches)
+    record = list(chunk.records())[4]
+    assert (record.topic, record.partition) == NAME
+    assert chunk.partition_of(0) == NAME
+    assert np.shares_memory(np.frombuffer(record.value or b"", np.uint8), batches.memory)
+
+
+def test_a_released_chunk_gives_nothing() -> None:
+    ((chunk,), _) = cut(batches_of(PLAIN))
+    record = next(chunk.records())
+    chunk.release()
+    for field in ("key", "value", "headers"):
+        with pytest.raises(BatchReleased):
+            getattr(record, field)
+    assert record.offset == 0
+
+
+def test_header_keys_that_are_no_text_come_back() -> None:
+    data = write_batch([Record(0, 0, None, None, ((b"\xff", b"1"),))])
+    ((chunk,), _) = cut(batches_of(data))
+    ((key, value),) = next(chunk.records()).headers
+    assert (key.encode(errors="surrogateescape"), value) == (b"\xff", b"1")
+
+
+def test_a_lent_chunk_is_copied_batch_by_batch() -> None:
+    data = b"".join(moved(PLAIN, 5 * each) for each in range(3))
+    batches = batches_of(data, is_lent=True)
+    backwards = np.ascontiguousarray(batches.facts[:, ::-1])  # As a ring that has wrapped has them.
+    ((chunk,), _) = cut(batches._replace(facts=backwards))
+    copy = chunk.copy()
+    assert isinstance(copy, Chunk)
+    assert not np.shares_memory(copy.memory, batches.memory)
+    assert [plain_of(each) for each in copy.records()] == [plain_of(e) for e in chunk.records()]

@@ -1,0 +1,36 @@
+"""Settings are checked when they are said, by their names."""
+
+from typing import Any
+
+import pytest
+
+from smq.client.consuming.consumer_settings import ConsumerSettings
+
+
+def test_the_defaults_are_kafkas() -> None:
+    settings = ConsumerSettings()
+    assert settings.start == "latest"
+    assert settings.session_timeout_s == 45
+    assert settings.poll_interval_s_max == 300
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"start": "first"}, ValueError),
+        ({"group": ""}, ValueError),
+        ({"assignors": ()}, ValueError),
+        ({"assignors": ["sticky"]}, ValueError),
+        ({"auto_commit_s": 5}, ValueError),
+        ({"group": "g", "auto_commit_s": True}, TypeError),
+        ({"session_timeout_s": 0}, ValueError),
+        ({"poll_interval_s_max": float("nan")}, ValueError),
+        ({"spin_us": None}, TypeError),
+        ({"linger": 1}, TypeError),
+    ],
+)
+def test_what_cannot_be_is_told_with_its_name(
+    settings: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=[*settings][-1]):
+        ConsumerSettings(**settings)

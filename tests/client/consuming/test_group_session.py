@@ -1,0 +1,71 @@
+"""Join, sync, heartbeat and leave with a real coordinator."""
+
+import select
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+import smq
+from smq.client.consuming.commits import Membership
+from smq.client.consuming.consumer_settings import ConsumerSettings
+from smq.client.consuming.group_session import GroupSession, Stopped
+from smq.client.consuming.record import TopicPartition
+from smq.client.kafka.cluster import Cluster
+from smq.model.errors import BrokerError, ErrorCode
+from smq.testing.smq_broker import SmqBroker
+from tests.client.both import client, running, topic
+
+__all__ = ["client", "running", "topic"]  # Fixtures.
+
+
+def await_readable(fileno: int) -> None:
+    assert select.select([fileno], [], [], 10)[0]
+
+
+@pytest.fixture
+def session(running: SmqBroker, topic: str) -> Iterator[GroupSession]:
+    settings = ConsumerSettings(group=topic, session_timeout_s=6)
+    session = GroupSession(partial(Cluster, running.bootstrap), settings, await_readable)
+    yield session
+    session.leave()
+    session.close()
+
+
+def test_alone_one_gets_all(client: smq.Client, topic: str, session: GroupSession) -> None:
+    assigned = session.join(frozenset({topic, "not there"}), frozenset())
+    assert assigned == {TopicPartition(topic, each) for each in range(3)}
+    assert session.membership.generation_id == 1
+    session.heartbeat()
+    session.forget()
+    session.heartbeat()
+    session.leave()
+    assert session.membership == Membership()
+    session.leave()
+
+
+def test_a_member_that_is_unknown_is_told(
+    client: smq.Client, topic: str, session: GroupSession
+) -> None:
+    session.membership = Membership(1, "stranger")
+    with pytest.raises(BrokerError) as raised:
+        session.heartbeat()
+    assert raised.value.code == ErrorCode.UNKNOWN_MEMBER_ID
+    with pytest.raises(BrokerError):
+        session.join(frozenset({topic}), frozenset())
+    session.resign()
+    assert len(session.join(frozenset({topic}), frozenset())) == 3
+
+
+def test_who_is_stopped_while_it_waits_can_still_leave(
+    client: smq.Client, topic: str, session: GroupSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.join(frozenset({topic}), frozenset())
+
+    def stop(_: int) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(session, "_await_readable", stop)
+    with pytest.raises(Stopped):
+        session.heartbeat()
+    session.leave()

@@ -1,0 +1,106 @@
+"""A lane gives what its log's ring has, hands over what it has not, and takes nothing back."""
+
+import pytest
+
+from smq.client.consuming.chunk import cut
+from smq.client.consuming.lane import Lane
+from smq.client.consuming.record import TopicPartition
+from smq.client.consuming.source import Partition, Taken
+from tests.shm.kernels.test_lend import NUMBERS, Reader, Writer
+
+
+@pytest.fixture
+def writer() -> Writer:
+    return Writer()
+
+
+@pytest.fixture
+def lane(writer: Writer) -> Lane:
+    return Lane(Reader(writer).log, 1 << 20)
+
+
+def partition(number: int, position: int = 0) -> tuple[int, Partition]:
+    return number, Partition(TopicPartition("t", NUMBERS.index(number)), position)
+
+
+def offsets(taken: Taken | None) -> list[tuple[int, int]]:
+    """(partition, offset) of all records; the partitions move on."""
+    if taken is None:
+        return []
+    chunks, good = cut(taken.batches)
+    assert taken.is_intact()
+    taken.commit(good)
+    for each, position in taken.moves:
+        each.position = position
+    return [(record.partition, record.offset) for chunk in chunks for record in chunk.records()]
+
+
+def test_partitions_come_and_go(writer: Writer, lane: Lane) -> None:
+    assert lane.add([partition(300), partition(7)]) == []
+    assert lane.numbers() == [7, 300]
+    for slot in (0, 1, 2):
+        writer.append(slot)
+    writer.show(0, 1, 2)
+    taken, gone = lane.take()
+    assert offsets(taken) == [(0, 0), (0, 1), (2, 0), (2, 1)]
+    assert gone == []
+    assert lane.add([partition(9, 1)]) == []
+    taken, _ = lane.take()
+    assert offsets(taken) == [(1, 1)], "from the middle of a batch; the others do not go back"
+    lane.remove(lane.partitions[0])
+    writer.append(0)
+    writer.append(2)
+    writer.show(0, 2)
+    assert offsets(lane.take()[0]) == [(2, 2), (2, 3)]
+
+
+def test_looking_takes_nothing(writer: Writer, lane: Lane) -> None:
+    lane.add([partition(7)])
+    assert not lane.is_ready()
+    writer.append(0)
+    assert not lane.is_ready()
+    writer.show(0)
+    assert lane.is_ready()
+    assert lane.is_ready()
+    assert offsets(lane.take()[0]) == [(0, 0), (0, 1)]
+    assert not lane.is_ready()
+
+
+def test_what_was_not_cut_is_lent_again(writer: Writer, lane: Lane) -> None:
+    lane.add([partition(7)])
+    for _ in range(3):
+        writer.append(0)
+    writer.show(0)
+    taken, _ = lane.take()
+    assert taken is not None
+    taken.commit(1)
+    lane.partitions[0].position = 2
+    assert offsets(lane.take()[0]) == [(0, each) for each in (2, 3, 4, 5)]
+
+
+def test_what_the_ring_has_not_is_given_back(writer: Writer, lane: Lane) -> None:
+    for _ in range(40):
+        writer.append(0, value=b"x" * 500)
+    writer.show(0)
+    old, young, future = partition(7), partition(9), partition(300, 5)
+    assert lane.add([old, young, future]) == [old[1], future[1]]
+    assert lane.partitions == [young[1]]
+
+
+def test_a_lap_hands_over_what_was_missed(writer: Writer, lane: Lane) -> None:
+    lane.add([partition(7), partition(9)])
+    first = lane.partitions[0]
+    writer.append(0)
+    writer.show(0)
+    taken, _ = lane.take()
+    assert taken is not None
+    for _ in range(40):
+        writer.append(0, value=b"x" * 500)
+    writer.show(0)
+    assert not taken.is_intact()
+    taken.commit(0)
+    assert lane.is_ready()
+    taken, gone = lane.take()
+    assert taken is None
+    assert gone == [first]
+    assert lane.numbers() == [9]

@@ -1,0 +1,46 @@
+"""Places: how callers say them, and what brokers make of them."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from smq.client.consuming.offsets import EARLIEST, LATEST, Place, find_offsets, place_of, resolve
+from smq.client.kafka.cluster import Cluster
+from smq.wire.records import Record
+from tests.client.fake_kafka import FakeKafka
+
+
+def test_a_start_is_a_word_an_offset_a_time_or_a_place() -> None:
+    assert place_of("earliest") is EARLIEST
+    assert place_of("latest") is LATEST
+    assert place_of(0) == Place(offset=0)
+    assert place_of(datetime.fromtimestamp(1.5, UTC)) == Place(timestamp=1500)
+    assert place_of(EARLIEST) is EARLIEST
+
+
+@pytest.mark.parametrize(
+    ("start", "error"),
+    [
+        ("begin", ValueError),
+        (-1, ValueError),
+        (datetime(2026, 1, 1), ValueError),  # noqa: DTZ001  (that is what is wrong)
+        (True, TypeError),
+        (1.0, TypeError),
+        (None, TypeError),
+    ],
+)
+def test_what_is_no_start_is_told(start: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="start"):
+        place_of(start)
+
+
+def test_places_become_offsets(kafka: FakeKafka, cluster: Cluster) -> None:
+    kafka.add_topic("a", 2)
+    for partition in range(2):
+        kafka.append("a", partition, [Record(each, 1000 + each, None, b"") for each in range(10)])
+    assert resolve(cluster, "a", [0, 1], EARLIEST) == {0: 0, 1: 0}
+    assert resolve(cluster, "a", [0, 1], LATEST) == {0: 10, 1: 10}
+    assert resolve(cluster, "a", [1], Place(offset=7)) == {1: 7}
+    assert resolve(cluster, "a", [0, 1], Place(timestamp=1004)) == {0: 4, 1: 4}
+    assert resolve(cluster, "a", [0, 1], Place(timestamp=9999)) == {0: 10, 1: 10}
+    assert find_offsets(cluster, "a", [1], 9999) == {1: -1}

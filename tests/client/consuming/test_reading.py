@@ -1,0 +1,227 @@
+"""Partitions change between ring and wire at the offset where they stand."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from smq.client.consuming.local_source import LocalSource
+from smq.client.consuming.reading import Lot, Reading
+from smq.client.consuming.record import TopicPartition
+from smq.client.consuming.source import Partition, Taken, everything_stands
+from smq.client.door.doors import Doors
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.records import Record, write_batch
+from tests.client.batches import batches_of
+from tests.client.fake_door import FakeDoor
+from tests.shm.kernels.test_lend import Writer
+
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class FakeWire:
+    """Has every record: the n-th of a partition says n. Gives three at a time."""
+
+    def __init__(self) -> None:
+        self.ends: dict[TopicPartition, int] = {}
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.closed = False
+        self.is_broken = False
+
+    def add(self, partitions: Iterable[Partition]) -> list[Partition]:
+        self.partitions |= {each.name: each for each in partitions}
+        return []
+
+    def remove(self, partition: Partition) -> None:
+        del self.partitions[partition.name]
+
+    def take(self) -> list[Taken]:
+        return [
+            self._take(each)
+            for each in self.partitions.values()
+            if each.position < self.ends.get(each.name, 0)
+        ]
+
+    def _take(self, partition: Partition) -> Taken:
+        first = partition.position
+        end = min(first + 3, self.ends[partition.name])
+        data = write_batch([Record(each, 0, None, b"wire") for each in range(first, end)])
+        if self.is_broken:
+            data = data[:-1] + b"?"
+        batches = batches_of(data)._replace(names=[partition.name])
+        return Taken(batches, [(partition, end)], lambda _: None, everything_stands)
+
+    def leave(self) -> list[Partition]:
+        return []
+
+    def filenos(self) -> list[int]:
+        return []
+
+    def retry_in_seconds(self) -> float:
+        return 0.0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Rig:
+    """A log with a door, a wire, and who reads both."""
+
+    def __init__(self) -> None:
+        self.writer = Writer()
+        self.door = FakeDoor(self.writer)
+        self.wire = FakeWire()
+        self.local = LocalSource(Doors(lambda _: self.door), 1 << 20)
+        self.reading = Reading(self.local, self.wire)  # type: ignore[arg-type]
+
+    def append(self, slot: int, count: int = 1, size: int = 1) -> None:
+        for _ in range(count):
+            self.writer.append(slot, value=bytes(size))
+            name = TopicPartition("t", slot)
+            self.wire.ends[name] = self.wire.ends.get(name, 0) + 2
+        self.writer.show(slot)
+
+    def read(self) -> list[tuple[int, int, str]]:
+        """(partition, offset, whence) of what there is now."""
+        lot = self.reading.take()
+        return [] if lot is None else told(lot)
+
+
+def told(lot: Lot) -> list[tuple[int, int, str]]:
+    return [
+        (each.partition, each.offset, "wire" if bytes(each.value or b"") == b"wire" else "ring")
+        for chunk in lot.chunks
+        for each in chunk.records()
+    ]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_rings_are_read_and_watched(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0, ONE: 0})
+    assert rig.reading.is_local
+    assert rig.door.watched == {7, 9}
+    rig.append(0)
+    rig.append(1)
+    assert rig.read() == [(0, 0, "ring"), (0, 1, "ring"), (1, 0, "ring"), (1, 1, "ring")]
+    assert rig.read() == []
+    rig.reading.drop([ONE])
+    assert rig.door.watched == {7}
+    assert rig.reading.counts.records_from_rings == rig.reading.counts.records == 4
+
+
+def test_what_the_ring_has_lost_comes_over_the_wire_until_it_is_caught_up(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0, ONE: 0})
+    rig.append(1)
+    rig.append(0, 40, 500)
+    found: list[tuple[int, int, str]] = []
+    while more := rig.read() or rig.read():
+        found += more
+    assert [each for each in found if each[0] == 1] == [(1, 0, "wire"), (1, 1, "wire")]
+    zeros = [each for each in found if each[0] == 0]
+    assert [offset for _, offset, _ in zeros] == list(range(80))
+    assert zeros[0][2] == "wire"
+    assert zeros[-1][2] == "ring"
+    assert rig.reading.is_local
+    assert rig.reading.counts.ring_to_wire == rig.reading.counts.wire_to_ring == 2
+    assert rig.wire.partitions == {}
+
+
+def test_a_door_that_closes_costs_nothing_and_is_opened_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    for module in ("door.doors", "consuming.reading"):
+        monkeypatch.setattr(f"smq.client.{module}.time.monotonic", lambda: now)
+    rig.reading.assign({ZERO: 0})
+    rig.append(0)
+    rig.read()
+    rig.door.close()
+    assert rig.reading.fall_asleep() is None
+    rig.reading.wake_up()
+    rig.append(0)
+    assert rig.read() == [(0, 2, "wire"), (0, 3, "wire")]
+    assert not rig.reading.is_local
+    rig.door, now = FakeDoor(rig.writer), now + 1
+    rig.append(0)
+    assert rig.read() == []  # Back, and taken by the next look.
+    assert rig.read() == [(0, 4, "ring"), (0, 5, "ring")]
+
+
+def test_away_from_the_broker_all_comes_over_the_wire() -> None:
+    wire = FakeWire()
+    reading = Reading(None, wire)  # type: ignore[arg-type]
+    wire.ends[ZERO] = 4
+    reading.assign({ZERO: 1})
+    assert not reading.is_local
+    lot = reading.take()
+    assert lot is not None
+    assert told(lot) == [(0, 1, "wire"), (0, 2, "wire"), (0, 3, "wire")]
+    assert reading.fall_asleep() == []
+    reading.wake_up()
+    reading.close()
+    assert wire.closed
+
+
+def test_a_lot_can_be_taken_back_unless_one_has_gone_elsewhere(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0, ONE: 0})
+    rig.append(0)
+    rig.append(1)
+    lot = rig.reading.take()
+    assert lot is not None
+    rig.reading.seek(ONE, 1)
+    rig.reading.go_back(lot)
+    assert rig.read() == [(0, 0, "ring"), (0, 1, "ring"), (1, 1, "ring")]
+    assert rig.reading.counts.overruns == 1
+
+
+def test_paused_partitions_keep_their_place(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0, ONE: 0})
+    rig.reading.pause([ZERO])
+    rig.append(0)
+    rig.append(1)
+    assert rig.read() == [(1, 0, "ring"), (1, 1, "ring")]
+    rig.reading.seek(ZERO, 1)
+    assert rig.read() == []
+    rig.reading.resume([ZERO, ONE])
+    assert rig.read() == [(0, 1, "ring")]
+
+
+def test_a_batch_that_cannot_be_read_is_told_behind_what_can(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0})
+    rig.append(0)
+    rig.append(0)
+    broken = int(rig.writer.memory.column("position")[1]) + 48 + 61
+    kept = rig.writer.memory.ring[broken]
+    rig.writer.memory.ring[broken] = 0xFF
+    assert rig.read() == [(0, 0, "ring"), (0, 1, "ring")]
+    told = r"t-0 has a batch at offset 2 .* seek to 4"
+    for _ in range(2):
+        with pytest.raises(BrokerError, match=told) as raised:
+            rig.reading.take()
+        assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
+    rig.writer.memory.ring[broken] = kept
+    assert rig.read() == [(0, 2, "ring"), (0, 3, "ring")]
+
+
+def test_a_batch_that_was_overwritten_while_it_was_cut_is_not_handed_out(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0})
+    rig.append(0)
+    taken = rig.local.take()
+    rig.append(0, 40, 500)
+    lot = Lot([], [], [])
+    rig.reading._cut(taken[0], lot)
+    assert lot == Lot([], [], [])
+    assert rig.reading.partitions[ZERO].position == 0
+
+
+def test_what_comes_while_one_falls_asleep_is_noticed(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0})
+    assert rig.reading.fall_asleep() == [rig.door.fileno()]
+    rig.reading.wake_up()
+    rig.append(0)
+    assert rig.reading.fall_asleep() is None
+    rig.reading.wake_up()
+    assert len(rig.read()) == 2

@@ -1,0 +1,183 @@
+"""Fetches that go wrong in every way, and records that come all the same, once and in order."""
+
+import select
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from smq.client.consuming.chunk import cut
+from smq.client.consuming.record import TopicPartition
+from smq.client.consuming.source import Partition
+from smq.client.consuming.wire_source import WireSource
+from smq.client.errors import BrokerUnavailable, NoSuchTopic
+from smq.client.kafka.cluster import Cluster
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.records import Record
+from tests.client.fake_kafka import FakeKafka
+
+DEADLINE_SECONDS = 10
+
+
+def fill(kafka: FakeKafka, first: int, count: int, partitions: int = 2) -> None:
+    """Numbered records, three to a batch, in turns."""
+    for partition in range(partitions):
+        numbers = [n for n in range(first, first + count) if n % partitions == partition]
+        for at in range(0, len(numbers), 3):
+            records = [Record(i, 0, None, b"%d" % n) for i, n in enumerate(numbers[at : at + 3])]
+            kafka.append("a", partition, records)
+
+
+@pytest.fixture
+def source(cluster: Cluster) -> Iterator[WireSource]:
+    source = WireSource(cluster, 1 << 20, DEADLINE_SECONDS, lambda partition: 0)
+    yield source
+    source.close()
+
+
+def partitions(*positions: int) -> list[Partition]:
+    return [Partition(TopicPartition("a", i), each) for i, each in enumerate(positions)]
+
+
+def step(source: WireSource) -> list[int]:
+    """What one look gives; the partitions move on."""
+    found = []
+    for taken in source.take():
+        chunks, good = cut(taken.batches)
+        taken.commit(good)
+        for partition, position in taken.moves:
+            partition.position = position
+        found += [int(bytes(r.value or b"")) for chunk in chunks for r in chunk.records()]
+    poll = select.poll()
+    for fileno in source.filenos():
+        poll.register(fileno, select.POLLIN)
+    poll.poll(20)
+    return found
+
+
+def read(source: WireSource, count: int) -> list[int]:
+    found: list[int] = []
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while len(found) < count:
+        assert time.monotonic() < deadline, found
+        found += step(source)
+    return sorted(found)
+
+
+def test_records_of_several_brokers_come_as_they_are_ready(
+    kafka: FakeKafka, source: WireSource
+) -> None:
+    kafka.add_topic("a", 2)
+    wanted = partitions(0, 3)
+    assert source.add(wanted) == []
+    fill(kafka, 0, 20)
+    assert read(source, 17) == [0, 2, 4, 6, *range(7, 20)]
+    assert [each.position for each in wanted] == [10, 10]
+    fill(kafka, 20, 4)
+    assert read(source, 4) == [20, 21, 22, 23]
+    assert source.leave() == []
+
+
+@pytest.mark.parametrize("fault", ["close", ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_what_passes_is_tried_again(
+    kafka: FakeKafka, source: WireSource, fault: ErrorCode | str
+) -> None:
+    (_, second) = kafka.add_topic("a", 2)
+    fill(kafka, 0, 20)
+    source.add(partitions(0, 0))
+    for _ in range(3):
+        kafka.faults["Fetch"] += [fault, ErrorCode.NONE, fault]
+        second.leader = 3 - second.leader
+    assert read(source, 20) == list(range(20))
+
+
+def test_a_position_that_is_no_longer_wanted_is_passed_over(
+    kafka: FakeKafka, source: WireSource
+) -> None:
+    kafka.add_topic("a", 2)
+    fill(kafka, 0, 20)
+    wanted = partitions(0, 0)
+    source.add(wanted)
+    source.take()
+    wanted[0].position, wanted[1].position = 9, 8
+    assert read(source, 3) == [17, 18, 19]
+    source.remove(wanted[0])
+    fill(kafka, 20, 2)
+    assert read(source, 1) == [21]
+    assert len(source) == 1
+
+
+def test_a_new_partition_does_not_wait_for_the_others(kafka: FakeKafka, source: WireSource) -> None:
+    for each in kafka.add_topic("a", 2):
+        each.leader = 1
+    fill(kafka, 0, 20)
+    first, second = partitions(10, 0)
+    source.add([first])
+    step(source)
+    started = time.monotonic()
+    source.add([second])
+    assert read(source, 10) == list(range(1, 20, 2))
+    assert time.monotonic() - started < 0.15
+
+
+def test_an_offset_that_is_not_there_is_asked_about(kafka: FakeKafka, source: WireSource) -> None:
+    kafka.add_topic("a", 2)
+    fill(kafka, 0, 20)
+    source.add(partitions(99, 10))
+    assert read(source, 10) == list(range(0, 20, 2))
+
+
+def test_an_answer_that_is_cut_is_taken_as_far_as_it_goes(
+    kafka: FakeKafka, source: WireSource
+) -> None:
+    (partition,) = kafka.add_topic("a", 1)
+    fill(kafka, 0, 6, partitions=1)
+    whole = partition.from_offset
+    partition.from_offset = lambda offset: whole(offset)[: -10 if offset == 0 else None]  # type: ignore[method-assign]
+    source.add(partitions(0))
+    assert read(source, 3) == [0, 1, 2]
+    assert read(source, 3) == [3, 4, 5]
+
+
+def test_what_is_no_batch_is_told(kafka: FakeKafka, source: WireSource) -> None:
+    (partition,) = kafka.add_topic("a", 1)
+    fill(kafka, 0, 3, partitions=1)
+    answer = partition.batches[0][:16] + b"\x07" + partition.batches[0][17:]
+    partition.from_offset = lambda offset: answer  # type: ignore[method-assign]
+    source.add(partitions(0))
+    with pytest.raises(PeerError, match="no record batch"):
+        read(source, 1)
+
+
+def test_a_topic_that_is_deleted_is_told(kafka: FakeKafka, source: WireSource) -> None:
+    kafka.add_topic("a", 1)
+    source.add(partitions(0))
+    source.take()
+    for api in ("Fetch", "Metadata"):
+        kafka.faults[api] += [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 9
+    with pytest.raises(NoSuchTopic):
+        read(source, 1)
+
+
+def test_what_does_not_pass_is_told(kafka: FakeKafka, source: WireSource) -> None:
+    kafka.add_topic("a", 1)
+    kafka.faults["Fetch"] += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 9
+    source.add(partitions(0))
+    fill(kafka, 0, 1, partitions=1)
+    with pytest.raises(BrokerError) as raised:
+        read(source, 1)
+    assert raised.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_brokers_that_stay_away_are_told_after_the_deadline(
+    kafka: FakeKafka, cluster: Cluster
+) -> None:
+    kafka.add_topic("a", 1)
+    source = WireSource(cluster, 1 << 20, 0.3, lambda partition: 0)
+    source.add(partitions(0))
+    source.take()
+    kafka.close()
+    started = time.monotonic()
+    with pytest.raises(BrokerUnavailable):
+        read(source, 1)
+    assert time.monotonic() - started > 0.25

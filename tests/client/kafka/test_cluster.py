@@ -1,0 +1,87 @@
+"""Leaders, retries, and what is said when there is nothing to retry."""
+
+import pytest
+
+from smq.client.errors import NoSuchTopic
+from smq.client.kafka.cluster import METADATA, Cluster, check
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
+from tests.client.fake_kafka import FakeKafka
+
+
+def test_partitions_are_grouped_by_their_leaders(kafka: FakeKafka, cluster: Cluster) -> None:
+    kafka.add_topic("a", 3)
+    assert cluster.by_leader("a", [0, 1, 2]) == {1: [0, 2], 2: [1]}
+    with pytest.raises(BrokerError, match="has no partition 3, only 0 to 2"):
+        cluster.by_leader("a", [3])
+
+
+def test_all_topics_are_listed_by_name(kafka: FakeKafka, cluster: Cluster) -> None:
+    for name in ("b", "__internal", "a"):
+        kafka.add_topic(name)
+    assert [topic.name for topic in cluster.topics()] == ["__internal", "a", "b"]
+    assert [topic.is_internal for topic in cluster.topics()] == [True, False, False]
+
+
+def test_a_topic_that_does_not_exist_is_not_waited_for(cluster: Cluster) -> None:
+    with pytest.raises(NoSuchTopic, match="smq topic create nope"):
+        cluster.retrying(lambda: cluster.topic("nope"))
+
+
+def test_work_is_done_again_while_it_fails_in_a_way_that_passes(
+    kafka: FakeKafka, cluster: Cluster
+) -> None:
+    kafka.add_topic("a")
+    kafka.faults["Metadata"] += [ErrorCode.LEADER_NOT_AVAILABLE, "close"]
+    assert cluster.retrying(lambda: cluster.topic("a")).leaders == (1,)
+
+
+def test_other_failures_and_the_deadline_end_the_work(kafka: FakeKafka) -> None:
+    kafka.add_topic("a")
+    with Cluster(kafka.bootstrap, deadline_seconds=0) as cluster:
+        kafka.faults["Metadata"] += [
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            *[ErrorCode.LEADER_NOT_AVAILABLE] * 3,
+        ]
+        for code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.LEADER_NOT_AVAILABLE):
+            with pytest.raises(BrokerError) as raised:
+                cluster.retrying(lambda: cluster.topic("a"))
+            assert raised.value.code == code
+
+
+def test_a_bootstrap_address_that_answers_is_enough(kafka: FakeKafka) -> None:
+    kafka.add_topic("a")
+    with Cluster(f"127.0.0.1:1, {kafka.bootstrap}") as cluster:
+        assert cluster.topic("a").leaders == (1,)
+
+
+@pytest.mark.parametrize("bootstrap", ["", "localhost", "host:port", ":9092", "a:1,"])
+def test_an_address_that_is_none_is_told(bootstrap: str) -> None:
+    with pytest.raises(BrokerError, match="host:port"):
+        Cluster(bootstrap)
+
+
+def test_an_error_code_we_do_not_know_is_named_by_its_number() -> None:
+    check(0)
+    with pytest.raises(BrokerError, match="error code 999"):
+        check(999)
+
+
+def test_a_failure_leaves_no_answer_that_could_be_taken_for_another(
+    kafka: FakeKafka, cluster: Cluster
+) -> None:
+    cluster.brokers()
+    kafka.faults["Metadata"] += ["close"]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="a")])
+    with pytest.raises(BrokerError):
+        cluster.ask_each(METADATA, {1: request, 2: request})
+    kafka.add_topic("b")
+    assert cluster.topic("b").name == "b"
+
+
+def test_a_connection_that_broke_is_made_anew(kafka: FakeKafka, cluster: Cluster) -> None:
+    kafka.add_topic("a")
+    kafka.faults["Metadata"].append("close")
+    with pytest.raises(BrokerError, match="closed the connection"):
+        cluster.topics()
+    assert [topic.name for topic in cluster.topics()] == ["a"]

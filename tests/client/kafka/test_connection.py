@@ -1,0 +1,77 @@
+"""One connection: versions, order of answers, and peers that are none."""
+
+import socket
+import threading
+
+import pytest
+
+from smq.client.consuming.wire_source import FETCH
+from smq.client.kafka.cluster import METADATA
+from smq.client.kafka.connection import Connection
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.generated.fetch import FetchRequest
+from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
+from tests.client.fake_kafka import FakeKafka
+
+
+def connect(kafka: FakeKafka) -> Connection:
+    host, _, port = kafka.bootstrap.split(",")[0].partition(":")
+    return Connection(host, int(port))
+
+
+def test_answers_come_in_the_order_of_the_questions(kafka: FakeKafka) -> None:
+    kafka.add_topic("a")
+    connection = connect(kafka)
+    for name in ("a", "b"):
+        connection.start(METADATA, MetadataRequest(topics=[MetadataRequestTopic(name=name)]))
+    assert [connection.finish().topics[0].name for _ in range(2)] == ["a", "b"]
+    connection.close()
+
+
+def test_an_api_that_the_broker_has_not_is_a_clear_error(kafka: FakeKafka) -> None:
+    kafka.hidden_apis.add("Fetch")
+    connection = connect(kafka)
+    with pytest.raises(BrokerError, match="does not know a version of Fetch") as raised:
+        connection.ask(FETCH, FetchRequest())
+    assert raised.value.code == ErrorCode.UNSUPPORTED_VERSION
+    connection.close()
+
+
+def test_nobody_at_an_address_is_a_broker_that_is_not_available() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(BrokerError, match="no broker answers") as raised:
+        Connection("127.0.0.1", port)
+    assert raised.value.code == ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def test_a_connection_that_ends_is_a_broker_that_is_not_available(kafka: FakeKafka) -> None:
+    connection = connect(kafka)
+    kafka.faults["Metadata"].append("close")
+    with pytest.raises(BrokerError, match="closed the connection"):
+        connection.ask(METADATA, MetadataRequest())
+
+
+def answer_with(data: bytes) -> int:
+    """A server for one connection that answers whatever it is asked with these bytes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with listener, connection:
+            connection.recv(1000)
+            connection.sendall(data)
+
+    threading.Thread(target=serve, daemon=True).start()
+    port: int = listener.getsockname()[1]
+    return port
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"HTTP/1.1 400 Bad Request\r\n", b"\xff\xff\xff\xff", b"\0\0\0\4\0\0\0\x63", b"\0\0\0\1x"],
+    ids=["http", "negative", "other id", "cut"],
+)
+def test_what_is_no_kafka_broker_is_a_broken_peer(data: bytes) -> None:
+    with pytest.raises(PeerError):
+        Connection("127.0.0.1", answer_with(data))

@@ -1,0 +1,383 @@
+"""Nothing lost, nothing doubled, nothing reordered, whatever the broker and the channel do."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from smq.client.errors import BrokerUnavailable, NoSuchTopic, RecordTooLarge
+from smq.client.producing.accumulator import ANSWER_MS_MAX, IN_FLIGHT_MAX, RETRY_MS, Accumulator
+from smq.client.producing.batch_writer import BatchWriter
+from smq.client.producing.parcel import FAILED, Parcel
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.codec import Malformed
+from smq.wire.compression import Codec
+from smq.wire.records import read_batches
+from tests.client.fake_shard import FakeChannel, FakeShard
+from tests.client.parcels import closed
+
+NODE = 1
+PASSING_WITHOUT_APPEND = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
+PASSING_WITH_APPEND = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS)
+FOR_GOOD = ErrorCode.INVALID_TIMESTAMP
+
+
+class Rig:
+    """An accumulator, a channel and a broker, moved by hand."""
+
+    def __init__(
+        self, *, partitions: int = 3, batch_bytes: int = 200, message_bytes_max: int = 10_000
+    ) -> None:
+        self.now_ms = 0
+        self.shard, self.channel = FakeShard(), FakeChannel()
+        self.accumulator = Accumulator("test", (7, 0), BatchWriter(Codec.NONE), batch_bytes)
+        self.accumulator.learn("t", [NODE] * partitions, message_bytes_max)
+        self.parcels: list[Parcel] = []
+        self.count = 0
+        self.partition_count, self.message_bytes_max = partitions, message_bytes_max
+
+    def add(self, partitions: Sequence[int], *, size: int = 0, deadline_ms: int = 10**9) -> Parcel:
+        rows = [(b"%d" % (self.count + i) + bytes(size), each) for i, each in enumerate(partitions)]
+        self.count += len(rows)
+        parcel = closed(rows, deadline_ms=deadline_ms)
+        self.parcels.append(parcel)
+        self.accumulator.add(parcel)
+        return parcel
+
+    def learn(self) -> None:
+        """What the sender does about stale topics."""
+        if self.accumulator.stale:
+            self.accumulator.learn("t", [NODE] * self.partition_count, self.message_bytes_max)
+
+    def drain(self) -> None:
+        gone = self.accumulator.drain({NODE: self.channel}, self.now_ms)
+        assert gone == ({NODE} if self.channel.is_gone and gone else set())
+        self.accumulator.invariants()
+
+    def deliver(self, fault: ErrorCode = ErrorCode.NONE, *, append: bool = True) -> None:
+        """Have the broker do the oldest request."""
+        request = self.channel.sent.popleft()
+        self.channel.received.append(self.shard.answer(request, fault, append=append))
+
+    def answer(self) -> None:
+        for each in self.channel.answers():
+            self.accumulator.answered(NODE, each, self.now_ms)
+            self.accumulator.invariants()
+
+    def lose(self, delivered: int) -> None:
+        """The channel ends: some requests came through, none of the answers does."""
+        for _ in range(min(delivered, len(self.channel.sent))):
+            self.deliver()
+        self.channel = FakeChannel()
+        self.accumulator.lost(NODE, self.now_ms)
+        self.accumulator.invariants()
+
+    def round(self) -> None:
+        self.learn()
+        self.drain()
+        while self.channel.sent:
+            self.deliver()
+        self.answer()
+
+    def settle(self) -> None:
+        for _ in range(200):
+            if not self.accumulator.parcels:
+                return
+            self.now_ms += RETRY_MS
+            self.round()
+        raise AssertionError("it never comes to rest")
+
+    def check(self) -> None:
+        """Every row that is not failed is in the log once, in order, where its future says."""
+        expected: dict[int, list[bytes | None]] = {each: [] for each in range(3)}
+        for parcel in self.parcels:
+            partitions, offsets, _ = parcel.deliveries()
+            for row, (partition, offset) in enumerate(zip(partitions, offsets, strict=True)):
+                if offset == FAILED:
+                    continue
+                number = self.parcels_first(parcel) + row
+                expected[partition].append(b"%d" % number)
+                records = self.shard.partitions["t", partition].records
+                assert records[offset].value == b"%d" % number
+        found = {each: self.shard.partitions["t", each].values() for each in range(3)}
+        assert found == expected
+
+    def parcels_first(self, parcel: Parcel) -> int:
+        at = self.parcels.index(parcel)
+        return sum(len(each.partitions) for each in self.parcels[:at])
+
+
+FAULTS = st.sampled_from(
+    [ErrorCode.NONE] * 6 + [FOR_GOOD, *PASSING_WITHOUT_APPEND, *PASSING_WITH_APPEND]
+)
+ADD = st.tuples(st.just("add"), st.lists(st.integers(0, 1), min_size=1, max_size=30))
+SEND = st.tuples(st.just("send"), st.lists(FAULTS, max_size=8))
+STEPS = st.one_of(
+    ADD,
+    SEND,
+    SEND,
+    st.tuples(st.just("answer")),
+    st.tuples(st.just("answer")),
+    st.tuples(st.just("lose"), st.integers(0, 6)),
+    st.tuples(st.just("wait")),
+)
+
+
+def do(rig: Rig, step: tuple[object, ...]) -> None:
+    match step:
+        case ("add", list(partitions)):
+            rig.add(partitions)
+        case ("send", list(faults)):
+            rig.drain()
+            for fault, _ in zip(faults, list(rig.channel.sent), strict=False):
+                rig.deliver(fault, append=fault in {ErrorCode.NONE, *PASSING_WITH_APPEND})
+        case ("lose", int(delivered)):
+            rig.lose(delivered)
+        case ("answer",):
+            rig.answer()
+        case ("wait",):
+            rig.now_ms += RETRY_MS
+            rig.learn()
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(STEPS, min_size=10, max_size=40))
+def test_every_record_arrives_once_and_in_order(steps: list[tuple[object, ...]]) -> None:
+    rig = Rig(batch_bytes=120)
+    for step in steps:
+        do(rig, step)
+        rig.accumulator.invariants()
+    rig.settle()
+    rig.check()
+    assert rig.accumulator.buffered_bytes == 0
+
+
+def values(rig: Rig, partition: int = 0) -> list[int]:
+    return [int(each or b"") for each in rig.shard.partitions["t", partition].values()]
+
+
+def test_rows_are_cut_into_batches_of_a_bounded_size() -> None:
+    rig = Rig(batch_bytes=200)
+    rig.add([0] * 100)
+    rig.settle()
+    assert values(rig) == list(range(100))
+    assert rig.shard.partitions["t", 0].known[7][-1][1] == 99
+
+
+def test_a_new_producer_has_one_batch_in_flight_and_a_known_one_five() -> None:
+    rig = Rig()
+    rig.add([0] * 400)
+    rig.drain()
+    assert len(rig.channel.sent) == 1
+    rig.deliver()
+    rig.answer()
+    rig.drain()
+    assert len(rig.channel.sent) == IN_FLIGHT_MAX
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_sequence() -> None:
+    rig = Rig()
+    parcel = rig.add([0])
+    rig.drain()
+    first = rig.channel.sent[0]
+    rig.lose(delivered=1)
+    rig.learn()
+    rig.drain()
+    assert not rig.channel.sent  # Not at once: a broker that is gone is asked now and then.
+    rig.now_ms += RETRY_MS
+    rig.drain()
+    (again,) = rig.channel.sent
+    assert again[12:] == first[12:]  # Behind size and correlation id.
+    rig.deliver()
+    rig.answer()
+    assert values(rig) == [0]
+    assert parcel.delivery(0).offset == 0
+
+
+def test_no_batch_goes_that_would_make_the_broker_forget_one_in_doubt() -> None:
+    rig = Rig(batch_bytes=120)
+    rig.add([0])
+    rig.settle()
+    for _ in range(9):
+        rig.add([0])
+    rig.drain()
+    rig.deliver(ErrorCode.REQUEST_TIMED_OUT)  # It has the batch, and does not say so.
+    for _ in range(4):
+        rig.deliver()
+    rig.answer()
+    rig.now_ms += RETRY_MS
+    rig.learn()
+    rig.drain()
+    assert len(rig.channel.sent) == 1  # The first again; its four followers have arrived.
+    rig.lose(delivered=1)
+    rig.settle()
+    rig.check()
+
+
+def test_what_is_refused_for_good_fails_alone_and_what_is_behind_it_goes_on() -> None:
+    rig = Rig()
+    rig.add([0])
+    rig.settle()
+    bad, good = rig.add([0]), rig.add([0])
+    rig.drain()
+    rig.deliver(FOR_GOOD, append=False)
+    rig.deliver()  # Out of order now: the broker never saw its predecessor.
+    rig.answer()
+    rig.settle()
+    assert values(rig) == [0, 2]
+    error = bad.error_of(0)
+    assert isinstance(error, BrokerError)
+    assert error.code == FOR_GOOD
+    assert good.delivery(0).offset == 1
+
+
+def test_a_broker_that_lost_its_last_records_is_told_from_a_new_epoch() -> None:
+    rig = Rig()
+    for _ in range(2):
+        rig.add([0])
+        rig.settle()
+    rig.shard.partitions["t", 0].forget_last_batch(7)
+    rig.add([0])
+    rig.settle()
+    assert values(rig) == [0, 2]
+    assert rig.shard.partitions["t", 0].epochs[7] == 1
+
+
+def test_a_record_too_large_for_its_topic_fails_and_its_neighbours_do_not() -> None:
+    rig = Rig(message_bytes_max=300)
+    parcel = closed([(b"small", 0), (bytes(400), 0), (b"also", 0)])
+    rig.accumulator.add(parcel)
+    rig.settle()
+    assert [parcel.is_done(row) for row in range(3)] == [True] * 3
+    assert isinstance(parcel.error_of(1), RecordTooLarge)
+    assert rig.shard.partitions["t", 0].values() == [b"small", b"also"]
+
+
+def test_a_record_larger_than_a_batch_goes_alone() -> None:
+    rig = Rig(batch_bytes=200)
+    rig.accumulator.add(closed([(b"small", 0), (bytes(500), 0), (b"also", 0)]))
+    rig.settle()
+    assert rig.shard.partitions["t", 0].values() == [b"small", bytes(500), b"also"]
+
+
+def test_what_waits_too_long_fails_and_the_rest_arrives() -> None:
+    rig = Rig()
+    late, early = rig.add([0, 1], deadline_ms=500), rig.add([0])
+    rig.now_ms = 500
+    rig.accumulator.expire(rig.now_ms)
+    rig.accumulator.invariants()
+    assert late.is_resolved()
+    assert isinstance(late.error_of(0), BrokerUnavailable)
+    rig.settle()
+    assert values(rig) == [2]
+    assert early.is_resolved()
+
+
+def test_a_topic_that_is_gone_fails_what_waits() -> None:
+    rig = Rig()
+    parcel = rig.add([0, 1, 2])
+    rig.accumulator.forget("t")
+    assert isinstance(parcel.error_of(2), NoSuchTopic)
+    assert not rig.accumulator.parcels
+
+
+def test_records_follow_their_leader() -> None:
+    rig = Rig()
+    rig.add([0, 0])
+    rig.drain()
+    rig.deliver(ErrorCode.NOT_LEADER_OR_FOLLOWER, append=False)
+    rig.answer()
+    assert rig.accumulator.stale == {"t"}
+    rig.accumulator.learn("t", [2, 2, 2], 10_000)
+    assert rig.accumulator.leaders_wanted() == {2}
+    other = FakeChannel()
+    rig.accumulator.drain({NODE: rig.channel, 2: other}, rig.now_ms)
+    assert (len(rig.channel.sent), len(other.sent)) == (0, 1)
+
+
+def test_a_partition_without_leader_waits_for_one() -> None:
+    rig = Rig()
+    rig.accumulator.learn("t", [-1, NODE, NODE], 10_000)
+    rig.add([1])
+    rig.round()
+    assert rig.accumulator.stale == set()
+    rig.add([0])
+    rig.drain()
+    assert (values(rig, 0), values(rig, 1)) == ([], [0])
+    assert rig.accumulator.stale == {"t"}
+    rig.settle()
+    assert values(rig, 0) == [1]
+
+
+def test_a_full_channel_is_no_loss() -> None:
+    rig = Rig()
+    rig.channel = FakeChannel(room_bytes=600)
+    rig.add([0] * 50 + [1] * 50 + [2] * 50)
+    rig.settle()
+    rig.check()
+
+
+def test_a_broker_that_is_silent_for_too_long_is_named() -> None:
+    rig = Rig()
+    rig.add([0])
+    rig.drain()
+    assert rig.accumulator.silent(ANSWER_MS_MAX) == []
+    assert rig.accumulator.next_due_ms(0) == ANSWER_MS_MAX
+    assert rig.accumulator.silent(ANSWER_MS_MAX + 1) == [NODE]
+
+
+def test_a_broker_that_cannot_be_reached_is_doubted() -> None:
+    rig = Rig()
+    rig.add([0])
+    rig.accumulator.doubt(NODE)
+    assert rig.accumulator.stale == {"t"}
+
+
+def test_what_will_be_due_is_known() -> None:
+    rig = Rig()
+    assert rig.accumulator.next_due_ms(0) is None
+    rig.add([0], deadline_ms=5000)
+    assert rig.accumulator.next_due_ms(0) == 5000
+    rig.drain()
+    rig.lose(0)
+    assert rig.accumulator.next_due_ms(0) == RETRY_MS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda data: b"\0\0\0\7" + data[4:], lambda data: data[:4] + bytes(8)],
+    ids=["another request", "no partition"],
+)
+def test_an_answer_to_another_question_is_no_answer(change: Callable[[bytes], bytes]) -> None:
+    rig = Rig()
+    rig.add([0])
+    rig.drain()
+    rig.deliver()
+    (answer,) = rig.channel.answers()
+    with pytest.raises(Malformed):
+        rig.accumulator.answered(NODE, change(answer), 0)
+
+
+def test_compressed_batches_are_sent_again_as_they_were() -> None:
+    rig = Rig()
+    rig.accumulator = Accumulator("test", (7, 0), BatchWriter(Codec.LZ4), 10_000)
+    rig.accumulator.learn("t", [NODE] * 3, 10_000)
+    rig.add([0] * 500)
+    rig.drain()
+    first = rig.channel.sent[0]
+    (batch,) = read_batches(first[first.index(b"\x02", 40) - 16 :])
+    assert batch.codec == Codec.LZ4
+    rig.lose(delivered=0)
+    rig.settle()
+    assert values(rig) == list(range(500))
+
+
+def test_epochs_that_are_used_up_are_told() -> None:
+    rig = Rig()
+    rig.accumulator = Accumulator("test", (7, 2**15), BatchWriter(Codec.NONE), 10_000)
+    rig.accumulator.learn("t", [NODE] * 3, 10_000)
+    parcel = rig.add([0, 0])
+    rig.drain()
+    error = parcel.error_of(0)
+    assert isinstance(error, BrokerError)
+    assert error.code == ErrorCode.INVALID_PRODUCER_EPOCH

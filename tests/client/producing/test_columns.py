@@ -1,0 +1,84 @@
+"""Lists become columns; bounds suffice for what the kernel writes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shm.kernels.records_encode import Run, encode_batch
+from smq.client.producing.columns import (
+    Field,
+    bounds_of,
+    field_of,
+    headers_of,
+    nulls,
+    one_row,
+    rows_of,
+)
+from smq.wire.records import Headers, read_batches
+
+HEADERS = st.lists(st.tuples(st.binary(max_size=9), st.none() | st.binary(max_size=9)), max_size=3)
+ROWS = st.lists(
+    st.tuples(st.none() | st.binary(max_size=200), st.none() | st.binary(max_size=9), HEADERS),
+    min_size=1,
+    max_size=20,
+)
+
+
+def items(field: Field) -> list[bytes | None]:
+    return [
+        None if length < 0 else field.data[at : at + length].tobytes()
+        for at, length in zip(field.at, field.length, strict=True)
+    ]
+
+
+@given(st.lists(st.none() | st.binary(max_size=9)))
+def test_a_field_has_the_items_of_its_list(given_items: list[bytes | None]) -> None:
+    assert items(field_of(given_items)) == given_items
+
+
+def test_other_buffers_of_bytes_are_items_too() -> None:
+    assert items(field_of([bytearray(b"a"), memoryview(b"bc")])) == [b"a", b"bc"]
+
+
+@pytest.mark.parametrize("wrong", [["text"], [b"a", 1], [None, "text"]])
+def test_what_has_no_bytes_is_refused(wrong: list[bytes | None]) -> None:
+    with pytest.raises(TypeError):
+        field_of(wrong)
+
+
+def test_a_view_of_numbers_is_refused() -> None:
+    with pytest.raises(TypeError, match="items that are not bytes"):
+        field_of([np.arange(3).data])
+
+
+def test_nulls_are_nulls() -> None:
+    assert items(nulls(2)) == [None, None]
+
+
+@given(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=9))
+def test_one_row_is_as_rows_of_it(value: bytes | None, key: bytes | None) -> None:
+    one, many = one_row(value, key, 7), rows_of(field_of([value]), field_of([key]), None, 7)
+    for found, expected in zip(one, many, strict=True):
+        assert found.tobytes() == expected.tobytes()
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_rows_are_written_within_their_bounds_and_come_back(
+    rows: Sequence[tuple[bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]],
+) -> None:
+    values, keys, headers = zip(*rows, strict=True)
+    some: dict[int, Headers] = {row: tuple(each) for row, each in enumerate(headers) if each}
+    columns = rows_of(field_of(values), field_of(keys), headers_of(some, len(rows)), 5)
+    bounds = bounds_of(columns)
+    out = np.zeros(61 + bounds[-1], np.uint8)
+    row, end = encode_batch(columns, 0, Run(len(rows), len(rows), 0, -1), 2**31, out, 0)
+    assert row == len(rows)
+    (batch,) = read_batches(out[:end].data)
+    found = [(each.value, each.key, list(each.headers)) for each in batch.records()]
+    assert found == list(rows)
+    assert {each.timestamp_ms for each in batch.records()} == {5}
+    assert (np.diff(bounds, prepend=0) >= [len(v or b"") + len(k or b"") for v, k, _ in rows]).all()

@@ -1,0 +1,140 @@
+"""A row keeps its number, whatever partition it goes to and whatever becomes of it."""
+
+from hypothesis import given, settings, strategies as st
+
+from shm.kernels.records import C_OFFSET, C_TIMESTAMP
+from smq.client.producing.futures import Delivery
+from smq.client.producing.parcel import Parcel
+from smq.model.partitioner import partition_of_key
+from tests.client.parcels import OPENED_MS, add, closed, open_parcel
+
+
+def values(parcel: Parcel, first: int, end: int) -> list[bytes]:
+    """Of rows of the columns."""
+    rows = parcel.rows
+    assert rows is not None
+    places = zip(rows.columns[4, first:end], rows.columns[5, first:end], strict=True)
+    return [rows.values[at : at + length].tobytes() for at, length in places]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=50))
+def test_rows_are_sorted_by_partition_and_keep_their_order(partitions: list[int]) -> None:
+    parcel = closed([(b"%d" % i, each) for i, each in enumerate(partitions)], partition_count=5)
+    found = {partition: values(parcel, first, end) for partition, first, end in parcel.stretches()}
+    assert found == {
+        partition: [b"%d" % i for i, each in enumerate(partitions) if each == partition]
+        for partition in sorted(set(partitions))
+    }
+    assert parcel.rows is not None
+    assert parcel.rows.columns[C_OFFSET].tolist() == list(range(len(partitions)))
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=30))
+def test_each_row_learns_its_own_fate(partitions: list[int]) -> None:
+    parcel = closed([(b"%d" % i, each) for i, each in enumerate(partitions)])
+    error = ValueError("no")
+    for partition, first, end in list(parcel.stretches()):
+        assert not parcel.is_resolved()
+        if partition == 1:
+            parcel.fail(first, end, error)
+        else:
+            parcel.resolve(first, end, 100 * partition, -1)
+    assert parcel.is_resolved()
+    for row, partition in enumerate(partitions):
+        assert parcel.is_done(row)
+        place = partitions[:row].count(partition)
+        if partition == 1:
+            assert parcel.error_of(row) is error
+        else:
+            assert parcel.error_of(row) is None
+            expected = Delivery("t", partition, 100 * partition + place, OPENED_MS)
+            assert parcel.delivery(row) == expected
+    assert parcel.first_error() is (error if 1 in partitions else None)
+
+
+def test_keyless_rows_go_together_and_keys_where_kafka_sends_them() -> None:
+    parcel = open_parcel()
+    for key in (None, b"one", b"two", None):
+        add(parcel, b"", key=key)
+    parcel.close(7, 3)
+    expected = [3, partition_of_key(b"one", 7), partition_of_key(b"two", 7), 3]
+    assert parcel.partitions.tolist() == expected
+
+
+def test_a_single_record_takes_a_short_way_to_the_same_place() -> None:
+    for key in (None, b"one"):
+        alone, other = open_parcel(), open_parcel()
+        add(alone, b"value", key=key)
+        add(other, b"value", key=key)
+        add(other, b"value", key=key)
+        alone.close(7, 3)
+        other.close(7, 3)
+        assert alone.partitions[0] == other.partitions[0]
+        assert alone.bytes == alone.bound(0, 1) == other.bound(0, 1)
+        assert values(alone, 0, 1) == [b"value"]
+        assert list(alone.stretches()) == [(alone.partitions[0], 0, 1)]
+        alone.resolve(0, 1, 5, -1)
+        assert alone.delivery(0) == Delivery("t", int(other.partitions[0]), 5, OPENED_MS)
+
+
+def test_a_timestamp_is_the_rows_own_or_that_of_the_parcel_or_the_brokers() -> None:
+    parcel = open_parcel()
+    add(parcel, b"a", timestamp_ms=5)
+    add(parcel, b"b")
+    parcel.close(1, 0)
+    assert parcel.rows is not None
+    assert parcel.rows.columns[C_TIMESTAMP].tolist() == [5, OPENED_MS]
+    parcel.resolve(0, 1, 0, -1)
+    parcel.resolve(1, 2, 1, 77)
+    assert [parcel.delivery(row).timestamp_ms for row in (0, 1)] == [5, 77]
+
+
+def test_an_offset_that_the_broker_does_not_know_is_told_as_unknown() -> None:
+    parcel = closed([(b"a", 0)])
+    parcel.resolve(0, 1, -1, -1)
+    assert parcel.delivery(0).offset == -1
+
+
+def test_columns_are_dropped_once_all_is_known() -> None:
+    parcel = closed([(b"a", 0), (b"b", 0)])
+    parcel.resolve(0, 1, 0, -1)
+    assert values(parcel, 1, 2) == [b"b"]
+    parcel.resolve(1, 2, 1, -1)
+    assert parcel.rows is None
+    partitions, offsets, times = parcel.deliveries()
+    assert (partitions.tolist(), offsets.tolist()) == ([0, 0], [0, 1])
+    assert times.tolist() == [OPENED_MS] * 2
+
+
+def test_bounds_are_those_of_the_rows() -> None:
+    parcel = closed([(bytes(100), 0), (bytes(10), 0)])
+    assert parcel.bound(0, 1) >= 100
+    assert parcel.bound(1, 2) < 100
+    assert parcel.bound(0, 2) == parcel.bytes
+
+
+def test_an_empty_parcel_has_nothing_to_resolve() -> None:
+    parcel = open_parcel()
+    parcel.close(3, 0)
+    assert list(parcel.stretches()) == []
+    assert parcel.is_resolved()
+
+
+def test_callbacks_are_called_once_by_one_of_both_sides() -> None:
+    parcel = closed([(b"a", 0), (b"b", 1)])
+    called: list[str] = []
+    assert parcel.call_when_done(0, lambda: called.append("first"))
+    assert parcel.call_when_done(None, lambda: called.append("all"))
+    assert parcel.due_callbacks() == []
+    parcel.resolve(0, 1, 0, -1)
+    for each in parcel.due_callbacks():
+        each()
+    assert called == ["first"]
+    assert not parcel.call_when_done(0, lambda: called.append("never"))
+    parcel.resolve(1, 2, 0, -1)
+    for each in parcel.due_callbacks():
+        each()
+    assert called == ["first", "all"]
+    assert parcel.callbacks == {}

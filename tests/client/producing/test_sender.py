@@ -1,0 +1,254 @@
+"""The producer's thread: what lingers, waits, is lost, comes back, is refused."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from smq.client.errors import BrokerUnavailable, BufferFull, Closed, NoSuchTopic
+from smq.client.producing import sender as sender_file
+from smq.client.producing.futures import Future
+from smq.client.producing.producer import Producer
+from smq.client.producing.sender import Options
+from smq.client.reach import Reach
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.compression import Codec
+from tests.client.fake_kafka import FakeKafka
+
+WAIT_S = 10
+OPTIONS = Options("test", Codec.NONE, 0, 64 * 1024, 1024 * 1024, 5, 20)
+Open = Callable[..., Producer]
+
+
+@pytest.fixture
+def open_producer(kafka: FakeKafka) -> Iterator[Open]:
+    opened: list[Producer] = []
+
+    def open_one(**options: object) -> Producer:
+        reach = Reach(kafka.bootstrap, None, 5)
+        opened.append(Producer(reach, OPTIONS._replace(**options)))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield open_one
+    kafka.takes_records.set()
+    for each in opened:
+        each.close(WAIT_S)
+
+
+def values(kafka: FakeKafka, topic: str = "t") -> list[list[int]]:
+    partitions = kafka.topics[topic]
+    return [[int(record.value or b"") for record in each.records()] for each in partitions]
+
+
+def test_a_record_leaves_at_once_and_those_behind_it_share_a_batch(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    (partition,) = kafka.add_topic("t")
+    producer = open_producer()
+    producer.send("t", b"0").result(WAIT_S)
+    kafka.takes_records.clear()
+    sent = [producer.send("t", b"%d" % number) for number in range(1, 101)]
+    kafka.takes_records.set()
+    assert [each.result(WAIT_S).offset for each in sent] == list(range(1, 101))
+    assert len(partition.batches) == 3
+
+
+def test_records_linger_for_company(kafka: FakeKafka, open_producer: Open) -> None:
+    (partition,) = kafka.add_topic("t")
+    producer = open_producer(linger_ms=100)
+    sent = [producer.send("t", b"%d" % number) for number in range(10)]
+    assert not sent[0].done()
+    assert sent[-1].result(WAIT_S).offset == 9
+    assert len(partition.batches) == 1
+    producer.send("t", b"10")
+    producer.flush(WAIT_S)  # Whoever flushes does not linger.
+    assert values(kafka) == [[*range(11)]]
+
+
+def test_a_full_batch_does_not_linger(kafka: FakeKafka, open_producer: Open) -> None:
+    kafka.add_topic("t")
+    producer = open_producer(linger_ms=60_000)
+    assert producer.send("t", bytes(OPTIONS.batch_bytes)).result(WAIT_S).offset == 0
+
+
+@pytest.mark.parametrize("fault", ["close", "close after"])
+def test_a_lost_answer_neither_loses_nor_doubles_records(
+    kafka: FakeKafka, open_producer: Open, fault: str
+) -> None:
+    kafka.add_topic("t", 2)
+    producer = open_producer()
+    for number in range(6):
+        kafka.faults["Produce"] += [fault] if number % 2 else []
+        producer.send("t", b"%d" % number, partition=number % 2)
+        producer.flush(WAIT_S)
+    assert values(kafka) == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_records_follow_a_leader_that_moves(kafka: FakeKafka, open_producer: Open) -> None:
+    (partition,) = kafka.add_topic("t")
+    producer = open_producer()
+    for node in (1, 2, 1):
+        partition.leader = node
+        producer.send("t", b"%d" % node).result(WAIT_S)
+    assert values(kafka) == [[1, 2, 1]]
+
+
+def test_a_channel_that_closed_under_the_thread_is_replaced(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    for number in range(20):
+        producer.send("t", b"%d" % number).result(WAIT_S)
+        assert producer._sender is not None
+        for channel in list(producer._sender._channels.values()):
+            channel.close()  # As a door does for the thread that finds its shard gone.
+    assert values(kafka) == [[*range(20)]]
+
+
+def test_a_broker_that_is_away_for_long_fails_what_waits(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer(delivery_timeout_s=0.3)
+    producer.send("t", b"0").result(WAIT_S)
+    kafka.close()
+    with pytest.raises(BrokerUnavailable, match="t-0 took nothing in time"):
+        producer.send("t", b"1").result(WAIT_S)
+
+
+def test_a_refusal_is_told_to_the_future_or_else_by_flush(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    kafka.faults["Produce"] += [ErrorCode.INVALID_TIMESTAMP]
+    with pytest.raises(BrokerError, match="INVALID_TIMESTAMP"):
+        producer.send("t", b"0").result(WAIT_S)
+    producer.flush(WAIT_S)  # Somebody has seen it.
+    kafka.faults["Produce"] += [ErrorCode.INVALID_TIMESTAMP]
+    producer.send("t", b"1")
+    with pytest.raises(BrokerError, match="INVALID_TIMESTAMP"):
+        producer.flush(WAIT_S)
+    producer.flush(WAIT_S)
+    producer.send("t", b"2").result(WAIT_S)
+    assert values(kafka) == [[2]]
+
+
+def test_a_topic_that_is_not_there_is_told_by_send(open_producer: Open) -> None:
+    producer = open_producer()
+    with pytest.raises(NoSuchTopic):
+        producer.send("nope", b"0")
+
+
+def test_a_topic_that_is_deleted_fails_what_waits(
+    kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender_file, "GONE_MS", 200)
+    kafka.add_topic("t")
+    producer = open_producer()
+    producer.send("t", b"0").result(WAIT_S)
+    kafka.faults["Produce"] += [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 20
+    kafka.faults["Metadata"] += [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 20
+    with pytest.raises(NoSuchTopic):
+        producer.send("t", b"1").result(WAIT_S)
+
+
+def test_a_full_buffer_waits_and_then_refuses(kafka: FakeKafka, open_producer: Open) -> None:
+    kafka.add_topic("t")
+    producer = open_producer(block_s=0, buffer_bytes=3 * OPTIONS.batch_bytes)
+    kafka.takes_records.clear()
+    taken: list[Future] = []
+
+    def send_many() -> None:
+        for number in range(100):
+            taken.append(producer.send("t", b"%d" % number + b" " * 60_000))  # noqa: PERF401  (It raises.)
+
+    with pytest.raises(BufferFull, match="bytes wait to be acknowledged"):
+        send_many()
+    kafka.takes_records.set()
+    assert taken[-1].result(WAIT_S).offset == len(taken) - 1
+    producer.send("t", b"%d" % len(taken)).result(WAIT_S)
+    assert values(kafka) == [[*range(len(taken) + 1)]]
+
+
+def test_who_may_wait_is_let_in_when_there_is_room(kafka: FakeKafka, open_producer: Open) -> None:
+    kafka.add_topic("t")
+    producer = open_producer(block_s=WAIT_S, buffer_bytes=2 * OPTIONS.batch_bytes)
+    kafka.takes_records.clear()
+    threading.Timer(0.2, kafka.takes_records.set).start()
+    start = time.monotonic()
+    for number in range(10):
+        producer.send("t", b"%d" % number + b" " * 60_000)
+    assert time.monotonic() - start > 0.1
+    producer.flush(WAIT_S)
+    assert values(kafka) == [[*range(10)]]
+
+
+def test_callbacks_come_from_the_thread_and_may_send_but_not_wait(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    outcome: list[object] = []
+    done = threading.Event()
+
+    def call_back(future: Future) -> None:
+        again = producer.send("t", b"1")
+        try:
+            again.result()
+        except RuntimeError as error:
+            outcome.append(str(error))
+        again.add_done_callback(lambda _: done.set())
+        raise ValueError("of the user")
+
+    producer.send("t", b"0", callback=call_back)
+    assert done.wait(WAIT_S)
+    assert outcome == ["a callback must not wait: it is called by the thread that sends"]
+    assert values(kafka) == [[0, 1]]
+
+
+def test_many_threads_share_a_producer(kafka: FakeKafka, open_producer: Open) -> None:
+    kafka.add_topic("t", 2)
+    producer = open_producer(buffer_bytes=2 * OPTIONS.batch_bytes)
+
+    def send_many(partition: int) -> None:
+        for number in range(2000):
+            producer.send("t", b"%d" % number, partition=partition)
+
+    threads = [threading.Thread(target=send_many, args=(each,)) for each in (0, 1)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(WAIT_S)
+    producer.flush(WAIT_S)
+    assert values(kafka) == [[*range(2000)]] * 2
+
+
+def test_a_closed_producer_has_sent_all_and_takes_no_more(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer(linger_ms=60_000)
+    sent = producer.send("t", b"0")
+    producer.close(WAIT_S)
+    producer.close()
+    assert sent.result(0).offset == 0
+    with pytest.raises(Closed):
+        producer.send("t", b"1")
+    with pytest.raises(Closed):
+        producer.send_batch("t", {"value": [b"1"]})
+
+
+def test_a_producer_that_is_closed_too_early_says_what_it_does_not_know(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    kafka.takes_records.clear()
+    sent = producer.send("t", b"0")
+    with pytest.raises(TimeoutError):
+        producer.close(0.1)
+    with pytest.raises(Closed):
+        sent.result(WAIT_S)
