@@ -62,6 +62,7 @@ class LongPolls:
         """Nobody wants the answer any more."""
         assert poll.timer is not None
         poll.timer.cancel()
+        poll.settle = _nobody  # The other one knows the poll: only the collector would free both.
         del self._all[poll]
         for place in poll.places:
             polls = self._by_place[place]
@@ -71,5 +72,10 @@ class LongPolls:
 
     def _settle(self, poll: LongPoll, result: Message | Ask | None) -> None:
         if result is not None:
+            settle = poll.settle
             self.drop(poll)
-            poll.settle(result)
+            settle(result)
+
+
+def _nobody(_: Message | Ask) -> None:
+    raise AssertionError("a poll is settled once")

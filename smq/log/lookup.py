@@ -54,7 +54,9 @@ class Lookup:
     def __init__(self, memory: LogMemory) -> None:
         self._memory = memory
         self._capacity = memory.layout.index_capacity
-        self.links = np.full((LINK_COLUMNS, self._capacity), -1, np.int64)
+        self.links = np.zeros(
+            (LINK_COLUMNS, self._capacity), np.int64
+        )  # Each is written before it is read.
         self.filed: dict[int, list[tuple[int, Segment]]] = {}
         self._lost: dict[int, list[tuple[int, int]]] = {}
         self._spans = np.zeros((SPANS_MAX, 2), np.int64)

@@ -1,5 +1,7 @@
 """Polls by themselves: who is looked at, and how each ends."""
 
+import gc
+import weakref
 from typing import Any
 
 from gateway.context import Wait
@@ -66,3 +68,26 @@ def test_a_changed_catalog_asks_all_and_a_dropped_poll_is_asked_no_more() -> Non
     assert (asked.questions, dropped.questions) == (["again"], [])
     assert not asked.answers
     loop.close()
+
+
+def test_a_poll_that_has_ended_is_freed_without_a_collector() -> None:
+    """Shards collect garbage once a second: ten thousand polls would hold up everybody."""
+    loop = TidyLoop()
+    polls, connection, asked = LongPolls(loop), set(), Asked(HERE)
+
+    def wait() -> weakref.ref[Any]:
+        def settle(_: object) -> None:
+            connection.discard(poll)
+
+        poll = polls.add(asked.wait, settle)
+        connection.add(poll)
+        return weakref.ref(settle)
+
+    gc.disable()
+    try:
+        settle, asked.has_enough = wait(), True
+        assert settle() is not None
+        polls.moved([HERE])
+        assert settle() is None
+    finally:
+        gc.enable()
