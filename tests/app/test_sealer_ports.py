@@ -29,7 +29,7 @@ def test_a_shard_is_asked_in_the_words_it_knows(tmp_path: Path) -> None:
         shard.log_start(4, 2)
         asker.close()
     assert asked == [
-        {"do": "batches", "number": 4, "offset": 7, "bytes_max": 100},
+        {"do": "batches", "number": 4, "offset": 7, "bytes_max": 100, "synced": True},
         {"do": "sealed", "number": 4, "end": 9},
         {"do": "log_start", "number": 4, "offset": 2},
     ]
