@@ -280,9 +280,9 @@ def test_a_program_that_hears_no_bells_and_plays_with_its_socket_blocks_nobody(m
 def copies_of(fd: int) -> int:
     """How many of our descriptors are this one's file."""
     wanted, found = os.fstat(fd), 0
-    for name in os.listdir("/proc/self/fd"):
+    for each in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # The one that lists them is gone.
-            found += os.path.samestat(os.fstat(int(name)), wanted)
+            found += os.path.samestat(os.fstat(int(each.name)), wanted)
     return found
 
 
