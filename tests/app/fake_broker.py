@@ -181,7 +181,9 @@ def gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([pidfd], [], [], DEADLINE_MS / 1000)[0])
+        poller = select.poll()  # Unlike select() it takes descriptors of any number.
+        poller.register(pidfd, select.POLLIN)
+        return bool(poller.poll(DEADLINE_MS))
     finally:
         os.close(pidfd)
 
