@@ -24,11 +24,11 @@ check: setup  ## Format, lint, floors, types, the quick tests, the wheel.
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/python -c 'from smq.app.composition import warm_kernels; warm_kernels()'
-	$(BIN)/pytest -q -n 2 -m "not slow and not clients and not oracle and not spark and not sim"
+	$(BIN)/pytest -q -n 2 -m "not slow and not clients and not oracle and not spark and not sim and not long"
 	$(BIN)/python -m tests.wheel_smoke
 
 test: check  ## check, the slower tests, and short slices of the long ones: what CI runs.
-	$(BIN)/pytest -q --timeout 600 -m "(slow or clients or spark or sim) and not oracle"
+	$(BIN)/pytest -q --timeout 600 -m "(slow or clients or spark or sim) and not oracle and not long"
 
 fix: setup  ## Format, and repair what the linter can.
 	$(BIN)/ruff format .
@@ -51,6 +51,7 @@ record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests co
 	$(BIN)/python -m tests.oracle.record
 
 sim: setup  ## Kills at random under load; SEED=… replays a run.
+	$(BIN)/python -m smq.testing.door_kill_run
 	$(BIN)/python -m smq.testing.kill_run $(if $(SEED),--seed $(SEED))
 
 docs: setup  ## Write the generated parts of docs/.

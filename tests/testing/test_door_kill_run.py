@@ -16,7 +16,7 @@ def test_a_hundred_killed_producers_leave_whole_records_and_a_shard_that_answers
     door_kill_run(tmp_path, seed=5, kills=100, say=print)
 
 
-@pytest.mark.sim
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_two_thousand_kills_mid_write_never_wedge_a_shard(tmp_path: Path) -> None:
