@@ -47,6 +47,8 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
     http_listener = open_http_listener(config)
+    if http_listener is not None:  # Clients learn it from the setting: port 0 is none to go to.
+        config = replace(config, http_port=http_listener.getsockname()[1])
     names = [*map(shard_name, tcp_listeners), *map(attach_name, tcp_listeners)]
     unix_listeners = open_unix_listeners(runtime_dir, [*names, COORDINATOR, SEALER])
     say(f"smq serves {config.data_dir}")

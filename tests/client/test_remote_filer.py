@@ -13,7 +13,6 @@ from smq.client.remote_filer import RemoteFiler
 from smq.filer.local import LocalStore
 from smq.filer.mark import NAME as MARK
 from smq.model.errors import AlreadyExists, Full, NotFound, Unavailable
-from smq.testing.processes import free_port
 from smq.testing.smq_broker import SmqBroker
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ QUOTA_BYTES = 20_000_000
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
-    settings = {"http.port": str(free_port()), "filer.quota.bytes": str(QUOTA_BYTES)}
+    settings = {"http.port": "0", "filer.quota.bytes": str(QUOTA_BYTES)}  # Any: clients find it.
     with SmqBroker(tmp_path_factory.mktemp("broker"), settings) as broker:
         yield broker
 
@@ -39,7 +38,8 @@ def store(broker: SmqBroker) -> LocalStore:
 
 @pytest.fixture
 def filer(broker: SmqBroker, store: LocalStore) -> Iterator[RemoteFiler]:
-    yield RemoteFiler("127.0.0.1", int(broker.settings["http.port"]))
+    host, _, port = broker.status().http.rpartition(":")
+    yield RemoteFiler(host, int(port))
     store.delete(KEY)
 
 
