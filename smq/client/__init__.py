@@ -1,1 +1,1 @@
-"""A small Kafka client of our own, for the command line."""
+"""The SDK behind `import smq`: producers and consumers, through shared memory or Kafka's protocol."""
