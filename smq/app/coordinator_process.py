@@ -5,10 +5,10 @@ import random
 import select
 
 from shm.catalog import CATALOG_BYTES_MAX
+from smq.app.acceptor import Acceptor
 from smq.app.clock import monotonic_ms, wall_ms
 from smq.app.coordinator_server import CoordinatorServer
 from smq.app.inheritance import COORDINATOR, Inheritance
-from smq.app.link import accept_links
 from smq.app.loop import Loop
 from smq.app.serve import PARTITIONS_PER_LOG_MAX
 from smq.coordinator.coordinator import Coordinator
@@ -38,7 +38,7 @@ def coordinator_main(inheritance: Inheritance) -> None:
         _now,
     )
     loop.run_once(0)  # The catalog is there before anybody asks.
-    accept_links(loop, inheritance.unix_listeners[COORDINATOR], server.take)
+    Acceptor(loop, inheritance.unix_listeners[COORDINATOR], server.accepted)
     loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _events: loop.stop())
     gc.collect()
     gc.freeze()

@@ -58,7 +58,7 @@ class CoordinatorServer:
         self._published_changes = -1
         loop.turn_ends.append(self._end_turn)
 
-    def take(self, sock: socket.socket) -> None:
+    def accepted(self, sock: socket.socket, _address: str) -> None:
         """Serve one more process of ours."""
         self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
 

@@ -14,7 +14,6 @@ from smq.model.errors import PeerError
 from smq.wire.internal import InternalFrame, InternalReader
 
 RECEIVE_BYTES = 1 << 18
-ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
 UNSENT_BYTES_MAX = 256 * 1024 * 1024  # Two of the largest requests, and then some.
 
 
@@ -124,26 +123,3 @@ class Link:
                     return
         except PeerError:
             self._drop()
-
-
-def accept_links(
-    loop: Loop, listener: socket.socket, on_link: Callable[[socket.socket], None]
-) -> None:
-    """Call `on_link(socket)` for each connection that comes to a listening unix socket."""
-    listener.setblocking(False)  # noqa: FBT003
-
-    def listen() -> None:
-        loop.register(listener.fileno(), select.EPOLLIN, ready)
-
-    def ready(_events: int) -> None:
-        try:
-            sock, _ = listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError:  # There are no more descriptors: they wait until some are free.
-            loop.unregister(listener.fileno())
-            loop.call_later(ACCEPT_AGAIN_MS, listen)
-            return
-        on_link(sock)
-
-    listen()

@@ -22,10 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from smq.app.acceptor import Acceptor
 from smq.app.child import fork
 from smq.app.clock import wall_ms
 from smq.app.inheritance import SEALER, Inheritance, Stop, shard_name
-from smq.app.link import Link, accept_links
+from smq.app.link import Link
 from smq.app.loop import Loop
 from smq.app.peers import Peer
 from smq.app.sealer_worker import Surroundings, work
@@ -194,10 +195,10 @@ class Sealer:
     def listen(self, listener: socket.socket) -> None:
         """Serve the shards."""
 
-        def accepted(sock: socket.socket) -> None:
+        def accepted(sock: socket.socket, _address: str) -> None:
             self._links.add(Link(self._loop, sock, self._question, self._links.discard))
 
-        accept_links(self._loop, listener, accepted)
+        Acceptor(self._loop, listener, accepted)
 
     def begin(self) -> None:
         """Serve, once it is known what the filer can do, or takes long to be known."""

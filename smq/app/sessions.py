@@ -12,13 +12,13 @@ import select
 import socket
 import struct
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from shm.kernels.words import P_NUMBER
 from shm.session import SessionMemory
+from smq.app.acceptor import Acceptor
 from smq.app.loop import Loop, Timer
 from smq.app.session import Session
 from smq.model.config import FRAME_OVERHEAD_BYTES, Config
@@ -33,7 +33,6 @@ TAKE_BYTES = 1 * MiB  # Of one session in a turn, unless one request is larger: 
 HELLO_MS_MAX = 1000
 LOOK_OVER_MS = 500  # While there are sessions; who does harm is dropped within a second.
 ATTACHING_MAX = 64  # That have said nothing yet: they take descriptors from everybody.
-ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
@@ -74,9 +73,8 @@ class Sessions:
         self._awake: list[Session] = []
         self._watchers: dict[int, set[Session]] = {}
         self._watch_all: set[Session] = set()
-        self._listener: socket.socket | None = None
+        self._acceptor: Acceptor | None = None
         self._over: Timer | None = None
-        self._draining = False
         self.notices: list[str] = []
         self.tell_notices: Callable[[], None] = lambda: None
 
@@ -84,26 +82,12 @@ class Sessions:
 
     def listen(self, listener: socket.socket) -> None:
         """Accept clients on a listening unix socket."""
-        if self._draining:
-            return
-        listener.setblocking(False)  # noqa: FBT003
-        self._listener = listener
-        self._loop.register(listener.fileno(), select.EPOLLIN, lambda _: self._accept())
+        self._acceptor = Acceptor(self._loop, listener, self._accepted)
 
-    def _accept(self) -> None:
-        assert self._listener is not None
-        try:
-            sock, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
-        except OSError:  # There are no more descriptors: clients wait until some are free.
-            self._loop.unregister(self._listener.fileno())
-            self._loop.call_later(ACCEPT_AGAIN_MS, partial(self.listen, self._listener))
-            return
+    def _accepted(self, sock: socket.socket, _address: str) -> None:
         if len(self._attaching) >= ATTACHING_MAX:
             sock.close()
             return
-        sock.setblocking(False)  # noqa: FBT003
         self._attaching.add(sock)
         self._loop.register(sock.fileno(), select.EPOLLIN, lambda _: self._greet(sock))
         self._loop.call_later(HELLO_MS_MAX, lambda: self._turn_away(sock))
@@ -273,9 +257,8 @@ class Sessions:
 
     def stop(self) -> None:
         """Take no new sessions and no new requests; answer what was asked."""
-        self._draining = True
-        if self._listener is not None:
-            self._loop.unregister(self._listener.fileno())
+        if self._acceptor is not None:
+            self._acceptor.stop()
         for sock in list(self._attaching):
             self._turn_away(sock)
         for session in list(self._sessions):

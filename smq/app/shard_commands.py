@@ -21,8 +21,9 @@ from functools import partial
 from typing import Any
 
 from shm.kernels.words import P_UNSEALED_BYTES, P_UNSEALED_SINCE_MS, WORD_SYNCED
+from smq.app.acceptor import Acceptor
 from smq.app.clock import wall_ms
-from smq.app.link import Link, accept_links
+from smq.app.link import Link
 from smq.app.loop import Loop
 from smq.app.peers import Peers
 from smq.log.log import Log
@@ -57,10 +58,10 @@ class ShardCommands:
     def listen(self, listener: socket.socket) -> None:
         """Accept our other processes."""
 
-        def accepted(sock: socket.socket) -> None:
+        def accepted(sock: socket.socket, _address: str) -> None:
             self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
 
-        accept_links(self._loop, listener, accepted)
+        Acceptor(self._loop, listener, accepted)
 
     def _frame(self, link: Link, frame: InternalFrame) -> None:
         try:

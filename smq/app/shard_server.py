@@ -9,7 +9,6 @@ A turn of the loop:
     send                  the acks, then everything else that is open
 """
 
-import select
 import socket
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -36,6 +35,7 @@ from shm.kernels.words import (
     WORD_SYNCED,
     WORD_TAIL,
 )
+from smq.app.acceptor import Acceptor
 from smq.app.clock import monotonic_ms, monotonic_ns, wall_ms
 from smq.app.connection import Connection, Slot
 from smq.app.long_polls import LongPolls
@@ -56,7 +56,6 @@ API_KEY_BYTES = 2
 _WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
 SMALL_BYTES = 4096  # Of a recv: who sends so little waits for the answer.
-ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
 _Ack: TypeAlias = tuple[Connection | Session, Slot]
 
 
@@ -87,9 +86,8 @@ class ShardServer:
         self._polls = LongPolls(loop)
         self.when_moved: list[Callable[[Iterable[Place]], None]] = [self._polls.moved]
         self.when_catalog_changes: list[Callable[[], None]] = [self._polls.look_again]
-        self._listener: socket.socket | None = None
+        self._acceptor: Acceptor | None = None
         self._dirty: dict[Connection | Session, None] = {}  # In the order they are sent to.
-        self._draining = False
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
 
@@ -97,26 +95,12 @@ class ShardServer:
 
     def listen(self, listener: socket.socket) -> None:
         """Accept clients on a listening TCP socket."""
-        if self._draining:
-            return
-        listener.setblocking(False)  # noqa: FBT003
-        self._listener = listener
-        self._loop.register(listener.fileno(), select.EPOLLIN, lambda _events: self._accept())
+        self._acceptor = Acceptor(self._loop, listener, self._accepted)
 
-    def _accept(self) -> None:
-        assert self._listener is not None
-        try:
-            sock, address = self._listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
-        except OSError:  # There are no more descriptors: clients wait until some are free.
-            self._loop.unregister(self._listener.fileno())
-            self._loop.call_later(ACCEPT_AGAIN_MS, partial(self.listen, self._listener))
-            return
+    def _accepted(self, sock: socket.socket, address: tuple[str, int]) -> None:
         if len(self._connections) >= self._shard.config.max_connections:
             sock.close()
             return
-        sock.setblocking(False)  # noqa: FBT003
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = Connection(self._loop, sock, address[0], self)
         connection.last_used_ns = monotonic_ns()
@@ -143,9 +127,8 @@ class ShardServer:
 
     def stop(self) -> None:
         """Take no new clients and no new requests; answer what was asked."""
-        self._draining = True
-        if self._listener is not None:
-            self._loop.unregister(self._listener.fileno())
+        if self._acceptor is not None:
+            self._acceptor.stop()
         for connection in list(self._connections):
             for poll in list(connection.polls):
                 self._polls.end(poll)

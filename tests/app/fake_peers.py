@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
+from smq.app.acceptor import Acceptor
 from smq.app.clock import monotonic_ms
-from smq.app.link import Link, accept_links
+from smq.app.link import Link
 from smq.app.loop import Loop
 from smq.wire.internal import InternalFrame, InternalReader, encode_frame
 
@@ -43,12 +44,12 @@ def answer_in(loop: TidyLoop, path: Path, answers: Answers) -> None:
     def frame(link: Link, frame: InternalFrame) -> None:
         link.send(encode_frame(frame.id, frame.kind, answers(frame)))
 
-    def accepted(sock: socket.socket) -> None:
+    def accepted(sock: socket.socket, _address: str) -> None:
         loop.opened.append(Link(loop, sock, frame, lambda _: None))
 
     listener = listen(path)
     loop.opened.append(listener)
-    accept_links(loop, listener, accepted)
+    Acceptor(loop, listener, accepted)
 
 
 @contextmanager

@@ -74,7 +74,7 @@ class Peer:
     def __init__(self, bench: "Bench") -> None:
         self._bench = bench
         self.sock, theirs = socket.socketpair()
-        bench.server.take(theirs)
+        bench.server.accepted(theirs, "")
         bench.peers.append(self)
         self._reader = InternalReader()
         self._frame_id = 0

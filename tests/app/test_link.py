@@ -1,6 +1,5 @@
 """Links: frames arrive whole, nothing waits, and each break is told once."""
 
-import resource
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from smq.app import link as module
-from smq.app.link import Link, accept_links
+from smq.app.acceptor import Acceptor
+from smq.app.link import Link
 from smq.app.loop import Loop
 from smq.wire.internal import KIND_COMMAND, InternalFrame, encode_frame
 
@@ -121,7 +121,7 @@ def test_connecting_and_accepting_meet_at_a_path(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "socket"))
     listener.listen()
-    accept_links(loop, listener, lambda sock: accepted.append(Side(loop, sock)))
+    Acceptor(loop, listener, lambda sock, _address: accepted.append(Side(loop, sock)))
     told: list[InternalFrame] = []
     link = Link.connect(
         loop, tmp_path / "socket", lambda _link, frame: told.append(frame), lambda _link: None
@@ -138,24 +138,3 @@ def test_connecting_and_accepting_meet_at_a_path(tmp_path: Path) -> None:
 def test_nobody_listening_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Link.connect(Loop(), tmp_path / "nobody", lambda _link, _frame: None, lambda _link: None)
-
-
-def test_without_descriptors_those_who_connect_wait_until_there_are_some(tmp_path: Path) -> None:
-    loop, accepted = Loop(), list[socket.socket]()
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
-        listener.bind(str(tmp_path / "s"))
-        listener.listen()
-        accept_links(loop, listener, accepted.append)
-        client.connect(str(tmp_path / "s"))
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
-            assert loop.run_once(1) == 1
-            assert loop.run_once(0) == 0  # It does not turn in vain.
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        while not accepted:
-            assert loop.run_once(5)
-        accepted[0].close()
-        loop.unregister(listener.fileno())
-    loop._epoll.close()

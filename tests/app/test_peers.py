@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from smq.app.link import Link, accept_links
+from smq.app.acceptor import Acceptor
+from smq.app.link import Link
 from smq.app.peers import Peer, Peers
 from smq.model.errors import PeerError
 from smq.wire.internal import (
@@ -51,12 +52,12 @@ def test_answers_may_come_in_any_order_and_unasked_ones_are_ignored(
             for each in reversed(asked):
                 link.send(encode_frame(each.id, KIND_COMMAND, b"answer to " + each.body))
 
-    def accepted(sock: socket.socket) -> None:
+    def accepted(sock: socket.socket, _address: str) -> None:
         loop.opened.append(Link(loop, sock, frame, lambda _: None))
 
     listener = listen(tmp_path / "p.sock")
     loop.opened.append(listener)
-    accept_links(loop, listener, accepted)
+    Acceptor(loop, listener, accepted)
     peer = Peer(loop, tmp_path / "p.sock")
     answers: list[tuple[str, bytes]] = []
     peer.ask(question(b"one"), lambda answer: answers.append(("one", answer)))
