@@ -30,7 +30,7 @@ from gateway.context import Ask, Message, Place, Result, ShardContext, Wait
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
 from smq.shard.inline import before_handles, delivers_inline
-from smq.shard.lent import FileRange, LentBatches, lend
+from smq.shard.lent import FileRange, LentBatches
 from smq.shard.shard import Led, Offsets
 from smq.wire.generated.fetch import (
     EpochEndOffset,
@@ -261,7 +261,7 @@ class _Reader:
             if found.total_bytes > budget and self.total_bytes > 0:
                 return 0
             if found.total_bytes:
-                data.records = lend(led.log, found)
+                data.records = LentBatches(led.log, found.spans, found.total_bytes)
                 self.total_bytes += found.total_bytes
                 self._left -= found.total_bytes
             return found.total_bytes

@@ -14,14 +14,12 @@ import numpy as np
 from smq.log.background import Background, Lane
 from smq.log.disk import read_now
 from smq.log.log import Log
-from smq.log.lookup import Found
 
 if TYPE_CHECKING:
     from smq.log.reading import Run
     from smq.log.wal import Segment
 
 GATHER_BELOW_BYTES = 8 * 1024  # A smaller batch costs less to copy than to hand to sendmsg.
-COPIED_BYTES_MAX = 4 * 1024
 GATHER_BYTES = 256 * 1024  # Gathered at once; fits a level-2 cache.
 VIEWS_MAX = 64  # Batches lent to one sendmsg; the system takes 1024 at most.
 FILE_CHUNK_BYTES = 1024 * 1024
@@ -49,13 +47,6 @@ class Sendable(Protocol):
 
     def release(self) -> None:
         """Sent, or the connection is gone."""
-
-
-def lend(log: Log, found: Found) -> "bytes | LentBatches":
-    """What was found, lent; a few bytes are copied at once: remembering them costs more."""
-    if found.total_bytes <= COPIED_BYTES_MAX and log.in_ring(int(found.spans[0, 0])):
-        return b"".join(log.views(found.spans))
-    return LentBatches(log, found.spans, found.total_bytes)
 
 
 class LentBatches:
