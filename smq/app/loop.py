@@ -1,8 +1,9 @@
 """The event loop of a process: one epoll, callbacks, timers. Written for brokers, so it is small.
 
 Level-triggered. A callback does a bounded amount and returns; whoever has more to do is called
-again. `turn_hooks` run once a turn, after the callbacks: there the shard writes what the turn
-appended, with one system call for all connections.
+again. `turn_starts` run once a turn before the callbacks, and `turn_ends` after them: there the
+shard writes what the turn appended, with one system call for all connections. Between two turns
+`Spin` decides whether to wait awake.
 """
 
 import heapq
