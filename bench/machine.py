@@ -49,8 +49,8 @@ def pss_mb(pids: Iterable[int], *, without: str = "") -> float:
 def touch_free_memory() -> None:
     """Use most of the memory that is free, once, and give it back.
 
-    A virtual machine gets its memory from the host page by page: the first touch after it was
-    started takes 10 us a page, all later ones 1 us. Whoever is measured first would pay.
+    A virtual machine gets its memory from the host page by page: the first touch of a page
+    takes many times as long as later ones, and whoever is measured first would pay for it.
     """
     wanted = int(FREE_SHARE * psutil.virtual_memory().free)
     with mmap.mmap(-1, wanted) as memory:

@@ -1,7 +1,7 @@
 """`make bench`: SMQ beside Apache Kafka, in one run, as ratios.
 
 Both brokers run; each measurement is taken of one, then of the other, several rounds, and medians
-are compared. Apache Kafka is warmed up first: its first 600 MB run at a sixth of its speed.
+are compared. Apache Kafka is warmed up first: its first hundreds of megabytes are slow.
 `--quick` is a look, `--only WORDS` takes some of the lines, `--write` puts the table into
 docs/performance.md and its headlines into README.md.
 """

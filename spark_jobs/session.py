@@ -19,7 +19,7 @@ from spark_jobs.plan import Unreadable
 
 JAVA_MIN = 17
 VERSION_WAIT_S = 20
-# Exact paths are listed one by one in the driver: in a job of its own Spark takes 14 times as long.
+# Exact paths are listed one by one in the driver: in a job of its own Spark takes far longer.
 LISTED_IN_DRIVER = 1_000_000
 
 SETTINGS = {

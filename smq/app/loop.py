@@ -26,7 +26,7 @@ Callback = Callable[[int], None]
 class Spin:
     """Whether to look again for a while before going to sleep, learnt from what came of it.
 
-    Waking a sleeping process costs some 30 us, several times what a small request costs. Who has
+    Waking a sleeping process costs more than a small request, often several times as much. Who has
     just answered a client that asks again at once gains by waiting awake; who waits in vain stops
     trying, for SPIN_PAUSE_TURNS. An idle process never spins: it has no turns.
     """

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from smq.filer.store import Data, Reading
 from smq.model.errors import StoreError
 
-PIECE_BYTES = 1 << 20  # A switch of threads costs 50 µs: not for each 64 KiB of a socket.
+PIECE_BYTES = 1 << 20  # A switch of threads costs: not for each 64 KiB of a socket.
 DRAIN_BYTES_MAX = 64 << 20  # Of a refused body: enough for most, and no work worth attacking.
 DRAIN_S = 2.0
 SILENCE_S = 60.0  # A client that sends nothing for so long has gone without a word.

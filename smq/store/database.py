@@ -1,8 +1,8 @@
 """One SQLite file: opening, migrating, and changes that are committed together.
 
 The owner makes any number of changes and calls `commit()` once, before anybody is told of them: a
-commit is a sync of the disk (0.1 to 3 ms), a row is 3 microseconds. The first change after a commit
-opens the transaction. What sqlite3 raises becomes a StoreError here and nowhere else.
+commit is a sync of the disk, and a row is next to nothing beside it. The first change after a
+commit opens the transaction. What sqlite3 raises becomes a StoreError here and nowhere else.
 
 WAL mode, so that Spark and other readers read while the owner writes; `synchronous=FULL`, so that
 what was committed survives a power loss.

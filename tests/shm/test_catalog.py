@@ -9,7 +9,7 @@ from shm.catalog import CatalogBlock
 from tests.shm.forks import forked
 
 ROUNDS = 3000
-VALUE_BYTES_MAX = 200_000  # Copied in some 10 us: long enough to be met in the middle.
+VALUE_BYTES_MAX = 200_000  # Copying them takes long enough to be met in the middle.
 
 
 def value_of(version: int) -> bytes:

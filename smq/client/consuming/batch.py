@@ -64,7 +64,7 @@ class Batch:
 
         Of keys and values nothing longer than 12 bytes is copied.
         """
-        from smq.client.consuming.arrow_out import to_table  # noqa: PLC0415  (0.2 s and 50 MB)
+        from smq.client.consuming.arrow_out import to_table  # noqa: PLC0415  (slow)
 
         return to_table(self._lent())
 
