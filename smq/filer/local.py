@@ -28,6 +28,7 @@ from smq.filer.store import (
     Mode,
     Reading,
     Sink,
+    Store,
     checked_key,
 )
 from smq.model.errors import (
@@ -44,7 +45,7 @@ PIECE_BYTES = 1 << 18  # Of a read that goes piece by piece: larger ones are not
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class LocalStore:
+class LocalStore(Store):
     """Objects as files below a directory, which the first write makes if it does not exist.
 
     Reading needs no right to write.
@@ -56,12 +57,6 @@ class LocalStore:
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(if_match=True, local_paths=True)
-
-    def put(self, key: str, data: Data, mode: Mode = CREATE) -> Facts:
-        """Store an object."""
-        with self.writing(key, mode) as sink:
-            sink.write(data)
-        return self.head(key)
 
     @contextmanager
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:

@@ -74,7 +74,9 @@ class Store(Protocol):
 
     def put(self, key: str, data: Data, mode: Mode = CREATE) -> Facts:
         """Store an object. Raises AlreadyExists, PreconditionFailed, Unavailable."""
-        ...
+        with self.writing(key, mode) as sink:
+            sink.write(data)
+        return self.head(key)
 
     def writing(self, key: str, mode: Mode = CREATE) -> AbstractContextManager[Sink]:
         """Store what is written in the block when it ends; nothing if it ends by an exception."""
