@@ -17,6 +17,7 @@ from smq.wire.generated.metadata import MetadataRequest
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
     ServerBench,
+    benches,
     decoded,
     fetch,
     fetched,
@@ -40,15 +41,8 @@ MEMORY = {"smq.durability": "memory"}
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[ServerBench] = []
-
-    def make(*topics: Any, **config: int) -> ServerBench:
-        made.append(ServerBench(tmp_path / str(len(made)), *topics, **config))
-        return made[-1]
-
-    yield make
-    for bench in made:
-        bench.close()
+    with benches(tmp_path, ServerBench) as make:
+        yield make
 
 
 def find_coordinator(correlation: int) -> bytes:
@@ -124,12 +118,12 @@ def test_a_poll_ends_when_enough_has_come_when_its_time_is_over_and_when_the_top
     bench = make(topic("one"))
     enough, late, gone, writer = (bench.client() for _ in range(4))
     enough.send(fetch("one", wait_ms=60_000, min_bytes=150))
-    late.send(fetch("one", wait_ms=20, min_bytes=1 << 20))
     gone.send(fetch("one", wait_ms=60_000, min_bytes=1 << 20))
     writer.send(produce_request({"one": {0: batch(b"x" * 20)}}))
     writer.wait(1)
     settle(bench, enough)
     assert not enough.frames()
+    late.send(fetch("one", wait_ms=20, min_bytes=1 << 20))
     writer.send(produce_request({"one": {0: batch(b"x" * 20)}}))
     assert len(fetched(enough.wait(1)[0]).records) >= 150
     assert fetched(late.wait(1)[0]).records
