@@ -2,8 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -138,20 +137,6 @@ class Attached:
         turn_until(self.bench.loop, lambda: self.bells() == -1)
         assert [why in notice for notice in self.bench.sessions.notices] == [True]
         self.bench.sessions.notices.clear()
-
-
-@contextmanager
-def benches(directory: Path) -> Iterator[Make]:
-    """Benches made with these topics and settings, closed at the end."""
-    made: list[DoorBench] = []
-
-    def make(*topics: Topic, **config: int) -> DoorBench:
-        made.append(DoorBench(directory / str(len(made)), *topics, **config))
-        return made[-1]
-
-    yield make
-    for bench in made:
-        bench.close()
 
 
 def produced(number: int = 1, acks: int = -1, value: bytes = b"x", name: str = "one") -> bytes:

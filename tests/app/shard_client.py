@@ -1,9 +1,10 @@
 """A shard's server in the test's own loop, and clients that speak raw bytes to it."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.apis.table import API_BY_KEY
 from smq.app.shard_server import ShardServer
@@ -82,6 +83,23 @@ class ServerBench:
     def turn(self, times: int = 3) -> None:
         for _ in range(times):
             self.loop.run_once(0)
+
+
+BenchT = TypeVar("BenchT", bound=ServerBench)
+
+
+@contextmanager
+def benches(directory: Path, kind: type[BenchT]) -> Iterator[Callable[..., BenchT]]:
+    """Makes benches with these topics and settings; they are closed at the end."""
+    made: list[BenchT] = []
+
+    def make(*topics: Topic, **config: int) -> BenchT:
+        made.append(kind(directory / str(len(made)), *topics, **config))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        bench.close()
 
 
 def request(name: str, version: int, message: Any, correlation: int = 1) -> bytes:

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,6 +21,7 @@ from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
     Client,
     ServerBench,
+    benches,
     decoded,
     fetch,
     fetched,
@@ -37,15 +37,8 @@ DISK = {"smq.durability": "disk"}
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[ServerBench] = []
-
-    def make(*topics: Any, **config: int) -> ServerBench:
-        made.append(ServerBench(tmp_path / str(len(made)), *topics, **config))
-        return made[-1]
-
-    yield make
-    for bench in made:
-        bench.close()
+    with benches(tmp_path, ServerBench) as make:
+        yield make
 
 
 def slow_disk(bench: ServerBench) -> SlowDisk:

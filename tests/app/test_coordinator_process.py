@@ -19,12 +19,13 @@ from smq.model.catalog import Catalog
 from smq.model.config import Config
 from smq.store.store import FILE_NAME
 from smq.wire.internal import InternalReader, encode_command
+from tests.app.one_child import OneChild
 
 MiB = 1024 * 1024
 DEADLINE_S = 10.0
 
 
-class Estate:
+class Estate(OneChild):
     """What a supervisor would keep: memory and sockets that outlive the process."""
 
     def __init__(self, directory: Path) -> None:
@@ -52,7 +53,6 @@ class Estate:
             stop=Stop(),
             ready_fd=ready_fd,
         )
-        self.pid = 0
 
     def start(self) -> None:
         self.pid = fork("coordinator", self._run, self.inheritance.stop)
@@ -62,16 +62,6 @@ class Estate:
 
     def wait_ready(self) -> None:
         assert os.read(self._ready, 1) == b"\1"
-
-    def wait_exit(self) -> int:
-        """The exit code, minus the signal if one killed it."""
-        _, status = os.waitpid(self.pid, 0)
-        self.pid = 0
-        return os.waitstatus_to_exitcode(status)
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        assert self.wait_exit() == -signal.SIGKILL
 
     def ask(self, **command: Any) -> Any:
         """A command over a link of its own, and its answer."""

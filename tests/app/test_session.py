@@ -14,9 +14,9 @@ from shm.kernels import session_client as kernels, session_words as words
 from smq.app.clock import monotonic_ms
 from smq.app.session import BELLS_IN_VAIN_MAX
 from smq.app.sessions import INBOX_BYTES_MIN
-from tests.app.door_bench import DoorBench, Make, benches, hwm, produced
+from tests.app.door_bench import DoorBench, Make, hwm, produced
 from tests.app.fake_peers import turn_until
-from tests.app.shard_client import versions
+from tests.app.shard_client import benches, versions
 from tests.shard.shard_bench import HeldSyncer, batch, produce_request, responses, topic
 
 MiB = 1 << 20
@@ -24,7 +24,7 @@ MiB = 1 << 20
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    with benches(tmp_path) as make:
+    with benches(tmp_path, DoorBench) as make:
         yield make
 
 

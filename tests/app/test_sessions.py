@@ -11,8 +11,9 @@ from smq.app.clock import monotonic_ms
 from smq.app.sessions import ATTACHING_MAX, HELLO_MS_MAX, INBOX_BYTES_MIN, inbox_bytes
 from smq.model.config import Config
 from smq.wire.attach import HELLO_BYTES, Answer, Hello
-from tests.app.door_bench import IDENTITY, Attached, DoorBench, Make, benches, produced
+from tests.app.door_bench import IDENTITY, Attached, DoorBench, Make, produced
 from tests.app.fake_peers import turn_until
+from tests.app.shard_client import benches
 from tests.shard.shard_bench import topic
 
 MiB = 1 << 20
@@ -20,7 +21,7 @@ MiB = 1 << 20
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    with benches(tmp_path) as make:
+    with benches(tmp_path, DoorBench) as make:
         yield make
 
 

@@ -22,6 +22,7 @@ from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.wire.generated.metadata import MetadataRequest
 from tests.app.fake_peers import listen
+from tests.app.one_child import OneChild
 from tests.app.shard_client import decoded, request
 from tests.shard.shard_bench import batch, catalog, produce_request, responses, topic
 
@@ -31,7 +32,7 @@ DEADLINE_S = 20.0
 NODE = 1
 
 
-class Estate:
+class Estate(OneChild):
     """What a supervisor would keep: memory and sockets that outlive the process."""
 
     def __init__(self, directory: Path) -> None:
@@ -47,7 +48,6 @@ class Estate:
         self.unix_listener = listen(socket_path(directory, shard_name(NODE)))
         self.attach_listener = listen(socket_path(directory, attach_name(NODE)))
         self.catalog = CatalogBlock.create(1 * MiB)
-        self.pid = 0
         self._ready, ready_fd = os.pipe()
         self.inheritance = Inheritance(
             config=config,
@@ -83,16 +83,6 @@ class Estate:
         if not select.select([self._ready], [], [], wait_s)[0]:
             return False
         return os.read(self._ready, 1) == b"\1"
-
-    def wait_exit(self) -> int:
-        """The exit code, minus the signal if one killed it."""
-        _, status = os.waitpid(self.pid, 0)
-        self.pid = 0
-        return os.waitstatus_to_exitcode(status)
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        assert self.wait_exit() == -signal.SIGKILL
 
     def partitions(self) -> list[Any]:
         """What the shard says it leads."""

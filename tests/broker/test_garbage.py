@@ -37,12 +37,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
         yield broker
 
 
-@pytest.fixture
-def cluster(broker: SmqBroker) -> Iterator[Cluster]:
-    with Cluster(broker.bootstrap) as cluster:
-        yield cluster
-
-
 def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4) + body
 

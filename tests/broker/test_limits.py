@@ -112,42 +112,49 @@ PARTITIONS = 700
 RECORDS = PARTITIONS + PARTITIONS // 7
 
 
+class WideReader:
+    """Reads the partitions of a topic from their beginning, with one request for all of them."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._leader, self._topic = cluster.broker(1), topic
+        self._offsets = dict.fromkeys(range(PARTITIONS), 0)
+        self.found: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+
+    def fetch(self) -> int:
+        """How many records are read by now."""
+        rows = self._leader.ask(FETCH, fetch_request(self._topic, self._offsets))
+        for row in rows.responses[0].partitions:
+            assert row.error_code == ErrorCode.NONE
+            assert row.records is None or isinstance(row.records, memoryview)
+            for batch in read_batches(row.records or b""):
+                self.found[row.partition_index] += [r.value or b"" for r in batch.records()]
+                self._offsets[row.partition_index] = batch.last_offset + 1
+        assert [row.partition_index for row in rows.responses[0].partitions] == [*self._offsets]
+        return sum(self._offsets.values())
+
+    def wait_for_more(self, read: int) -> int:
+        eventually(lambda: self.fetch() > read, "more comes from sealed segments")
+        return sum(self._offsets.values())
+
+
 def test_a_fetch_of_hundreds_of_partitions_gives_each_its_own(
     broker: SmqBroker, cluster: Cluster
 ) -> None:
     topic = OneTopic(broker, cluster, "wide", partitions=PARTITIONS)
-    for partition in range(PARTITIONS):
-        assert topic.append(one(b"first of %d" % partition), partition) == 0
+    expected = {partition: [b"first of %d" % partition] for partition in range(PARTITIONS)}
+    for partition, values in expected.items():
+        assert topic.append(one(values[0]), partition) == 0
     for partition in range(0, PARTITIONS, 7):
-        assert topic.append(one(b"second of %d" % partition), partition) == 1
-    leader = cluster.broker(1)
-    found: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
-    offsets = dict.fromkeys(range(PARTITIONS), 0)
-
-    def fetch() -> int:
-        """How many records are read by now."""
-        rows = leader.ask(FETCH, fetch_request("wide", offsets)).responses[0].partitions
-        assert [row.partition_index for row in rows] == list(offsets)
-        for row in rows:
-            assert row.error_code == ErrorCode.NONE
-            assert row.records is None or isinstance(row.records, memoryview)
-            for batch in read_batches(row.records or b""):
-                found[row.partition_index] += [each.value or b"" for each in batch.records()]
-                offsets[row.partition_index] = batch.last_offset + 1
-        return sum(offsets.values())
-
-    assert fetch() == RECORDS, "all of it is less than one answer may hold"
-    for partition, values in found.items():
-        two = [b"first of %d" % partition, b"second of %d" % partition]
-        assert values == two[: 2 if partition % 7 == 0 else 1]
-    found.update((partition, []) for partition in found)
+        expected[partition].append(b"second of %d" % partition)
+        assert topic.append(one(expected[partition][1]), partition) == 1
+    reader = WideReader(cluster, "wide")
+    assert reader.fetch() == RECORDS, "all of it is less than one answer may hold"
+    assert reader.found == expected
     wait_all_sealed(broker, cluster, topic)
-    offsets = dict.fromkeys(range(PARTITIONS), 0)
-    while (read := sum(offsets.values())) < RECORDS:  # Some partitions an answer, as they come.
-        eventually(lambda read=read: fetch() > read, "more comes from sealed segments")
-    for partition, values in found.items():
-        two = [b"first of %d" % partition, b"second of %d" % partition]
-        assert values == two[: 2 if partition % 7 == 0 else 1]
+    reader, read = WideReader(cluster, "wide"), 0
+    while read < RECORDS:  # An answer has a few partitions at a time: the rest waits its turn.
+        read = reader.wait_for_more(read)
+    assert reader.found == expected
 
 
 def wait_all_sealed(broker: SmqBroker, cluster: Cluster, topic: OneTopic) -> None:

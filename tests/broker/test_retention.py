@@ -29,12 +29,6 @@ def broker(tmp_path: Path) -> Iterator[SmqBroker]:
         yield broker
 
 
-@pytest.fixture
-def cluster(broker: SmqBroker) -> Iterator[Cluster]:
-    with Cluster(broker.bootstrap) as cluster:
-        yield cluster
-
-
 def noise(number: int) -> bytes:
     """A batch that no compression makes smaller."""
     value = Random(number).randbytes(NOISE_BYTES)

@@ -71,12 +71,6 @@ def broker(
     assert not (broker.data_dir / "filer").exists()
 
 
-@pytest.fixture
-def cluster(broker: SmqBroker) -> Iterator[Cluster]:
-    with Cluster(broker.bootstrap) as cluster:
-        yield cluster
-
-
 @pytest.mark.parametrize("outage", ["dead from the start", "dies", "hangs"])
 def test_while_s3_is_away_nobody_waits_and_the_log_stays_within_bounds(
     tmp_path: Path, outage: str

@@ -44,12 +44,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
         yield broker
 
 
-@pytest.fixture
-def cluster(broker: SmqBroker) -> Iterator[Cluster]:
-    with Cluster(broker.bootstrap) as cluster:
-        yield cluster
-
-
 def append_strange(topic: OneTopic) -> list[Record]:
     """Each strange record in each compression; what must be read back."""
     sent = []
