@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct, error as struct_error
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import cramjam
 import lz4.frame
@@ -78,25 +78,18 @@ def _too_large(bytes_max: int) -> NoReturn:
 
 
 def _inflate_gzip(data: Buffer, bytes_max: int) -> bytes:
-    """Any number of members, one after the other."""
-    inflated, left = [], bytes_max
-    while data:
-        member = zlib.decompressobj(_GZIP_WINDOW)
-        inflated.append(member.decompress(data, left + 1))
-        left -= len(inflated[-1])
-        if left < 0:
-            _too_large(bytes_max)
-        if not member.eof:
-            raise EOFError("the end is missing")
-        data = member.unused_data
-    return b"".join(inflated)
+    return _inflate_frames(data, bytes_max, lambda: zlib.decompressobj(_GZIP_WINDOW))
 
 
 def _inflate_lz4(data: Buffer, bytes_max: int) -> bytes:
-    """Any number of frames, one after the other."""
+    return _inflate_frames(data, bytes_max, lz4.frame.LZ4FrameDecompressor)
+
+
+def _inflate_frames(data: Buffer, bytes_max: int, new: Callable[[], Any]) -> bytes:
+    """Any number of frames, one after the other; `new()` is a decompressor as those of zlib are."""
     inflated, left = [], bytes_max
     while data:
-        frame = lz4.frame.LZ4FrameDecompressor()
+        frame = new()
         inflated.append(frame.decompress(data, left + 1))
         left -= len(inflated[-1])
         if left < 0:
