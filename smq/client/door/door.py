@@ -250,25 +250,21 @@ class Door:
             self._check_open()
 
     def _swallow(self) -> None:
-        try:
-            is_open = bool(self._socket.recv(BELLS, socket.MSG_DONTWAIT))
-        except BlockingIOError:
-            return
-        except OSError:
-            is_open = False
-        if not is_open:
+        if self._is_hung_up(BELLS):
             self.close()
 
     def _check_hung_up(self) -> None:
-        try:
-            is_open = bool(self._socket.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK))
-        except BlockingIOError:
-            return
-        except OSError:
-            is_open = False
-        if not is_open:
+        if self._is_hung_up(1, socket.MSG_PEEK):
             self.close()
             self._check_open()
+
+    def _is_hung_up(self, bells: int, flags: int = 0) -> bool:
+        try:
+            return not self._socket.recv(bells, socket.MSG_DONTWAIT | flags)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def _check_ours(self) -> None:
         if self._is_anothers:
