@@ -203,6 +203,11 @@ class StructureCode:
             else:
                 yield line
 
+    def guarded(self, versions: range) -> tuple[list[str], int]:
+        """A test for what not all versions have, if it needs one, and how far it is indented."""
+        guard = condition(versions, self.versions)
+        return ([f"    if {guard}:"], 8) if guard else ([], 4)
+
     # The reader
 
     def reader_lines(self) -> Iterator[str]:
@@ -226,10 +231,8 @@ class StructureCode:
             yield from self.by_layout(run, self.read_fixed)
             return
         (field,) = run
-        guard = condition(field.versions, self.versions)
-        indent = 8 if guard else 4
-        if guard:
-            yield f"    if {guard}:"
+        head, indent = self.guarded(field.versions)
+        yield from head
         yield from self.read_field(field, indent)
 
     def by_layout(
@@ -287,11 +290,9 @@ class StructureCode:
     def read_tags(self) -> Iterator[str]:
         if not self.flexible:
             return
-        guard = condition(self.flexible, self.versions)
-        indent = 8 if guard else 4
+        head, indent = self.guarded(self.flexible)
+        yield from head
         space = " " * indent
-        if guard:
-            yield f"    if {guard}:"
         tagged = self.tagged()
         if not tagged:
             self.used.codec_names.add("skip_tags")
@@ -340,10 +341,9 @@ class StructureCode:
             yield from self.by_layout(run, self.write_fixed)
             return
         (field,) = run
-        guard = condition(field.versions, self.versions)
-        if guard:
-            yield f"    if {guard}:"
-        yield from self.write_field(field, 8 if guard else 4, "append")
+        head, indent = self.guarded(field.versions)
+        yield from head
+        yield from self.write_field(field, indent, "append")
 
     def write_fixed(
         self, fields: list[Field], indent: int, append: str = "append"
@@ -385,11 +385,9 @@ class StructureCode:
     def write_tags(self) -> Iterator[str]:
         if not self.flexible:
             return
-        guard = condition(self.flexible, self.versions)
-        indent = 8 if guard else 4
+        head, indent = self.guarded(self.flexible)
+        yield from head
         space = " " * indent
-        if guard:
-            yield f"    if {guard}:"
         tagged = self.tagged()
         if not tagged:
             yield f'{space}append(b"\\0")'
