@@ -72,7 +72,7 @@ class ShardServer:
         )
         self._producing = Producing(
             shard.logs,
-            shard.config.socket_request_max_bytes,
+            shard.config,
             shard.drain,
             shard.throttle,
             references.check,

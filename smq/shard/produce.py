@@ -37,6 +37,7 @@ from shm.kernels.plan import (
 from shm.kernels.produce import parse_requests, produce, write_answers
 from shm.kernels.words import P_NUMBER
 from smq.log.log import Log
+from smq.model.config import Config
 from smq.shard.answers import Refused, answers_of
 from smq.shard.references import Verdict, no_filer
 from smq.shard.throttle import Throttle
@@ -60,7 +61,8 @@ class Produced(NamedTuple):
 class Producing:
     """Runs the produce kernels over receive buffers.
 
-    `drain(log)` is called when a log must be written before it can take more. What `throttle` says
+    `drain(log)` is called when a log must be written before it can take more. A log whose table of
+    producers is full forgets those that were silent for too long. What `throttle` says
     is told in the answers; who calls run() reads no more for so long. `check` is asked about
     batches that may hold handles (smq.shard.references).
     """
@@ -68,7 +70,7 @@ class Producing:
     def __init__(
         self,
         logs: dict[int, Log],
-        request_bytes_max: int,
+        config: Config,
         drain: Callable[[Log], None],
         throttle: Throttle,
         check: Callable[[int, np.ndarray, int, int], Verdict] = no_filer,
@@ -77,10 +79,10 @@ class Producing:
         self._drain, self._throttle, self._check = drain, throttle, check
         self._refused: dict[int, list[Refused]] = {}  # By the rows' numbers.
         self._refused_count = 0
-        self._request_bytes_max = request_bytes_max
+        self._request_bytes_max = config.socket_request_max_bytes
+        self._producers_kept_ms = config.producer_id_expiration_ms
         self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
         self._out = np.zeros(ANSWERS_BYTES, np.uint8)
-        self.producers_oldest_ms = 0
 
     def run(
         self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now_ms: int
@@ -121,7 +123,7 @@ class Producing:
                 if reason == STOP_LOG_FULL:
                     self._drain(log)
                 elif reason == STOP_PRODUCERS_FULL:
-                    log.grow_producers(self.producers_oldest_ms)
+                    log.grow_producers(self._head[HEAD_NOW_MS] - self._producers_kept_ms)
                 elif reason == STOP_REFERENCES:
                     self._check_references(log, data)
                 else:

@@ -29,7 +29,7 @@ from smq.wire.generated.produce import (
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 from smq.wire.records import Record, write_batch
 
-NOW_MS = 1_600_000_000_000
+NOW_MS, DAY_MS = 1_600_000_000_000, 86_400_000
 RING_BYTES, SEGMENT_BYTES = 256 * 1024, 64 * 1024
 BOOT_ID = b"a boot of tests."
 PRODUCE, PRODUCE_VERSION = 0, 9
@@ -93,7 +93,7 @@ def new_log(
 
 def new_shard(directory: Path, *topics: Topic, logs: int = 1, **config: int) -> Shard:
     """A shard that leads the topics; its configuration as given."""
-    settings = Config(**config)  # type: ignore[arg-type]
+    settings = Config(**{"socket_request_max_bytes": 1 << 20, **config})  # type: ignore[arg-type]
     bytes_max = settings.wal_bytes_max
     opened = {number: new_log(directory, number, bytes_max=bytes_max) for number in range(logs)}
     shard = Shard(1, settings, opened, lambda: NODES)
@@ -145,11 +145,11 @@ class Appender:
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
-        self.producing = Producing(shard.logs, 1 << 20, shard.drain, shard.throttle)
+        self.producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle)
 
-    def run(self, received: bytes) -> Produced:
+    def run(self, received: bytes, now_ms: int = NOW_MS) -> Produced:
         data = np.frombuffer(bytearray(received), np.uint8)
-        return self.producing.run(data, 0, len(data), self.shard.directory, NOW_MS)
+        return self.producing.run(data, 0, len(data), self.shard.directory, now_ms)
 
     def append(self, name: str, partition: int, records: bytes) -> int:
         """Append a batch and show it at all levels; its base offset."""

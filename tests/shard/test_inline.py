@@ -26,7 +26,7 @@ class Unchecked(Appender):
         def good(_number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
             return GOOD
 
-        self.producing = Producing(shard.logs, 1 << 20, shard.drain, shard.throttle, good)
+        self.producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, good)
 
 
 def lendable(shard: Shard, offset: int) -> int | None:

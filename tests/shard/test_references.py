@@ -59,7 +59,11 @@ class Bench:
         self.payloads.add(GOOD)
         references = References(self.payloads, self.shard.topic_of, self.shard.config)
         self.producing = Producing(
-            self.shard.logs, 1 << 20, self.shard.drain, self.shard.throttle, references.check
+            self.shard.logs,
+            self.shard.config,
+            self.shard.drain,
+            self.shard.throttle,
+            references.check,
         )
 
     def produce(self, *requests: bytes) -> list[ProduceResponse]:
