@@ -16,7 +16,6 @@ from smq.testing.smq_broker import SmqCommand
 IDLE_SECONDS = 5.0
 IDLE_CONNECTIONS = 1000
 WAL_BYTES = 2_000_000_000
-READY_DEADLINE_SECONDS = 60.0
 
 
 def start_and_rest(start: Callable[[Path], Broker]) -> Figures:

@@ -38,7 +38,6 @@ from shm.kernels.words import (
     WORD_INDEX_KEEP,
     WORD_INDEX_TAIL,
     WORD_LOG,
-    WORD_SEGMENT_END,
     WORD_SPACE_END,
     WORD_SYNCED,
     WORD_TAIL,
@@ -140,11 +139,6 @@ class Log(ReadableLog):
     def tail(self) -> int:
         """The position after the last appended frame."""
         return self.words[WORD_TAIL]
-
-    def room_in_segment(self) -> float:
-        """The part of the segment at the tail that is free, 0 to 1."""
-        left = self.words[WORD_SEGMENT_END] - self.tail
-        return left / self.wal.segment_bytes
 
     @property
     def space_left(self) -> int:

@@ -86,7 +86,6 @@ LONG_AGO_MS = -1  # Of a producer whose batches are all lost: dropped as if it h
 class Recovered:
     """What a start found, to be said in one line."""
 
-    records_end: int = 0
     scanned_bytes: int = 0
     damaged: list[str] = field(default_factory=list)
     from_ring_bytes: int = 0
@@ -387,7 +386,6 @@ class _Recovery:
         log.set_space_end()
         log.wal.prepare_next()
         log.checkpoint()
-        self._recovered.records_end = words[WORD_TAIL]
 
     def _note_boot(self) -> None:
         log = self._log
