@@ -207,8 +207,10 @@ class Door:
         """
         end_ns = monotonic_ns() + int(timeout_s * 1e9)
         if spin_us:
-            _spin((self,), spin_us)
-        while True:  # As wait_any, in fewer steps: this is the way of each answer.
+            spin_end_ns = monotonic_ns() + 1000 * spin_us
+            while monotonic_ns() < spin_end_ns and not self.spin():
+                pass
+        while True:
             if self.arm():
                 self._poll.poll(max(0.0, (end_ns - monotonic_ns()) / 1e6))
             if self.disarm():
@@ -289,29 +291,6 @@ class Door:
         """In a fork: this is the parent's; let it be."""
         self.closed = self._is_anothers = True
         self._socket.close()
-
-
-def wait_any(doors: Sequence[Door], timeout_s: float, *, spin_us: int = 0) -> list[Door]:
-    """Sleep until some of these doors have news, as Door.wait; which. Raises DoorGone."""
-    end_ns = monotonic_ns() + int(timeout_s * 1e9)
-    _spin(doors, spin_us)
-    while True:
-        asleep = [door.arm() for door in doors]
-        if all(asleep):
-            poll = select.poll()
-            for door in doors:
-                poll.register(door.fileno(), select.POLLIN)
-            poll.poll(max(0.0, (end_ns - monotonic_ns()) / 1e6))
-        news = [door for door in doors if door.disarm()]
-        if news or monotonic_ns() >= end_ns:
-            return news
-
-
-def _spin(doors: Sequence[Door], spin_us: int) -> None:
-    """Look for news for so long, without sleeping."""
-    end_ns = monotonic_ns() + 1000 * spin_us
-    while monotonic_ns() < end_ns and not any(map(Door.spin, doors)):
-        pass
 
 
 def _cut(stream: bytes, found: list[bytes]) -> bytes:

@@ -13,7 +13,7 @@ from time import monotonic, monotonic_ns
 import numpy as np
 import pytest
 
-from smq.client.door.door import Door, DoorGone, DoorUnavailable, InboxFull, wait_any
+from smq.client.door.door import Door, DoorGone, DoorUnavailable, InboxFull
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
 from smq.testing import broker
@@ -118,17 +118,6 @@ def test_one_thread_sends_while_another_takes_answers(door: Door) -> None:
     sender.start()
     assert len(answered(door, 5000)) == 5000
     sender.join()
-
-
-def test_several_doors_are_waited_for_at_once(running: SmqBroker, door: Door) -> None:
-    with opened(running) as other:
-        assert wait_any([door, other], 0.01) == []
-        send(other)
-        assert wait_any([door, other], DEADLINE_S) == [other]
-        assert len(other.answers()) == 1
-        other.close()
-        with pytest.raises(DoorGone):
-            wait_any([door, other], DEADLINE_S)
 
 
 def test_the_catalog_is_the_newest(running: SmqBroker, door: Door) -> None:
