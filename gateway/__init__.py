@@ -1,1 +1,1 @@
-"""Kafka's door: connections, requests, answers."""
+"""Kafka's door: from a request's bytes to its answer's, without IO."""

@@ -1,8 +1,8 @@
 """Pages of the ring are made present before the tail comes to them, for one lap.
 
-The first touch of a page costs the shard microseconds, ten on a virtual machine that has never used
-it: a thread beside the loop pays for them. It stays a little ahead, so that a broker that is at
-rest holds no ring it has no use for.
+The first touch of a page takes far longer than all later ones, most of all on a virtual machine
+that has never used it: a thread beside the loop pays for that. It stays a little ahead, so that a
+broker that is at rest holds no ring it has no use for.
 """
 
 from shm.segment import LogMemory

@@ -24,7 +24,7 @@ class Disk(Protocol):
         """A new file whose blocks are allocated."""
 
     def fill(self, path: Path, at: int, size: int) -> None:
-        """Write zeros: a sync of blocks written before costs a twentieth of one that marks them."""
+        """Write zeros: a sync of blocks written before is far cheaper than one that marks them."""
 
     def close(self, fd: int) -> None:
         """Close a descriptor."""

@@ -3,7 +3,7 @@
     _offset  _ts_ms  _ts  _key  _value  _headers
 
 `_ts` is `_ts_ms` as a timestamp, null where it would not fit in microseconds. No types that Spark
-cannot read (`timestamp[ns]`, `large_*`, views), no dictionary on keys and values: it costs half the
+cannot read (`timestamp[ns]`, `large_*`, views), no dictionary on keys and values: it costs
 speed and saves nothing. What is no row is in the file's metadata: the markers of transactions, the
 leader epochs, the timestamp type, and where the segment begins and ends.
 

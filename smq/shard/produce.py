@@ -62,9 +62,9 @@ class Producing:
     """Runs the produce kernels over receive buffers.
 
     `drain(log)` is called when a log must be written before it can take more. A log whose table of
-    producers is full forgets those that were silent for too long. What `throttle` says
-    is told in the answers; who calls run() reads no more for so long. `check` is asked about
-    batches that may hold handles (smq.shard.references).
+    producers is full forgets those that were silent for too long. What `throttle` says is told in
+    the answers; who calls run() reads no more for so long. `check` is asked about batches that may
+    hold handles (smq.shard.references).
     """
 
     def __init__(

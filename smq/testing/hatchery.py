@@ -2,7 +2,7 @@
 
     test process ─asks→ hatchery ─forks→ supervisor ─forks→ shards, coordinator, sealer
 
-A start of `smq serve` spends nine tenths of its time on imports and on loading kernels. The
+A start of `smq serve` spends most of its time on imports and on loading kernels. The
 hatchery has done that, once a session, and has started no thread, so that it may be forked as
 often as one likes. What it forks is a broker like any other, on ports and files of its own.
 

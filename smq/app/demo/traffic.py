@@ -1,4 +1,4 @@
-"""The middle of the story: a producer, a group of three, and two kills.
+"""The first scene of the story: a producer, a group of three, and two kills.
 
 The producer is idempotent and librdkafka's; keys go to partitions by Kafka's own rule. Every flight
 carries its row number in a header, and each member notes what it read: so the story can tell what
