@@ -1,7 +1,7 @@
 """Fetch requests that a kernel answers: those of consumers that keep up. The others are left.
 
-A request that waits is kept as its bytes and asked again when something has moved: one kernel call,
-however it ends.
+A request that waits is kept as its bytes and asked again when something has moved: one kernel
+call, however it ends.
 """
 
 from collections.abc import Iterable
