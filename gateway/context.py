@@ -39,8 +39,8 @@ class ReadLog:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Commands for the sealer (smq.app.sealer_worker), what is to be read from the disk, and what to
-    make of the answers, in order.
+    """Commands for the sealer (smq.app.sealer_worker), what is to be read from the disk, and what
+    to make of the answers, in order.
 
     An answer of the sealer is {"ok": …}, or None when it could not say.
     """
