@@ -320,7 +320,8 @@ class Sealer:
             self._swept_ms = now_ms
             before_ms = now_ms - config.filer_sweep_ms
             numbers = list(self._known.places)
-            self._chore({"do": "sweep", "numbers": numbers, "before_ms": before_ms})
+            job = {"do": "sweep", "unfinished_ms": config.filer_unfinished_ms}
+            self._chore({**job, "numbers": numbers, "before_ms": before_ms})
             owners = self._known.owners()
             self._chore({"do": "sweep_payloads", "owners": owners, "before_ms": before_ms})
 

@@ -130,9 +130,12 @@ class Worker:
         )
         return [segment.path for segment in retention.deleted]
 
-    def sweep(self, numbers: list[int], before_ms: int) -> list[str]:
-        """Delete files that no line of the manifest names."""
-        return Housekeeping(self.store, self._shard(1), self.manifest).sweep(numbers, before_ms)
+    def sweep(self, numbers: list[int], before_ms: int, unfinished_ms: int) -> list[str]:
+        """Delete files that no line of the manifest names, and forget old unfinished writes."""
+        job = Housekeeping(self.store, self._shard(1), self.manifest)
+        swept = job.sweep(numbers, before_ms)
+        self.store.sweep(wall_ms() - unfinished_ms)
+        return swept
 
     def sweep_payloads(self, owners: list[list[Any]], before_ms: int) -> list[str]:
         """Delete payloads that no record names any more and none can name."""

@@ -187,9 +187,13 @@ class Payloads:
         self._ask = ask
 
     @cached_property
+    def _facts(self) -> BrokerFacts:
+        return self._ask()
+
+    @cached_property
     def store(self) -> Place:
         """The filer. Raises StoreError: it is out of reach."""
-        cluster_id, settings, host = self._ask()
+        cluster_id, settings, host = self._facts
         root = settings["filer.root"]
         location = Location(
             root, settings.get("filer.s3.endpoint", ""), settings.get("filer.s3.region", "")
@@ -218,7 +222,9 @@ class Payloads:
         """
         now_ms, chance = time.time_ns() // 1_000_000, os.urandom(10)
         content_type = checked_content_type(content_type)
-        naming = Naming(NAMESPACE_DEFAULT, topic, content_type, now_ms, chance)
+        # Half of a payload's time is left then to finish it, and to name it.
+        lately_ms = int(self._facts.settings.get("reference.orphan.ms", 0)) // 2
+        naming = Naming(NAMESPACE_DEFAULT, topic, content_type, now_ms, chance, lately_ms=lately_ms)
         if isinstance(source, (str, os.PathLike)):
             return upload_file(self.store, naming, Path(source), move=move)
         if move:

@@ -209,8 +209,10 @@ class Draft:
         self._store.publish(self, key, mode)
 
     def take(self, path: Path) -> None:
-        """Become a file of the same file system, which loses its name. Raises OSError."""
-        path.rename(self.path)
+        """Become a file of the same file system, as another name of it. Raises OSError."""
+        os.utime(path)  # It is no old draft, that a sweep may take.
+        self.path.unlink()
+        self.path.hardlink_to(path)
         os.close(self.fd)
         self.fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smq.filer.local import LocalStore
-from smq.filer.s3 import Access, S3Store
+from smq.filer.s3 import S3Store
+from smq.filer.s3_uploads import Access
 from smq.filer.store import Store
 from smq.model.config import Config
 from smq.model.errors import StoreError
@@ -54,8 +55,9 @@ class Location(NamedTuple):
         """What is wrong with it that no waiting will cure, as sentences."""
         if not self.is_s3:
             return []
-        if find_spec("obstore") is None:
-            return [f"filer.root: {self.root} needs obstore; `pip install 'smq-broker[s3]'`"]
+        for library in ("obstore", "botocore"):
+            if find_spec(library) is None:
+                return [f"filer.root: {self.root} needs {library}; `pip install 'smq-broker[s3]'`"]
         try:
             self.access(environment)
         except StoreError as reason:

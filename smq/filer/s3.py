@@ -1,12 +1,11 @@
 """A store in a bucket of Amazon S3, or of a server that speaks its protocol, through obstore.
 
     up to PART_BYTES   one PUT, on condition
-    longer             parts → .unfinished/<random> → copied to the key by the server, on condition
+    longer             a multipart upload (smq.filer.s3_uploads), on condition where it ends
 
-S3 takes a condition where an upload ends, but the library passes it on for whole objects and for
-copies only: hence the detour, which costs a request and no bytes of ours. What is left of a write
-that was killed is either an object below .unfinished, which `sweep` deletes, or parts that S3 shows
-to nobody who lists: a rule of the bucket (AbortIncompleteMultipartUpload) is for these.
+What is left of a write that was killed are parts, which nobody sees who lists objects; `sweep`
+aborts such uploads. Bytes that are at hand (`upload`) are not sent twice: an upload of them that
+broke is found again and gone on with.
 
 An object's version is its ETag: the same bytes written again are the same version. Importing this
 module is cheap; obstore, and with it a pool of threads, comes with the first S3Store. Never make
@@ -15,13 +14,29 @@ one in a process that forks.
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
+from smq.filer.s3_uploads import (
+    CONNECT_WAIT_S,
+    OBJECT_BYTES_MAX,
+    PART_BYTES,
+    PARTS_MAX,
+    REQUEST_WAIT_S,
+    Access,
+    Away,
+    Lost,
+    MiB,
+    Patience,
+    Sending,
+    Unfinished,
+    Uploads,
+    md5_of,
+    part_bytes_for,
+)
 from smq.filer.store import (
     CREATE,
     OVERWRITE,
@@ -42,18 +57,15 @@ from smq.model.errors import (
     Unavailable,
 )
 
-MiB = 1024 * 1024
-UNFINISHED = ".unfinished"  # No key starts with a dot.
-# S3 wants 5 MiB at least; a part must go through a slow line before REQUEST_WAIT ends.
-PART_BYTES = 8 * MiB
-PARTS_AT_ONCE = 2  # One is sent while the next is filled; more only takes memory.
-# S3 copies no more in one request; and 10,000 parts are more than that.
-OBJECT_BYTES_MAX = 5 * 1024 * MiB
+PROBES = ".unfinished"  # No key starts with a dot.
+STREAM_BYTES_MAX = PARTS_MAX * PART_BYTES  # Nobody knows how long one will be: parts do not grow.
+STREAM_PARTS_AT_ONCE = 2  # They are in memory.
+STREAM_PATIENCE_S = 30.0  # Who writes a stream waits, and others for him.
+UPLOAD_PARTS_AT_ONCE = 4
+UPLOAD_PATIENCE_S = 300.0  # A network that is gone for a while; what is there is not lost then.
 IF_MATCH_BYTES_MAX = 64 * MiB  # Such a write is one request, so that it is held in memory.
 PIECE_BYTES = MiB
 LIST_CHUNK = 1000  # What one request lists.
-CONNECT_WAIT = "3s"
-REQUEST_WAIT = "30s"
 RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
 REASON_CHARS_MAX = 300
 METADATA_ADDRESS = "169.254.169.254"  # Where the library looks for keys when nobody gave any.
@@ -63,35 +75,27 @@ class Unfit(StoreError):
     """This store cannot keep a promise that ours must keep; it is not to be used."""
 
 
-class Access(TypedDict, total=False):
-    """How a bucket is reached, in obstore's words; what is missing the AWS environment tells."""
-
-    endpoint: str
-    region: str
-    access_key_id: str
-    secret_access_key: str
-    session_token: str
-
-
 class S3Store:
     """Objects of a bucket whose names start with a prefix."""
 
     def __init__(self, bucket: str, prefix: str = "", access: Access | None = None) -> None:
         import obstore  # noqa: PLC0415  (It starts threads.)
-
-        self.name = f"s3://{bucket}/{prefix}".rstrip("/")
         import obstore.store  # noqa: PLC0415
 
+        access, prefix = access or Access(), prefix.strip("/")
+        self.uploads = Uploads(bucket, prefix, access)
+        self.name = self.uploads.name
+        self._at_work: set[str] = set()  # Our own uploads: nobody else goes on with them.
         self._library: Any = obstore  # Its types cannot be imported when it runs.
         try:
             self._store = self._library.store.S3Store(
                 bucket,
-                prefix=prefix.strip("/") or None,
-                config={**(access or Access()), "copy_if_not_exists": "multipart"},
+                prefix=prefix or None,
+                config={**access},
                 client_options={
                     "allow_http": True,  # Who names an endpoint http://… means it.
-                    "connect_timeout": CONNECT_WAIT,
-                    "timeout": REQUEST_WAIT,
+                    "connect_timeout": f"{CONNECT_WAIT_S}s",
+                    "timeout": f"{REQUEST_WAIT_S}s",
                 },
                 retry_config=RETRIES,
             )
@@ -111,12 +115,30 @@ class S3Store:
     @contextmanager
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
         """Store what is written in the block."""
-        upload = _Upload(self, checked_key(key), mode)
+        stream = _Stream(self, checked_key(key), mode)
         try:
-            yield upload
-            upload.finish()
+            yield stream
+            stream.finish()
         finally:
-            upload.forget()
+            stream.forget()
+
+    def upload(self, key: str, data: memoryview, is_same: Callable[[str], bool]) -> str:
+        """Store bytes that stay as they are until this returns; create-only. Returns their key.
+
+        An upload of these bytes to a key that `is_same` may have been begun before, here or by a
+        process that was killed: it is gone on with, and has the key that it had. Raises
+        AlreadyExists, Unavailable.
+        """
+        if len(data) > OBJECT_BYTES_MAX:
+            raise _too_long(key, "an object", OBJECT_BYTES_MAX)
+        if len(data) <= PART_BYTES:
+            self.put_whole(checked_key(key), data, CREATE)
+            return key
+        begun = self._begun(key, is_same)
+        if begun is not None:
+            with suppress(Lost):  # Whoever else found it was faster, or it was swept.
+                return self._send_rest(begun, data)
+        return self._send_rest(self.begin(checked_key(key), Patience(UPLOAD_PATIENCE_S)), data)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """A range of an object."""
@@ -152,16 +174,13 @@ class S3Store:
             self._library.delete(self._store, checked_key(key))
 
     def sweep(self, before_ms: int) -> int:
-        """Remove what writes left behind that were killed between their upload and its copy."""
-        old = [
-            facts.key
-            for facts in self._listed(f"{UNFINISHED}/", "")
-            if facts.modified_ms < before_ms
-        ]
-        for key in old:
-            with self.failures(key):
-                self._library.delete(self._store, key)
-        return len(old)
+        """Abort uploads of which nothing has come since, and remove what killed probes left."""
+        swept = self.uploads.sweep(before_ms)
+        for facts in list(self._listed(f"{PROBES}/", "")):
+            if facts.modified_ms < before_ms:
+                self._remove_probe(facts.key)
+                swept += 1
+        return swept
 
     def local_path(self, key: str) -> Path | None:
         """None: it is elsewhere."""
@@ -170,29 +189,79 @@ class S3Store:
 
     def probe(self) -> None:
         """Try what we rely on and not every server does. Raises Unfit; Unavailable."""
-        key = self.unfinished_name()
+        key = f"{PROBES}/{secrets.token_hex(16)}"
         try:
             self.put_whole(key, b"1", OVERWRITE)
-            for create in (
-                partial(self.put_whole, key, b"2", CREATE),
-                partial(self.copy, key, key, CREATE),
-            ):
+            for create in (self.put_whole, self.put_in_parts):
                 with suppress(AlreadyExists):
-                    create()
+                    create(key, b"2", CREATE)
                     raise Unfit(
                         self.name,
                         "it replaces an object that was only to be created (it ignores "
                         "If-None-Match), so that two writers could destroy each other's work",
                     )
         finally:
-            with suppress(StoreError), self.failures(key):
-                self._library.delete(self._store, key)
+            with suppress(StoreError):
+                self._remove_probe(key)
 
-    # --- for _Upload -----------------------------------------------------------------------------
+    def put_in_parts(self, key: str, data: Data, mode: Mode) -> None:
+        """An upload of one part."""
+        begun = self.uploads.begin(key)
+        try:
+            tag = self.uploads.send(begun, 1, data)
+            self.uploads.complete(begun, [tag], create=mode == CREATE)
+        except StoreError:
+            self.uploads.abort(begun)
+            raise
 
-    def unfinished_name(self) -> str:
-        """A name nobody else has."""
-        return f"{UNFINISHED}/{secrets.token_hex(16)}"
+    def _remove_probe(self, key: str) -> None:
+        with self.failures(key):
+            self._library.delete(self._store, key)
+
+    # --- long objects ----------------------------------------------------------------------------
+
+    def begin(self, key: str, patience: Patience) -> Unfinished:
+        """A new upload."""
+        return patience.ask(lambda: self.uploads.begin(key))
+
+    def version(self, key: str) -> str:
+        """Of the object that is there; "" if there is none."""
+        try:
+            return self.head(key).version
+        except NotFound:
+            return ""
+
+    def _begun(self, key: str, is_same: Callable[[str], bool]) -> Unfinished | None:
+        """An upload to go on with."""
+        directory = f"{key.rpartition('/')[0]}/"
+        try:
+            found = Patience(UPLOAD_PATIENCE_S).ask(lambda: [*self.uploads.unfinished(directory)])
+        except Away:
+            raise
+        except StoreError:  # Not everybody who may write may list.
+            return None
+        usable = (each for each in found if is_same(each.key) and each.id not in self._at_work)
+        return next(usable, None)
+
+    def _send_rest(self, upload: Unfinished, data: memoryview) -> str:
+        """Send the parts that are not there, and make them an object; its key. Raises Lost."""
+        patience, part_bytes = Patience(UPLOAD_PATIENCE_S), part_bytes_for(len(data))
+        self._at_work.add(upload.id)
+        try:
+            there = patience.ask(lambda: self.uploads.parts(upload))
+            with Sending(
+                self.uploads, upload, patience, parts_at_once=UPLOAD_PARTS_AT_ONCE
+            ) as sending:
+                for number, at in enumerate(range(0, len(data), part_bytes), 1):
+                    part = data[at : at + part_bytes]
+                    if number in there and there[number].tag == md5_of(part):
+                        sending.has(there[number].tag)
+                    else:
+                        sending.send(part)
+                sending.complete(lambda: self.version(upload.key), create=True)
+        finally:
+            self._at_work.discard(upload.id)
+        return upload.key
 
     def put_whole(self, key: str, data: Data, mode: Mode) -> None:
         """One request."""
@@ -205,22 +274,6 @@ class S3Store:
                 mode=condition,
                 use_multipart=False,
             )
-
-    def copy(self, source: str, key: str, mode: Mode) -> None:
-        """Give an object another name as well."""
-        with self.failures(key, writes=True, mode=mode):
-            self._library.copy(self._store, source, key, overwrite=mode == OVERWRITE)
-
-    def open_writer(self, key: str) -> Any:  # noqa: ANN401
-        """A file that is uploaded in parts."""
-        return self._library.open_writer(
-            self._store, key, buffer_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
-        )
-
-    def remove_unfinished(self, key: str) -> None:
-        """Delete it; a sweep does if this cannot."""
-        with suppress(StoreError), self.failures(key):
-            self._library.delete(self._store, key)
 
     @contextmanager
     def failures(
@@ -261,7 +314,7 @@ class S3Store:
     def _listed(self, prefix: str, after: str) -> Iterator[Facts]:
         """What is in the prefix's directory, from the first of these keys on; and others."""
         directory = prefix.rpartition("/")[0]
-        if directory and not (directory == UNFINISHED or _is_key(directory)):
+        if directory and not (directory == PROBES or _is_key(directory)):
             return
         after = max(after, prefix[:-1])  # Code points are in the order of their UTF-8.
         chunks = self._library.list(
@@ -279,61 +332,73 @@ class S3Store:
                 yield _facts(found["path"], found)
 
 
-class _Upload:
-    """What is written to a key. Nothing is sent before a part is full."""
+class _Stream:
+    """What is written to a key. Nothing is sent before a part is full and there is more."""
 
     def __init__(self, store: S3Store, key: str, mode: Mode) -> None:
         self._store, self._key, self._mode = store, key, mode
-        self._unfinished = store.unfinished_name()
         self._waiting = bytearray()
-        self._writer: Any = None
         self._length = 0
+        self._sending: Sending | None = None
         self.closed = False
 
     def write(self, data: Data, /) -> int:
         """Write all of it."""
-        data = memoryview(data).cast("B")
-        self._length += len(data)
+        left = memoryview(data).cast("B")
+        length = len(left)
+        self._length += length
         self._check_length()
-        if self._writer is None and (self._length <= PART_BYTES or isinstance(self._mode, IfMatch)):
-            self._waiting += data
-            return len(data)
-        with self._store.failures(self._key, writes=True):
-            if self._writer is None:
-                self._writer = self._store.open_writer(self._unfinished)
-                self._writer.write(bytes(self._waiting))
-                self._waiting.clear()
-            for at in range(0, len(data), PART_BYTES):  # It copies what it is given at once.
-                self._writer.write(data[at : at + PART_BYTES])
-        return len(data)
+        while left:
+            room = len(left)
+            if not isinstance(self._mode, IfMatch):
+                if len(self._waiting) == PART_BYTES:
+                    self._send()
+                room = PART_BYTES - len(self._waiting)
+            self._waiting += left[:room]
+            left = left[room:]
+        return length
 
     def finish(self) -> None:
-        """Everything was written: give it its name."""
-        if self._writer is None:
+        """Everything was written: make it an object."""
+        if self._sending is None:
             self._store.put_whole(self._key, self._waiting, self._mode)
-            return
-        with self._store.failures(self._key, writes=True):
-            self._close_writer()
-        self._store.copy(self._unfinished, self._key, self._mode)
+        else:
+            self._send()
+            self._sending.complete(
+                lambda: self._store.version(self._key), create=self._mode == CREATE
+            )
+        self.closed = True
 
     def forget(self) -> None:
-        """Leave nothing behind, whether it was finished or not."""
-        if self._writer is not None:
-            with suppress(StoreError), self._store.failures(self._key):
-                self._close_writer()  # Parts are deleted only as the object they make.
-            self._store.remove_unfinished(self._unfinished)
+        """Leave nothing behind but what was finished."""
+        if self._sending is not None:
+            self._sending.close()
+            if not self.closed:
+                with suppress(StoreError):  # Else a sweep does it.
+                    self._store.uploads.abort(self._sending.upload)
 
-    def _close_writer(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self._writer.close()
+    def _send(self) -> None:
+        if self._sending is None:
+            patience = Patience(STREAM_PATIENCE_S)
+            self._sending = Sending(
+                self._store.uploads,
+                self._store.begin(self._key, patience),
+                patience,
+                parts_at_once=STREAM_PARTS_AT_ONCE,
+            )
+        self._sending.send(self._waiting)
+        self._waiting = bytearray()
 
     def _check_length(self) -> None:
         is_conditional = isinstance(self._mode, IfMatch)
-        limit = IF_MATCH_BYTES_MAX if is_conditional else OBJECT_BYTES_MAX
+        limit = IF_MATCH_BYTES_MAX if is_conditional else STREAM_BYTES_MAX
         if self._length > limit:
-            what = "an object that replaces a version" if is_conditional else "an object"
-            raise StoreError(self._key, f"{what} has at most {limit} bytes on S3")
+            what = "an object that replaces a version" if is_conditional else "a stream"
+            raise _too_long(self._key, what, limit)
+
+
+def _too_long(key: str, what: str, limit: int) -> StoreError:
+    return StoreError(key, f"{what} has at most {limit} bytes on S3")
 
 
 def _is_key(text: str) -> bool:

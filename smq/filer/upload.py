@@ -1,7 +1,9 @@
 """Uploading a payload: a file, bytes in memory or a stream becomes an object of the filer.
 
     this host   unfinished file  ←  clone, copy in the kernel, one write  →  CRC  →  fsync  →  link
-    elsewhere   CRC  →  multipart, create-only; a stream is spooled to a file before
+    elsewhere   CRC  →  create-only; a stream is spooled to a file before
+    S3          in parts; an upload of the same bytes that broke is gone on with, as a rule of the
+                name tells: same topic, length and CRC, and begun lately
 
 The name says length and CRC (smq.model.references), so that it is known only when all bytes are. On
 this host they go straight into the filer's directory and through no other process; what is there
@@ -11,8 +13,9 @@ under its name is whole and on disk. A file that is moved is not copied at all.
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from functools import partial
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Protocol
@@ -20,9 +23,10 @@ from typing import Protocol
 from shm.arrow import read_only
 from shm.kernels.crc32c import crc32c_update
 from smq.filer.local import Draft, LocalStore
+from smq.filer.s3 import S3Store
 from smq.filer.store import Data, Sink
 from smq.model.errors import AlreadyExists
-from smq.model.references import Reference, directory_of
+from smq.model.references import NotAHandle, Reference, begun_ms, directory_of, facts_of_id
 
 FICLONE = 0x40049409  # ioctl: share the blocks of another file, where the file system can.
 PIECE_BYTES = 1 << 20  # Of a stream, or of what goes to another store: fits a level-2 cache.
@@ -45,13 +49,25 @@ class Stream(Protocol):
 
 
 class Naming:
-    """Whose payload it is, and what it will be called but for what its bytes say."""
+    """Whose payload it is, and what it will be called but for what its bytes say.
 
-    def __init__(
-        self, namespace: str, topic: str, content_type: str, now_ms: int, chance: bytes
+    Of the same bytes, an upload that broke is gone on with if it was begun less than `lately_ms`
+    ago.
+    """
+
+    def __init__(  # noqa: PLR0913  (These are its parts.)
+        self,
+        namespace: str,
+        topic: str,
+        content_type: str,
+        now_ms: int,
+        chance: bytes,
+        *,
+        lately_ms: int = 0,
     ) -> None:
         self._directory = directory_of(namespace, topic)
         self._facts = now_ms, chance, content_type
+        self._since_ms = now_ms - lately_ms
 
     def reference(self, length: int, crc32c: int) -> Reference:
         """The reference of these bytes. Raises ValueError."""
@@ -62,14 +78,24 @@ class Naming:
         """Where they will be in the filer."""
         return self._directory + reference.id
 
+    def is_same(self, reference: Reference, key: str) -> bool:
+        """Whether an unfinished upload to this key is one of the same bytes, begun lately."""
+        payload_id = key.removeprefix(self._directory)
+        try:
+            facts = facts_of_id(payload_id)
+        except NotAHandle:
+            return False
+        same = facts == (reference.length, reference.crc32c)
+        return same and begun_ms(payload_id) > self._since_ms
+
+    def named(self, reference: Reference, key: str) -> Reference:
+        """The reference of the same bytes at another key."""
+        return replace(reference, id=key.removeprefix(self._directory))
+
 
 def upload_buffer(store: Place, naming: Naming, data: Data) -> Reference:
     """Bytes in memory. Raises StoreError."""
-    view = memoryview(data).cast("B")
-    reference = naming.reference(len(view), crc_of(view))
-    with _created(), store.writing(naming.key(reference)) as sink:
-        sink.write(view)
-    return reference
+    return _send(store, naming, memoryview(data).cast("B"))
 
 
 def upload_file(store: Place, naming: Naming, path: Path, *, move: bool = False) -> Reference:
@@ -82,7 +108,7 @@ def upload_file(store: Place, naming: Naming, path: Path, *, move: bool = False)
             reference = _publish(draft, naming)
     else:
         with path.open("rb", buffering=0) as source:
-            reference = _send(store, naming, source.fileno())
+            reference = _send(store, naming, _mapped(source.fileno()))
     if move:
         path.unlink(missing_ok=True)
     return reference
@@ -96,36 +122,33 @@ def upload_stream(store: Place, naming: Naming, stream: Stream) -> Reference:
             return _publish(draft, naming)
     with tempfile.TemporaryFile() as spool:
         _write_all(spool.fileno(), stream)
-        return _send(store, naming, spool.fileno())
+        return _send(store, naming, _mapped(spool.fileno()))
 
 
-def crc_of(data: Data) -> int:
-    """The CRC-32C of bytes."""
-    return int(crc32c_update(read_only(data), 0, len(data), CRC_START)) ^ CRC_START
+def crc_of(data: Data, crc: int = 0) -> int:
+    """The CRC-32C of bytes that follow others, of which it is `crc`."""
+    return int(crc32c_update(read_only(data), 0, len(data), crc ^ CRC_START)) ^ CRC_START
 
 
 def _publish(draft: Draft, naming: Naming) -> Reference:
-    with _mapped(draft.fd) as view:
-        reference = naming.reference(len(view), crc_of(view))
-    os.utime(draft.fd)  # A file that was moved is older than its upload.
+    view = _mapped(draft.fd)
+    reference = naming.reference(len(view), crc_of(view))
     draft.publish(naming.key(reference))
     return reference
 
 
-def _send(store: Place, naming: Naming, fd: int) -> Reference:
-    with _mapped(fd) as view:
-        reference = naming.reference(len(view), crc_of(view))
-        with _created(), store.writing(naming.key(reference)) as sink:
-            for at in range(0, len(view), PIECE_BYTES):
-                sink.write(view[at : at + PIECE_BYTES])
-    return reference
-
-
-@contextmanager
-def _created() -> Iterator[None]:
-    """A store that tries again by itself may find what it has written: it is what was to be."""
+def _send(store: Place, naming: Naming, view: memoryview) -> Reference:
+    reference = naming.reference(len(view), crc_of(view))
+    key = naming.key(reference)
+    # A store that tries again by itself may find what it has written: it is what was to be.
     with suppress(AlreadyExists):
-        yield
+        if isinstance(store, S3Store):
+            key = store.upload(key, view, partial(naming.is_same, reference))
+        else:
+            with store.writing(key) as sink:
+                for at in range(0, len(view), PIECE_BYTES):
+                    sink.write(view[at : at + PIECE_BYTES])
+    return naming.named(reference, key)
 
 
 def _moved(path: Path, draft: Draft) -> bool:
@@ -164,11 +187,7 @@ def _write_all(fd: int, stream: Stream) -> None:
             left = left[os.write(fd, left) :]
 
 
-@contextmanager
-def _mapped(fd: int) -> Iterator[memoryview]:
-    """The bytes of a file that nobody writes any more."""
-    if os.fstat(fd).st_size == 0:  # An empty file cannot be mapped.
-        yield memoryview(b"")
-        return
-    with mmap(fd, 0, access=ACCESS_READ) as mapping, memoryview(mapping) as view:
-        yield view
+def _mapped(fd: int) -> memoryview:
+    """The bytes of a file that nobody writes any more; unmapped with the last view of them."""
+    is_empty = os.fstat(fd).st_size == 0  # An empty file cannot be mapped.
+    return memoryview(b"" if is_empty else mmap(fd, 0, access=ACCESS_READ))

@@ -212,6 +212,11 @@ class Config:
     filer_sweep_ms: int = setting(
         60 * MINUTE_MS, "Files in the filer that nothing names are deleted at this age.", at_least=1
     )
+    filer_unfinished_ms: int = setting(
+        1 * DAY_MS,
+        "An unfinished write to the filer of which nothing has come for so long is forgotten.",
+        at_least=1,
+    )
 
     group_initial_rebalance_delay_ms: int = setting(
         3000, "How long the first rebalance of an empty group waits for more members.", at_least=0

@@ -8,7 +8,7 @@ A payload is an object of the filer, uploaded before any record names it:
 
 Its id says how long it is and what its CRC-32C is, and an object appears under its name when it is
 whole, not before: that it is there and as long as its name says is all that must be looked at to
-know that it is complete. The time, in milliseconds, only has ids sort by it.
+know that it is complete. The time of its making, in milliseconds, has ids sort by it.
 
 A handle is a record with the header `smq-ref` = `1`, and this JSON object as its value:
 
@@ -121,6 +121,11 @@ def facts_of_id(payload_id: object) -> tuple[int, int]:
     if found is None:
         raise NotAHandle(f"{str(payload_id)[:80]!r} is not the id of a payload")
     return int(found[1], 16), int(found[2], 16)
+
+
+def begun_ms(payload_id: str) -> int:
+    """When somebody made this id, by his clock."""
+    return int(payload_id[:12], 16)
 
 
 def checked_content_type(content_type: object) -> str:

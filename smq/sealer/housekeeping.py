@@ -93,5 +93,4 @@ class Housekeeping(NamedTuple):
         swept = [key for key in old if key not in named]
         for key in swept:
             self.store.delete(key)
-        self.store.sweep(before_ms)
         return swept

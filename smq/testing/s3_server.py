@@ -6,16 +6,19 @@ and comes back; but its objects are in its memory, so that a new start begins wi
 
 import http.client
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from smq.filer.s3 import Access, S3Store
+from smq.filer.s3 import S3Store
 from smq.testing.processes import Child, free_port
 
 BUCKET = "smq-test"
+PROGRAM = "smq.testing.moto_process"
+PART_SENT = re.compile(r'"PUT /[^"]*[?&]partNumber=(\d+)[^"]*" 200')
 READY_SECONDS_MAX = 60.0
 REGION = "us-east-1"
 
@@ -32,8 +35,7 @@ class S3Server:
 
     def start(self) -> None:
         """Serve an empty bucket."""
-        program = "import sys; from moto.server import main; main(sys.argv[1:])"
-        command = [sys.executable, "-c", program, "-H", "127.0.0.1", "-p", str(self.port)]
+        command = [sys.executable, "-m", PROGRAM, "-H", "127.0.0.1", "-p", str(self.port)]
         self._child = Child.start(command, self._output)
         self._child.wait_ready(self._answers, READY_SECONDS_MAX)
         assert self._ask("PUT", f"/{BUCKET}") == 200
@@ -53,6 +55,10 @@ class S3Server:
         """It answers again, what was asked meanwhile too."""
         assert self._child is not None
         os.kill(self._child.pid, signal.SIGCONT)
+
+    def parts_sent(self) -> list[int]:
+        """The numbers of the parts of uploads that it has taken, as it took them."""
+        return [int(number) for number in PART_SENT.findall(self._output.read_text())]
 
     def _answers(self) -> bool:
         try:
@@ -81,13 +87,16 @@ def s3_server(directory: Path) -> Iterator[S3Server]:
 
 def store_on(server: S3Server, prefix: str = "") -> S3Store:
     """A store there, for this process."""
-    access: Access = {
-        "endpoint": server.endpoint,
-        "region": REGION,
-        "access_key_id": "test",
-        "secret_access_key": "test",
-    }
-    return S3Store(BUCKET, prefix, access)
+    return S3Store(
+        BUCKET,
+        prefix,
+        {
+            "endpoint": server.endpoint,
+            "region": REGION,
+            "access_key_id": "test",
+            "secret_access_key": "test",
+        },
+    )
 
 
 def settings_for(server: S3Server, directory: Path, prefix: str = "") -> dict[str, str]:

@@ -7,7 +7,8 @@ import sys
 def test_the_libraries_of_the_front_and_of_s3_are_not_imported_before_the_fork() -> None:
     program = (
         "import sys, smq.app.composition\n"
-        "print({'asyncio', 'starlette', 'uvicorn', 'anyio', 'obstore'} & set(sys.modules))"
+        "late = {'asyncio', 'starlette', 'uvicorn', 'anyio', 'obstore', 'botocore'}\n"
+        "print(late & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

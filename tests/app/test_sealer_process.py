@@ -195,7 +195,7 @@ def test_nothing_is_sealed_to_a_filer_that_was_not_looked_at(
     assert not sealer._is_fit
     turn_until(loop, lambda: sealer._has_reported)
     assert os.read(ready, 1)  # It serves what it can: what is in the log is in no danger.
-    assert any("127.0.0.1:9" in sentence for sentence in said)
+    turn_until(loop, lambda: any("127.0.0.1:9" in sentence for sentence in said))
     os.close(ready)
     assert broker.segments() == []
     assert not sealer._is_fit
@@ -214,7 +214,7 @@ def _note(order: list[str], name: str, _answer: dict[str, Any]) -> None:
 def test_an_urgent_job_goes_before_those_that_wait(loop: TidyLoop, hands: Hands) -> None:
     order: list[str] = []
     for name, is_urgent in (("first", False), ("second", False), ("urgent", True)):
-        job = {"do": "sweep", "numbers": [], "before_ms": 0}
+        job = {"do": "sweep", "numbers": [], "before_ms": 0, "unfinished_ms": 1}
         hands.do(job, partial(_note, order, name), is_urgent=is_urgent)
     turn_until(loop, lambda: len(order) == 3)
     assert order == ["first", "urgent", "second"]
@@ -226,6 +226,6 @@ def test_a_worker_leaves_when_there_is_nothing_to_do(
     monkeypatch.setattr(sealer_process, "work", lambda sock, at: sealer_worker.work(sock, at, 0.05))
     answers: list[dict[str, Any]] = []
     for _ in range(2):
-        hands.do({"do": "sweep", "numbers": [], "before_ms": 0}, answers.append)
+        hands.do({"do": "sweep", "numbers": [], "before_ms": 0, "unfinished_ms": 1}, answers.append)
         turn_until(loop, lambda: hands._pid == 0)
     assert answers == [{"ok": []}, {"ok": []}]

@@ -1,6 +1,8 @@
 """Pass by reference with the filer in S3: the same, with the client's own keys."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -16,8 +18,25 @@ from tests.app.fake_broker import eventually
 from tests.broker.one_topic import SETTINGS, store_of
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
-QUICK = {"filer.sweep.ms": "100", "log.retention.check.interval.ms": "100"}
+# A sweep looks at dates, and those of S3 are whole seconds.
+QUICK = {"filer.sweep.ms": "3000", "log.retention.check.interval.ms": "100"}
 SEVERAL_PARTS = 20_000_000
+# A program that uploads a file, and hangs for good once two parts are sent.
+HANGS = """
+import sys, threading
+from pathlib import Path
+import smq
+from smq.filer.s3_uploads import Uploads
+send = Uploads.send
+def send_some(uploads, upload, number, data):
+    if number > 2:
+        threading.Event().wait()
+    return send(uploads, upload, number, data)
+Uploads.send = send_some
+bootstrap, path = sys.argv[1:]
+with smq.connect(bootstrap) as client:
+    client.upload("broken", Path(path))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +97,23 @@ def test_files_bytes_and_streams_go_to_the_bucket_and_come_back(
     assert payloads[0].path is None
     assert payloads[2].read(12_345_678, 100) == data[12_345_678:12_345_778]
     assert [bytes(each) for each in payloads[1:]] == [b"small", data, data]
+
+
+def test_a_file_goes_on_where_a_killed_process_stopped(
+    client: smq.Client, broker: SmqBroker, server: S3Server, tmp_path: Path
+) -> None:
+    client.create_topic("broken", 1)
+    path, data = tmp_path / "source", os.urandom(SEVERAL_PARTS)
+    path.write_bytes(data)
+    before = len(server.parts_sent())
+    with subprocess.Popen([sys.executable, "-c", HANGS, broker.bootstrap, str(path)]) as child:
+        eventually(lambda: len(server.parts_sent()) == before + 2, "two parts are sent")
+        child.kill()
+    with client.producer() as producer:
+        producer.send_reference("broken", path).result(60)
+    assert sorted(server.parts_sent()[before:]) == [1, 2, 3]
+    [payload] = read(client, "broken", 1)
+    assert payload.view() == data
 
 
 def test_a_handle_to_nothing_is_rejected(client: smq.Client) -> None:

@@ -102,5 +102,6 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert location.problems() == [
         "filer.root: s3://bucket needs obstore; `pip install 'smq-broker[s3]'`"
     ]
-    with pytest.raises(StoreError, match="obstore"):
+    monkeypatch.setattr("smq.filer.location.find_spec", lambda name: name == "obstore" or None)
+    with pytest.raises(StoreError, match="botocore"):
         location.open({})

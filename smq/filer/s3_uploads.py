@@ -1,0 +1,326 @@
+"""Long objects of S3: multipart uploads, which a server keeps until they are completed or aborted.
+
+    begin  →  parts, some at once, in any order  →  complete, on condition that the key is free
+
+Nothing is seen under the key before the last step. Parts outlive whoever sent them: an upload that
+broke is found again (`unfinished`) with the parts that are there, and each of them is called by the
+MD5 of its bytes, so that only what is missing is sent. While the server is away a part is sent
+again, until nothing has come through for as long as the upload has patience.
+
+Through botocore: the library behind everything else of S3 passes no condition on where an upload
+ends, and shows no parts. It comes with the first long object; importing this module is cheap.
+"""
+
+import os
+from base64 import b64encode
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from hashlib import md5
+from threading import Event
+from time import monotonic
+from typing import Any, NamedTuple, Self, TypedDict, TypeVar
+
+from smq.filer.store import Data
+from smq.model.errors import AlreadyExists, StoreError, Unavailable
+
+MiB = 1024 * 1024
+# S3 wants 5 MiB at least; a part must go through a slow line within REQUEST_WAIT_S.
+PART_BYTES = 8 * MiB
+PARTS_MAX = 10_000  # S3's bound.
+OBJECT_BYTES_MAX = 5 * 1024 * 1024 * MiB  # Of every server that speaks the protocol.
+CONNECT_WAIT_S = 3
+REQUEST_WAIT_S = 30  # For each receive: a server that hangs.
+RETRY_PAUSE_S, RETRY_PAUSE_S_MAX = 0.1, 5.0
+REGION_DEFAULT = "us-east-1"
+PASSING_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})
+
+T = TypeVar("T")
+
+
+class Access(TypedDict, total=False):
+    """How a bucket is reached, in obstore's words; what is missing the AWS environment tells."""
+
+    endpoint: str
+    region: str
+    access_key_id: str
+    secret_access_key: str
+    session_token: str
+
+
+class Away(Unavailable):
+    """The server cannot be reached, or is too busy: the same request may succeed in a moment."""
+
+
+class Lost(Unavailable):
+    """The upload, or a part of it, is not there any more."""
+
+
+class Unfinished(NamedTuple):
+    """An upload that was begun, and neither completed nor aborted."""
+
+    key: str
+    id: str
+    begun_ms: int
+
+
+class Part(NamedTuple):
+    """A part that the server has."""
+
+    tag: str
+    """The MD5 of its bytes, unless the server encrypts them with a key of its own."""
+    sent_ms: int
+
+
+class Uploads:
+    """The multipart uploads of a bucket to keys that start with a prefix."""
+
+    def __init__(self, bucket: str, prefix: str, access: Access) -> None:
+        self.name = f"s3://{bucket}/{prefix}".rstrip("/")
+        self._bucket, self._access = bucket, access
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    def begin(self, key: str) -> Unfinished:
+        """A new upload."""
+        begun = self._ask("create_multipart_upload", key)
+        return Unfinished(key, begun["UploadId"], 0)
+
+    def unfinished(self, prefix: str = "") -> Iterator[Unfinished]:
+        """Uploads to keys that start with `prefix`."""
+        pages = self._pages("list_multipart_uploads", prefix, Prefix=self._prefix + prefix)
+        for found in (each for page in pages for each in page.get("Uploads", [])):
+            key = found["Key"].removeprefix(self._prefix)
+            yield Unfinished(key, found["UploadId"], _ms(found["Initiated"]))
+
+    def parts(self, upload: Unfinished) -> dict[int, Part]:
+        """The parts that are there, by number. Raises Lost."""
+        pages = self._pages("list_parts", upload.key, **self._named(upload.key), UploadId=upload.id)
+        return {
+            part["PartNumber"]: Part(part["ETag"].strip('"'), _ms(part["LastModified"]))
+            for page in pages
+            for part in page.get("Parts", [])
+        }
+
+    def send(self, upload: Unfinished, number: int, data: Data) -> str:
+        """Send a part; what the server calls it. Raises Away, Lost."""
+        check = b64encode(_md5(data)).decode()
+        sent = self._ask(
+            "upload_part",
+            upload.key,
+            UploadId=upload.id,
+            PartNumber=number,
+            Body=data,
+            ContentMD5=check,
+        )
+        return str(sent["ETag"]).strip('"')
+
+    def complete(self, upload: Unfinished, tags: list[str], *, create: bool) -> None:
+        """Make it an object, of the parts that are called so. Raises AlreadyExists, Away, Lost."""
+        named = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
+        condition = {"IfNoneMatch": "*"} if create else {}
+        self._ask(
+            "complete_multipart_upload",
+            upload.key,
+            UploadId=upload.id,
+            MultipartUpload={"Parts": named},
+            **condition,
+        )
+
+    def abort(self, upload: Unfinished) -> None:
+        """Forget it and its parts."""
+        with suppress(Lost):
+            self._ask("abort_multipart_upload", upload.key, UploadId=upload.id)
+
+    def sweep(self, before_ms: int) -> int:
+        """Abort those of which nothing has come since then; how many there were."""
+        swept = 0
+        for upload in self.unfinished():
+            with suppress(Lost):
+                if upload.begun_ms < before_ms and all(
+                    part.sent_ms < before_ms for part in self.parts(upload).values()
+                ):
+                    self.abort(upload)
+                    swept += 1
+        return swept
+
+    def _named(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._prefix + key}
+
+    def _ask(self, operation: str, key: str, **arguments: Any) -> Any:  # noqa: ANN401  (its words)
+        with self._failures(key):
+            return getattr(self._client, operation)(**self._named(key), **arguments)
+
+    def _pages(self, operation: str, key: str, **arguments: Any) -> Iterator[Any]:  # noqa: ANN401
+        with self._failures(key):
+            pages = self._client.get_paginator(operation)
+            yield from pages.paginate(**{"Bucket": self._bucket, **arguments})
+
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401  (Made when it runs.)
+        from botocore.config import Config  # noqa: PLC0415  (It takes its time.)
+        from botocore.session import Session  # noqa: PLC0415
+
+        access, given = self._access, dict[str, Any]()
+        if "access_key_id" in access:  # Then no profile is looked for.
+            given = {"session_vars": {"profile": (None, None, None, None)}}
+        session = Session(**given)
+        with self._failures(self.name):
+            return session.create_client(
+                "s3",
+                region_name=access.get("region")
+                or os.environ.get("AWS_REGION")
+                or session.get_config_variable("region")
+                or REGION_DEFAULT,
+                endpoint_url=access.get("endpoint"),
+                aws_access_key_id=access.get("access_key_id"),
+                aws_secret_access_key=access.get("secret_access_key"),
+                aws_session_token=access.get("session_token"),
+                config=Config(
+                    connect_timeout=CONNECT_WAIT_S,
+                    read_timeout=REQUEST_WAIT_S,
+                    retries={"total_max_attempts": 1},  # We know better how long.
+                    s3={"addressing_style": "path"},  # As obstore does it.
+                    # Others than Amazon do not know these; a part has its MD5.
+                    request_checksum_calculation="when_required",
+                    response_checksum_validation="when_required",
+                    parameter_validation=False,  # It wants bytes, where any memory does.
+                ),
+            )
+
+    @contextmanager
+    def _failures(self, key: str) -> Iterator[None]:
+        """What the library says, in the store's words."""
+        from botocore import exceptions  # noqa: PLC0415
+
+        try:
+            yield
+        except exceptions.ClientError as reason:
+            raise self._failure(key, reason) from reason
+        except exceptions.NoCredentialsError as reason:
+            raise Unavailable(key, f"{self.name}: no keys for it are found") from reason
+        except (exceptions.HTTPClientError, exceptions.ConnectionError) as reason:
+            raise Away(key, f"{self.name}: {reason}") from reason
+        except exceptions.BotoCoreError as reason:
+            raise Unavailable(key, f"{self.name}: {reason}") from reason
+
+    def _failure(self, key: str, reason: Any) -> StoreError:  # noqa: ANN401  (a ClientError)
+        code = reason.response["Error"]["Code"]
+        status = reason.response["ResponseMetadata"]["HTTPStatusCode"]
+        if status == 412:
+            return AlreadyExists(key, "there is an object already")
+        if code in {"NoSuchUpload", "InvalidPart"}:
+            return Lost(key, f"{self.name}: somebody ended its unfinished upload ({code})")
+        if code == "NoSuchBucket":
+            return Unavailable(key, f"there is no bucket {self.name}")
+        if status >= 500 or status == 429 or code in PASSING_CODES:
+            return Away(key, f"{self.name}: {reason}")
+        return Unavailable(key, f"{self.name}: {reason}")
+
+
+class Patience:
+    """Asks again while the server is away, until it has been silent for too long."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._heard_s = seconds, monotonic()
+        self._over = Event()
+        self.misses = 0  # Requests of which nobody knows whether they were done.
+
+    def ask(self, call: Callable[[], T]) -> T:
+        """What `call` gives once it is not Away; raises what else it raises."""
+        asked_s, pause_s = monotonic(), RETRY_PAUSE_S
+        while True:
+            try:
+                answer = call()
+            except Away:
+                self.misses += 1
+                silent_s = monotonic() - max(asked_s, self._heard_s)
+                if silent_s > self._seconds or self._over.wait(pause_s):
+                    raise
+                pause_s = min(2 * pause_s, RETRY_PAUSE_S_MAX)
+            else:
+                self._heard_s = monotonic()
+                return answer
+
+    def end(self) -> None:
+        """Nobody waits for an answer any more."""
+        self._over.set()
+
+
+class Sending:
+    """An upload on its way. Parts go out in threads; who sends waits for room among them."""
+
+    def __init__(
+        self, uploads: Uploads, upload: Unfinished, patience: Patience, *, parts_at_once: int
+    ) -> None:
+        self.upload = upload
+        self._uploads, self._patience, self._at_once = uploads, patience, parts_at_once
+        self._threads = ThreadPoolExecutor(parts_at_once, "s3-part")
+        self._on_the_way: deque[Future[str]] = deque()
+        self._tags: list[str | Future[str]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send nothing any more; nobody reads the parts' memory after this."""
+        self._patience.end()
+        self._threads.shutdown(cancel_futures=True)
+
+    def has(self, tag: str) -> None:
+        """The next part is there already."""
+        self._tags.append(tag)
+
+    def send(self, data: Data) -> None:
+        """Send the next part, now or soon; its memory must not change. Raises StoreError."""
+        if len(self._on_the_way) == self._at_once:
+            self._on_the_way.popleft().result()
+        number = len(self._tags) + 1
+
+        def sent() -> str:
+            return self._patience.ask(lambda: self._uploads.send(self.upload, number, data))
+
+        self._on_the_way.append(self._threads.submit(sent))
+        self._tags.append(self._on_the_way[-1])
+
+    def complete(self, version: Callable[[], str], *, create: bool) -> None:
+        """Wait for all parts and make them an object. `version`: of the object that is there.
+
+        Raises AlreadyExists, Lost, Unavailable.
+        """
+        tags = [tag if isinstance(tag, str) else tag.result() for tag in self._tags]
+        misses = self._patience.misses
+        try:
+            self._patience.ask(lambda: self._uploads.complete(self.upload, tags, create=create))
+        except (Lost, AlreadyExists):
+            # The answer that was missed may have been that it is done.
+            if self._patience.misses == misses or version() != version_of(tags):
+                raise
+
+
+def part_bytes_for(length: int) -> int:
+    """How long the parts of an object are: always the same, so that they are found again."""
+    return max(PART_BYTES, -(-length // PARTS_MAX // MiB) * MiB)
+
+
+def md5_of(data: Data) -> str:
+    """What a part with these bytes is called by a server that does not encrypt it."""
+    return _md5(data).hex()
+
+
+def version_of(tags: list[str]) -> str:
+    """The ETag of an object made of parts that are called so."""
+    together = _md5(b"".join(bytes.fromhex(tag) for tag in tags))
+    return f'"{together.hex()}-{len(tags)}"'
+
+
+def _md5(data: Data) -> bytes:
+    return md5(data, usedforsecurity=False).digest()
+
+
+def _ms(moment: Any) -> int:  # noqa: ANN401  (a datetime)
+    return int(moment.timestamp() * 1000)
