@@ -6,7 +6,8 @@
     DELETE      remove an object
 
 Sealed segments (topics/) can be read by everybody and written by the broker alone. Payloads never
-change, and go when no record names them any more: they may be uploaded, not replaced or deleted.
+change, and go when no record names them any more: they may be uploaded, if they are what their name
+says, and not replaced or deleted.
 """
 
 from itertools import islice
@@ -18,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from smq.filer.store import CREATE, Facts, Mode, Reading, Store, checked_key
+from smq.filer.store import CREATE, Facts, Mode, Reading, Sink, Store, checked_key
 from smq.front.conditions import (
     BadCondition,
     Span,
@@ -29,10 +30,11 @@ from smq.front.conditions import (
     span,
     write_mode,
 )
-from smq.front.space import Space
+from smq.front.payloads import NotThePayload, Promise
+from smq.front.space import Space, Upload
 from smq.front.streams import ReadingResponse, body_pieces, drain, in_threads
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError, Unavailable
-from smq.model.references import PREFIX as PAYLOADS_PREFIX
+from smq.model.references import PREFIX as PAYLOADS_PREFIX, NotAHandle
 from smq.sealer.ports import SEGMENTS_PREFIX
 
 LIST_LIMIT_MAX = 1000  # Objects of one answer; bounds what it takes to make it.
@@ -62,9 +64,12 @@ class Files:
         checked_key(key)
         try:
             return await self._handlers[request.method](request, key)
-        except BadCondition as reason:
+        except (BadCondition, NotAHandle) as reason:
             await drain(request)
             raise HTTPException(400, str(reason)) from reason
+        except NotThePayload as reason:
+            await drain(request)
+            raise HTTPException(422, f"{key}: {reason}") from reason
         except (StoreError, HTTPException):
             await drain(request)
             raise
@@ -115,6 +120,7 @@ class Files:
 
     async def _put(self, request: Request, key: str) -> Response:
         _writable(key)
+        promise = Promise(key) if key.startswith(PAYLOADS_PREFIX) else None
         existing = await self._existing(key)
         mode = _mode(request, key, existing)
         with self._space.upload(key) as room:
@@ -123,9 +129,7 @@ class Files:
             room.check(_content_length(request))
             try:
                 async with in_threads(self._store.writing(key, mode)) as sink:
-                    async for piece in body_pieces(request):
-                        room.take(len(piece))
-                        await run_in_threadpool(sink.write, piece)
+                    await _receive(request, room, promise, sink)
             except AlreadyExists as reason:
                 raise _taken(request, str(reason)) from reason
             room.arrived(existing.length if existing else 0)
@@ -151,6 +155,17 @@ class Files:
             return await run_in_threadpool(self._store.head, key)
         except NotFound:
             return None
+
+
+async def _receive(request: Request, room: Upload, promise: Promise | None, sink: Sink) -> None:
+    """Write the body. Raises NotThePayload, Full."""
+    async for piece in body_pieces(request):
+        room.take(len(piece))
+        if promise is not None:
+            promise.take(piece)
+        await run_in_threadpool(sink.write, piece)
+    if promise is not None:
+        promise.check()
 
 
 def _writable(key: str) -> None:

@@ -15,6 +15,7 @@ from smq.filer.store import OVERWRITE, Data, Facts, Reading, Store
 from smq.front.files import LIST_LIMIT_MAX
 from smq.model.errors import Unavailable
 from smq.testing.faulty_store import Flaky, Torn, Wrapper
+from smq.testing.payloads import reference_to
 from smq.testing.s3_server import S3Server, s3_server, store_on
 from smq.testing.store_suite import BAD_KEYS
 from tests.front.asgi import call, front
@@ -129,7 +130,8 @@ def test_sealed_segments_can_be_read_and_not_written(app: ASGIApp, store: Store)
 
 
 def test_payloads_are_uploaded_once_and_not_deleted(app: ASGIApp, store: Store) -> None:
-    path = "/filer/payloads/kafka/t/id"
+    key = reference_to(b"x").key("t")
+    path = f"/filer/{key}"
     assert call(app, "PUT", path, b"x").status == 201
     assert call(app, "PUT", path, b"y").status == 409
     assert call(app, "PUT", path, b"y", if_none_match="*").status == 412
@@ -137,7 +139,38 @@ def test_payloads_are_uploaded_once_and_not_deleted(app: ASGIApp, store: Store) 
     refused = call(app, "DELETE", path)
     assert refused.status == 403
     assert "no record names it" in refused.json["error"]
-    assert store.get("payloads/kafka/t/id") == b"x"
+    assert store.get(key) == b"x"
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ([b"pay", b"load"], None),
+        ([b"pay", b"loaD"], "the CRC-32C of what came is "),
+        ([b"payloa"], "6 bytes came; its name says 7"),
+        ([b"payload", b"s"], "more bytes come than the 7 that its name says"),
+        ([b""], "0 bytes came; its name says 7"),
+    ],
+)
+def test_a_payload_is_what_its_name_says_or_is_not_stored(
+    app: ASGIApp, store: Store, body: list[bytes], sentence: str | None
+) -> None:
+    key = reference_to(b"payload").key("t")
+    answer = call(app, "PUT", f"/filer/{key}", body)
+    if sentence is None:
+        assert (answer.status, store.get(key)) == (201, b"payload")
+    else:
+        assert answer.status == 422
+        assert answer.json["error"].startswith(f"{key}: {sentence}")
+        assert list(store.list()) == []
+
+
+@pytest.mark.parametrize("key", ["x", "kafka/t", "kafka/t/id", f"kafka/{reference_to(b'').id}"])
+def test_what_is_no_name_of_a_payload_is_refused(app: ASGIApp, store: Store, key: str) -> None:
+    answer = call(app, "PUT", f"/filer/payloads/{key}", b"")
+    assert answer.status == 400
+    assert "payload" in answer.json["error"]
+    assert list(store.list()) == []
 
 
 def test_a_list_is_in_order_and_comes_in_pages(app: ASGIApp, store: Store) -> None:
