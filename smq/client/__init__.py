@@ -1,1 +1,1 @@
-"""The SDK behind `import smq`: producers and consumers, through shared memory or Kafka's protocol."""
+"""The SDK behind `import smq`: shared memory on the broker's host, Kafka's protocol elsewhere."""

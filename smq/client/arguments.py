@@ -39,6 +39,16 @@ def _pair(pair: Any) -> tuple[bytes, bytes | None]:  # noqa: ANN401
     return found, bytes_of(f"the header {key!r}", value)
 
 
+def duration(name: str, seconds: Any, above: float | None = None) -> float:  # noqa: ANN401
+    """Seconds: 0 or more, or above a number."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"{name} is a number of seconds, not {type(seconds).__name__}")
+    if not (seconds >= 0 if above is None else seconds > above):
+        allowed = "0 or more" if above is None else f"above {above}"
+        raise ValueError(f"{name} is {seconds}; it should be {allowed}")
+    return seconds
+
+
 def whole_number(name: str, number: Any, least: int, beyond: int) -> int:  # noqa: ANN401
     """A whole number in [least, beyond)."""
     if isinstance(number, bool) or not hasattr(number, "__index__"):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from smq.client.arguments import whole_number
+from smq.client.arguments import duration, whole_number
 from smq.client.consuming.consumer import Consumer
 from smq.client.consuming.consumer_settings import (
     BATCH_BYTES_MAX,
@@ -20,7 +20,7 @@ from smq.client.consuming.offsets import Start
 from smq.client.errors import Closed
 from smq.client.facts import broker_facts
 from smq.client.kafka import admin
-from smq.client.kafka.cluster import DEADLINE_SECONDS, Cluster
+from smq.client.kafka.cluster import DEADLINE_SECONDS, METADATA_MAX_AGE_S, Cluster
 from smq.client.kafka.connection import CLIENT_ID
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, reach_of
 from smq.client.producing.producer import Producer
@@ -46,14 +46,20 @@ def connect(
     transport: str = AUTO,
     client_id: str = CLIENT_ID,
     timeout_s: float = DEADLINE_SECONDS,
+    metadata_max_age_s: float = METADATA_MAX_AGE_S,
 ) -> "Client":
     """A client of the broker at bootstrap addresses ("host:port,…") or of a data directory.
 
     `transport`: "shared memory", "kafka", or "auto": shared memory when the broker is on this host
     and ours, else Kafka's protocol. `timeout_s` bounds how long a call waits for a broker that is
-    away. Raises BrokerUnavailable when nobody answers now, ValueError.
+    away. After `metadata_max_age_s` producers and consumers look whether their topics have got more
+    partitions. Raises BrokerUnavailable when nobody answers now, TypeError, ValueError.
     """
-    return Client(reach_of(address, transport, timeout_s), client_id)
+    if not isinstance(client_id, str):
+        raise TypeError(f"client_id is text, not {type(client_id).__name__}")
+    timeout_s = duration("timeout_s", timeout_s)
+    metadata_max_age_s = duration("metadata_max_age_s", metadata_max_age_s, above=0)
+    return Client(reach_of(address, transport, timeout_s, metadata_max_age_s), client_id)
 
 
 class Client:
@@ -141,17 +147,14 @@ class Client:
         codecs = {codec.name.lower(): codec for codec in Codec}
         if compression not in codecs:
             raise ValueError(f"compression is {compression!r}; it should be one of {[*codecs]}")
-        for name, seconds in (("block_s", block_s), ("delivery_timeout_s", delivery_timeout_s)):
-            if not seconds >= 0:
-                raise ValueError(f"{name} is {seconds}; it should be 0 or more")
         options = Options(
             client_id=self._client_id,
             compression=codecs[compression],
             linger_ms=whole_number("linger_ms", linger_ms, 0, INT31_END),
             batch_bytes=whole_number("batch_bytes", batch_bytes, KiB, INT31_END),
             buffer_bytes=whole_number("buffer_bytes", buffer_bytes, 0, 2**63),
-            block_s=block_s,
-            delivery_timeout_s=delivery_timeout_s,
+            block_s=duration("block_s", block_s),
+            delivery_timeout_s=duration("delivery_timeout_s", delivery_timeout_s),
         )
         producer = Producer(self._reach, options)
         self._opened.add(producer)
@@ -162,6 +165,7 @@ class Client:
         topics: str | Sequence[str] = (),
         *,
         group: str | None = None,
+        group_instance_id: str | None = None,
         start: Start = "latest",
         assignors: Sequence[str] = DEFAULT_ASSIGNORS,
         auto_commit_s: float | None = None,
@@ -173,6 +177,9 @@ class Client:
         """A consumer of one or some topics, or of what its `assign` is told.
 
         group                consumers of a group share the partitions and commit how far they came
+        group_instance_id    a name of its own, which makes this a static member: closed and opened
+                             again within session_timeout_s it has its partitions back, and the
+                             others notice nothing
         start                where partitions begin that nothing is committed of: "earliest",
                              "latest", an offset, or a datetime with its zone
         assignors            how a group may share: range, roundrobin, cooperative-sticky; the
@@ -185,11 +192,12 @@ class Client:
         spin_us              look for records so long before going to sleep: a lower delay, for a
                              core
 
-        Raises NoSuchTopic, BrokerUnavailable.
+        Raises NoSuchTopic, BrokerUnavailable, TypeError, ValueError.
         """
         self._check_open()
         settings = ConsumerSettings(
             group=group,
+            group_instance_id=group_instance_id,
             start=start,
             assignors=assignors,
             auto_commit_s=auto_commit_s,

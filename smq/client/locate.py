@@ -24,7 +24,9 @@ TRANSPORTS = (AUTO, SHARED_MEMORY, KAFKA)
 STATUS_NAME = "status.json"  # Which a running broker keeps in its data directory.
 
 
-def reach_of(address: str | os.PathLike[str], transport: str, timeout_s: float) -> Reach:
+def reach_of(
+    address: str | os.PathLike[str], transport: str, timeout_s: float, metadata_max_age_s: float
+) -> Reach:
     """How to reach a broker. Raises BrokerUnavailable, ValueError."""
     if transport not in TRANSPORTS:
         raise ValueError(f"transport is {transport!r}; it should be one of {TRANSPORTS}")
@@ -33,7 +35,7 @@ def reach_of(address: str | os.PathLike[str], transport: str, timeout_s: float) 
         open_door = None if transport == KAFKA else _doors_of(cluster)
     if open_door is None and transport == SHARED_MEMORY:
         raise BrokerUnavailable(f"the broker at {address} cannot be reached by shared memory")
-    return Reach(bootstrap, open_door, timeout_s)
+    return Reach(bootstrap, open_door, timeout_s, metadata_max_age_s)
 
 
 def bootstrap_of(address: str | os.PathLike[str]) -> str:

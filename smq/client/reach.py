@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from smq.client.door.door import Door
 from smq.client.facts import BrokerFacts, broker_facts
-from smq.client.kafka.cluster import DEADLINE_SECONDS, Cluster
+from smq.client.kafka.cluster import DEADLINE_SECONDS, METADATA_MAX_AGE_S, Cluster
 from smq.client.reference import Payloads
 
 
@@ -13,12 +13,14 @@ from smq.client.reference import Payloads
 class Reach:
     """Bootstrap addresses, and a way to open doors to the nodes when the broker is on this host.
 
-    open_door  by node id; raises DoorUnavailable
+    open_door           by node id; raises DoorUnavailable
+    metadata_max_age_s  after which topics are asked about again, unasked: they may have grown
     """
 
     bootstrap: str
     open_door: Callable[[int], Door] | None = None
     deadline_seconds: float = DEADLINE_SECONDS
+    metadata_max_age_s: float = METADATA_MAX_AGE_S
 
     def cluster(self) -> Cluster:
         """A view of the cluster, and connections, of one's own."""

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smq.client.arguments import bytes_of, header_pairs, whole_number
+from smq.client.arguments import bytes_of, duration, header_pairs, whole_number
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,16 @@ def test_numbers_are_whole_and_within_their_range() -> None:
     for wrong in (1.5, True, "1"):
         with pytest.raises(TypeError, match="partition is a whole number, not"):
             whole_number("partition", wrong, 0, 4)
+
+
+def test_durations_are_seconds_and_within_their_range() -> None:
+    assert duration("timeout_s", 0) == 0
+    assert duration("timeout_s", 1.5, above=1) == 1.5
+    with pytest.raises(ValueError, match="timeout_s is -1; it should be 0 or more"):
+        duration("timeout_s", -1)
+    for wrong in (0, float("nan")):
+        with pytest.raises(ValueError, match=f"age_s is {wrong}; it should be above 0"):
+            duration("age_s", wrong, above=0)
+    for other in (True, "1", None):
+        with pytest.raises(TypeError, match="timeout_s is a number of seconds, not"):
+            duration("timeout_s", other)

@@ -32,24 +32,24 @@ def test_a_broker_without_a_door_here_is_reached_over_the_wire(
     kafka: FakeKafka, settings: dict[str, str]
 ) -> None:
     kafka.settings = settings
-    assert reach_of(kafka.bootstrap, AUTO, 5).open_door is None
+    assert reach_of(kafka.bootstrap, AUTO, 5, 300).open_door is None
     with pytest.raises(BrokerUnavailable, match="cannot be reached by shared memory"):
-        reach_of(kafka.bootstrap, SHARED_MEMORY, 5)
+        reach_of(kafka.bootstrap, SHARED_MEMORY, 5, 300)
 
 
 def test_a_broker_that_does_not_tell_its_settings_is_reached_over_the_wire(
     kafka: FakeKafka,
 ) -> None:
     kafka.hidden_apis.add("DescribeConfigs")
-    reach = reach_of(kafka.bootstrap, AUTO, 5)
+    reach = reach_of(kafka.bootstrap, AUTO, 5, 300)
     assert (reach.bootstrap, reach.open_door) == (kafka.bootstrap, None)
 
 
 def test_the_wire_is_not_asked_about_doors(kafka: FakeKafka) -> None:
-    assert reach_of(kafka.bootstrap, KAFKA, 5).open_door is None
+    assert reach_of(kafka.bootstrap, KAFKA, 5, 300).open_door is None
     assert "DescribeConfigs" not in [name for _, name in kafka.requests]
 
 
 def test_other_transports_are_refused() -> None:
     with pytest.raises(ValueError, match="transport is 'pigeon'; it should be one of"):
-        reach_of("a:1", "pigeon", 5)
+        reach_of("a:1", "pigeon", 5, 300)

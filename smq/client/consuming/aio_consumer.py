@@ -18,7 +18,7 @@ from typing import Any, Self
 from smq.client.consuming.batch import Batch
 from smq.client.consuming.consumer import SLEEP_SECONDS_MAX, Consumer, ConsumerStatistics
 from smq.client.consuming.offsets import Start
-from smq.client.consuming.record import Record, TopicPartition
+from smq.client.consuming.record import OffsetsIn, Record, TopicPartition
 
 
 class AsyncConsumer:
@@ -65,21 +65,20 @@ class AsyncConsumer:
                     loop.remove_reader(fileno)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Records for ever, as they come. Each is valid until the next one is asked for."""
+        """Records for ever, as they come: copies, as those of Consumer."""
         while True:
-            async with await self.poll(SLEEP_SECONDS_MAX) as batch:
-                for record in batch:
-                    yield record
+            for record in self._consumer.walk(await self.poll(SLEEP_SECONDS_MAX)):
+                yield record
 
     async def follow(self, timeout_s: float | None = None) -> AsyncIterator[Record]:
         """Records from the end on, as they come; ends when none has come for `timeout_s`."""
         await asyncio.to_thread(self._consumer.seek_to_end)
         while True:
-            async with await self.poll(timeout_s or SLEEP_SECONDS_MAX) as batch:
-                if not batch and timeout_s is not None:
-                    return
-                for record in batch:
-                    yield record
+            batch = await self.poll(timeout_s or SLEEP_SECONDS_MAX)
+            if not batch and timeout_s is not None:
+                return
+            for record in self._consumer.walk(batch):
+                yield record
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read these partitions and no others."""
@@ -111,11 +110,15 @@ class AsyncConsumer:
         """The first offset at or after a time, by partition; None where there is none."""
         return await asyncio.to_thread(self._consumer.offsets_for_times, times)
 
+    async def find(self, place: Start) -> dict[TopicPartition, int]:
+        """The offset of a place in each partition."""
+        return await asyncio.to_thread(self._consumer.find, place)
+
     async def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each partition's position is behind its end."""
         return await asyncio.to_thread(self._consumer.lag)
 
-    async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+    async def commit(self, offsets: OffsetsIn | None = None) -> None:
         """Commit the positions, or these offsets."""
         await asyncio.wrap_future(self._consumer.commit_async(offsets))
 

@@ -1,12 +1,14 @@
 """How the members of a group share partitions. The group's leader decides for all, so each assignor
 must come to the same as Kafka's of its name.
 
-    range               topic by topic, neighbours to each member in the order of their ids
+    range               topic by topic, neighbours to each member, in order
     roundrobin          partition by partition, in turns
     cooperative-sticky  everybody keeps what it has as far as that is fair; what must move is given
                         away in one rebalance and taken in the next, so that the rest goes on
 
-Members are Member values by id; the result is what each gets.
+Members are Member values by id; the result is what each gets. Members stand in the order of their
+ids; static ones before, in that of their names, so that who comes back under another id gets what
+it had.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,6 +24,7 @@ class Member(NamedTuple):
     topics: frozenset[str]
     owned: frozenset[TopicPartition] = frozenset()
     generation: int = -1
+    instance_id: str | None = None  # Of a static member: what it is called in all its lives.
 
 
 Members = Mapping[str, Member]
@@ -33,7 +36,7 @@ def assign_range(members: Members, partition_counts: Mapping[str, int]) -> Assig
     """Neighbouring partitions of each topic; the first members get one more."""
     assignment: Assignment = {each: set() for each in members}
     for topic, count in partition_counts.items():
-        takers = sorted(each for each, member in members.items() if topic in member.topics)
+        takers = [each for each in _in_order(members) if topic in members[each].topics]
         start = 0
         for index, taker in enumerate(takers):
             share = count // len(takers) + (index < count % len(takers))
@@ -47,12 +50,20 @@ def assign_range(members: Members, partition_counts: Mapping[str, int]) -> Assig
 def assign_roundrobin(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
     """In turns; a member that does not want a topic is passed over."""
     assignment: Assignment = {each: set() for each in members}
-    turns = cycle(sorted(members))
+    turns = cycle(_in_order(members))
     for partition in _partitions(partition_counts):
         if any(partition.topic in member.topics for member in members.values()):
             taker = next(each for each in turns if partition.topic in members[each].topics)
             assignment[taker].add(partition)
     return assignment
+
+
+def _in_order(members: Members) -> list[str]:
+    def place(member_id: str) -> tuple[bool, str]:
+        name = members[member_id].instance_id
+        return name is None, name or member_id
+
+    return sorted(members, key=place)
 
 
 def assign_cooperative_sticky(members: Members, partition_counts: Mapping[str, int]) -> Assignment:

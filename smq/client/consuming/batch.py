@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 from smq.client.consuming.chunk import Chunk
-from smq.client.consuming.record import Record
+from smq.client.consuming.record import Record, TopicPartition
 from smq.client.errors import BatchReleased, Overrun
 from smq.client.payload_formats import read_array, read_table
 
@@ -58,6 +58,10 @@ class Batch:
     def records(self) -> Iterator[Record]:
         """The records; those of a partition come in order."""
         return chain.from_iterable(map(Chunk.records, self._lent()))
+
+    def runs(self) -> Iterator[tuple[TopicPartition, Iterator[Record]]]:
+        """The same, by stretches of one partition; each is gone through before the next."""
+        return chain.from_iterable(map(Chunk.runs, self._lent()))
 
     def to_arrow(self) -> "pa.Table":
         """Columns topic, partition, offset, timestamp, key, value and headers.

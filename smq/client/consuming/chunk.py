@@ -10,7 +10,7 @@ overwrite it, so every place was bounded when it was cut, and garbage is all tha
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from itertools import repeat
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -89,6 +89,12 @@ class Chunk:
         columns = self.columns
         fields = columns[C_OFFSET].tolist(), columns[C_TIMESTAMP].tolist()
         return map(_new_record, zip(*fields, repeat(self), range(len(self)), strict=False))
+
+    def runs(self) -> Iterator[tuple[TopicPartition, Iterator[Record]]]:
+        """The same, batch by batch, with the partition of each."""
+        records = self.records()
+        for row, count in zip(self._rows, self.counts.tolist(), strict=True):
+            yield self.batches.names[row], islice(records, count)
 
     @cached_property
     def key_places(self) -> tuple[list[int], list[int]]:

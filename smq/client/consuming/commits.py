@@ -38,6 +38,7 @@ class Membership(NamedTuple):
 
     generation_id: int = -1
     member_id: str = ""
+    instance_id: str | None = None
 
 
 class Committing:
@@ -112,6 +113,7 @@ class Committing:
             group_id=self._group,
             generation_id_or_member_epoch=membership.generation_id,
             member_id=membership.member_id,
+            group_instance_id=membership.instance_id,
             topics=topics,
         )
         return self._thread.submit(self._retrying, lambda: self._commit(request))

@@ -25,19 +25,21 @@ from typing import Self
 
 from smq.client.consuming.assignors import COOPERATIVE
 from smq.client.consuming.batch import Batch
-from smq.client.consuming.commits import Committing, Membership, by_topic
+from smq.client.consuming.beginnings import Beginnings
+from smq.client.consuming.commits import Committing, Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings
 from smq.client.consuming.group import Assigned, Event, Failed, GroupMember, Rebalance
 from smq.client.consuming.local_source import LocalSource
-from smq.client.consuming.offsets import EARLIEST, LATEST, Start, find_offsets, place_of, resolve
-from smq.client.consuming.reading import Lot, Reading
-from smq.client.consuming.record import Record, TopicPartition
+from smq.client.consuming.offsets import Start, find_offsets, place_of, resolve
+from smq.client.consuming.reading import Lot, Move, Reading
+from smq.client.consuming.record import OffsetsIn, Record, TopicPartition
 from smq.client.consuming.source import Partition
+from smq.client.consuming.walk import Walk
 from smq.client.consuming.wire_source import WireSource
 from smq.client.door.doors import Doors
 from smq.client.errors import Closed, Overrun
 from smq.client.reach import Reach
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import BrokerError
 
 SLEEP_SECONDS_MAX = 1.0  # A member that waits for records must be seen to poll.
 
@@ -70,30 +72,34 @@ class Consumer:
     ) -> None:
         self._settings = settings
         self._topics = _checked_topics(topics)
-        self._start = place_of(settings.start)
+        self._whole: list[str] = []  # Of these all partitions are read, also those to come.
         self._pid = os.getpid()
         self._is_closed = False
         self._lent: Batch | None = None
-        self._resets = self._rebalances = 0
+        self._moves: list[Move] = []  # That came with it.
+        self._walk: Walk | None = None
+        self._rebalances = 0
         self._cluster, self._payloads = reach.cluster(), reach.payloads()
-        deadline_seconds, bytes_max = reach.deadline_seconds, settings.batch_bytes_max
+        self._beginnings = Beginnings(self._cluster, place_of(settings.start))
+        bytes_max, self._metadata_max_age_s = settings.batch_bytes_max, reach.metadata_max_age_s
+        self._look_at = time.monotonic() + self._metadata_max_age_s
         doors = None if reach.open_door is None else Doors(reach.open_door)
         self._reading = Reading(
             None if doors is None else LocalSource(doors, bytes_max),
-            WireSource(self._cluster, bytes_max, deadline_seconds, self._reset),
+            WireSource(self._cluster, bytes_max, reach.deadline_seconds, self._beginnings.reset),
         )
         self._committing: Committing | None = None
         self._member: GroupMember | None = None
         try:
-            partitions = self._partitions_of(self._topics)
+            partitions = self._beginnings.partitions_of(self._topics)
             if settings.group is not None:
                 every_s = settings.auto_commit_s
                 self._committing = Committing(reach.cluster, settings.group, every_s)
             if settings.group is not None and self._topics:
-                open_cluster = reach.cluster
-                self._member = GroupMember(open_cluster, settings, self._topics, deadline_seconds)
+                self._member = GroupMember(reach, settings, self._topics)
             elif self._topics:
                 self.assign(partitions)
+                self._whole = self._topics
         except BaseException:
             self.close(commit=False)
             raise
@@ -110,8 +116,8 @@ class Consumer:
             raise ValueError("assign: the group assigns the partitions of this consumer")
         self.give_back()
         names = [TopicPartition(*each) for each in partitions]
-        for topic, wanted in by_topic(names).items():
-            self._cluster.retrying(lambda t=topic, w=wanted: self._cluster.by_leader(t, w))  # type: ignore[misc]
+        self._beginnings.check(names)
+        self._whole = []
         self._reading.assign(self._positions(names))
 
     def assignment(self) -> list[TopicPartition]:
@@ -156,15 +162,22 @@ class Consumer:
             found[TopicPartition(topic, partition)] = None if offset < 0 else offset
         return found
 
+    def find(self, place: Start) -> dict[TopicPartition, int]:
+        """The offset of a place in each partition: of "earliest", "latest", a time with its zone.
+
+        Where no record is that late it is the end.
+        """
+        self._check()
+        return self._beginnings.find(self.assignment(), place_of(place))
+
     def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each partition's position is behind its end."""
         self._check()
-        lags = {}
-        for topic, partitions in by_topic(self._reading.partitions).items():
-            for partition, end in resolve(self._cluster, topic, partitions, LATEST).items():
-                name = TopicPartition(topic, partition)
-                lags[name] = max(0, end - self._reading.partitions[name].position)
-        return lags
+        partitions = self._reading.partitions
+        return {
+            name: max(0, end - partitions[name].position)
+            for name, end in self.find("latest").items()
+        }
 
     def _partition(self, topic: str, partition: int) -> Partition:
         found = self._reading.partitions.get(TopicPartition(topic, partition))
@@ -172,36 +185,21 @@ class Consumer:
             raise ValueError(f"{topic}-{partition} is not assigned; {self.assignment()} are")
         return found
 
-    def _partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
-        cluster = self._cluster
-        return [
-            TopicPartition(topic, each)
-            for topic in topics
-            for each in range(len(cluster.retrying(lambda t=topic: cluster.topic(t)).leaders))  # type: ignore[misc]
-        ]
-
     def _positions(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         names = list(names)
-        positions = {} if self._committing is None else self._committing.fetch(names)
-        missing = by_topic(name for name in names if name not in positions)
-        for topic, partitions in missing.items():
-            for partition, offset in resolve(self._cluster, topic, partitions, self._start).items():
-                positions[TopicPartition(topic, partition)] = offset
-        return positions
+        committed = {} if self._committing is None else self._committing.fetch(names)
+        return self._beginnings.positions(names, committed)
 
-    def _reset(self, partition: Partition) -> int:
-        """Where a partition goes on whose position is not there. Raises BrokerError."""
-        topic, number = partition.name
-        if self._start not in {EARLIEST, LATEST}:
-            first = resolve(self._cluster, topic, [number], EARLIEST)[number]
-            end = resolve(self._cluster, topic, [number], LATEST)[number]
-            raise BrokerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{topic}-{number} has no offset {partition.position}: "
-                f"its records are from {first} up to {end}",
-            )
-        self._resets += 1
-        return resolve(self._cluster, topic, [number], self._start)[number]
+    def _read_new_partitions(self) -> None:
+        """Read also what our topics have got meanwhile."""
+        self._look_at = time.monotonic() + self._metadata_max_age_s
+        with suppress(BrokerError):  # Whoever reads notices too, and waits for what passes.
+            self._cluster.forget_topics()
+            counts = [(topic, len(self._cluster.topic(topic).leaders)) for topic in self._whole]
+            names = {
+                TopicPartition(topic, each) for topic, count in counts for each in range(count)
+            }
+            self._reading.add(self._beginnings.of_new(names - self._reading.partitions.keys()))
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -223,15 +221,16 @@ class Consumer:
         return batch
 
     def __iter__(self) -> Iterator[Record]:
-        """Records for ever, as they come. Each is valid until the next one is asked for."""
-        while True:
-            with self.poll(SLEEP_SECONDS_MAX) as batch:
-                yield from batch
+        """Records for ever, as they come: copies, which stay.
+
+        Whoever leaves the loop, or commits in it, goes on behind the record that was given last.
+        """
+        return self._follow(None)
 
     def follow(self, timeout_s: float | None = None) -> Iterator[Record]:
         """Records from the end on, as they come; ends when none has come for `timeout_s`.
 
-        From where the group is, if it assigns. Each is valid until the next one is asked for.
+        From where the group is, if it assigns. They are copies, as in a loop over the consumer.
         """
         self.seek_to_end()
         return self._follow(timeout_s)
@@ -244,13 +243,13 @@ class Consumer:
 
     def _follow(self, timeout_s: float | None) -> Iterator[Record]:
         while True:
-            with self.poll(SLEEP_SECONDS_MAX if timeout_s is None else timeout_s) as batch:
-                if not batch and timeout_s is not None:
-                    return
-                yield from batch
+            batch = self.poll(SLEEP_SECONDS_MAX if timeout_s is None else timeout_s)
+            if not batch and timeout_s is not None:
+                return
+            yield from self.walk(batch)
 
-    def read_until(self, ends: Mapping[tuple[str, int], int]) -> Iterator[Record]:
-        """Records below these offsets, until all have come. Each is valid until the next one.
+    def read_until(self, ends: OffsetsIn) -> Iterator[Record]:
+        """Records below these offsets, until all have come: copies, as in a loop.
 
         Of partitions that are not named nothing is read meanwhile.
         """
@@ -258,10 +257,11 @@ class Consumer:
         self._check()
         self._reading.pause(self._reading.partitions.keys() - left.keys())
         while left := self._pause_behind(left):
-            with self.poll(SLEEP_SECONDS_MAX) as batch:
-                for record in batch:
-                    if record.offset < left[record.chunk.partition_of(record.row)]:
-                        yield record
+            self._look_at = math.inf  # What a topic gets meanwhile is not named.
+            for record in self.walk(self.poll(SLEEP_SECONDS_MAX)):
+                if record.offset < left[record.chunk.partition_of(record.row)]:
+                    yield record
+        self._look_at = time.monotonic()
 
     def _pause_behind(self, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Those that have not come to their end; the others wait there."""
@@ -274,21 +274,43 @@ class Consumer:
                 self.seek(*name, end)
         return left
 
+    def walk(self, batch: Batch) -> Iterator[Record]:
+        """Give back the batch that was polled last; copies of its records, one by one.
+
+        None if its ring has overtaken it: the next poll reads it again.
+        """
+        if not batch:
+            return iter(())
+        moves = self._moves
+        try:
+            with batch:
+                copied = batch.copy()
+        except Overrun:
+            return iter(())
+        self._walk = Walk(self._reading, copied, moves)
+        return self._walk.records()
+
     def take(self) -> Batch | None:
         """What there is now, without waiting for records; None: nothing yet."""
         if self._member is not None or self._committing is not None:
             self._turn()
+        if self._whole and time.monotonic() >= self._look_at:
+            self._read_new_partitions()
         lot = self._reading.take()
         if lot is None:
             return None
         for chunk in lot.chunks:
             chunk.payloads = self._payloads
+        self._moves = lot.moves
         self._lent = Batch(lot.chunks, lot.is_intact, lambda intact: self._returned(lot, intact))
         return self._lent
 
     def give_back(self) -> None:
         """Give back the batch that was polled last. Raises Overrun."""
         self._check()
+        if self._walk is not None:
+            self._walk.stop()
+            self._walk = None
         if self._lent is not None:
             self._lent.release()
 
@@ -309,7 +331,9 @@ class Consumer:
 
     def may_wait(self) -> bool:
         """Whether `take` may have to ask a broker first."""
-        return not self._reading.is_local or bool(self._member and self._member.events)
+        if not self._reading.is_local or (self._whole and time.monotonic() >= self._look_at):
+            return True
+        return bool(self._member and self._member.events)
 
     @contextmanager
     def asleep(self) -> Iterator[list[int] | None]:
@@ -328,11 +352,11 @@ class Consumer:
 
     # --- the group -------------------------------------------------------------------------------
 
-    def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+    def commit(self, offsets: OffsetsIn | None = None) -> None:
         """Commit the positions, or these offsets: where the group goes on. Raises BrokerError."""
         self.commit_async(offsets).result()
 
-    def commit_async(self, offsets: Mapping[tuple[str, int], int] | None = None) -> Future[None]:
+    def commit_async(self, offsets: OffsetsIn | None = None) -> Future[None]:
         """As `commit`, not waited for; the future has the BrokerError if it fails."""
         self._check()
         if self._committing is None:
@@ -375,6 +399,7 @@ class Consumer:
         owned = self._reading.partitions.keys()
         revoked, added = owned - partitions, partitions - owned
         self._give_up(revoked)
+        self._cluster.forget_topics()  # They may have got more partitions, which is why.
         self._reading.add(self._positions(added))
         self._rebalances += 1
         if revoked and self._is_cooperative:
@@ -425,7 +450,7 @@ class Consumer:
             counts.ring_to_wire,
             counts.wire_to_ring,
             counts.overruns,
-            self._resets,
+            self._beginnings.resets,
             self._rebalances,
         )
 

@@ -18,6 +18,7 @@ class ConsumerSettings:
     """What `Client.consumer` explains. Raises TypeError and ValueError, with the setting's name."""
 
     group: str | None = None
+    group_instance_id: str | None = None
     start: Start = "latest"
     assignors: Sequence[str] = DEFAULT_ASSIGNORS
     auto_commit_s: float | None = None
@@ -28,8 +29,10 @@ class ConsumerSettings:
 
     def __post_init__(self) -> None:
         place_of(self.start)
-        if self.group == "":
-            raise ValueError("group: an empty string is no name; None is for no group")
+        _check_name("group", self.group)
+        _check_name("group_instance_id", self.group_instance_id)
+        if self.group_instance_id is not None and self.group is None:
+            raise ValueError("group_instance_id: only a consumer with a group is a member of one")
         if isinstance(self.assignors, str) or not self.assignors:
             raise ValueError(f"assignors: a sequence of {', '.join(ASSIGNORS)}, at least one")
         for each in self.assignors:
@@ -42,6 +45,13 @@ class ConsumerSettings:
         _check("poll_interval_s_max", self.poll_interval_s_max, 0.001)
         _check("batch_bytes_max", self.batch_bytes_max, 1)
         _check("spin_us", self.spin_us, 0)
+
+
+def _check_name(name: str, value: str | None) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} is text or None, not {type(value).__name__}")
+    if value == "":
+        raise ValueError(f"{name}: an empty string is no name; None is for none")
 
 
 def _check(name: str, value: float, minimum: float) -> None:

@@ -11,6 +11,9 @@
 The thread joins only when poll says so, for then the partitions it had are in no block's hands any
 more. Meanwhile it keeps the session alive. Who does not poll for too long is taken for hung, and
 leaves the group so that others go on: its event is Lost.
+
+Who leads the group looks now and then whether its topics have got more partitions, and has the
+group share anew if so.
 """
 
 import os
@@ -18,7 +21,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -26,7 +29,8 @@ from smq.client.consuming.commits import Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings
 from smq.client.consuming.group_session import GroupSession, Stopped
 from smq.client.consuming.record import TopicPartition
-from smq.client.kafka.cluster import PASSING, Cluster
+from smq.client.kafka.cluster import PASSING
+from smq.client.reach import Reach
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 
 HEARTBEATS_A_SESSION = 15  # As many as Kafka's defaults make: 3 s of 45 s.
@@ -69,24 +73,24 @@ class GroupMember:
 
     def __init__(
         self,
-        open_cluster: Callable[[], Cluster],
+        reach: Reach,
         settings: ConsumerSettings,
         topics: Iterable[str],
-        deadline_seconds: float,
     ) -> None:
         self.events: deque[Event] = deque()
         self._rings = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # For poll.
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # For the thread.
         self._topics = frozenset(topics)
         self._settings = settings
-        self._deadline_seconds = deadline_seconds
-        self._polled_at = time.monotonic()
+        self._deadline_seconds = reach.deadline_seconds
+        self._metadata_max_age_s = reach.metadata_max_age_s
+        self._look_at = self._polled_at = time.monotonic()
         self._wanted: frozenset[TopicPartition] | None = frozenset()
         self._is_member = False
         self._is_told = False
         self._stopping = False
         self._failing_since: float | None = None
-        self._session = GroupSession(open_cluster, settings, self._await)
+        self._session = GroupSession(reach.cluster, settings, self._await)
         self._thread = threading.Thread(target=self._run, name="smq-group", daemon=True)
         self._thread.start()
 
@@ -145,6 +149,7 @@ class GroupMember:
                 self._wanted = owned
                 raise
             self._is_member, self._is_told = True, False
+            self._look_at = time.monotonic() + self._metadata_max_age_s
             self._tell(Assigned(assigned))
         elif not self._is_member:
             self._sleep(None)
@@ -162,9 +167,16 @@ class GroupMember:
         except BrokerError as error:
             if error.code != ErrorCode.REBALANCE_IN_PROGRESS:
                 raise
-            if not self._is_told:
-                self._is_told = True
-                self._tell(Rebalance())
+            self._share_anew()
+        if time.monotonic() >= self._look_at:
+            if self._session.has_other_partitions():
+                self._share_anew()
+            self._look_at = time.monotonic() + self._metadata_max_age_s
+
+    def _share_anew(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._tell(Rebalance())
 
     def _failed(self, error: BrokerError) -> None:
         if error.code in LOST:

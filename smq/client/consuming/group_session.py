@@ -2,9 +2,13 @@
 
 A join is answered when all members have joined, which takes as long as the slowest needs. So it is
 the member that waits for answers, and raises Stopped when it is told to stop meanwhile.
+
+A static member, one with a name of its own (`group_instance_id`), never says that it leaves: it is
+out when nothing is heard of it for the session's timeout, and who comes with its name before that
+goes on in its place, while what was there before is fenced.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from smq.client.consuming.assignors import ASSIGNORS, Member
@@ -86,6 +90,7 @@ class GroupSession:
         self._cluster: Cluster | None = None
         self._connection: Connection | None = None
         self.membership = Membership()
+        self._counts: dict[str, int] | None = None  # Of partitions, as this leader has shared them.
 
     def forget(self) -> None:
         """Look for the coordinator again."""
@@ -101,7 +106,7 @@ class GroupSession:
 
     def resign(self) -> None:
         """Be nobody: the coordinator does not know us any more."""
-        self.membership = Membership()
+        self.membership, self._counts = Membership(), None
 
     def join(
         self, topics: frozenset[str], owned: frozenset[TopicPartition]
@@ -109,7 +114,9 @@ class GroupSession:
         """Join, or join again; the partitions that are ours then."""
         me = Member(topics, owned, self.membership.generation_id if owned else -1)
         joined = self._join(me)
-        self.membership = Membership(joined.generation_id, joined.member_id)
+        instance_id = self._settings.group_instance_id
+        self.membership = Membership(joined.generation_id, joined.member_id, instance_id)
+        self._counts = None
         assignments: Mapping[str, set[TopicPartition]] = {}
         if joined.leader == joined.member_id:
             assignments = self._assign(joined)
@@ -119,6 +126,7 @@ class GroupSession:
                 group_id=self._group,
                 generation_id=joined.generation_id,
                 member_id=joined.member_id,
+                group_instance_id=instance_id,
                 protocol_type=PROTOCOL_TYPE,
                 protocol_name=joined.protocol_name,
                 assignments=[
@@ -140,6 +148,7 @@ class GroupSession:
                     session_timeout_ms=round(1000 * self._settings.session_timeout_s),
                     rebalance_timeout_ms=round(1000 * self._settings.poll_interval_s_max),
                     member_id=self.membership.member_id,
+                    group_instance_id=self._settings.group_instance_id,
                     protocol_type=PROTOCOL_TYPE,
                     protocols=[
                         JoinGroupRequestProtocol(name=each, metadata=subscription)
@@ -154,16 +163,31 @@ class GroupSession:
 
     def _assign(self, joined: JoinGroupResponse) -> Mapping[str, set[TopicPartition]]:
         members = {
-            each.member_id: read_subscription(bytes(each.metadata)) for each in joined.members
+            each.member_id: read_subscription(bytes(each.metadata))._replace(
+                instance_id=each.group_instance_id
+            )
+            for each in joined.members
         }
-        topics = sorted({topic for member in members.values() for topic in member.topics})
+        topics = {topic for member in members.values() for topic in member.topics}
+        self._counts = dict.fromkeys(topics, 0) | self._partition_counts(topics)
+        if joined.skip_assignment:  # A static leader is back: all keep what they have.
+            return {}
+        return ASSIGNORS[joined.protocol_name or ""](members, self._counts)
+
+    def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         assert self._cluster is not None
-        counts = {
+        return {
             each.name or "": len(each.partitions)
-            for each in self._cluster.metadata(topics)
+            for each in self._cluster.metadata(sorted(topics))
             if each.error_code == ErrorCode.NONE
         }
-        return ASSIGNORS[joined.protocol_name or ""](members, counts)
+
+    def has_other_partitions(self) -> bool:
+        """Whether this is the leader, and topics have other partitions than it has shared."""
+        counts = self._counts
+        if counts is None:
+            return False
+        return counts != dict.fromkeys(counts, 0) | self._partition_counts(counts)
 
     def heartbeat(self) -> None:
         """Say that we live; an error code says what to do."""
@@ -171,15 +195,16 @@ class GroupSession:
             group_id=self._group,
             generation_id=self.membership.generation_id,
             member_id=self.membership.member_id,
+            group_instance_id=self.membership.instance_id,
         )
         check(self._ask(HEARTBEAT, request).error_code)
 
     def leave(self) -> None:
-        """Have the others go on without us at once."""
-        member_id = self.membership.member_id
-        if not member_id:
-            return
+        """Have the others go on without us at once; a static member may be back soon."""
+        member_id, is_static = self.membership.member_id, self.membership.instance_id is not None
         self.resign()
+        if not member_id or is_static:
+            return
         request = LeaveGroupRequest(
             group_id=self._group,
             member_id=member_id,

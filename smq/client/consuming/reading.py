@@ -34,16 +34,19 @@ class Counts:
     overruns: int = 0
 
 
+Move = tuple[TopicPartition, int, int]
+"""A partition, its positions before and after."""
+
+
 class Lot(NamedTuple):
     """Records that are handed out together.
 
     checks  whether what is lent of it still stands
-    moves   partitions, their positions before and after
     """
 
     chunks: list[Chunk]
     checks: list[Callable[[], bool]]
-    moves: list[tuple[TopicPartition, int, int]]
+    moves: list[Move]
 
     def is_intact(self) -> bool:
         """Whether nothing of it has been overtaken."""

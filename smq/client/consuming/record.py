@@ -1,5 +1,6 @@
 """A record as a consumer sees it: a small tuple that fetches its fields when they are asked for."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ class TopicPartition(NamedTuple):
 
     topic: str
     partition: int
+
+
+OffsetsIn = Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
+"""Offsets by partition, as a caller gives them: a plain tuple will do."""
 
 
 class _Place(NamedTuple):

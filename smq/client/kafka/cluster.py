@@ -23,6 +23,7 @@ from smq.wire.generated.metadata import (
 )
 
 DEADLINE_SECONDS = 30.0
+METADATA_MAX_AGE_S = 300.0  # Kafka's metadata.max.age.ms.
 RETRY_SECONDS = 0.1
 
 # These pass: the same question may be answered soon, by this broker or by another.
@@ -114,8 +115,12 @@ class Cluster:
 
     def forget(self) -> None:
         """Drop what may be out of date: metadata, and connections, for they may be broken."""
-        self._topics.clear()
+        self.forget_topics()
         self.close()
+
+    def forget_topics(self) -> None:
+        """Drop what is known of topics: they may have got more partitions."""
+        self._topics.clear()
 
     def anyone(self) -> Connection:
         """A connection to a broker, whichever answers."""
@@ -190,7 +195,10 @@ class Cluster:
 
     def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
         """Partitions of a topic, grouped by the broker that leads them."""
-        leaders = self.topic(topic).leaders
+        partitions, leaders = list(partitions), self.topic(topic).leaders
+        if max(partitions, default=0) >= len(leaders):  # It may have got more.
+            self.forget_topics()
+            leaders = self.topic(topic).leaders
         groups: dict[int, list[int]] = {}
         for partition in partitions:
             if not 0 <= partition < len(leaders):

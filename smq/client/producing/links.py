@@ -45,6 +45,7 @@ class Links:
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
+        self.metadata_max_age_ms = int(1000 * reach.metadata_max_age_s)
         self._lock = threading.Lock()
         self._cluster: Cluster | None = None
 
@@ -73,7 +74,7 @@ class Links:
         """A topic as the cluster sees it now; one attempt. Raises NoSuchTopic, BrokerError."""
 
         def ask(cluster: Cluster) -> ProducerTopic:
-            cluster.forget()
+            cluster.forget()  # Who asks now may do so because a connection is broken.
             return _topic(cluster, name)
 
         return self._ask(ask)

@@ -58,10 +58,11 @@ def monotonic_ms() -> int:
 class _Topic:
     """A topic that is sent to. Records without key stick to a partition for a parcel."""
 
-    __slots__ = ("facts", "keyless", "missing_since_ms")
+    __slots__ = ("facts", "keyless", "learnt_ms", "missing_since_ms")
 
     def __init__(self, facts: ProducerTopic, keyless: int) -> None:
         self.facts = facts
+        self.learnt_ms = 0
         self.keyless = keyless % len(facts.leaders)
         self.missing_since_ms = 0
 
@@ -85,7 +86,7 @@ class Sender:
         self._first_partition = producer[0]  # Not all producers begin with partition 0.
         self._topics: dict[str, _Topic] = {}
         self._channels: dict[int, Channel] = {}
-        self._refreshed_ms = 0
+        self._refreshed_ms = self._look_ms = 0
         self._is_closing = False
         self._unseen: dict[Parcel, None] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -162,7 +163,7 @@ class Sender:
 
     def _learn(self, topic: str, facts: ProducerTopic) -> None:
         known = self._topics.setdefault(topic, _Topic(facts, self._first_partition))
-        known.facts, known.missing_since_ms = facts, 0
+        known.facts, known.learnt_ms, known.missing_since_ms = facts, monotonic_ms(), 0
         self._accumulator.learn(topic, *facts)
 
     def cut(self, topic: str) -> None:
@@ -316,7 +317,7 @@ class Sender:
         """Ask for metadata that may be out of date, not too often; whether it was asked."""
         now_ms = monotonic_ms()
         with self.lock:
-            stale = list(self._accumulator.stale)
+            stale = self._accumulator.stale | self._aged(now_ms)
         if not stale or now_ms - self._refreshed_ms < RETRY_MS:
             return False
         for topic in stale:
@@ -331,6 +332,14 @@ class Sender:
                     self._learn(topic, facts)
         self._refreshed_ms = monotonic_ms()
         return True
+
+    def _aged(self, now_ms: int) -> set[str]:
+        """Topics to ask about because that was long ago; we look for such once a second."""
+        if now_ms < self._look_ms:
+            return set()
+        self._look_ms = now_ms + SLEEP_MS_MAX
+        oldest_ms = now_ms - self._links.metadata_max_age_ms
+        return {name for name, each in self._topics.items() if each.learnt_ms <= oldest_ms}
 
     def _miss(self, topic: str, now_ms: int) -> None:
         """The cluster says that there is no such topic."""

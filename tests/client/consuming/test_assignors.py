@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from smq.client.consuming.assignors import (
     ASSIGNORS,
+    Assignor,
     Member,
     assign_cooperative_sticky,
     assign_range,
@@ -22,6 +23,7 @@ _members = st.dictionaries(
         st.frozensets(st.sampled_from(TOPICS), min_size=1),
         st.just(frozenset()),
         st.just(-1),
+        st.none(),
     ),
     min_size=1,
 )
@@ -123,6 +125,19 @@ def test_sticky_shares_come_to_rest_fair_and_whole(
         for other in settled.values():
             movable = [each for each in member.owned if each.topic in other.topics]
             assert not movable or len(member.owned) - len(other.owned) < 2
+
+
+@pytest.mark.parametrize("assign", [assign_range, assign_roundrobin])
+def test_static_members_stand_first_by_their_names(assign: Assignor) -> None:
+    topics = frozenset("a")
+    members = {
+        "m1": Member(topics),
+        "m2": Member(topics, instance_id="y"),
+        "m3": Member(topics, instance_id="x"),
+    }
+    after = {"m4" if each == "m3" else each: member for each, member in members.items()}
+    assert assign(members, {"a": 2}) == {"m3": names("a", 0), "m2": names("a", 1), "m1": set()}
+    assert assign(after, {"a": 2}) == {"m4": names("a", 0), "m2": names("a", 1), "m1": set()}
 
 
 def test_who_stays_keeps_what_it_has() -> None:

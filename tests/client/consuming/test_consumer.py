@@ -12,6 +12,7 @@ import pytest
 
 import smq
 from smq.model.errors import ErrorCode
+from smq.testing.smq_broker import SmqBroker
 from tests.client.both import client, running, topic
 
 __all__ = ["client", "running", "topic"]  # Fixtures.
@@ -290,6 +291,50 @@ def test_tables_and_arrays_come_back(client: smq.Client, topic: str) -> None:
         consumer.assign([(topic, 0)])
         with consumer.poll(5) as batch, pytest.raises(ValueError, match=r"magic|array"):
             list(batch.arrays())
+
+
+def test_partitions_that_a_topic_gets_are_read_from_their_beginning(
+    client: smq.Client, topic: str, running: SmqBroker
+) -> None:
+    with (
+        running.connect(transport=client.transport, metadata_max_age_s=0.1) as quick,
+        quick.consumer(topic) as consumer,  # From the end: what is new is all news.
+    ):
+        client.delete_topic(topic)  # As nothing can add partitions yet: a new one has more.
+        client.create_topic(topic, 5)
+        with client.producer() as producer:
+            for partition in (3, 4):
+                producer.send(topic, b"%d" % partition, partition=partition)
+        assert numbers(consumer, 2) == [3, 4]
+        assert len(consumer.assignment()) == 5
+        consumer.assign([(topic, 0)])
+        time.sleep(0.2)
+        consumer.poll(0)
+        assert consumer.assignment() == [(topic, 0)], "who has chosen gets no others"
+
+
+def test_a_partition_that_is_new_to_the_consumer_can_be_assigned(
+    client: smq.Client, topic: str
+) -> None:
+    with client.consumer(topic, start="earliest") as consumer:
+        client.delete_topic(topic)
+        client.create_topic(topic, 4)
+        with client.producer() as producer:
+            producer.send(topic, b"7", partition=3)
+        consumer.assign([(topic, 3)])
+        assert numbers(consumer, 1) == [7]
+
+
+def test_places_become_offsets(client: smq.Client, topic: str) -> None:
+    fill(client, topic, 9)
+    with client.consumer(topic) as consumer:
+        assert consumer.find("earliest") == {(topic, each): 0 for each in range(3)}
+        assert consumer.find("latest") == {(topic, each): 3 for each in range(3)}
+        assert consumer.find(2) == {(topic, each): 2 for each in range(3)}
+        time = datetime.fromtimestamp(DAY_MS / 1000, UTC)
+        assert consumer.find(time) == {(topic, each): 1 for each in range(3)}
+        consumer.assign([(topic, 1)])
+        assert consumer.find("latest") == {(topic, 1): 3}
 
 
 def test_a_topic_that_is_not_there_is_told_at_once(client: smq.Client) -> None:

@@ -19,6 +19,9 @@ def test_the_defaults_are_kafkas() -> None:
     [
         ({"start": "first"}, ValueError),
         ({"group": ""}, ValueError),
+        ({"group": 5}, TypeError),
+        ({"group": "g", "group_instance_id": ""}, ValueError),
+        ({"group_instance_id": "i"}, ValueError),
         ({"assignors": ()}, ValueError),
         ({"assignors": ["sticky"]}, ValueError),
         ({"auto_commit_s": 5}, ValueError),

@@ -164,6 +164,105 @@ def test_who_does_not_poll_is_out_and_comes_back(client: smq.Client, topic: str)
             assert share([slow, other]) == [1, 2]
 
 
+def has(consumer: smq.Consumer, count: int) -> Callable[[], bool]:
+    """Whether it has come to so many partitions."""
+    return lambda: read(consumer, []) and len(consumer.assignment()) == count
+
+
+def generation(consumer: smq.Consumer) -> int:
+    """How often its group has shared anew, as far as it has been told."""
+    return consumer._membership().generation_id
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_a_static_member_that_comes_back_in_time_has_what_it_had_and_no_other_notices(
+    client: smq.Client, topic: str, assignor: str, leads: bool
+) -> None:
+    settings = QUICK | {"group": topic, "start": "earliest", "assignors": [assignor]}
+    first = client.consumer(topic, group_instance_id="first", **settings)
+    eventually(has(first, 3), "one has all")
+    second = client.consumer(topic, group_instance_id="second", **settings)
+    share([first, second])
+    eventually(
+        lambda: read(first, []) and read(second, []) and generation(first) == generation(second),
+        "they have come to rest",
+    )
+    leaves, stays = (first, second) if leads else (second, first)
+    name, had = ("first" if leads else "second"), leaves.assignment()
+    before = generation(stays)
+    fill(client, topic, 0, 30)
+    leaves.commit(dict.fromkeys(had, 4))
+    leaves.close()
+    again = client.consumer(topic, group_instance_id=name, **settings)
+    found: list[int] = []
+    eventually(lambda: read(again, found) and len(found) == 6 * len(had), "what it had goes on")
+    assert again.assignment() == had
+    again.commit()
+    assert again.committed() == dict.fromkeys(had, 10)
+    stays.commit()  # Who is of an older generation may not.
+    assert generation(stays) == generation(again) == before
+    again.close()
+    stays.close()
+
+
+def test_of_two_with_the_name_of_one_the_former_is_fenced(client: smq.Client, topic: str) -> None:
+    settings = QUICK | {"group": topic, "group_instance_id": "one"}
+    with client.consumer(topic, **settings) as former:
+        eventually(has(former, 3), "one has all")
+        with client.consumer(topic, **settings) as latter:
+            eventually(has(latter, 3), "the other has all")
+            for _ in range(2):  # It does not take it back.
+                with pytest.raises(smq.BrokerError) as raised:
+                    eventually(lambda: read(former, []) and False, "it is told")
+                assert raised.value.code == ErrorCode.FENCED_INSTANCE_ID
+            assert former.assignment() == []
+            assert len(latter.assignment()) == 3
+            latter.commit()
+
+
+def test_a_static_member_that_does_not_poll_is_out_and_comes_back(
+    client: smq.Client, topic: str
+) -> None:
+    settings = QUICK | {"group": topic, "poll_interval_s_max": 1}
+    with client.consumer(topic, group_instance_id="slow", **settings) as slow:
+        eventually(has(slow, 3), "one has all")
+        with client.consumer(topic, group_instance_id="other", **settings) as other:
+            eventually(has(other, 3), "the other has all once the session is over")
+            assert share([slow, other]) == [1, 2]
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_partitions_that_a_topic_gets_are_shared_too(
+    client: smq.Client, topic: str, running: SmqBroker, assignor: str
+) -> None:
+    settings = QUICK | {"group": topic, "start": "earliest", "assignors": [assignor]}
+    with (
+        running.connect(transport=client.transport, metadata_max_age_s=0.5) as quick,
+        quick.consumer(topic, **settings) as first,
+    ):
+        eventually(has(first, 3), "one has all")
+        with quick.consumer(topic, **settings) as second:
+            share([first, second])
+            client.delete_topic(topic)  # As nothing can add partitions yet: a new one has more.
+            client.create_topic(topic, 7)
+            found: list[int] = []
+            with client.producer() as producer:
+                for partition in range(7):
+                    producer.send(topic, b"%d" % partition, partition=partition)
+
+            def is_shared() -> bool:
+                names = [each for one in (first, second) for each in one.assignment()]
+                return (
+                    read(first, found)
+                    and read(second, found)
+                    and len(set(found)) == 7
+                    and len(names) == len(set(names)) == 7
+                )
+
+            eventually(is_shared, "seven partitions are shared, and read")
+
+
 def test_members_without_an_assignor_in_common_are_told(client: smq.Client, topic: str) -> None:
     with client.consumer(topic, group=topic, assignors=["range"]) as one:
         eventually(lambda: read(one, []) and len(one.assignment()) == 3, "one has all")

@@ -19,7 +19,11 @@ _names = st.frozensets(
     st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 2**31 - 1)), max_size=5
 )
 _members = st.builds(
-    Member, st.frozensets(st.text(max_size=5), max_size=4), _names, st.integers(-1, 2**31 - 1)
+    Member,
+    st.frozensets(st.text(max_size=5), max_size=4),
+    _names,
+    st.integers(-1, 2**31 - 1),
+    st.none(),  # JoinGroup tells it.
 )
 
 

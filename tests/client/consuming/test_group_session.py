@@ -44,6 +44,34 @@ def test_alone_one_gets_all(client: smq.Client, topic: str, session: GroupSessio
     session.leave()
 
 
+def test_who_leads_notices_that_a_topic_has_other_partitions(
+    client: smq.Client, topic: str, session: GroupSession
+) -> None:
+    assert not session.has_other_partitions(), "nobody leads yet"
+    session.join(frozenset({topic, topic + "-later"}), frozenset())
+    assert not session.has_other_partitions()
+    client.create_topic(topic + "-later", 2)
+    assert session.has_other_partitions()
+    session.join(frozenset({topic, topic + "-later"}), frozenset())
+    assert not session.has_other_partitions()
+
+
+def test_a_static_member_does_not_say_that_it_leaves(
+    client: smq.Client, topic: str, running: SmqBroker
+) -> None:
+    settings = ConsumerSettings(group=topic, group_instance_id="one", session_timeout_s=6)
+    for _ in range(2):
+        session = GroupSession(partial(Cluster, running.bootstrap), settings, await_readable)
+        assert len(session.join(frozenset({topic}), frozenset())) == 3
+        assert session.membership.generation_id == 1
+        assert session.membership.instance_id == "one"
+        assert not session.has_other_partitions()
+        session.heartbeat()
+        session.leave()
+        assert session.membership == Membership()
+        session.close()
+
+
 def test_a_member_that_is_unknown_is_told(
     client: smq.Client, topic: str, session: GroupSession
 ) -> None:

@@ -6,7 +6,7 @@ from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import METADATA, Cluster, check
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
-from tests.client.fake_kafka import FakeKafka
+from tests.client.fake_kafka import FakeKafka, FakePartition
 
 
 def test_partitions_are_grouped_by_their_leaders(kafka: FakeKafka, cluster: Cluster) -> None:
@@ -77,6 +77,17 @@ def test_a_failure_leaves_no_answer_that_could_be_taken_for_another(
         cluster.ask_each(METADATA, {1: request, 2: request})
     kafka.add_topic("b")
     assert cluster.topic("b").name == "b"
+
+
+def test_a_partition_that_is_not_known_may_have_come_since(
+    kafka: FakeKafka, cluster: Cluster
+) -> None:
+    kafka.add_topic("a")
+    assert cluster.by_leader("a", [0]) == {1: [0]}
+    kafka.topics["a"].append(FakePartition(leader=2))
+    assert cluster.by_leader("a", [0, 1]) == {1: [0], 2: [1]}
+    with pytest.raises(BrokerError, match="has no partition 2, only 0 to 1"):
+        cluster.by_leader("a", [2])
 
 
 def test_a_connection_that_broke_is_made_anew(kafka: FakeKafka, cluster: Cluster) -> None:

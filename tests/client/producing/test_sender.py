@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -14,7 +15,7 @@ from smq.client.producing.sender import Options
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.compression import Codec
-from tests.client.fake_kafka import FakeKafka
+from tests.client.fake_kafka import FakeKafka, FakePartition
 
 WAIT_S = 10
 OPTIONS = Options("test", Codec.NONE, 0, 64 * 1024, 1024 * 1024, 5, 20)
@@ -184,6 +185,25 @@ def test_who_may_wait_is_let_in_when_there_is_room(kafka: FakeKafka, open_produc
     assert time.monotonic() - start > 0.1
     producer.flush(WAIT_S)
     assert values(kafka) == [[*range(10)]]
+
+
+def test_partitions_that_a_topic_gets_are_sent_to(kafka: FakeKafka) -> None:
+    kafka.add_topic("t")
+    producer = Producer(Reach(kafka.bootstrap, None, 5, metadata_max_age_s=0.1), OPTIONS)
+    producer.send("t", b"0").result(WAIT_S)
+    with pytest.raises(ValueError, match="partition is 1"):
+        producer.send("t", b"1", partition=1)
+    kafka.topics["t"].append(FakePartition(leader=2))
+    deadline = time.monotonic() + WAIT_S
+    while len(kafka.topics["t"][1].records()) == 0:
+        assert time.monotonic() < deadline
+        with suppress(ValueError):
+            producer.send("t", b"1", partition=1)
+            producer.flush()
+    asked = [name for _, name in kafka.requests].count("Metadata")
+    producer.send("t", b"2").result(WAIT_S)
+    assert [name for _, name in kafka.requests].count("Metadata") <= asked + 1, "once a second"
+    producer.close(WAIT_S)
 
 
 def test_callbacks_come_from_the_thread_and_may_send_but_not_wait(

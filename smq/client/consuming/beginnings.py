@@ -1,0 +1,65 @@
+"""Where the partitions of a consumer begin, and begin anew: as committed, or as `start` says."""
+
+from collections.abc import Iterable, Mapping
+
+from smq.client.consuming.commits import by_topic
+from smq.client.consuming.offsets import EARLIEST, LATEST, Place, resolve
+from smq.client.consuming.record import TopicPartition
+from smq.client.consuming.source import Partition
+from smq.client.kafka.cluster import Cluster
+from smq.model.errors import BrokerError, ErrorCode
+
+
+class Beginnings:
+    """Asks the cluster, waiting for what passes. Raises NoSuchTopic, BrokerError."""
+
+    def __init__(self, cluster: Cluster, start: Place) -> None:
+        self._cluster = cluster
+        self._start = start
+        self.resets = 0
+
+    def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """All partitions of some topics."""
+        cluster = self._cluster
+        return [
+            TopicPartition(topic, each)
+            for topic in topics
+            for each in range(len(cluster.retrying(lambda t=topic: cluster.topic(t)).leaders))  # type: ignore[misc]
+        ]
+
+    def check(self, names: Iterable[TopicPartition]) -> None:
+        """See that there are such partitions."""
+        for topic, wanted in by_topic(names).items():
+            self._cluster.retrying(lambda t=topic, w=wanted: self._cluster.by_leader(t, w))  # type: ignore[misc]
+
+    def positions(
+        self, names: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Where each begins: what is committed of it, else `start`."""
+        missing = (name for name in names if name not in committed)
+        return dict(committed) | self.find(missing, self._start)
+
+    def of_new(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where those begin that came after us: all of it is news, also for who wants only that."""
+        return self.find(names, EARLIEST if self._start == LATEST else self._start)
+
+    def find(self, names: Iterable[TopicPartition], place: Place) -> dict[TopicPartition, int]:
+        """The offset of a place in each partition."""
+        return {
+            TopicPartition(topic, partition): offset
+            for topic, partitions in by_topic(names).items()
+            for partition, offset in resolve(self._cluster, topic, partitions, place).items()
+        }
+
+    def reset(self, partition: Partition) -> int:
+        """Where a partition goes on whose position is not there. Raises BrokerError."""
+        name = partition.name
+        if self._start not in {EARLIEST, LATEST}:
+            first, end = (self.find([name], place)[name] for place in (EARLIEST, LATEST))
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{name.topic}-{name.partition} has no offset {partition.position}: "
+                f"its records are from {first} up to {end}",
+            )
+        self.resets += 1
+        return self.find([name], self._start)[name]

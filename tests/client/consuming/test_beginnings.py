@@ -1,0 +1,73 @@
+"""Where partitions begin: what is committed counts first, then `start`; what is new is all news."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from smq.client.consuming.beginnings import Beginnings
+from smq.client.consuming.offsets import Start, place_of
+from smq.client.consuming.record import TopicPartition
+from smq.client.consuming.source import Partition
+from smq.client.errors import NoSuchTopic
+from smq.client.kafka.cluster import Cluster
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.records import Record
+from tests.client.fake_kafka import FakeKafka
+
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def beginnings(kafka: FakeKafka, cluster: Cluster, start: Start) -> Beginnings:
+    """Of a topic with a record a second in partition 0, and none in partition 1."""
+    kafka.add_topic("t", 2)
+    for second in range(4):
+        kafka.append("t", 0, [Record(0, 1000 * second, None, b"v")])
+    return Beginnings(cluster, place_of(start))
+
+
+@pytest.mark.parametrize(
+    ("start", "found", "of_new"),
+    [
+        ("earliest", 0, 0),
+        ("latest", 4, 0),
+        (3, 3, 3),
+        (datetime.fromtimestamp(1.5, UTC), 2, 2),
+        (datetime.fromtimestamp(9, UTC), 4, 4),
+    ],
+)
+def test_what_is_not_committed_begins_at_start(
+    kafka: FakeKafka, cluster: Cluster, start: Start, found: int, of_new: int
+) -> None:
+    made = beginnings(kafka, cluster, start)
+    assert made.partitions_of(["t"]) == [ZERO, ONE]
+    assert made.positions([ZERO, ONE], {ONE: 7}) == {ZERO: found, ONE: 7}
+    assert made.of_new([ZERO]) == {ZERO: of_new}
+
+
+def test_partitions_that_are_not_there_are_told(kafka: FakeKafka, cluster: Cluster) -> None:
+    made = beginnings(kafka, cluster, "latest")
+    made.check([ZERO, ONE])
+    with pytest.raises(BrokerError, match="has no partition 2, only 0 to 1"):
+        made.check([TopicPartition("t", 2)])
+    with pytest.raises(NoSuchTopic):
+        made.check([TopicPartition("none", 0)])
+    with pytest.raises(NoSuchTopic):
+        made.partitions_of(["none"])
+
+
+def test_a_position_that_is_gone_begins_anew_where_that_is_a_word(
+    kafka: FakeKafka, cluster: Cluster
+) -> None:
+    made = beginnings(kafka, cluster, "latest")
+    assert made.reset(Partition(ZERO, 99)) == 4
+    assert made.resets == 1
+
+
+def test_else_it_is_told_what_there_is(kafka: FakeKafka, cluster: Cluster) -> None:
+    made = beginnings(kafka, cluster, 99)
+    with pytest.raises(BrokerError, match="t-0 has no offset 99: its records are from 0 up to 4"):
+        made.reset(Partition(ZERO, 99))
+    with pytest.raises(BrokerError) as raised:
+        made.reset(Partition(ZERO, 99))
+    assert raised.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert made.resets == 0
