@@ -15,7 +15,7 @@ from smq.app.cli_client import (
     AsJson,
     Bootstrap,
     TopicName,
-    cluster_at,
+    client_at,
     refusal,
     to_json,
 )
@@ -23,9 +23,9 @@ from smq.app.cli_client import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from smq.client.client import Client
     from smq.client.consuming.offsets import Place
     from smq.client.consuming.record import Record
-    from smq.client.kafka.cluster import Cluster
 
 PLACES = "earliest, latest, an offset, or @ and a time: milliseconds since 1970, or ISO 8601"
 
@@ -59,8 +59,9 @@ def consume(  # noqa: PLR0913  (Each is an option.)
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic, one on a line."""
-    with cluster_at(bootstrap) as cluster:
-        found = _records(cluster, topic, partition, (start, until), follow=follow)
+    places = place(start, "--from"), place("latest" if until is None else until, "--until")
+    with client_at(bootstrap) as client:
+        found = _records(client, topic, partition, places, follow=follow and until is None)
         output = sys.stdout.buffer
         try:
             for record in islice(found, count):
@@ -74,27 +75,20 @@ def consume(  # noqa: PLR0913  (Each is an option.)
 
 
 def _records(
-    cluster: "Cluster",
+    client: "Client",
     topic: str,
     partitions: list[int] | None,
-    places: tuple[str, str | None],
+    places: "tuple[Place, Place]",
     *,
     follow: bool,
 ) -> "Iterator[Record]":
-    from smq.client.consuming.consumer import Consumer  # noqa: PLC0415  (takes its time)
-    from smq.client.consuming.consumer_settings import ConsumerSettings  # noqa: PLC0415
-    from smq.client.consuming.offsets import LATEST, resolve  # noqa: PLC0415
-    from smq.client.reach import Reach  # noqa: PLC0415
-
-    start, until = place(places[0], "--from"), places[1] and place(places[1], "--until")
-    every = range(len(cluster.retrying(lambda: cluster.topic(topic)).leaders))
-    chosen = every if partitions is None else partitions
-    with Consumer(Reach(cluster.bootstrap), [], ConsumerSettings(start=start)) as consumer:
-        consumer.assign((topic, each) for each in chosen)
-        if follow and not until:
+    start, until = places
+    with client.consumer(topic if partitions is None else (), start=start) as consumer:
+        if partitions is not None:
+            consumer.assign((topic, each) for each in partitions)
+        if follow:
             yield from consumer
-        ends = resolve(cluster, topic, chosen, until or LATEST)
-        yield from consumer.read_until({(topic, each): end for each, end in ends.items()})
+        yield from consumer.read_until(consumer.find(until))
 
 
 def place(text: str, option: str) -> "Place":
