@@ -2,12 +2,14 @@
 
 When a link breaks, what was asked over it is answered with nothing: a relayed request closes its
 client's connection, as the death of any broker would; a question to the sealer, which only reads,
-is asked once more, of the next sealer. The next question connects again; the listening sockets are
-the supervisor's and take it at once.
+is asked once more, of the next sealer, and waits no longer than SEALER_WAIT_MS for a filer that
+hangs. The next question connects again; the listening sockets are the supervisor's and take it at
+once.
 """
 
 import json
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from smq.wire.internal import (
     encode_frame,
     encode_relay,
 )
+
+SEALER_WAIT_MS = 10_000  # Clients wait 30 s for an answer, by default, and then hang up.
 
 
 class Peer:
@@ -63,8 +67,16 @@ class Peer:
 class Peers:
     """The coordinator and the sealer, as a shard sees them."""
 
-    def __init__(self, loop: Loop, node_id: int, coordinator: Path, sealer: Path) -> None:
-        self._node_id = node_id
+    def __init__(
+        self,
+        loop: Loop,
+        node_id: int,
+        coordinator: Path,
+        sealer: Path,
+        *,
+        sealer_wait_ms: int = SEALER_WAIT_MS,
+    ) -> None:
+        self._loop, self._node_id, self._sealer_wait_ms = loop, node_id, sealer_wait_ms
         self._coordinator, self._sealer = Peer(loop, coordinator), Peer(loop, sealer)
 
     def relay(
@@ -75,14 +87,17 @@ class Peers:
         self._coordinator.ask(lambda i: encode_frame(i, KIND_KAFKA, body), answered)
 
     def ask_sealer(self, command: dict[str, Any], answered: Callable[[Any], None]) -> None:
-        """Ask the sealer; `answered` gets {"ok": …}, or None when it could not say."""
+        """Ask the sealer; `answered` gets {"ok": …}, or None when it could not say in time."""
+        deadline = self._loop.call_later(self._sealer_wait_ms, partial(answered, None))
 
         def encode(frame_id: int) -> bytes:
             return encode_command(frame_id, command)
 
         def parsed(body: bytes) -> None:
-            answer = json.loads(body) if body else {}
-            answered(answer if "ok" in answer else None)
+            if deadline.action is not None:  # Else it has been said that it takes too long.
+                deadline.cancel()
+                answer = json.loads(body) if body else {}
+                answered(answer if "ok" in answer else None)
 
         def or_again(body: bytes) -> None:
             if body:

@@ -1,21 +1,19 @@
 """The main of the sealer: looks at the shards, and hands work to its workers.
 
     shards  ──partitions──▶  what is due  ──▶  worker "seal": seals, retention, sweeps
-    shards  ──cold, offset_for_time──────────▶  worker "cold": reads back
+    shards  ──cold, offset_for_time──────────▶  workers "cold": read back
 
-Two workers, so that a read never waits for a seal; each does one job at a time and is there only
-while there are any. This process itself holds nothing that is worth keeping: after a death the
-next one looks at the shards and goes on.
+A read never waits for a seal: reading has workers of its own (smq.app.sealer_hands). This process
+itself holds nothing that is worth keeping: after a death the next one looks at the shards and goes
+on.
 """
 
 import json
 import os
 import select
-import signal
+import shutil
 import socket
 import sys
-from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from smq.app.acceptor import Acceptor
-from smq.app.child import fork
 from smq.app.clock import wall_ms
-from smq.app.inheritance import SEALER, Inheritance, Stop, shard_name
+from smq.app.inheritance import SEALER, Inheritance, shard_name
 from smq.app.link import Link
 from smq.app.loop import Loop
 from smq.app.peers import Peer
-from smq.app.sealer_worker import Surroundings, work
+from smq.app.sealer_hands import Answer, Hands, Readers
+from smq.app.sealer_worker import Surroundings
 from smq.filer.location import Location
 from smq.filer.mark import mark
 from smq.model.catalog import Catalog
@@ -41,94 +39,11 @@ from smq.wire.internal import InternalFrame, encode_command
 
 NICENESS = 5  # Compressing must not take a core from clients that wait for an ack.
 POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
-JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is at fault itself.
 PROBE_WAIT_MS = 5000  # A filer that does not answer does not hold up the start any longer.
 PROBE_RETRY_MS = 5000
 PROBLEM_REPEAT_MS = 60_000  # The same problem is said again after so long.
 
 READING = frozenset({"cold", "inline", "offset_for_time", "payload"})  # What shards may ask for.
-
-Answer = dict[str, Any]
-Answered = Callable[[Answer], None]
-
-
-@dataclass(slots=True)
-class _Job:
-    question: dict[str, Any]
-    answered: Answered
-    attempts: int = 0
-
-
-class Hands:
-    """One worker, when there is work: jobs in, answers out, in order."""
-
-    def __init__(self, loop: Loop, name: str, at: Surroundings) -> None:
-        self._loop, self._name, self._at = loop, name, at
-        self._jobs: deque[_Job] = deque()
-        self._link: Link | None = None
-        self._pid = 0
-        self._stopped = False
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._jobs)
-
-    def do(self, question: dict[str, Any], answered: Answered, *, is_urgent: bool = False) -> None:
-        """Have a job done; `answered` gets {"ok": …} or {"error": sentence}.
-
-        One that is urgent waits for the one that is being done, and no other.
-        """
-        place = min(1, len(self._jobs)) if is_urgent else len(self._jobs)
-        self._jobs.insert(place, _Job(question, answered))
-        if len(self._jobs) == 1:
-            self._send()
-
-    def stop(self) -> None:
-        """End the worker; what it was at is found again by the next start."""
-        self._stopped = True
-        if self._link is not None:
-            self._link.close()
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-
-    def _send(self) -> None:
-        if self._link is None:
-            self._hire()
-        assert self._link is not None
-        self._jobs[0].attempts += 1
-        self._link.send(encode_command(0, self._jobs[0].question))
-
-    def _hire(self) -> None:
-        ours, theirs = socket.socketpair()
-        stop = Stop()
-
-        def run() -> None:
-            ours.close()
-            work(theirs, self._at)
-
-        self._pid = fork(self._name, run, stop)
-        stop.close()
-        theirs.close()
-        self._link = Link(self._loop, ours, self._answer, self._left)
-
-    def _answer(self, _link: Link, frame: InternalFrame) -> None:
-        job = self._jobs[0]
-        job.answered(json.loads(frame.body))
-        self._jobs.popleft()
-        if self._jobs:
-            self._send()
-
-    def _left(self, _link: Link) -> None:
-        """The worker is gone: for want of work, or in the middle of a job."""
-        os.waitpid(self._pid, 0)
-        self._pid, self._link = 0, None
-        if not self._jobs or self._stopped:
-            return
-        if self._jobs[0].attempts >= JOB_ATTEMPTS_MAX:
-            job = self._jobs.popleft()
-            job.answered({"error": f"{self._name} died of it: {job.question}"})
-        if self._jobs:
-            self._send()
 
 
 @dataclass(slots=True)
@@ -171,9 +86,11 @@ class Sealer:
 
     def __init__(self, loop: Loop, inheritance: Inheritance) -> None:
         config = inheritance.config
-        at = Surroundings(inheritance.data_dir, Location.of(config), inheritance.runtime_dir)
+        cache = inheritance.data_dir / "cache"
+        empty(cache)
+        at = Surroundings(inheritance.data_dir, Location.of(config), inheritance.runtime_dir, cache)
         self._loop, self._inheritance = loop, inheritance
-        self.sealing, self.reading = Hands(loop, "seal", at), Hands(loop, "cold", at)
+        self.sealing, self.reading = Hands(loop, "seal", at), Readers(loop, "cold", at)
         self._known = _Known()
         self._shards = {
             node: Peer(loop, inheritance.socket_path(shard_name(node)))
@@ -243,6 +160,7 @@ class Sealer:
                 question = partial(encode_command, command={"do": "partitions"})
                 peer.ask(question, partial(self._shard_answered, node))
         self._housekeep(wall_ms())
+        self.reading.look()
         self._loop.call_later(POLL_MS, self.round)
 
     def _mark_filer(self) -> None:
@@ -350,6 +268,15 @@ class Sealer:
         if now_ms - self._said.get(problem, 0) >= PROBLEM_REPEAT_MS:
             self._said[problem] = now_ms
             sys.stderr.write(f"sealer: {problem}\n")
+
+
+def empty(directory: Path) -> None:
+    """Have nothing in a directory: no name of what an earlier sealer cached is known any more."""
+    for entry in directory.iterdir() if directory.exists() else ():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
 
 
 def sealer_main(inheritance: Inheritance) -> None:

@@ -48,6 +48,7 @@ class Surroundings(NamedTuple):
     data_dir: Path
     filer: Location
     runtime_dir: Path
+    cache_dir: Path
 
 
 class Worker:
@@ -205,7 +206,7 @@ class Worker:
     def _cache(self) -> "Cache":
         from smq.sealer.cold import Cache  # noqa: PLC0415  (It imports pyarrow.)
 
-        return Cache(self._at.data_dir / "cache", CACHE_BYTES_MAX, monotonic_ms)
+        return Cache(self._at.cache_dir, CACHE_BYTES_MAX, monotonic_ms)
 
     def _shard(self, node: int) -> ShardOverSocket:
         if node not in self._shards:

@@ -16,8 +16,10 @@ from smq.wire.internal import (
     KIND_COMMAND,
     KIND_KAFKA,
     InternalFrame,
+    InternalReader,
     Relayed,
     decode_relay,
+    encode_command,
     encode_frame,
 )
 from tests.app.fake_peers import TidyLoop, answer_in, listen, turn_until
@@ -125,6 +127,23 @@ def test_the_sealer_answers_what_it_knows_and_otherwise_nothing(
     peers.ask_sealer({"do": "break"}, answers.append)
     turn_until(loop, lambda: len(answers) == 3)
     assert answers == [{"ok": [1, 2]}, None, None]
+    peers.close()
+
+
+def test_a_sealer_that_hangs_is_not_waited_for(loop: TidyLoop, tmp_path: Path) -> None:
+    with listen(tmp_path / "s.sock") as listener:
+        peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock", sealer_wait_ms=50)
+        answers: list[Any] = []
+        peers.ask_sealer({"do": "x"}, answers.append)
+        turn_until(loop, lambda: bool(answers))
+        sealer, _ = listener.accept()
+        with sealer:
+            [asked] = InternalReader().receive(sealer.recv(1 << 16))
+            sealer.sendall(encode_command(asked.id, {"ok": "late"}))
+            turn_until(loop, lambda: not peers._sealer._waiting)
+        peers.ask_sealer({"do": "y"}, answers.append)
+        turn_until(loop, lambda: len(answers) == 2)
+    assert answers == [None, None]
     peers.close()
 
 

@@ -2,21 +2,22 @@
 
 import json
 import os
-import socket
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
-from smq.app import sealer_process, sealer_worker
 from smq.app.clock import wall_ms
 from smq.app.inheritance import SEALER
 from smq.app.link import Link
-from smq.app.sealer_process import Hands, Sealer
-from smq.app.sealer_worker import Surroundings
+from smq.app.sealer_hands import Patience
+from smq.app.sealer_process import Sealer
+from smq.app.sealer_worker import Worker
 from smq.filer.location import Location
+from smq.filer.store import Store
+from smq.testing.faulty_store import Slow
 from smq.testing.payloads import handle_batch, reference_to, uploaded
 from smq.wire.internal import InternalFrame, encode_command
 from smq.wire.records import read_batches
@@ -32,6 +33,25 @@ def loop() -> Iterator[TidyLoop]:
     loop = TidyLoop()
     yield loop
     loop.close()
+
+
+class HangsOnReading:
+    """A filer, in place of the first reading worker's, that hangs while a file is there."""
+
+    def __init__(self, directory: Path) -> None:
+        self.sign, self._reached = directory / "hang", directory / "reached"
+
+    def store(self, worker: Worker) -> Store:
+        store = worker._at.filer.open()
+        return Slow(store, self._wait) if worker._at.cache_dir.name == "cold" else store
+
+    def has_been_met(self) -> bool:
+        return self._reached.exists()
+
+    def _wait(self) -> None:
+        if self.sign.exists():
+            self._reached.touch()
+            Event().wait()
 
 
 @pytest.fixture
@@ -143,6 +163,38 @@ def test_a_worker_that_dies_is_replaced_and_the_job_done_again(loop: TidyLoop, s
     turn_until(loop, lambda: broker.shard.sealed_end == 1)
 
 
+def test_a_worker_whose_filer_hangs_is_replaced_and_others_read_meanwhile(
+    loop: TidyLoop, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filer = HangsOnReading(tmp_path)
+    monkeypatch.setattr(Worker, "store", property(filer.store))
+    broker, sealer = start([batch(0)])
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    filer.sign.touch()
+    sealer.reading._patience = Patience(slow_ms=1, hung_ms=2000)
+    answers: list[dict[str, Any]] = []
+    question = {"do": "cold", "number": NUMBER, "offset": 0, "bytes_max": 1}
+    sealer.reading.do(dict(question), answers.append)
+    turn_until(loop, filer.has_been_met)
+    filer.sign.unlink()
+    assert _ask(loop, broker, {"do": "payload", "key": "a/b"}) == {"ok": None}
+    assert answers == []
+    turn_until(loop, lambda: bool(answers))
+    assert answers == [{"error": "a worker that reads partition 1 hangs: it is replaced"}]
+    assert "ok" in _ask(loop, broker, question)
+
+
+def test_what_an_earlier_sealer_cached_is_removed(
+    loop: TidyLoop, start: Any, tmp_path: Path
+) -> None:
+    old = tmp_path / "cache" / "cold-2"
+    old.mkdir(parents=True)
+    for path in (old / "0.batches", tmp_path / "cache" / "1.batches"):
+        path.write_bytes(b"of nobody")
+    start([])
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
 def test_a_damaged_segment_is_named_to_the_shard_and_in_the_log(
     loop: TidyLoop, start: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,28 +207,6 @@ def test_a_damaged_segment_is_named_to_the_shard_and_in_the_log(
     assert segment.path in _ask(loop, broker, question)["error"]
     _ask(loop, broker, question)
     assert capsys.readouterr().err.count(segment.path) == 1
-
-
-@pytest.fixture
-def hands(loop: TidyLoop, tmp_path: Path) -> Iterator[Hands]:
-    at = Surroundings(tmp_path, Location(str(tmp_path / "filer")), tmp_path)
-    hands = Hands(loop, "test", at)
-    yield hands
-    hands.stop()
-
-
-def test_a_job_that_kills_its_workers_is_given_up(
-    loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def die(_socket: socket.socket, _at: Surroundings) -> None:
-        os._exit(9)
-
-    monkeypatch.setattr(sealer_process, "work", die)
-    answers: list[dict[str, Any]] = []
-    hands.do({"do": "kill"}, answers.append)
-    hands.do({"do": "also"}, answers.append)
-    turn_until(loop, lambda: len(answers) == 2)
-    assert "died of it" in answers[0]["error"]
 
 
 def test_nothing_is_sealed_to_a_filer_that_was_not_looked_at(
@@ -205,27 +235,3 @@ def test_nothing_is_sealed_to_a_filer_that_was_not_looked_at(
     assert sealer._is_fit
     with pytest.raises(SystemExit, match=r"filer.root: it ignores If-None-Match"):
         sealer._probe()
-
-
-def _note(order: list[str], name: str, _answer: dict[str, Any]) -> None:
-    order.append(name)
-
-
-def test_an_urgent_job_goes_before_those_that_wait(loop: TidyLoop, hands: Hands) -> None:
-    order: list[str] = []
-    for name, is_urgent in (("first", False), ("second", False), ("urgent", True)):
-        job = {"do": "sweep", "numbers": [], "before_ms": 0, "unfinished_ms": 1}
-        hands.do(job, partial(_note, order, name), is_urgent=is_urgent)
-    turn_until(loop, lambda: len(order) == 3)
-    assert order == ["first", "urgent", "second"]
-
-
-def test_a_worker_leaves_when_there_is_nothing_to_do(
-    loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sealer_process, "work", lambda sock, at: sealer_worker.work(sock, at, 0.05))
-    answers: list[dict[str, Any]] = []
-    for _ in range(2):
-        hands.do({"do": "sweep", "numbers": [], "before_ms": 0, "unfinished_ms": 1}, answers.append)
-        turn_until(loop, lambda: hands._pid == 0)
-    assert answers == [{"ok": []}, {"ok": []}]

@@ -20,7 +20,8 @@ JOB: dict[str, Any] = {"do": "seal", "node": 1, "place": list(PLACE), "sealed_en
 
 @pytest.fixture
 def at(tmp_path: Path) -> Surroundings:
-    return Surroundings(tmp_path, Location(str(tmp_path / "filer")), tmp_path / "run")
+    filer = Location(str(tmp_path / "filer"))
+    return Surroundings(tmp_path, filer, tmp_path / "run", tmp_path / "cache")
 
 
 def _shard(frame: InternalFrame) -> bytes:

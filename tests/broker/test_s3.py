@@ -1,6 +1,8 @@
 """A broker whose files are in S3: as with a directory, and while S3 hangs, dies or lies."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -116,6 +118,36 @@ def _fill_while_it_is_away(topic: OneTopic) -> None:
     assert wal_bytes(topic.broker) <= WAL_BYTES_MAX
     eventually(lambda: f"s3://{BUCKET}/x" in said(topic.broker), "S3 is named")
     assert len(topic.records(before + taken, before)) == taken
+
+
+def test_a_fetch_of_what_hangs_is_answered_and_the_next_one_finds_it(tmp_path: Path) -> None:
+    with s3_server(tmp_path) as server:
+        settings = {**SETTINGS, **settings_for(server, tmp_path, "x")}
+        with SmqBroker(tmp_path, settings) as broker, Cluster(broker.bootstrap) as cluster:
+            topic = OneTopic(broker, cluster, "topic")
+            topic.append(write_batch([Record(0, 0, b"0", b"cold")]))
+            topic.seal_and_recycle(1)
+            end = topic.append(write_batch([Record(0, 0, b"1", b"hot")]))
+            server.hang()
+            with ThreadPoolExecutor(1) as thread, Cluster(broker.bootstrap) as other:
+                cold = thread.submit(OneTopic.fetch, on(topic, other), 0)
+                while not cold.done():
+                    started_ms = monotonic_ms()
+                    assert topic.fetch(end).error_code == ErrorCode.NONE
+                    assert monotonic_ms() - started_ms < 2000, "a fetch of the log waited for S3"
+                assert cold.result().error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            server.go_on()
+            eventually(
+                lambda: topic.fetch(0).error_code == ErrorCode.NONE, "what hung is read after all"
+            )
+            assert topic.records(1)[0].value == b"cold"
+
+
+def on(topic: OneTopic, cluster: Cluster) -> OneTopic:
+    """The same topic over connections of one's own."""
+    other = copy(topic)
+    other.cluster = cluster
+    return other
 
 
 class LyingS3(BaseHTTPRequestHandler):
