@@ -47,6 +47,7 @@ from smq.filer.store import (
     Mode,
     Reading,
     Sink,
+    Store,
     checked_key,
 )
 from smq.model.errors import (
@@ -75,7 +76,7 @@ class Unfit(StoreError):
     """This store cannot keep a promise that ours must keep; it is not to be used."""
 
 
-class S3Store:
+class S3Store(Store):
     """Objects of a bucket whose names start with a prefix."""
 
     def __init__(self, bucket: str, prefix: str = "", access: Access | None = None) -> None:
@@ -105,12 +106,6 @@ class S3Store:
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(if_match=True, local_paths=False)
-
-    def put(self, key: str, data: Data, mode: Mode = CREATE) -> Facts:
-        """Store an object."""
-        with self.writing(key, mode) as sink:
-            sink.write(data)
-        return self.head(key)
 
     @contextmanager
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
