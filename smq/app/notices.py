@@ -1,4 +1,4 @@
-"""What logs have to tell their operator, said where the operator looks, and not all the time."""
+"""What there is to tell the operator, said where the operator looks, and not all the time."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -7,16 +7,16 @@ REPEAT_MS = 60_000  # The same sentence is said again after so long.
 
 
 class Telling(Protocol):
-    """A log, as far as it matters here: sentences that nobody has taken yet."""
+    """Somebody with sentences that nobody has taken yet: a log, the door, the sealer."""
 
     notices: list[str]
 
 
 class Notices:
-    """Takes the notices of some logs and says each that was not said lately."""
+    """Takes the notices of some and says each that was not said lately."""
 
-    def __init__(self, logs: Iterable[Telling], say: Callable[[str], object]) -> None:
-        self._logs, self._say = list(logs), say
+    def __init__(self, telling: Iterable[Telling], say: Callable[[str], object]) -> None:
+        self._telling, self._say = list(telling), say
         self._said_ms: dict[str, int] = {}
 
     def tell(self, now_ms: int) -> None:
@@ -26,9 +26,9 @@ class Notices:
             for notice, said_ms in self._said_ms.items()
             if now_ms - said_ms < REPEAT_MS
         }
-        for log in self._logs:
-            for notice in log.notices:
+        for each in self._telling:
+            for notice in each.notices:
                 if notice not in self._said_ms:
                     self._said_ms[notice] = now_ms
                     self._say(f"{notice}\n")
-            log.notices.clear()
+            each.notices.clear()

@@ -25,6 +25,7 @@ from smq.app.clock import wall_ms
 from smq.app.inheritance import SEALER, Inheritance, shard_name
 from smq.app.link import Link
 from smq.app.loop import Loop
+from smq.app.notices import Notices
 from smq.app.peers import Peer
 from smq.app.sealer_hands import Answer, Hands, Readers
 from smq.app.sealer_worker import Surroundings
@@ -41,7 +42,6 @@ NICENESS = 5  # Compressing must not take a core from clients that wait for an a
 POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
 PROBE_WAIT_MS = 5000  # A filer that does not answer does not hold up the start any longer.
 PROBE_RETRY_MS = 5000
-PROBLEM_REPEAT_MS = 60_000  # The same problem is said again after so long.
 
 READING = frozenset({"cold", "inline", "offset_for_time", "payload"})  # What shards may ask for.
 
@@ -102,7 +102,8 @@ class Sealer:
         self._asked: set[int] = set()
         self._pressure = False
         self._links: set[Link] = set()
-        self._said: dict[str, int] = {}
+        self.notices: list[str] = []
+        self._notices = Notices([self], sys.stderr.write)
         self._retained_ms = self._swept_ms = 0
         self._is_marked = False
         # A directory needs no look: that of two links one fails is what a file system is.
@@ -261,13 +262,9 @@ class Sealer:
         self.sealing.do(job, answered, is_urgent=is_urgent)
 
     def _say_problem(self, answer: Answer) -> None:
-        problem = answer.get("error")
-        if problem is None:
-            return
-        now_ms = wall_ms()
-        if now_ms - self._said.get(problem, 0) >= PROBLEM_REPEAT_MS:
-            self._said[problem] = now_ms
-            sys.stderr.write(f"sealer: {problem}\n")
+        if "error" in answer:
+            self.notices.append(f"sealer: {answer['error']}")
+            self._notices.tell(wall_ms())
 
 
 def empty(directory: Path) -> None:
