@@ -37,7 +37,7 @@ INT32_MAX = 2**31 - 1
 
 # A frame is its header, one batch of at most message.max.bytes, and padding: generous, and round.
 FRAME_OVERHEAD_BYTES = 4 * KiB
-RING_BYTES_PER_SHARD = 256 * MiB  # A quarter of a second at the speed of the data path.
+RING_BYTES_PER_SHARD = 256 * MiB  # Who reads along may stop for a moment, even at full speed.
 RING_MEMORY_SHARE = 16  # All rings together take at most this part of the memory.
 RING_BYTES_MIN = 4 * MiB
 SEGMENT_BYTES_MIN = 1 * MiB
@@ -235,7 +235,9 @@ class Config:
         86_400, "An empty group keeps its offsets for so long: 60 days (Kafka: 7).", at_least=1
     )
     producer_id_expiration_ms: int = setting(
-        1 * DAY_MS, "A partition forgets an idempotent producer after so long.", at_least=1
+        1 * DAY_MS,
+        "A partition may forget an idempotent producer that was silent for so long.",
+        at_least=1,
     )
 
     def text(self) -> str:
