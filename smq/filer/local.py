@@ -210,9 +210,10 @@ class Draft:
 
     def take(self, path: Path) -> None:
         """Become a file of the same file system, as another name of it. Raises OSError."""
-        os.utime(path)  # It is no old draft, that a sweep may take.
-        self.path.unlink()
-        self.path.hardlink_to(path)
+        linked = self.path.with_suffix(".linked")
+        linked.hardlink_to(path)
+        os.utime(linked)  # Else it looks like a draft that was forgotten long ago.
+        linked.replace(self.path)
         os.close(self.fd)
         self.fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
 

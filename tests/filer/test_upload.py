@@ -5,15 +5,17 @@ from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels import reference as plain
-from smq.filer.local import LocalStore
+from smq.app.clock import wall_ms
+from smq.filer.local import Draft, LocalStore
 from smq.filer.memory import MemoryStore
-from smq.filer.store import Store
+from smq.filer.store import Mode, Store
 from smq.filer.upload import (
     PIECE_BYTES,
     Naming,
@@ -22,7 +24,7 @@ from smq.filer.upload import (
     upload_file,
     upload_stream,
 )
-from smq.model.errors import Unavailable
+from smq.model.errors import Full, Unavailable
 from smq.model.references import PREFIX, Reference
 from smq.testing.faulty_store import Torn
 
@@ -96,6 +98,32 @@ def test_a_file_with_another_name_is_copied_when_it_is_moved(store: Store, tmp_p
     check(store, upload_file(store, NAMING, path, move=True), b"payload")
     other.write_bytes(b"changed")
     assert store.get(keys(store)[0]) == b"payload"
+
+
+def test_a_file_of_another_file_system_is_copied_when_it_is_moved(
+    store: Store, tmp_path: Path
+) -> None:
+    with TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        path = Path(elsewhere) / "source"
+        path.write_bytes(b"payload")
+        assert path.stat().st_dev != tmp_path.stat().st_dev
+        check(store, upload_file(store, NAMING, path, move=True), b"payload")
+        assert not path.exists()
+
+
+class FullStore(LocalStore):
+    def publish(self, draft: Draft, key: str, mode: Mode) -> None:
+        self.sweep(before_ms=wall_ms() - 60_000)
+        raise Full(key, "the filesystem is full")
+
+
+def test_a_file_that_could_not_be_moved_is_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "source"
+    path.write_bytes(b"payload")
+    os.utime(path, (1, 1))
+    with pytest.raises(Full):
+        upload_file(FullStore(tmp_path / "filer"), NAMING, path, move=True)
+    assert path.read_bytes() == b"payload"
 
 
 def test_what_comes_from_a_pipe_is_read_to_its_end(store: Store) -> None:
