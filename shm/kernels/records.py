@@ -16,7 +16,7 @@ inside their batch, a timestamp beyond 64 bits) counts as malformed as well.
 
 import numpy as np
 
-from shm.kernels.bytes import get16, get32, get64
+from shm.kernels.bytes import get16, get32, get64, load16, load64
 from shm.kernels.frames import batch_crc_is_good
 from shm.kernels.jit import kernel
 from shm.kernels.words import (
@@ -204,6 +204,99 @@ def sum_overflows(left, right):
 
 
 @kernel
+def varint_end(data, at):
+    """Behind a varint that was read before."""
+    while data[at] >= 128:
+        at += 1
+    return at + 1
+
+
+@kernel
+def delta_word(delta, width):
+    """The varint of a delta of 0 or more in exactly `width` bytes, up to 4, as a number."""
+    bits = delta << 1
+    spread = bits & 0x7F | (bits & 0x3F80) << 1 | (bits & 0x1FC000) << 2 | (bits & 0xFE00000) << 3
+    return spread | 0x808080 & ((1 << 8 * (width - 1)) - 1)
+
+
+@kernel
+def low_bytes(count):
+    """The mask of a number's lowest bytes, up to 7."""
+    return (1 << 8 * count) - 1
+
+
+@kernel
+def count_alike(data, places, at, stride, delta, most):
+    """How many records from data[at] on, `stride` bytes each, are as the one in front of them.
+
+    `places` are those of the first one: where it begins, its offset delta, its key's length, its
+    key, its value's length, its value. Of each the same bytes must be the same, and the deltas go
+    up by one from `delta`.
+    """
+    start, delta_at, key_length_at, key_at, value_length_at, value_at = places
+    head_mask, delta_mask = low_bytes(delta_at - start), low_bytes(key_length_at - delta_at)
+    key_mask, value_mask = low_bytes(key_at - key_length_at), low_bytes(value_at - value_length_at)
+    head, key = load64(data, start) & head_mask, load64(data, key_length_at) & key_mask
+    value, width = load64(data, value_length_at) & value_mask, key_length_at - delta_at
+    for alike in range(most):
+        move = at - start + alike * stride
+        word = load64(data, delta_at + move) & delta_mask
+        if load64(data, start + move) & head_mask != head or word != delta_word(delta, width):
+            return alike
+        if load64(data, key_length_at + move) & key_mask != key:
+            return alike
+        if load64(data, value_length_at + move) & value_mask != value:
+            return alike
+        if data[at + alike * stride + stride - 1] != 0:  # It has headers.
+            return alike
+        delta += 1
+    return most
+
+
+@kernel
+def repeat_column(columns, row, count, stride):
+    """Fill the `count` columns behind that of a record whose like lie `stride` bytes apart."""
+    first, end = np.uint64(row + 1), np.uint64(row + 1 + count)
+    for field in range(C_FIELDS):
+        moves = field in (C_KEY_AT, C_VALUE_AT, C_HEADERS_AT)
+        step = 1 if field == C_OFFSET else stride if moves else 0
+        number = columns[field, row]
+        for each in range(first, end):
+            number += step
+            columns[field, each] = number
+
+
+@kernel
+def walk_alike(data, start, at, end, base_offset, columns, row, behind):
+    """Cut the records from data[at] on that are as the one at data[start] was, of column `row`.
+
+    Up to column `behind`; how many. Records of one producer often differ in what their keys and
+    values are, but not in how long: then what stands between those is compared, not parsed, and no
+    place has to be waited for, which takes a third of the time.
+    """
+    stride, offset = at - start, columns[C_OFFSET, row]
+    key_at, value_at = columns[C_KEY_AT, row], columns[C_VALUE_AT, row]
+    value_end = value_at + max(columns[C_VALUE_LENGTH, row], 0)
+    if row + 1 == behind or end - at < RECORD_BYTES_MIN or value_end + 1 != at:
+        return 0
+    if load16(data, start) != load16(data, at):  # Mostly it is the length that differs.
+        return 0
+    delta_at = varint_end(data, varint_end(data, start) + 1)
+    key_length_at = varint_end(data, delta_at)
+    value_length_at = key_at + max(columns[C_KEY_LENGTH, row], 0)
+    width, delta = key_length_at - delta_at, offset - base_offset + 1
+    if delta_at - start > 7 or width > 4 or delta <= 0:
+        return 0
+    # A word may reach beyond its record, and must not beyond the bytes.
+    most = min(behind - row - 1, (end - at) // stride, (len(data) - 8 - at) // stride)
+    most = min(most, INT64_MAX - offset, (1 << (7 * width - 1)) - delta)
+    places = (start, delta_at, key_length_at, key_at, value_length_at, value_at)
+    alike = count_alike(data, places, at, stride, delta, max(most, 0))
+    repeat_column(columns, row, alike, stride)
+    return alike
+
+
+@kernel
 def walk_batch(data, facts, batch, columns, row):
     """Cut the records of one batch into columns[:, row:]; the row behind them, or -1."""
     at, end = int(facts[B_RECORDS_AT, batch]), int(facts[B_RECORDS_END, batch])
@@ -211,13 +304,15 @@ def walk_batch(data, facts, batch, columns, row):
     count = int(facts[B_COUNT, batch])
     if not 0 <= count <= min((end - at) // RECORD_BYTES_MIN, columns.shape[1] - row):
         return -1
-    offset_before = base[0] - 1
-    for _ in range(count):
-        at = walk_record(data, at, end, base, columns, row)
+    offset_before, behind = base[0] - 1, row + count
+    while row < behind:
+        start, at = at, walk_record(data, at, end, base, columns, row)
         if at < 0 or columns[C_OFFSET, row] <= offset_before:
             return -1
-        offset_before = int(columns[C_OFFSET, row])
-        row += 1
+        alike = walk_alike(data, start, at, end, base[0], columns, row, behind)
+        at += alike * (at - start)
+        row += 1 + alike
+        offset_before = int(columns[C_OFFSET, row - 1])
     if at != end or offset_before > facts[B_LAST_OFFSET, batch]:
         return -1
     return row

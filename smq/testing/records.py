@@ -39,6 +39,32 @@ def plain_records(
 
 
 @st.composite
+def similar_records(draw: st.DrawFn, *, base_offset: int, most: int = 300) -> list[PlainRecord]:
+    """Records as programs send them: mostly of one shape, now and then one that is different."""
+    key_length, value_length = draw(st.sampled_from([-1, 0, 3])), draw(st.sampled_from([-1, 0, 70]))
+    time, filler = draw(st.sampled_from([0, 5, 2**20, 2**45])), draw(st.binary(max_size=4))
+    first = base_offset + draw(st.sampled_from([0, 0, 60, 8190]))
+    key, value = (
+        None if length < 0 else (filler * length)[:length].ljust(length, b"x")
+        for length in (key_length, value_length)
+    )
+    record = PlainRecord(first, time, key, value)
+    records = [record._replace(offset=first + i) for i in range(draw(st.integers(1, most)))]
+    for row in draw(st.lists(st.integers(0, len(records) - 1), max_size=3)):
+        change = {
+            "timestamp": draw(st.sampled_from([time, time + 1])),
+            "key": draw(_field),
+            "value": draw(_field),
+            "headers": draw(st.sampled_from([(), ((b"h", b"1"),)])),
+        }
+        name = draw(st.sampled_from(sorted(change)))
+        records[row] = records[row]._replace(**{name: change[name]})  # type: ignore[arg-type]
+    gap_at, gap = draw(st.integers(0, len(records))), draw(st.sampled_from([0, 1, 2**20]))
+    moved = [each._replace(offset=each.offset + gap) for each in records[gap_at:]]
+    return records[:gap_at] + moved
+
+
+@st.composite
 def plain_batches(draw: st.DrawFn) -> list[bytes]:
     """One to three batches behind each other, with gaps between and inside them."""
     batches, offset = list[bytes](), draw(st.integers(0, 5))

@@ -31,6 +31,7 @@ from shm.kernels.records import (
     C_VALUE_AT,
     C_VALUE_LENGTH,
     count_utf8,
+    delta_word,
     fill_headers,
     get_varint,
     get_varlong,
@@ -40,7 +41,7 @@ from shm.kernels.records import (
     scan_batches,
     walk_batches,
 )
-from smq.testing.records import plain_records
+from smq.testing.records import plain_records, similar_records
 
 VOICES = [pytest.param(False, id="compiled"), pytest.param(True, id="interpreted")]
 BASE = 1000
@@ -99,6 +100,42 @@ def test_records_are_cut_as_the_twin_cuts_them(interpreted: bool, data: st.DataO
     payload = _payload(records)
     facts = _facts_of_payload(payload, len(records), records[-1].offset)
     assert _walk(payload, facts, interpreted=interpreted) == records
+
+
+@settings(deadline=None)
+@given(similar_records(base_offset=BASE), st.binary(max_size=9))
+def test_similar_records_are_cut_as_the_twin_cuts_them(
+    records: list[plain.PlainRecord], behind: bytes
+) -> None:
+    payload = _payload(records)
+    facts = _facts_of_payload(payload, len(records), records[-1].offset)
+    assert _walk(payload + behind, facts, interpreted=False) == records
+
+
+@settings(deadline=None, max_examples=300)
+@given(similar_records(base_offset=BASE, most=12), st.data())
+def test_of_garbage_among_similar_records_both_say_the_same(
+    records: list[plain.PlainRecord], data: st.DataObject
+) -> None:
+    payload = bytearray(_payload(records))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(payload) - 1))
+        payload[at] = (payload[at] + data.draw(st.sampled_from([1, 2, 128, 254]))) % 256
+    count = data.draw(st.sampled_from([len(records), len(records), len(records) - 1]))
+    cut = bytes(payload[: len(payload) - data.draw(st.sampled_from([0, 0, 1, 5]))])
+    try:
+        expected: list[plain.PlainRecord] | int = plain.records(cut, BASE, 0, count)
+    except plain.Malformed:
+        expected = ~0
+    facts = _facts_of_payload(cut, count, 2**40)
+    assert _walk(cut, facts, interpreted=False) == expected
+
+
+def test_the_words_of_deltas_are_their_varints() -> None:
+    for width in (1, 2, 3, 4):
+        low, high = (1 << 7 * width - 8) if width > 1 else 0, (1 << 7 * width - 1) - 1
+        for delta in {low, low + 1, (low + high) // 2, high}:
+            assert int(delta_word(delta, width)).to_bytes(width, "little") == plain.varint(delta)
 
 
 @pytest.mark.parametrize("interpreted", VOICES)
