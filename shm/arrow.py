@@ -26,6 +26,7 @@ from shm.kernels.records import (
 )
 from shm.kernels.views import VIEW_BYTES, fill_views
 from shm.kernels.words import ATTRIBUTE_CODEC_MASK
+from shm.reuse import empty_words
 
 VIEW_OFFSET_MAX = 2**31 - 1  # A view's offset is an int32.
 
@@ -65,7 +66,7 @@ def binary_views(data: np.ndarray, ats: np.ndarray, lengths: np.ndarray) -> Any:
     import pyarrow as pa  # noqa: PLC0415  (0.2 s and 50 MB, only for who wants Arrow.)
 
     assert len(data) <= VIEW_OFFSET_MAX
-    views = np.empty(len(ats) * VIEW_BYTES, np.uint8)
+    views = empty_words(len(ats) * VIEW_BYTES // 8).view(np.uint8)
     validity = np.zeros((len(ats) + 7) // 8, np.uint8)
     nulls = fill_views(data, ats, lengths, views, validity)
     buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(views), pa.py_buffer(data)]

@@ -20,6 +20,7 @@ from shm.kernels.lend import F_ROW
 from shm.kernels.records import (
     B_AT,
     B_END,
+    C_FIELDS,
     C_HEADER_COUNT,
     C_HEADERS_AT,
     C_HEADERS_FIRST,
@@ -30,9 +31,9 @@ from shm.kernels.records import (
     C_VALUE_AT,
     C_VALUE_LENGTH,
     fill_headers,
-    new_columns,
     new_headers,
 )
+from shm.reuse import empty_words
 from smq.client.consuming.record import Headers, Record, TopicPartition
 from smq.client.errors import BatchReleased
 from smq.wire.inflate import inflate
@@ -194,7 +195,8 @@ def cut(batches: Batches) -> tuple[list[Chunk], int]:
 
 def _cut_run(batches: Batches, first: int, end: int, records: int) -> Chunk:
     memory, facts = batches.memory, batches.facts
-    columns, counts = new_columns(records), np.empty(end - first + 1, np.int64)
+    columns = empty_words(C_FIELDS * records).reshape(C_FIELDS, records)
+    counts = np.empty(end - first + 1, np.int64)
     good = cut_batches(memory, facts, first, end, columns, counts)
     found = counts.item(end - first)
     if found < records:

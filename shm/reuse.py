@@ -1,0 +1,51 @@
+"""Memory for columns that is used again as soon as nobody looks at it any more.
+
+The first touch of a page costs as much as filling it many times over, and what was used a moment
+ago still lies in the caches. An allocator gives large blocks back to the kernel and takes new ones
+from it, call after call; here some blocks of each size stay.
+
+A block is free when nothing but this file refers to it: arrays made of it, and Arrow buffers made
+of those, all do.
+"""
+
+from sys import getrefcount
+
+import numpy as np
+
+BLOCKS_MAX = 4  # Of each size: a reader has two columns of a kind, and two of the batch before.
+BLOCK_WORDS_MIN, BLOCK_WORDS_MAX = 1 << 12, 1 << 19  # 32 KiB to 4 MiB, doubling.
+
+_blocks: dict[int, list[np.ndarray]] = {}
+
+
+def empty_words(count: int) -> np.ndarray:
+    """An int64 array of so many items; what is in it is anybody's guess."""
+    if not BLOCK_WORDS_MIN <= count <= BLOCK_WORDS_MAX:
+        return np.empty(count, np.int64)
+    size = 1 << (count - 1).bit_length()
+    kept = _blocks.setdefault(size, [])
+    for _ in range(len(kept)):
+        try:
+            block, references = _look_at_oldest(kept)
+        except IndexError:  # Other threads look at them just now.
+            break
+        if references == _REFERENCES_IF_FREE:
+            return block[:count]
+    block = np.empty(size, np.int64)
+    kept.append(block)
+    del kept[:-BLOCKS_MAX]
+    return block[:count]
+
+
+def _look_at_oldest(kept: list[np.ndarray]) -> tuple[np.ndarray, int]:
+    """The oldest block, which becomes the newest, and how many refer to it.
+
+    While it is not in the list no other thread finds it, and later they find that we refer to it.
+    """
+    block = kept.pop(0)
+    references = getrefcount(block)
+    kept.append(block)
+    return block, references
+
+
+_REFERENCES_IF_FREE = _look_at_oldest([np.empty(1, np.int64)])[1]  # Interpreters count differently.
