@@ -8,7 +8,8 @@
 Views point into the memory of the chunk; offsets and timestamps are the columns the kernels wrote.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from shm.kernels.records import (
     count_utf8,
 )
 from smq.client.consuming.chunk import Chunk
+
+COLUMNS_KEPT = 16  # Of each kind; the largest have a row for every seven bytes of a poll.
 
 _HEADER = pa.struct([("key", pa.string_view()), ("value", pa.binary_view())])
 SCHEMA = pa.schema(
@@ -66,18 +69,64 @@ def _in_reach(chunk: Chunk) -> Chunk:
 
 def _record_batch(chunk: Chunk) -> pa.RecordBatch:
     columns, memory, count = chunk.columns, chunk.memory, len(chunk)
-    topics = sorted({name.topic for name in chunk.batches.names})
-    indices = _by_record(chunk, [topics.index(name.topic) for name in chunk.batches.names])
     arrays = [
-        pa.DictionaryArray.from_arrays(indices, topics),
-        _by_record(chunk, [name.partition for name in chunk.batches.names]),
+        *_names(chunk, count),
         _numbers(pa.int64(), columns[C_OFFSET]),
         _numbers(SCHEMA.field("timestamp").type, columns[C_TIMESTAMP]),
-        binary_views(memory, columns[C_KEY_AT], columns[C_KEY_LENGTH]),
+        _keys(chunk, count),
         binary_views(memory, columns[C_VALUE_AT], columns[C_VALUE_LENGTH]),
         _headers(chunk, count),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _names(chunk: Chunk, count: int) -> tuple[pa.Array, pa.Array]:
+    """Topic and partition of each record."""
+    names = chunk.batches.names
+    if len(names) == 1:
+        return _first(_one_topic, count, names[0].topic), _first(
+            _one_partition, count, names[0].partition
+        )
+    topics = sorted({name.topic for name in names})
+    indices = _by_record(chunk, [topics.index(name.topic) for name in names])
+    partitions = _by_record(chunk, [name.partition for name in names])
+    return pa.DictionaryArray.from_arrays(indices, topics), partitions
+
+
+def _keys(chunk: Chunk, count: int) -> pa.Array:
+    lengths = chunk.columns[C_KEY_LENGTH]
+    if count and lengths.max() < 0:
+        return _first(_nulls, count)
+    return binary_views(chunk.memory, chunk.columns[C_KEY_AT], lengths)
+
+
+# Columns in which all rows are the same are made once, and parts of them are handed out.
+
+
+def _first(make: Callable[..., pa.Array], count: int, *facts: object) -> pa.Array:
+    """The first rows of a column that `make(*facts, size)` makes, for some doubling sizes."""
+    return make(*facts, 1 << max(count - 1, 0).bit_length()).slice(0, count)
+
+
+@lru_cache(COLUMNS_KEPT)
+def _one_topic(topic: str, size: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(_numbers(pa.int32(), np.zeros(size, np.int32)), [topic])
+
+
+@lru_cache(COLUMNS_KEPT)
+def _one_partition(partition: int, size: int) -> pa.Array:
+    return _numbers(pa.int32(), np.full(size, partition, np.int32))
+
+
+@lru_cache(COLUMNS_KEPT)
+def _nulls(size: int) -> pa.Array:
+    return pa.nulls(size, pa.binary_view())
+
+
+@lru_cache(COLUMNS_KEPT)
+def _no_headers(size: int) -> pa.Array:
+    ends = _numbers(pa.int32(), np.zeros(size + 1, np.int32))
+    return pa.ListArray.from_arrays(ends, pa.array([], _HEADER))
 
 
 def _by_record(chunk: Chunk, by_name: list[int]) -> pa.Array:
@@ -91,19 +140,18 @@ def _numbers(kind: Any, values: np.ndarray) -> pa.Array:  # noqa: ANN401  (pyarr
 
 
 def _headers(chunk: Chunk, count: int) -> pa.Array:
+    if not chunk.columns[C_HEADER_COUNT].any():
+        return _first(_no_headers, count)
     ends = np.zeros(count + 1, np.int32)
-    if chunk.columns[C_HEADER_COUNT].any():
-        chunk.columns[C_HEADER_COUNT].cumsum(out=ends[1:])
-        headers, memory = chunk.headers, chunk.memory
-        items = pa.StructArray.from_arrays(
-            [
-                _text(memory, headers[H_KEY_AT], headers[H_KEY_LENGTH]),
-                binary_views(memory, headers[H_VALUE_AT], headers[H_VALUE_LENGTH]),
-            ],
-            fields=list(_HEADER),
-        )
-    else:
-        items = pa.array([], _HEADER)
+    chunk.columns[C_HEADER_COUNT].cumsum(out=ends[1:])
+    headers, memory = chunk.headers, chunk.memory
+    items = pa.StructArray.from_arrays(
+        [
+            _text(memory, headers[H_KEY_AT], headers[H_KEY_LENGTH]),
+            binary_views(memory, headers[H_VALUE_AT], headers[H_VALUE_LENGTH]),
+        ],
+        fields=list(_HEADER),
+    )
     return pa.ListArray.from_arrays(_numbers(pa.int32(), ends), items)
 
 
