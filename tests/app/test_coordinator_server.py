@@ -1,3 +1,5 @@
+"""A turn of the coordinator: nothing is answered or published that was not committed."""
+
 import json
 import socket
 from collections.abc import Iterator

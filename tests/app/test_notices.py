@@ -1,3 +1,5 @@
+"""Notices: what was said lately is not said again."""
+
 from smq.app.notices import REPEAT_MS, Notices
 
 

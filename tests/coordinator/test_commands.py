@@ -1,3 +1,5 @@
+"""Commands of our own processes: the manifest, and topics that must be there."""
+
 import json
 from dataclasses import asdict
 from typing import Any

@@ -1,3 +1,5 @@
+"""The coordinator as a whole: its parts know the settings and the cluster."""
+
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
 

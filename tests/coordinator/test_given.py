@@ -1,3 +1,5 @@
+"""Chance is given: one seed, the same ids."""
+
 from base64 import urlsafe_b64encode
 from random import Random
 

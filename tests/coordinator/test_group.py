@@ -1,3 +1,5 @@
+"""A classic group, event by event: who is told what, and when."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""The table of a group's states, walked."""
+
 from smq.coordinator.group_states import TRANSITIONS, GroupState
 
 

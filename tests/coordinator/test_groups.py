@@ -1,3 +1,5 @@
+"""All groups: each in its own time, kept in the store, and forgotten."""
+
 from typing import Any
 
 import pytest

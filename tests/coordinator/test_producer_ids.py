@@ -1,3 +1,5 @@
+"""Producer ids: none is given twice, whatever dies in between."""
+
 from smq.coordinator.producer_ids import BLOCK_IDS
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 

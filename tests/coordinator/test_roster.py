@@ -1,3 +1,5 @@
+"""Who is in a group, who leads it, and what its members have in common."""
+
 from collections.abc import Iterator
 
 import pytest

@@ -1,3 +1,5 @@
+"""Topics: made by Kafka's rules, there after a restart, their numbers never used again."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""What a handler may answer beside a response."""
+
 from dataclasses import FrozenInstanceError
 
 import pytest

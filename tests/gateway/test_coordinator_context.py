@@ -1,3 +1,5 @@
+"""A ticket: an answer that comes later finds its way."""
+
 from gateway.coordinator_context import CoordinatorContext
 from smq.wire.headers import RequestHeader
 from tests.gateway.coordinator_bench import NODES, CoordinatorBench

@@ -1,3 +1,5 @@
+"""Relayed requests: answered, refused, or answered later; whatever they are."""
+
 from random import Random
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""A shard's requests: answered, relayed or refused; whatever they are."""
+
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random

@@ -1,3 +1,5 @@
+"""Topic names: Kafka's rules."""
+
 import pytest
 
 from smq.model.names import collision_key, is_valid_topic_name, topic_name_problem

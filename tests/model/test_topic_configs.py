@@ -1,3 +1,5 @@
+"""The table of topic configs: defaults, bounds, and what each refusal says."""
+
 from pathlib import Path
 from typing import Any
 

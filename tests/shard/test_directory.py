@@ -1,3 +1,5 @@
+"""The kernels' directory: every topic is found, and nothing that is none."""
+
 import numpy as np
 from hypothesis import given, settings, strategies as st
 

@@ -1,3 +1,5 @@
+"""Lent batches: the bytes that were promised, from wherever they lie, whatever the socket takes."""
+
 from pathlib import Path
 
 import pytest

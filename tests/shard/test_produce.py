@@ -1,3 +1,5 @@
+"""Produce over receive buffers: cut, mixed, too large, for several logs."""
+
 from pathlib import Path
 
 import numpy as np

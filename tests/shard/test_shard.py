@@ -1,3 +1,5 @@
+"""A shard leads what the catalog says, and shows what has reached its level."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""WAL space: used to the last byte, and never beyond."""
+
 from pathlib import Path
 
 from shm.kernels.words import FRAME_ALIGNMENT_BYTES, WORD_TAIL

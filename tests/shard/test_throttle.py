@@ -1,3 +1,5 @@
+"""Producers are slowed so that what is left lasts."""
+
 from pathlib import Path
 
 import pytest

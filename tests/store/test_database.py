@@ -1,3 +1,5 @@
+"""One SQLite file: opened, refused with a sentence, committed or rolled back."""
+
 import os
 import sqlite3
 from pathlib import Path

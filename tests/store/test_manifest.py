@@ -1,3 +1,5 @@
+"""The manifest: segments in order, committed all or none, with the payloads they name."""
+
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

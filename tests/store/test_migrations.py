@@ -1,3 +1,5 @@
+"""A database of any earlier version becomes a new one."""
+
 import sqlite3
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""The store: what was committed is there, and goes with its topic."""
+
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID

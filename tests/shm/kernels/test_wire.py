@@ -1,3 +1,5 @@
+"""Varints and tags: compiled, interpreted and plain alike."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
