@@ -16,10 +16,10 @@ from smq.client.reference import (
 from smq.client.remote_filer import RemoteFiler
 from smq.filer.local import LocalStore
 from smq.filer.mark import mark
-from smq.filer.memory import MemoryStore
 from smq.filer.store import Store
 from smq.model.errors import Unavailable
 from smq.model.references import HEADER, HEADER_VALUE, NotAHandle, Reference
+from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import uploaded
 
 HANDLE = {HEADER: HEADER_VALUE}

@@ -14,7 +14,6 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels import reference as plain
 from smq.app.clock import wall_ms
 from smq.filer.local import Draft, LocalStore
-from smq.filer.memory import MemoryStore
 from smq.filer.store import Mode, Store
 from smq.filer.upload import (
     PIECE_BYTES,
@@ -27,6 +26,7 @@ from smq.filer.upload import (
 from smq.model.errors import Full, Unavailable
 from smq.model.references import PREFIX, Reference
 from smq.testing.faulty_store import Torn
+from smq.testing.memory_store import MemoryStore
 
 NAMING = Naming("kafka", "images", "image/tiff", 7, bytes(10))
 SIZES = [0, 1, 4096, PIECE_BYTES + 1]

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from smq.filer.memory import MemoryStore
 from smq.front.application import STATUSES, application, count_once, pause_s
 from smq.front.space import Space
 from smq.model import errors
 from smq.testing.faulty_store import Flaky
+from smq.testing.memory_store import MemoryStore
 from tests.front.asgi import call, front
 
 

@@ -10,11 +10,11 @@ import pytest
 from starlette.types import ASGIApp
 
 from smq.filer.local import LocalStore
-from smq.filer.memory import MemoryStore
 from smq.filer.store import OVERWRITE, Data, Facts, Reading, Store
 from smq.front.files import LIST_LIMIT_MAX
 from smq.model.errors import Unavailable
 from smq.testing.faulty_store import Flaky, Torn, Wrapper
+from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import reference_to
 from smq.testing.s3_server import S3Server, s3_server, store_on
 from smq.testing.store_suite import BAD_KEYS

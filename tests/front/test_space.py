@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from smq.filer.local import LocalStore
-from smq.filer.memory import MemoryStore
 from smq.front.space import NO_QUOTA, Space, namespace_of
 from smq.model.errors import Full
+from smq.testing.memory_store import MemoryStore
 
 Disk = namedtuple("Disk", "f_bavail f_frsize")
 

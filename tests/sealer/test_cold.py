@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from smq.filer.local import LocalStore
-from smq.filer.memory import MemoryStore
 from smq.filer.store import OVERWRITE, Store
 from smq.model.errors import Unavailable
 from smq.sealer import parquet
@@ -15,6 +14,7 @@ from smq.sealer.cold import CACHE_KEEP_MS, Cache, ColdReader, Damaged, open_segm
 from smq.sealer.parquet import ParquetSegment
 from smq.sealer.raw import INDEX_DTYPE
 from smq.store.manifest import WritableManifest
+from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard
 from tests.sealer.sealed import batch, manifest_in, read_back, seal
 

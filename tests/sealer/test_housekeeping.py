@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from smq.filer.memory import MemoryStore
 from smq.model.config import Config
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
 from smq.store.manifest import WritableManifest
+from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from tests.sealer.sealed import PLACE, batch, manifest_in, seal
 

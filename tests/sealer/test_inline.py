@@ -8,10 +8,10 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.words import BATCH_HEADER_BYTES
 from smq.filer.local import LocalStore
-from smq.filer.memory import MemoryStore
 from smq.filer.store import Store
 from smq.model.references import Reference, directory_of
 from smq.sealer.inline import RECORD_OVERHEAD_BYTES, deliver, payload_in
+from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import CONTENT_TYPE, HANDLE_HEADERS, handle_batch, reference_to, uploaded
 from smq.wire.codec import Buffer
 from smq.wire.records import Batch, Record, read_batches, write_batch

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels import records_reference as plain
-from smq.filer.memory import MemoryStore
 from smq.filer.store import CREATE, Data, Facts, Mode
 from smq.model.config import Config
 from smq.model.errors import Unavailable
@@ -24,6 +23,7 @@ from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.payloads import CLOCK_STEP_MS, Owner, PayloadSweep, payloads_of
 from smq.sealer.ports import Ends
 from smq.store.manifest import WritableManifest
+from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import HANDLE_HEADERS, handle_batch, reference_to, uploaded
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from smq.wire.compression import Codec

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from smq.filer.memory import MemoryStore
 from smq.model.errors import Unavailable
 from smq.sealer.seal import Gone
 from smq.store.manifest import WritableManifest
 from smq.store.rows import Segment
 from smq.testing.faulty_store import Flaky, Torn
+from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from tests.sealer.sealed import PLACE, batch, manifest_in, read_back, seal
 

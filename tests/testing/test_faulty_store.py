@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from smq.filer.memory import MemoryStore
 from smq.filer.store import Store
 from smq.model.errors import NotFound, Unavailable
 from smq.testing.faulty_store import Flaky, Patient, Slow, Torn
+from smq.testing.memory_store import MemoryStore
 from smq.testing.store_suite import StoreTests
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.filer.memory import MemoryStore
+from smq.testing.memory_store import MemoryStore
 from smq.testing.store_suite import StoreTests
 
 
