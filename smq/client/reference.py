@@ -84,8 +84,8 @@ class Payload:
     def view(self, progress: Progress | None = None, *, verify: bool = True) -> memoryview:
         """All its bytes, read-only: mapped where they lie on this host, else downloaded.
 
-        The first time they are compared with the CRC-32C that the handle names (some 25 GB a
-        second), unless `verify` is false. Raises PayloadMissing, PayloadDamaged.
+        The first time they are compared with the CRC-32C that the handle names, unless `verify` is
+        false. Raises PayloadMissing, PayloadDamaged.
         """
         raise NotImplementedError
 

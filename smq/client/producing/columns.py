@@ -117,7 +117,7 @@ def rows_of(
 
 
 def one_row(value: bytes | None, key: bytes | None, timestamp_ms: int) -> Rows:
-    """What `rows_of` makes of a single record without headers, in a fifth of the time."""
+    """What `rows_of` makes of a single record without headers, in far fewer steps."""
     columns = np.zeros((C_FIELDS, 1), np.int64)
     columns[C_TIMESTAMP, 0] = timestamp_ms
     columns[C_KEY_LENGTH, 0] = -1 if key is None else len(key)
