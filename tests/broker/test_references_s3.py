@@ -1,8 +1,6 @@
 """Pass by reference with the filer in S3: the same, with the client's own keys."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -16,23 +14,15 @@ from smq.testing.s3_server import S3Server, s3_server, settings_for
 from smq.testing.smq_broker import SmqBroker
 from tests.app.fake_broker import eventually
 from tests.broker.one_topic import SETTINGS, store_of
+from tests.filer.killed_upload import upload_and_be_killed
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 # A sweep looks at dates, and those of S3 are whole seconds.
 QUICK = {"filer.sweep.ms": "3000", "log.retention.check.interval.ms": "100"}
 SEVERAL_PARTS = 20_000_000
-# A program that uploads a file, and hangs for good once two parts are sent.
-HANGS = """
-import sys, threading
+UPLOAD = """
 from pathlib import Path
 import smq
-from smq.filer.s3_uploads import Uploads
-send = Uploads.send
-def send_some(uploads, upload, number, data):
-    if number > 2:
-        threading.Event().wait()
-    return send(uploads, upload, number, data)
-Uploads.send = send_some
 bootstrap, path = sys.argv[1:]
 with smq.connect(bootstrap) as client:
     client.upload("broken", Path(path))
@@ -106,9 +96,13 @@ def test_a_file_goes_on_where_a_killed_process_stopped(
     path, data = tmp_path / "source", os.urandom(SEVERAL_PARTS)
     path.write_bytes(data)
     before = len(server.parts_sent())
-    with subprocess.Popen([sys.executable, "-c", HANGS, broker.bootstrap, str(path)]) as child:
-        eventually(lambda: len(server.parts_sent()) == before + 2, "two parts are sent")
-        child.kill()
+    upload_and_be_killed(
+        UPLOAD,
+        [broker.bootstrap, str(path)],
+        tmp_path,
+        2,
+        lambda: len(server.parts_sent()) == before + 2,
+    )
     with client.producer() as producer:
         producer.send_reference("broken", path).result(60)
     assert sorted(server.parts_sent()[before:]) == [1, 2, 3]

@@ -1,8 +1,6 @@
 """Uploads to S3 that break, in every way a network or a process can, and are gone on with."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -35,26 +33,17 @@ from smq.model.errors import AlreadyExists, StoreError, Unavailable
 from smq.testing.s3_server import BUCKET, REGION, S3Server, s3_server, store_on
 from tests.app.fake_broker import eventually
 from tests.filer.cable import Cable
+from tests.filer.killed_upload import upload_and_be_killed
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PARTS = 6
 DATA = Random(1).randbytes(PARTS * PART_BYTES - 1000)
 KEYS: Access = {"region": REGION, "access_key_id": "test", "secret_access_key": "test"}
-# A program that uploads a file, and hangs for good once PARTS_BEFORE parts are sent.
-PARTS_BEFORE = 3
-HANGS = f"""
-import sys, threading
+UPLOAD = f"""
 from pathlib import Path
 from smq.filer.s3 import S3Store
-from smq.filer.s3_uploads import Uploads
-from smq.filer.upload import Naming, crc_of, upload_file
-send = Uploads.send
-def send_some(uploads, upload, number, data):
-    if number > {PARTS_BEFORE}:
-        threading.Event().wait()
-    return send(uploads, upload, number, data)
-Uploads.send = send_some
+from smq.filer.upload import Naming, upload_file
 endpoint, prefix, path = sys.argv[1:]
 access = {{"endpoint": endpoint, **{KEYS}}}
 naming = Naming("kafka", "scans", "image/tiff", 1_000, bytes(10), lately_ms=500)
@@ -123,10 +112,8 @@ def nothing_is_unfinished(store: S3Store) -> bool:
 def test_what_a_killed_process_has_sent_is_not_sent_again(
     server: S3Server, store: S3Store, prefix: str, path: Path, sent: Callable[[], list[int]]
 ) -> None:
-    command = [sys.executable, "-c", HANGS, server.endpoint, prefix, str(path)]
-    with subprocess.Popen(command) as child:
-        eventually(lambda: sent() == list(range(1, PARTS_BEFORE + 1)), "some parts are sent")
-        child.kill()
+    arguments = [server.endpoint, prefix, str(path)]
+    upload_and_be_killed(UPLOAD, arguments, path.parent, 3, lambda: sent() == [1, 2, 3])
     assert list(store.list()) == []
     reference = upload_file(store, naming(), path)
     assert sent() == list(range(1, PARTS + 1))
