@@ -5,7 +5,7 @@ that means harm. So each word is read once, by an atomic load, and checked befor
 is to be parsed is copied first; positions are kept in `side` (int64, private), never read back.
 """
 
-from shm.atomics import fence, futex_wake, load_acquire, store_release
+from shm.atomics import fence, futex_wake, load_acquire, pause, store_release
 from shm.kernels.bytes import copy_bytes, put32
 from shm.kernels.jit import kernel
 from shm.kernels.session_words import (
@@ -130,6 +130,16 @@ def take_requests(memory, side, out):
         side[IN_POSITION] = head
         _give_back(memory, head)
     return taken
+
+
+@kernel
+def spin_for_requests(memory, side, rounds):
+    """Look so many times whether there is something in the inbox; whether there is."""
+    for _ in range(rounds):
+        if load_acquire(memory, 8 * INBOX_TAIL) != side[IN_POSITION]:
+            return True
+        pause()
+    return False
 
 
 @kernel

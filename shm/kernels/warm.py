@@ -42,6 +42,7 @@ from shm.kernels.session import (
     fall_asleep,
     must_ring,
     put_answers,
+    spin_for_requests,
     take_requests,
     tell_event,
 )
@@ -166,6 +167,7 @@ def _warm_session() -> None:
     os.close(session.fd)
     memory, side = session.memory, session.side
     take_requests(memory, side, np.zeros(8, np.uint8))
+    spin_for_requests(memory, side, 1)
     fall_asleep(memory, side)
     put_answers(memory, side, np.frombuffer(b"x", np.uint8))
     must_ring(memory, side)

@@ -3,7 +3,7 @@
 A session is in one of these states, and only the second costs anything in a turn of the loop:
 
     asleep   nothing in its inbox; it rings when there is something (an epoll event)
-    awake    looked at in every turn, until there is nothing
+    awake    looked at in every turn, until there is nothing (for session.spin.us, if that is set)
     full     we take nothing until answers have gone out, or its pause is over
 """
 
@@ -14,7 +14,14 @@ from typing import Protocol
 
 import numpy as np
 
-from shm.kernels.session import fall_asleep, must_ring, put_answers, take_requests, tell_event
+from shm.kernels.session import (
+    fall_asleep,
+    must_ring,
+    put_answers,
+    spin_for_requests,
+    take_requests,
+    tell_event,
+)
 from shm.kernels.session_words import (
     ANSWERS_HEAD,
     FAULT_CUT,
@@ -160,6 +167,10 @@ class Session:
         untaken = int(self.side[OUT_POSITION]) - self.memory.words[ANSWERS_HEAD]
         if not 0 <= untaken <= self.side[OUT_BYTES]:
             self.drop(_FAULTS[FAULT_HEAD])
+
+    def spin(self, rounds: int) -> bool:
+        """Look so many times whether there is something in the inbox; whether there is."""
+        return bool(spin_for_requests(self.memory.memory, self.side, rounds))
 
     def fall_asleep(self) -> bool:
         """Whether the inbox is empty: the next request comes with a bell."""

@@ -19,6 +19,7 @@ import numpy as np
 from shm.kernels.words import P_NUMBER
 from shm.session import SessionMemory
 from smq.app.acceptor import Acceptor
+from smq.app.clock import monotonic_ns
 from smq.app.loop import Loop, Timer
 from smq.app.session import Session
 from smq.model.config import FRAME_OVERHEAD_BYTES, Config
@@ -33,6 +34,7 @@ TAKE_BYTES = 1 * MiB  # Of one session in a turn, unless one request is larger: 
 HELLO_MS_MAX = 1000
 LOOK_OVER_MS = 500  # While there are sessions; who does harm is dropped within a second.
 ATTACHING_MAX = 64  # That have said nothing yet: they take descriptors from everybody.
+SPIN_ROUNDS = 200  # Some microseconds: then sockets and timers have their turn.
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
@@ -67,6 +69,7 @@ class Sessions:
         self._loop, self._identity, self._producer = loop, identity, producer
         self._logs, self._descriptors = shard.logs, descriptors
         self._inbox_bytes, self._max = inbox_bytes(shard.config), shard.config.max_sessions
+        self._spin_ns, self._spin_until_ns = 1000 * shard.config.session_spin_us, 0
         self._scratch = np.zeros(0, np.uint8)
         self._sessions: set[Session] = set()
         self._attaching: set[socket.socket] = set()
@@ -155,6 +158,8 @@ class Sessions:
             return changed
         size = session.take_requests(self._scratch)
         if size:
+            if self._spin_ns:
+                self._spin_until_ns = monotonic_ns() + self._spin_ns
             wrong = self._producer.produce(session, self._scratch, size)
             if wrong:
                 session.drop(wrong)
@@ -168,20 +173,29 @@ class Sessions:
             self._awake.append(session)
 
     def _end_turn(self) -> None:
-        """Let those sleep whose inbox is empty; the others are looked at in the next turn."""
+        """Let those sleep whose inbox is empty; the others are looked at in the next turn.
+
+        While we spin none sleeps, so that nobody has to ring.
+        """
         if not self._awake:
             return
         awake, self._awake = self._awake, []
         for session in awake:
             if session.is_full:
                 session.is_stalled = True
-            elif not (session.closed or session.fall_asleep()):
+            elif not session.closed and (self._is_spinning() or not session.fall_asleep()):
                 self._awake.append(session)
         if self._awake:
             self._loop.call_later(0, self._look)
 
+    def _is_spinning(self) -> bool:
+        return self._spin_ns > 0 and monotonic_ns() < self._spin_until_ns
+
     def _look(self) -> None:
-        for session in list(self._awake):
+        awake = list(self._awake)
+        if self._is_spinning():
+            any(session.spin(SPIN_ROUNDS // len(awake) + 1) for session in awake)
+        for session in awake:
             if not session.closed:
                 self.take(session)
 

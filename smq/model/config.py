@@ -153,6 +153,13 @@ class Config:
         at_least=0,
         at_most=1024,
     )
+    session_spin_us: int = setting(
+        0,
+        "How long a shard, after a request through shared memory, looks for the next one before it "
+        "sleeps: a lower delay, for a core.",
+        at_least=0,
+        at_most=1_000_000,
+    )
     connections_max_idle_ms: int = setting(
         10 * MINUTE_MS, "A connection without a request for so long is closed.", at_least=1000
     )

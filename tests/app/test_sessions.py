@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shm.kernels import session_client as kernels
+from shm.kernels.session_words import SHARD_SLEEP
 from smq.app.clock import monotonic_ms
 from smq.app.sessions import ATTACHING_MAX, HELLO_MS_MAX, INBOX_BYTES_MIN, inbox_bytes
 from smq.model.config import Config
@@ -171,6 +172,19 @@ def test_sessions_that_did_nothing_cost_nothing(make: Make) -> None:
     assert (bench.loop.turn_ends, bench.loop.turn_starts) == before
     assert bench.sessions._over is not None
     assert bench.sessions._over.action is None
+
+
+def test_a_shard_that_spins_is_rung_for_the_first_request_only_until_none_comes(
+    make: Make,
+) -> None:
+    bench = make(topic("one"), session_spin_us=200_000)
+    program = bench.attach()
+    for count in (1, 2, 3):
+        program.put(produced(count))
+        assert program.wait(count) == [*range(1, count + 1)]
+        bench.turn(5)
+        assert program.words[SHARD_SLEEP] & 1 == 0
+    turn_until(bench.loop, lambda: program.words[SHARD_SLEEP] & 1 == 1)
 
 
 def test_a_stopping_shard_answers_and_then_closes(make: Make) -> None:

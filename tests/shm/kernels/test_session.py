@@ -15,6 +15,7 @@ from shm.kernels.session import (
     must_ring,
     put_answers,
     size_of,
+    spin_for_requests,
     take_requests,
     tell_event,
 )
@@ -143,6 +144,13 @@ def test_who_falls_asleep_over_a_full_inbox_stays_awake() -> None:
         assert not fall_asleep(both.shard.memory, both.shard.side)
         both.take(100)
         assert fall_asleep(both.shard.memory, both.shard.side)
+
+
+def test_who_spins_sees_a_request_and_nothing_else() -> None:
+    with pair() as both:
+        assert not spin_for_requests(both.shard.memory, both.shard.side, 3)
+        both.send(request(b"12345678"))
+        assert spin_for_requests(both.shard.memory, both.shard.side, 1)
 
 
 def test_a_client_rings_once_for_each_sleep() -> None:
