@@ -28,6 +28,7 @@ from bench.peers import (
     zmq_peer,
 )
 from bench.report import number, write_between
+from bench.spinning import SPIN_US, appended_ns
 from smq.testing.smq_broker import SmqBroker
 
 MESSAGE, LATENCY_BYTES = b"x" * 100, 64
@@ -106,7 +107,20 @@ def latency(peer: Peer, count: int) -> Figures:
             time.sleep(GAP_S)
         taken = pipe.recv()
         close()
-    return {"p50_us": median(taken) / 1e3, "p99_us": taken[len(taken) * 99 // 100] / 1e3}
+    return _percentiles(taken)
+
+
+def _percentiles(taken_ns: list[int]) -> Figures:
+    """Of times in order."""
+    return {"p50_us": median(taken_ns) / 1e3, "p99_us": taken_ns[len(taken_ns) * 99 // 100] / 1e3}
+
+
+def spinning(directory: Path, count: int) -> Figures:
+    """From a producer to the log of a shard that spins, 64 B, in us; a message each half ms."""
+    settings = {"session.spin.us": str(SPIN_US)}
+    with SmqBroker(directory, settings) as broker, a_topic(broker.bootstrap) as topic:
+        value, pause = bytes(LATENCY_BYTES), lambda: time.sleep(GAP_S)
+        return _percentiles(appended_ns(broker.bootstrap, topic, value, count, pause))
 
 
 def _read_tables(pipe: Any, bootstrap: str, topic: str, count: int) -> None:  # noqa: ANN401
@@ -234,6 +248,13 @@ def measure(bootstrap: str, directory: Path, scale: float) -> list[Line]:
         "faster-fifo": latency(faster_fifo_peer(), HOPS),
         "multiprocessing.Queue": latency(queue_peer(), HOPS),
     }
+    spun = {
+        "SMQ": spinning(directory / "spinning", HOPS),
+        "iceoryx2": hops["iceoryx2"],
+        "pyzmq ipc": latency(zmq_peer(directory, spins=True), HOPS),
+        "faster-fifo": latency(faster_fifo_peer(spins=True), HOPS),
+        "multiprocessing.Queue": latency(queue_peer(spins=True), HOPS),
+    }
     arrow["confluent-kafka"] = calls["confluent-kafka"]
     with a_topic(bootstrap) as topic:
         alone = publishing(bootstrap, topic, 5 * scale, 0)
@@ -247,6 +268,8 @@ def measure(bootstrap: str, directory: Path, scale: float) -> list[Line]:
         _line("one call a message, received: msg/s", calls, "msg_s", "≥ 1,000,000"),
         _line("one way, 64 B: p50 µs", hops, "p50_us", "≤ 30"),
         _line("one way, 64 B: p99 µs", hops, "p99_us", ""),
+        _line("64 B to a receiver that spins (SMQ: into the log): p50 µs", spun, "p50_us", "≤ 5"),
+        _line("64 B to a receiver that spins (SMQ: into the log): p99 µs", spun, "p99_us", ""),
         Line(PUBLISHING, {"SMQ": crowded / alone}, "≥ 0.98"),
     ]
 

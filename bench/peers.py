@@ -1,12 +1,14 @@
 """Ways to hand messages from one Python process to another, SMQ among them, behind one face.
 
 Each gives two things to make in two processes: something that sends and something that receives.
-A receiver blocks until there is a message; iceoryx2, whose subscribers do not block, is polled.
+A receiver blocks until there is a message, or `spins`: then it looks, and there may be none.
+iceoryx2's subscribers do not block: they are polled.
 """
 
 import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
+from queue import Empty
 from typing import Any, NamedTuple
 
 Send = Callable[[bytes], object]
@@ -29,13 +31,16 @@ def _nothing() -> None:
     return None
 
 
-def queue_peer() -> Peer:
+def queue_peer(*, spins: bool = False) -> Peer:
     """The standard library's."""
     queue: Any = multiprocessing.get_context("fork").Queue()
 
     def receiver(take: Take) -> Receive:
         def receive() -> int:
-            take(queue.get())
+            try:
+                take(queue.get(block=not spins))
+            except Empty:
+                return 0
             return 1
 
         return receive
@@ -43,7 +48,7 @@ def queue_peer() -> Peer:
     return Peer("multiprocessing.Queue", lambda: (queue.put, _nothing), receiver)
 
 
-def faster_fifo_peer() -> Peer:
+def faster_fifo_peer(*, spins: bool = False) -> Peer:
     """A queue in shared memory with a lock; messages are taken many at a time."""
     import faster_fifo  # noqa: PLC0415
 
@@ -54,7 +59,10 @@ def faster_fifo_peer() -> Peer:
 
     def receiver(take: Take) -> Receive:
         def receive() -> int:
-            messages = queue.get_many(max_messages_to_get=MESSAGES_MAX, timeout=60)
+            try:
+                messages = queue.get_many(not spins, 60, MESSAGES_MAX)
+            except Empty:
+                return 0
             for message in messages:
                 take(message)
             return len(messages)
@@ -64,7 +72,7 @@ def faster_fifo_peer() -> Peer:
     return Peer("faster-fifo", lambda: (put, _nothing), receiver)
 
 
-def zmq_peer(directory: Path) -> Peer:
+def zmq_peer(directory: Path, *, spins: bool = False) -> Peer:
     """ZeroMQ over a unix socket."""
     address = f"ipc://{directory}/zmq.sock"
 
@@ -84,7 +92,10 @@ def zmq_peer(directory: Path) -> Peer:
         socket.bind(address)
 
         def receive() -> int:
-            take(socket.recv())
+            try:
+                take(socket.recv(zmq.DONTWAIT if spins else 0))
+            except zmq.Again:
+                return 0
             return 1
 
         return receive
