@@ -31,6 +31,7 @@ def cluster_at(bootstrap: str) -> Iterator["Cluster"]:
     """The cluster, and every failure of the block as one sentence and exit code 1."""
     from smq.client.kafka.cluster import Cluster  # noqa: PLC0415  (NumPy takes its time.)
 
+    _check_addresses(bootstrap)
     with failures_told(bootstrap), Cluster(bootstrap) as cluster:
         yield cluster
 
@@ -40,8 +41,18 @@ def client_at(bootstrap: str) -> Iterator["Client"]:
     """The SDK's client of the broker, and failures as above."""
     from smq.client.client import connect  # noqa: PLC0415  (as above)
 
+    _check_addresses(bootstrap)
     with failures_told(bootstrap), connect(bootstrap) as client:
         yield client
+
+
+def _check_addresses(bootstrap: str) -> None:
+    from smq.client.kafka.cluster import addresses_of  # noqa: PLC0415  (as above)
+
+    try:
+        addresses_of(bootstrap)
+    except ValueError as error:
+        raise refusal(f"--bootstrap: {error}") from error
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Arguments as they are kept, or an error that names argument, value and what is allowed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from smq.client.consuming.record import TopicPartition
 from smq.wire.records import Headers
 
 
@@ -39,14 +40,55 @@ def _pair(pair: Any) -> tuple[bytes, bytes | None]:  # noqa: ANN401
     return found, bytes_of(f"the header {key!r}", value)
 
 
+def text(name: str, value: Any) -> str:  # noqa: ANN401
+    """Text, as it is."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is text, not {type(value).__name__}")
+    return value
+
+
+def function(name: str, value: Any) -> None:  # noqa: ANN401
+    """Something to call."""
+    if not callable(value):
+        raise TypeError(f"{name} is a function, not {type(value).__name__}")
+
+
 def duration(name: str, seconds: Any, above: float | None = None) -> float:  # noqa: ANN401
     """Seconds: 0 or more, or above a number."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+    if isinstance(seconds, bool) or not hasattr(seconds, "__float__"):
         raise TypeError(f"{name} is a number of seconds, not {type(seconds).__name__}")
     if not (seconds >= 0 if above is None else seconds > above):
         allowed = "0 or more" if above is None else f"above {above}"
         raise ValueError(f"{name} is {seconds}; it should be {allowed}")
-    return seconds
+    return float(seconds)
+
+
+def partition_name(name: str, pair: Any) -> TopicPartition:  # noqa: ANN401
+    """A partition, as a pair of its topic and its number."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise TypeError(f"{name} has pairs of a topic and a partition, and not {pair!r}")
+    topic, partition = pair
+    return TopicPartition(text("topic", topic), whole_number("partition", partition, 0, 2**31))
+
+
+def offsets_by_partition(name: str, offsets: Any) -> dict[TopicPartition, int]:  # noqa: ANN401
+    """A mapping of pairs of a topic and a partition to offsets."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(
+            f"{name} is a mapping of partitions to offsets, not {type(offsets).__name__}"
+        )
+    return {
+        partition_name(name, pair): whole_number(f"the offset of {pair}", offset, 0, 2**63)
+        for pair, offset in offsets.items()
+    }
+
+
+def text_by_name(name: str, texts: Any) -> dict[str, str]:  # noqa: ANN401
+    """A mapping of names to text; None is empty."""
+    found = {} if texts is None else texts
+    if not isinstance(found, Mapping):
+        raise TypeError(f"{name} is a mapping of names to text, not {type(found).__name__}")
+    return {text(f"a name in {name}", key): text(f"{key} in {name}", found[key]) for key in found}
 
 
 def whole_number(name: str, number: Any, least: int, beyond: int) -> int:  # noqa: ANN401

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from smq.client.arguments import duration, whole_number
+from smq.client.arguments import duration, text, text_by_name, whole_number
 from smq.client.consuming.consumer import Consumer
 from smq.client.consuming.consumer_settings import (
     BATCH_BYTES_MAX,
@@ -55,8 +55,7 @@ def connect(
     away. After `metadata_max_age_s` producers and consumers look whether their topics have got more
     partitions. Raises BrokerUnavailable when nobody answers now, TypeError, ValueError.
     """
-    if not isinstance(client_id, str):
-        raise TypeError(f"client_id is text, not {type(client_id).__name__}")
+    text("client_id", client_id)
     timeout_s = duration("timeout_s", timeout_s)
     metadata_max_age_s = duration("metadata_max_age_s", metadata_max_age_s, above=0)
     return Client(reach_of(address, transport, timeout_s, metadata_max_age_s), client_id)
@@ -86,16 +85,18 @@ class Client:
         """Create a topic, with the broker's number of partitions unless one is given; the number.
 
         `configs` are Kafka's, and SMQ's (docs/topic_configs.md). It has leaders on return.
-        Raises BrokerError: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG …
+        Raises TypeError, ValueError, BrokerError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG …
         """
         if partitions is None:
             count = admin.DEFAULT_OF_THE_BROKER
         else:
             count = whole_number("partitions", partitions, 1, INT31_END)
+        name, configs = text("name", name), text_by_name("configs", configs)
         return self._ask(lambda cluster: admin.create_topic(cluster, name, count, configs))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its records. Raises NoSuchTopic."""
+        text("name", name)
         self._ask(lambda cluster: admin.delete_topic(cluster, name))
 
     def topics(self) -> dict[str, int]:
@@ -119,6 +120,7 @@ class Client:
         it, it is deleted after the topic's smq.reference.orphan.ms.
         Raises NoSuchTopic, TypeError, ValueError, OSError, StoreError.
         """
+        text("topic", topic)
         self._ask(lambda cluster: cluster.retrying(lambda: cluster.topic(topic)))
         return self._payloads.upload(topic, source, content_type=content_type, move=move)
 
@@ -145,7 +147,7 @@ class Client:
         """
         self._check_open()
         codecs = {codec.name.lower(): codec for codec in Codec}
-        if compression not in codecs:
+        if text("compression", compression) not in codecs:
             raise ValueError(f"compression is {compression!r}; it should be one of {[*codecs]}")
         options = Options(
             client_id=self._client_id,

@@ -12,7 +12,7 @@ from pathlib import Path
 from smq.client.door.door import Door, DoorUnavailable
 from smq.client.errors import BrokerUnavailable
 from smq.client.facts import broker_facts
-from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.cluster import Cluster, addresses_of
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError
 
@@ -39,8 +39,16 @@ def reach_of(
 
 
 def bootstrap_of(address: str | os.PathLike[str]) -> str:
-    """Addresses as they are, or those of the broker that serves a data directory."""
+    """Addresses as they are, or those of the broker that serves a data directory.
+
+    Raises TypeError, ValueError, BrokerUnavailable.
+    """
+    if not isinstance(address, str | os.PathLike):
+        raise TypeError(f"address is text or a path, not {type(address).__name__}")
+    if not address:
+        raise ValueError("address is empty; it should be host:port, or a broker's data directory")
     if isinstance(address, str) and not Path(address).is_dir() and os.sep not in address:
+        addresses_of(address)
         return address
     path = Path(address)
     try:

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from smq.app.cli_client import cluster_at, from_json, refusal, split_pair, to_json
+from smq.app.cli_client import client_at, cluster_at, from_json, refusal, split_pair, to_json
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from tests.client.fake_kafka import fake_kafka
 
@@ -47,6 +47,12 @@ def test_a_failure_is_a_sentence(failure: BaseException, sentence: str) -> None:
         cluster_at(kafka.bootstrap),
     ):
         raise failure
+
+
+def test_an_address_that_is_none_is_told() -> None:
+    for verb in (cluster_at, client_at):
+        with pytest.raises(SystemExit, match=r"^smq: --bootstrap: a broker's address is host:port"):
+            verb("nowhere").__enter__()
 
 
 def test_when_no_broker_answers_it_says_what_to_do() -> None:

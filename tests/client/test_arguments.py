@@ -5,7 +5,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smq.client.arguments import bytes_of, duration, header_pairs, whole_number
+from smq.client.arguments import (
+    bytes_of,
+    duration,
+    function,
+    header_pairs,
+    offsets_by_partition,
+    partition_name,
+    text,
+    text_by_name,
+    whole_number,
+)
+from smq.client.consuming.record import TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -74,3 +85,35 @@ def test_durations_are_seconds_and_within_their_range() -> None:
     for other in (True, "1", None):
         with pytest.raises(TypeError, match="timeout_s is a number of seconds, not"):
             duration("timeout_s", other)
+
+
+def test_text_and_functions_are_nothing_else() -> None:
+    assert text("topic", "clicks") == "clicks"
+    with pytest.raises(TypeError, match="topic is text, not bytes"):
+        text("topic", b"clicks")
+    function("callback", print)
+    with pytest.raises(TypeError, match="callback is a function, not int"):
+        function("callback", 5)
+
+
+def test_partitions_and_offsets_are_told_by_name() -> None:
+    assert partition_name("partitions", ["t", 1]) == ("t", 1)
+    assert offsets_by_partition("ends", {("t", 1): 7}) == {TopicPartition("t", 1): 7}
+    for wrong in ("t", ("t",), 5):
+        with pytest.raises(TypeError, match="partitions has pairs of a topic and a partition"):
+            partition_name("partitions", wrong)
+    with pytest.raises(TypeError, match="topic is text, not int"):
+        partition_name("partitions", (1, "t"))
+    with pytest.raises(ValueError, match=r"the offset of \('t', 1\) is -1"):
+        offsets_by_partition("ends", {("t", 1): -1})
+    with pytest.raises(TypeError, match="ends is a mapping of partitions to offsets, not list"):
+        offsets_by_partition("ends", [("t", 1)])
+
+
+def test_settings_are_text_by_name() -> None:
+    assert text_by_name("configs", None) == {}
+    assert text_by_name("configs", {"retention.ms": "1"}) == {"retention.ms": "1"}
+    with pytest.raises(TypeError, match=r"retention\.ms in configs is text, not int"):
+        text_by_name("configs", {"retention.ms": 1})
+    with pytest.raises(TypeError, match="configs is a mapping of names to text, not list"):
+        text_by_name("configs", ["retention.ms"])

@@ -1,6 +1,7 @@
 """A client: topics, and what is opened and closed with it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -91,3 +92,37 @@ def test_a_client_of_another_process_connects_by_itself(kafka: FakeKafka) -> Non
     with client, make(*arguments) as other:
         assert client.topics() == other.topics() == {"a": 1}
     assert client.transport == "kafka"
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "words"),
+    [
+        (5, TypeError, "address is text or a path, not int"),
+        ("", ValueError, "address is empty; it should be host:port, or"),
+        ("host", ValueError, "a broker's address is host:port, and not 'host'"),
+    ],
+    ids=["number", "empty", "no port"],
+)
+def test_an_address_that_is_none_is_told(address: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        connect(address)
+
+
+WRONG_CALLS: list[tuple[Callable[[Any], object], str]] = [
+    (lambda client: client.create_topic(5), "name is text, not int"),
+    (lambda client: client.create_topic("a", configs={"b": 1}), "b in configs is text, not int"),
+    (lambda client: client.delete_topic(None), "name is text, not NoneType"),
+    (lambda client: client.upload(5, b""), "topic is text, not int"),
+    (lambda client: client.producer(compression=5), "compression is text, not int"),
+    (lambda client: client.producer(block_s="x"), "block_s is a number of seconds, not str"),
+    (lambda client: client.producer().send(5, b""), "topic is text, not int"),
+    (lambda client: client.producer().send("a", b"", callback=5), "callback is a function"),
+    (lambda client: client.producer().flush("x"), "timeout is a number of seconds, not str"),
+]
+
+
+def test_wrong_arguments_are_told_at_the_call(kafka: FakeKafka, client: Client) -> None:
+    kafka.add_topic("a")
+    for call, words in WRONG_CALLS:
+        with pytest.raises(TypeError, match=words):
+            call(client)

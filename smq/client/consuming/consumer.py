@@ -16,13 +16,14 @@ import math
 import os
 import select
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
+from smq.client.arguments import duration, offsets_by_partition, partition_name, text
 from smq.client.consuming.assignors import COOPERATIVE
 from smq.client.consuming.batch import Batch
 from smq.client.consuming.beginnings import Beginnings
@@ -30,7 +31,7 @@ from smq.client.consuming.commits import Committing, Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings
 from smq.client.consuming.group import Assigned, Event, Failed, GroupMember, Rebalance
 from smq.client.consuming.local_source import LocalSource
-from smq.client.consuming.offsets import Start, find_offsets, place_of, resolve
+from smq.client.consuming.offsets import Start, find_offsets, place_of, resolve, timestamp_of
 from smq.client.consuming.reading import Lot, Move, Reading
 from smq.client.consuming.record import OffsetsIn, Record, TopicPartition
 from smq.client.consuming.source import Partition
@@ -115,7 +116,7 @@ class Consumer:
         if self._member is not None:
             raise ValueError("assign: the group assigns the partitions of this consumer")
         self.give_back()
-        names = [TopicPartition(*each) for each in partitions]
+        names = [partition_name("partitions", each) for each in partitions]
         self._beginnings.check(names)
         self._whole = []
         self._reading.assign(self._positions(names))
@@ -133,7 +134,7 @@ class Consumer:
         self._check()
         name = self._partition(topic, partition).name
         self.give_back()
-        offsets = resolve(self._cluster, topic, [partition], place_of(place))
+        offsets = resolve(self._cluster, topic, [partition], place_of(place, "place"))
         self._reading.seek(name, offsets[partition])
 
     def pause(self, topic: str, partition: int) -> None:
@@ -155,11 +156,11 @@ class Consumer:
         """
         self._check()
         found: dict[TopicPartition, int | None] = {}
-        for (topic, partition), when in times.items():
-            ms = place_of(when).timestamp if isinstance(when, datetime) else when
-            assert ms is not None
-            offset = find_offsets(self._cluster, topic, [partition], ms)[partition]
-            found[TopicPartition(topic, partition)] = None if offset < 0 else offset
+        for pair, when in times.items():
+            name = partition_name("times", pair)
+            ms = timestamp_of(f"the time of {pair}", when)
+            offset = find_offsets(self._cluster, name.topic, [name.partition], ms)[name.partition]
+            found[name] = None if offset < 0 else offset
         return found
 
     def find(self, place: Start) -> dict[TopicPartition, int]:
@@ -168,7 +169,7 @@ class Consumer:
         Where no record is that late it is the end.
         """
         self._check()
-        return self._beginnings.find(self.assignment(), place_of(place))
+        return self._beginnings.find(self.assignment(), place_of(place, "place"))
 
     def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each partition's position is behind its end."""
@@ -209,6 +210,7 @@ class Consumer:
         Raises Overrun if that was overtaken by its ring, and BrokerError: NoSuchTopic,
         BrokerUnavailable, CORRUPT_MESSAGE of a batch that cannot be read, and what a group answers.
         """
+        timeout_s = duration("timeout_s", timeout_s)
         self.give_back()
         now = time.monotonic()
         deadline, spin_until = now + timeout_s, now + self._settings.spin_us / 1e6
@@ -253,7 +255,7 @@ class Consumer:
 
         Of partitions that are not named nothing is read meanwhile.
         """
-        left = {TopicPartition(*name): end for name, end in ends.items()}
+        left = offsets_by_partition("ends", ends)
         self._check()
         self._reading.pause(self._reading.partitions.keys() - left.keys())
         while left := self._pause_behind(left):
@@ -363,7 +365,7 @@ class Consumer:
             raise ValueError("commit: only a consumer with a group can; name one with group=")
         if offsets is None:
             return self._committing.commit(self._where_we_are(), self._membership())
-        named = {TopicPartition(*name): offset for name, offset in offsets.items()}
+        named = offsets_by_partition("offsets", offsets)
         return self._committing.commit(named, self._membership())
 
     def committed(self) -> dict[TopicPartition, int]:
@@ -484,9 +486,7 @@ class Consumer:
         self.close(commit=kind is None)
 
 
-def _checked_topics(topics: str | Sequence[str]) -> list[str]:
-    names = [topics] if isinstance(topics, str) else list(topics)
-    for each in names:
-        if not isinstance(each, str):
-            raise TypeError(f"topics are names, not {type(each).__name__}")
-    return sorted(set(names))
+def _checked_topics(topics: Any) -> list[str]:  # noqa: ANN401  (whatever was given)
+    if not isinstance(topics, str | Sequence | Set) or isinstance(topics, bytes):
+        raise TypeError(f"topics is a name or some names, not {type(topics).__name__}")
+    return sorted({topics} if isinstance(topics, str) else {text("a topic", e) for e in topics})

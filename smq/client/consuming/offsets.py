@@ -44,24 +44,34 @@ Start = str | int | datetime | Place
 """How a caller names a place: "earliest", "latest", an offset, or a time with its zone."""
 
 
-def place_of(start: object) -> Place:
-    """The place that a caller named. Raises TypeError and ValueError."""
+def place_of(start: object, name: str = "start") -> Place:
+    """The place that a caller named. Raises TypeError and ValueError, with the argument's name."""
     if isinstance(start, Place):
         return start
     if isinstance(start, str):
         if start not in _NAMED:
-            raise ValueError(f"start: {start!r} is neither 'earliest' nor 'latest'")
+            raise ValueError(f"{name}: {start!r} is neither 'earliest' nor 'latest'")
         return _NAMED[start]
     if isinstance(start, datetime):
         if start.tzinfo is None:
-            raise ValueError(f"start: {start} has no time zone; say which, e.g. with tzinfo=UTC")
+            raise ValueError(f"{name}: {start} has no time zone; say which, e.g. with tzinfo=UTC")
         return Place(timestamp=round(start.timestamp() * 1000))
     if not isinstance(start, int) or isinstance(start, bool):
         kind = type(start).__name__
-        raise TypeError(f"start is 'earliest', 'latest', an offset or a datetime, not {kind}")
+        raise TypeError(f"{name} is 'earliest', 'latest', an offset or a datetime, not {kind}")
     if start < 0:
-        raise ValueError(f"start: offsets begin at 0, and {start} is below")
+        raise ValueError(f"{name}: offsets begin at 0, and {start} is below")
     return Place(offset=start)
+
+
+def timestamp_of(name: str, time: object) -> int:
+    """The milliseconds since 1970 of a time: these, or a datetime with its zone."""
+    place = place_of(time, name)
+    if isinstance(time, str | Place):
+        raise TypeError(f"{name} is a datetime or milliseconds since 1970, not {time!r}")
+    found = place.offset if place.timestamp is None else place.timestamp
+    assert found is not None
+    return found
 
 
 def resolve(

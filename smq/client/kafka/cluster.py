@@ -75,11 +75,14 @@ def check(error_code: int, message: str | None = None) -> None:
 
 
 class Cluster:
-    """The brokers behind some bootstrap addresses, one of which must answer now."""
+    """The brokers behind some bootstrap addresses, one of which must answer now.
+
+    Raises ValueError for what is no address.
+    """
 
     def __init__(self, bootstrap: str, deadline_seconds: float = DEADLINE_SECONDS) -> None:
         self.bootstrap = bootstrap
-        self._bootstrap = [_address(each.strip()) for each in bootstrap.split(",")]
+        self._bootstrap = addresses_of(bootstrap)
         self._deadline_seconds = deadline_seconds
         self.cluster_id = ""  # Learnt from Metadata.
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -229,12 +232,15 @@ class Cluster:
         return connection
 
 
+def addresses_of(bootstrap: str) -> list[tuple[str, int]]:
+    """Hosts and ports. Raises ValueError."""
+    return [_address(each.strip()) for each in bootstrap.split(",")]
+
+
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal()):
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST, f"a broker's address is host:port, and not {text!r}"
-        )
+        raise ValueError(f"a broker's address is host:port, and not {text!r}")
     return host.strip("[]"), int(port)
 
 

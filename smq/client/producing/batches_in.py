@@ -135,7 +135,8 @@ def _cast(name: str, array: "pa.Array", kind: "pa.DataType") -> "pa.Array":
     try:
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise TypeError(f"the {name} column is {array.type}, which is not {kind}") from error
+        wanted = "an integer" if kind == pa.int64() else "binary or string"
+        raise TypeError(f"the {name} column is {array.type}, and not {wanted}") from error
 
 
 def _numbers(array: "pa.Array", buffer: int, dtype: Any) -> np.ndarray:  # noqa: ANN401
@@ -152,7 +153,7 @@ def _integers_of_arrow(name: str, array: "pa.Array") -> np.ndarray:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
     elif not pa.types.is_integer(array.type) and not pa.types.is_null(array.type):
-        raise TypeError(f"the {name} column is {array.type}, which is not an integer")
+        raise TypeError(f"the {name} column is {array.type}, and not an integer")
     array = _cast(name, array, pa.int64())
     return _present(name, array.fill_null(ABSENT).to_numpy(zero_copy_only=False), array.null_count)
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from smq.client.arguments import duration
+
 if TYPE_CHECKING:
     from smq.client.producing.parcel import Parcel
 
@@ -97,7 +99,7 @@ class BatchFuture:
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait for what went wrong first; None when nothing did. Raises TimeoutError."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + duration("timeout", timeout)
         for parcel in self._parcels:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             parcel.sink.wait(parcel.is_resolved, left)

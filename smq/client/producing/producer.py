@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX
-from smq.client.arguments import bytes_of, header_pairs, whole_number
+from smq.client.arguments import bytes_of, function, header_pairs, whole_number
 from smq.client.errors import BufferFull, Closed
 from smq.client.payload_formats import (
     ARROW_STREAM,
@@ -102,6 +102,12 @@ class Producer:
         records without a key. The timestamp is now unless one is given.
         Raises NoSuchTopic, BufferFull (no room within `block_s`), TypeError, ValueError.
         """
+        if callback is not None:
+            function("callback", callback)
+            fields = {"headers": headers, "timestamp_ms": timestamp_ms, "partition": partition}
+            future = self.send(topic, value, key=key, **fields)  # type: ignore[arg-type]
+            future.add_done_callback(callback)
+            return future
         if type(value) is not bytes:
             value = bytes_of("value", value)
         if key is not None and type(key) is not bytes:
@@ -126,10 +132,7 @@ class Producer:
                 sender.cut(topic)
         finally:
             sender.lock.release()
-        future = Future(parcel, row)
-        if callback is not None:
-            future.add_done_callback(callback)
-        return future
+        return Future(parcel, row)
 
     def send_batch(self, topic: str, batch: Any) -> BatchFuture:  # noqa: ANN401  (see batches_in)
         """Send the rows of an Arrow table or record batch, or of a dict of arrays or lists.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from smq.client.arguments import whole_number
+from smq.client.arguments import duration, text, whole_number
 from smq.client.errors import BufferFull, Closed, NoSuchTopic
 from smq.client.producing.accumulator import RETRY_MS, Accumulator
 from smq.client.producing.batch_writer import BatchWriter
@@ -154,6 +154,7 @@ class Sender:
         return not taken or taken + size_bytes <= self._options.buffer_bytes
 
     def _learn_first(self, topic: str) -> None:
+        text("topic", topic)
         self.lock.release()
         try:
             facts = self._links.topic(topic)
@@ -196,6 +197,8 @@ class Sender:
 
     def wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
         """Sleep until the condition holds. Raises TimeoutError, Closed."""
+        if timeout_s is not None:
+            timeout_s = duration("timeout", timeout_s)
         if threading.get_ident() == self._thread.ident and not condition():
             raise RuntimeError("a callback must not wait: it is called by the thread that sends")
         with self.changed:

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -390,6 +390,34 @@ def test_what_cannot_be_is_refused_by_name(
 ) -> None:
     with pytest.raises(error, match=[*settings][-1]):
         client.consumer(topic, **settings)
+
+
+WRONG_CALLS: list[tuple[Callable[[Any], object], type[Exception], str]] = [
+    (lambda consumer: consumer.poll("1"), TypeError, "timeout_s is a number of seconds, not str"),
+    (lambda consumer: consumer.poll(-1), ValueError, "timeout_s is -1; it should be 0 or more"),
+    (lambda consumer: consumer.assign("t"), TypeError, "partitions has pairs of a topic and"),
+    (lambda consumer: consumer.assign([("t", "0")]), TypeError, "partition is a whole number"),
+    (lambda consumer: consumer.seek("nowhere", 0, 0), ValueError, "nowhere-0 is not assigned"),
+    (lambda consumer: consumer.find("first"), ValueError, "place: 'first' is neither"),
+    (lambda consumer: next(consumer.read_until({("t", 0): "x"})), TypeError, "the offset of"),
+    (lambda consumer: consumer.offsets_for_times({("t", 0): "latest"}), TypeError, "the time of"),
+    (lambda consumer: consumer.offsets_for_times({("t", 0): 1.5}), TypeError, "the time of"),
+]
+
+
+def test_wrong_arguments_are_told_at_the_call(client: smq.Client, topic: str) -> None:
+    with client.consumer(topic) as consumer:
+        for call, error, words in WRONG_CALLS:
+            with pytest.raises(error, match=words):
+                call(consumer)
+
+
+@pytest.mark.parametrize(
+    "topics", [5, None, b"bytes", ["a", 5]], ids=["number", "nothing", "bytes", "mixed"]
+)
+def test_topics_are_names(client: smq.Client, topics: Any) -> None:
+    with pytest.raises(TypeError, match="topic"):
+        client.consumer(topics)
 
 
 def test_without_a_group_there_is_nothing_to_commit(client: smq.Client, topic: str) -> None:
