@@ -237,6 +237,8 @@ class Sender:
 
     def abandon(self) -> None:
         """In a forked child: let go of copies. A thread that is not here may hold the lock."""
+        if self.is_closed:
+            return  # What it had is closed, and the numbers of its descriptors are another's now.
         self.is_closed = True
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)

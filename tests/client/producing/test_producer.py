@@ -217,6 +217,27 @@ def test_a_fork_knows_nothing_of_the_parents_records(client: smq.Client, topic: 
         assert sent.result(0).offset == 0
 
 
+def test_a_fork_closes_nothing_for_a_producer_that_was_closed_before(
+    client: smq.Client, topic: str
+) -> None:
+    with client.producer() as producer:
+        producer.send(topic, b"0").result(WAIT_S)
+    fds = [os.eventfd(0) for _ in range(20)]  # One of them has the number the producer's had.
+    pid = os.fork()
+    if pid == 0:  # Nothing of pytest's must run in the child.
+        code = 1
+        try:
+            for fd in fds:
+                os.eventfd_write(fd, 1)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    for fd in fds:
+        os.close(fd)
+    assert producer is not None  # It has lived until now.
+
+
 def test_a_spawned_process_is_given_a_producer_of_its_own(
     client: smq.Client, running: SmqBroker, topic: str
 ) -> None:
