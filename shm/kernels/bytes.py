@@ -16,6 +16,9 @@ from shm.kernels.jit import kernel
 
 assert sys.byteorder == "little", "SMQ's shared memory is little-endian"
 
+BLOCK_BYTES = 32  # A register of most processors, two of others.
+SHORT_BYTES_MAX = 256
+
 
 def _pointer(context, builder, array_type, array, at):
     data = context.make_array(array_type)(context, builder, array).data
@@ -77,6 +80,40 @@ def copy_bytes(_typing, target, _target_at, source, _source_at, _length):
 
     signature = types.void(target, types.int64, source, types.int64, types.int64)
     return signature, generate
+
+
+@intrinsic
+def _copy_block(_typing, target, _target_at, source, _source_at):
+    """Copy BLOCK_BYTES through a register."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.PointerType(ir.VectorType(ir.IntType(8), BLOCK_BYTES))
+        to = _pointer(context, builder, signature.args[0], args[0], args[1])
+        start = _pointer(context, builder, signature.args[2], args[2], args[3])
+        block = builder.load(builder.bitcast(start, kind))
+        block.align = 1
+        builder.store(block, builder.bitcast(to, kind)).align = 1
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64), generate
+
+
+@kernel
+def copy_short(target, at, source, start, length):
+    """As `copy_bytes`, for what is mostly short. Up to BLOCK_BYTES behind the target are undefined.
+
+    Whole blocks are copied where neither array ends: to call memcpy for each of many small fields
+    takes longer than to copy them.
+    """
+    if (
+        length > SHORT_BYTES_MAX
+        or at + length + BLOCK_BYTES > len(target)
+        or start + length + BLOCK_BYTES > len(source)
+    ):
+        copy_bytes(target, at, source, start, length)
+        return
+    for done in range(0, length, BLOCK_BYTES):
+        _copy_block(target, at + done, source, start + done)
 
 
 @kernel

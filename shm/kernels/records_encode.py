@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.bytes import copy_bytes, put16, put32, put64
+from shm.kernels.bytes import copy_short, put16, put32, put64, store16
 from shm.kernels.crc32c import crc32c
 from shm.kernels.jit import kernel
 from shm.kernels.records import (
@@ -49,6 +49,7 @@ from shm.kernels.words import (
 )
 
 OFFSET_DELTA_MAX = 2**31 - 1
+VALUE_HEAD_BYTES = 4  # Attributes, timestamp delta, null key, no headers.
 RECORD_HEAD_BYTES_MAX = 32  # A generous bound of what a record's varints beside its fields take.
 
 
@@ -61,6 +62,17 @@ class Rows(NamedTuple):
     values: np.ndarray
     header_keys: np.ndarray
     header_values: np.ndarray
+
+
+class Values(NamedTuple):
+    """Records that are nothing but a value: row i is data[offsets[i]:offsets[i + 1]].
+
+    Their offsets in the partition are from 0 on, and all have one timestamp.
+    """
+
+    data: np.ndarray
+    offsets: np.ndarray
+    timestamp: int
 
 
 class Run(NamedTuple):
@@ -100,6 +112,10 @@ def varint_bytes(value):
 def put_varint(out, at, value):
     """Write a zigzag varint of up to 64 bits; where it ends."""
     bits = np.uint64((value << 1) ^ (value >> 63))
+    if np.uint64(127) < bits < np.uint64(1 << 14):  # The lengths of most values; the loop waits.
+        word = np.int64(bits)
+        store16(out, at, word & 127 | 128 | (word >> 7) << 8)
+        return at + 2
     while bits > np.uint64(127):
         out[at] = (bits & np.uint64(127)) | np.uint64(128)
         bits >>= np.uint64(7)
@@ -119,7 +135,7 @@ def put_field(out, at, data, start, length):
     """Write a length and so many bytes of `data`; where they end."""
     at = put_varint(out, at, length)
     if length > 0:
-        copy_bytes(out, at, data, start, length)
+        copy_short(out, at, data, start, length)
         at += length
     return at
 
@@ -160,25 +176,24 @@ def may_share_batch(columns, row, first, attributes):
 
 
 @kernel
-def put_batch_header(columns, first, row, run, out, at, size):
-    """Write the 61 bytes in front of rows [first, row), a batch of `size` bytes in all."""
-    next_offset = columns[C_OFFSET, row] if row < run.end else run.end_offset
-    last_delta = min(next_offset - 1 - columns[C_OFFSET, first], OFFSET_DELTA_MAX)
-    newest = columns[C_TIMESTAMP, first]
-    for each in range(first + 1, row):
-        newest = max(newest, columns[C_TIMESTAMP, each])
-    put64(out, at + BATCH_BASE_OFFSET_AT, columns[C_OFFSET, first])
+def put_batch_header(span, times, count, run, out, at, size):
+    """Write the 61 bytes in front of `count` records, a batch of `size` bytes in all.
+
+    `span` is (base offset, the offset behind the batch), `times` (first, newest timestamp).
+    """
+    last_delta = min(span[1] - 1 - span[0], OFFSET_DELTA_MAX)
+    put64(out, at + BATCH_BASE_OFFSET_AT, span[0])
     put32(out, at + BATCH_LENGTH_AT, size - BATCH_OVERHEAD_BYTES)
     put32(out, at + BATCH_LEADER_EPOCH_AT, run.leader_epoch)
     out[at + BATCH_MAGIC_AT] = 2
     put16(out, at + BATCH_ATTRIBUTES_AT, run.attributes)
     put32(out, at + BATCH_LAST_OFFSET_DELTA_AT, last_delta)
-    put64(out, at + BATCH_BASE_TIMESTAMP_AT, columns[C_TIMESTAMP, first])
-    put64(out, at + BATCH_MAX_TIMESTAMP_AT, newest)
+    put64(out, at + BATCH_BASE_TIMESTAMP_AT, times[0])
+    put64(out, at + BATCH_MAX_TIMESTAMP_AT, times[1])
     put64(out, at + BATCH_PRODUCER_ID_AT, run.producer_id)
     put16(out, at + BATCH_PRODUCER_EPOCH_AT, run.producer_epoch)
     put32(out, at + BATCH_BASE_SEQUENCE_AT, run.base_sequence)
-    put32(out, at + BATCH_RECORD_COUNT_AT, row - first)
+    put32(out, at + BATCH_RECORD_COUNT_AT, count)
     put32(out, at + BATCH_CRC_AT, np.int64(crc32c(out, at + BATCH_ATTRIBUTES_AT, at + size)))
 
 
@@ -219,5 +234,38 @@ def encode_batch(rows, first, run, bytes_max, out, at):
         row += 1
     if row == first:
         return first, start
-    put_batch_header(columns, first, row, run, out, start, at - start)
+    newest = base_time
+    for each in range(first + 1, row):
+        newest = max(newest, columns[C_TIMESTAMP, each])
+    next_offset = columns[C_OFFSET, row] if row < run.end else run.end_offset
+    span, times = (base_offset, next_offset), (base_time, newest)
+    put_batch_header(span, times, row - first, run, out, start, at - start)
+    return row, at
+
+
+@kernel
+def encode_values(values, first, run, bytes_max, out, at):
+    """As `encode_batch`, of Values: nine words of columns a row take as long as the row."""
+    data, offsets, start, row, limit = values.data, values.offsets, at, first, len(out)
+    at += BATCH_HEADER_BYTES
+    while row < run.end:
+        value_at, delta = offsets[row], row - first
+        length = offsets[row + 1] - value_at
+        size = VALUE_HEAD_BYTES + varint_bytes(delta) + varint_bytes(length) + length
+        if at + varint_bytes(size) + size > limit:
+            break
+        at = put_varint(out, at, size)
+        store16(out, at, 0)  # No attributes; all timestamps are the first one's.
+        at = put_varint(out, put_varint(out, at + 2, delta), -1)
+        at = put_varint(out, at, length)
+        copy_short(out, at, data, value_at, length)
+        at += length
+        out[at] = 0
+        at += 1
+        limit = min(len(out), start + bytes_max)
+        row += 1
+    if row == first:
+        return first, start
+    times = (values.timestamp, values.timestamp)
+    put_batch_header((first, row), times, row - first, run, out, start, at - start)
     return row, at

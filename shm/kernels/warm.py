@@ -35,7 +35,7 @@ from shm.kernels.records import (
     scan_batches,
     walk_batches,
 )
-from shm.kernels.records_encode import Rows, Run, encode_batch
+from shm.kernels.records_encode import Rows, Run, Values, encode_batch, encode_values
 from shm.kernels.recover import SCAN_COLUMNS, find_frame, replay_frames, scan_frames
 from shm.kernels.references import R_FIELDS, find_handles, find_key, may_refer
 from shm.kernels.session import (
@@ -158,6 +158,8 @@ def _warm_records() -> None:
     fill_headers(data, columns, headers)
     count_utf8(data, headers[0], headers[1])
     encode_batch(Rows(columns, headers, data, data, data, data), 0, Run(1, 1, 0, 0), 64, out, 0)
+    offsets = np.zeros(2, np.int64)
+    encode_values(Values(data, offsets, 0), 0, Run(1, 1, 0, 0), 64, out, 0)
     assign_partitions(columns, data, 1, 0, np.zeros(1, np.int64))
     fill_views(data, columns[0], columns[1], np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8))
 

@@ -10,7 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.kernels.crc32c import crc32c
-from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
+from shm.kernels.records_encode import (
+    RECORD_HEAD_BYTES_MAX,
+    Rows,
+    Run,
+    Values,
+    encode_batch,
+    encode_values,
+)
 from shm.kernels.references import find_key
 from shm.kernels.words import (
     BATCH_ATTRIBUTES_AT,
@@ -68,7 +75,7 @@ class BatchWriter:
 
     def write(  # noqa: PLR0913, PLR0917  (as a kernel)
         self,
-        rows: Rows,
+        rows: Rows | Values,
         part: tuple[int, int],
         stamp: Stamp,
         bytes_max: int,
@@ -78,18 +85,19 @@ class BatchWriter:
         """Write a batch of rows [first, end) to out[at:], as many as fit into `bytes_max`."""
         first, end = part
         run = Run(end, end, int(self._codec), NO_LEADER_EPOCH, *stamp)
+        encode = encode_values if isinstance(rows, Values) else encode_batch
         if self._codec is Codec.NONE:
-            row, after = encode_batch(rows, first, run, bytes_max, out, at)
+            row, after = encode(rows, first, run, bytes_max, out, at)
             assert row > first
             _INT64.pack_into(out.data, at + BATCH_BASE_OFFSET_AT, 0)
             return Written(row, after, after - at)
         if len(self._scratch) < len(out):
             self._scratch = np.zeros(len(out), np.uint8)
-        row, size = encode_batch(rows, first, run, bytes_max, self._scratch, 0)
+        row, size = encode(rows, first, run, bytes_max, self._scratch, 0)
         assert row > first
         if find_key(self._scratch, BATCH_HEADER_BYTES, size) >= 0:
             # The broker does not look into compressed batches, so that handles go as they are.
-            row, after = encode_batch(rows, first, run._replace(attributes=0), bytes_max, out, at)
+            row, after = encode(rows, first, run._replace(attributes=0), bytes_max, out, at)
             _INT64.pack_into(out.data, at + BATCH_BASE_OFFSET_AT, 0)
             return Written(row, after, after - at)
         return Written(row, self._compress(size, out, at), size)

@@ -40,6 +40,11 @@ class Piece(NamedTuple):
     def __len__(self) -> int:
         return len(self.values.length)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the rows are nothing but values."""
+        return all(each is None for each in self[1:])
+
 
 ABSENT = np.iinfo(np.int64).min
 
@@ -100,7 +105,7 @@ def _field_of_arrow(name: str, array: "pa.Array") -> Field:
     if pa.types.is_fixed_size_binary(kind):
         width = kind.byte_width
         at = np.arange(array.offset, array.offset + count, dtype=np.int64) * width
-        length = np.full(count, width, np.int64)
+        length, offsets = np.full(count, width, np.int64), None
     else:
         if not _has_offsets(kind):
             array = _cast(name, array, pa.large_binary())
@@ -114,11 +119,11 @@ def _field_of_arrow(name: str, array: "pa.Array") -> Field:
         raise ValueError(f"the {name} column is no valid Arrow array")
     if array.null_count:
         length[array.is_null().to_numpy(zero_copy_only=False)] = -1
-    if not data.flags.writeable:
-        return Field(data, at, length)
-    data = data.view()
-    data.flags.writeable = False
-    return Field(data, at, length)
+        offsets = None
+    if data.flags.writeable:
+        data = data.view()
+        data.flags.writeable = False
+    return Field(data, at, length, offsets)
 
 
 def _has_offsets(kind: "pa.DataType") -> bool:

@@ -27,7 +27,7 @@ from shm.kernels.records import (
     H_VALUE_AT,
     H_VALUE_LENGTH,
 )
-from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows
+from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Values
 from smq.wire.records import Headers
 
 # Lengths of a header's key and value: a varint of 32 bits each.
@@ -38,11 +38,16 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class Field(NamedTuple):
-    """A column of byte strings. `data` is uint8 and read-only, the others int64."""
+    """A column of byte strings. `data` is uint8 and read-only, the others int64.
+
+    `offsets`: where each begins and the last one ends, if they lie one behind the other and none
+    is null.
+    """
 
     data: np.ndarray
     at: np.ndarray
     length: np.ndarray
+    offsets: np.ndarray | None = None
 
 
 class HeaderColumn(NamedTuple):
@@ -64,11 +69,12 @@ def field_of(items: Sequence[Bytes | None]) -> Field:
         lengths = (-1 if each is None else len(each) for each in items)
         length = np.fromiter(lengths, np.int64, len(items))
         filled = np.maximum(length, 0)
-    at = filled.cumsum()
-    at -= filled
-    if len(items) and at[-1] + filled[-1] != len(data):
+    offsets = np.zeros(len(items) + 1, np.int64)
+    filled.cumsum(out=offsets[1:])
+    if offsets[-1] != len(data):
         raise TypeError("a memoryview among them has items that are not bytes")
-    return Field(np.frombuffer(data, np.uint8), at, length)
+    without_nulls = offsets if filled is length else None
+    return Field(np.frombuffer(data, np.uint8), offsets[:-1], length, without_nulls)
 
 
 def nulls(count: int) -> Field:
@@ -88,6 +94,19 @@ def headers_of(headers: Mapping[int, Headers], count: int) -> HeaderColumn | Non
     return HeaderColumn(
         field_of([key for key, _ in pairs]), field_of([value for _, value in pairs]), counts
     )
+
+
+def values_of(values: Field, timestamp_ms: int) -> Values | None:
+    """The rows to encode that have nothing but a value, if none is null."""
+    if values.offsets is None:
+        return None
+    return Values(values.data, values.offsets, timestamp_ms)
+
+
+def values_bound(values: Values, first: int, end: int) -> int:
+    """Bytes that suffice for the records [first, end)."""
+    size = int(values.offsets[end] - values.offsets[first])
+    return size + RECORD_HEAD_BYTES_MAX * (end - first)
 
 
 def rows_of(

@@ -16,8 +16,16 @@ import numpy as np
 
 from shm.kernels.partition import assign_partitions
 from shm.kernels.records import C_OFFSET, C_TIMESTAMP
-from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows
-from smq.client.producing.columns import bounds_of, field_of, headers_of, one_row, rows_of
+from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Values
+from smq.client.producing.columns import (
+    bounds_of,
+    field_of,
+    headers_of,
+    one_row,
+    rows_of,
+    values_bound,
+    values_of,
+)
 from smq.client.producing.futures import Delivery
 from smq.wire.records import Headers
 
@@ -92,7 +100,7 @@ class Parcel:
         self.unresolved = 0
         self.callbacks: dict[int, tuple[int | None, Callable[[], object]]] = {}
         self.failures: list[Failure] = []
-        self.rows: Rows | None = None
+        self.rows: Rows | Values | None = None
         self.offsets: np.ndarray | None = None
         self.partitions = _NONE
         self._timestamps = _NONE
@@ -106,21 +114,21 @@ class Parcel:
         if row_count == 1 and not extras:
             self._close_one(values[0], keys[0], partition_count, keyless)
             return
-        headers = headers_of({row: each.headers for row, each in extras.items()}, row_count)
-        timestamps: np.ndarray | int = self.opened_ms
-        wanted = np.full(row_count, -1, np.int64)
-        if extras:
-            timestamps = np.full(row_count, self.opened_ms, np.int64)
-            for row, each in extras.items():
-                if each.timestamp_ms is not None:
-                    timestamps[row] = each.timestamp_ms
-                if each.partition is not None:
-                    wanted[row] = each.partition
-        keyed = keys.count(None) != row_count
-        rows = rows_of(field_of(values), field_of(keys) if keyed else None, headers, timestamps)
+        field = field_of(values)
+        keyed = field_of(keys) if keys.count(None) != row_count else None
         self.values, self.keys, self.extras = _EMPTY, _EMPTY, {}
-        one = keyless if not (keyed or extras) else None
-        self.fill(rows, wanted, partition_count, keyless, one)
+        if keyed is None and not extras and (plain := values_of(field, self.opened_ms)):
+            self.fill_one(plain, keyless)
+            return
+        headers = headers_of({row: each.headers for row, each in extras.items()}, row_count)
+        timestamps = np.full(row_count, self.opened_ms, np.int64)
+        wanted = np.full(row_count, -1, np.int64)
+        for row, each in extras.items():
+            if each.timestamp_ms is not None:
+                timestamps[row] = each.timestamp_ms
+            if each.partition is not None:
+                wanted[row] = each.partition
+        self.fill(rows_of(field, keyed, headers, timestamps), wanted, partition_count, keyless)
 
     def _close_one(
         self, value: bytes | None, key: bytes | None, partition_count: int, keyless: int
@@ -138,39 +146,29 @@ class Parcel:
         self.offsets = np.array([PENDING])
         self.unresolved = 1
 
-    def fill(
-        self,
-        rows: Rows,
-        partitions: np.ndarray,
-        partition_count: int,
-        keyless: int,
-        one: int | None = None,
-    ) -> None:
-        """Take columns; rows go to the partition they name, or if it is negative by their key.
-
-        `one`: the partition of all rows, if that is known.
-        """
-        row_count = len(partitions)
-        if one is None:
-            assign_partitions(rows.columns, rows.keys, partition_count, keyless, partitions)
-            first = partitions[0] if row_count else 0
-            if not (partitions == first).all():
-                self._order = np.argsort(partitions.astype(np.int32), kind="stable")
-        else:
-            partitions[:] = one
-        self.partitions = partitions
-        self._timestamps = rows.columns[C_TIMESTAMP]
-        if self._order is not None:
-            columns = rows.columns.take(
-                self._order, axis=1
-            )  # In C order, as kernels are compiled for.
-            columns[C_OFFSET] = np.arange(row_count)
+    def fill(self, rows: Rows, partitions: np.ndarray, partition_count: int, keyless: int) -> None:
+        """Take columns; rows go to the partition they name, or if it is negative by their key."""
+        assign_partitions(rows.columns, rows.keys, partition_count, keyless, partitions)
+        self.partitions, self._timestamps = partitions, rows.columns[C_TIMESTAMP]
+        if not (partitions == partitions[:1]).all():
+            self._order = np.argsort(partitions.astype(np.int32), kind="stable")
+            columns = rows.columns.take(self._order, axis=1)  # In C order, as kernels want it.
+            columns[C_OFFSET] = np.arange(len(self._order))
             rows = rows._replace(columns=columns)
-        self.rows = rows
         self._bounds = bounds_of(rows)
-        self.bytes = int(self._bounds[-1]) if row_count else 0
-        self.offsets = np.full(row_count, PENDING, np.int64)
-        self.unresolved = row_count
+        self._start(rows, int(self._bounds[-1]) if len(partitions) else 0)
+
+    def fill_one(self, values: Values, partition: int) -> None:
+        """Take values for one partition. What is the same for all of them is kept once."""
+        row_count = len(values.offsets) - 1
+        self.partitions = np.broadcast_to(np.int64(partition), row_count)
+        self._timestamps = np.broadcast_to(np.int64(values.timestamp), row_count)
+        self._start(values, values_bound(values, 0, row_count))
+
+    def _start(self, rows: Rows | Values, size_bytes: int) -> None:
+        self.rows, self.bytes = rows, size_bytes
+        self.unresolved = len(self.partitions)
+        self.offsets = np.full(self.unresolved, PENDING, np.int64)
 
     def stretches(self) -> Iterator[tuple[int, int, int]]:
         """The columns' rows by partition: (partition, first, end)."""
@@ -185,6 +183,8 @@ class Parcel:
 
     def bound(self, first: int, end: int) -> int:
         """Bytes that suffice for the records [first, end) of the columns."""
+        if isinstance(self.rows, Values):
+            return values_bound(self.rows, first, end)
         before = self._bounds[first - 1] if first else 0
         return int(self._bounds[end - 1] - before)
 
@@ -198,6 +198,8 @@ class Parcel:
         rows = self._rows(first, end)
         self.offsets[rows] = found
         if append_time_ms >= 0:
+            if not self._timestamps.flags.writeable:
+                self._timestamps = self._timestamps.copy()
             self._timestamps[rows] = append_time_ms
         self._settle(end - first)
 

@@ -30,7 +30,7 @@ from smq.client.payload_formats import (
     write_table,
 )
 from smq.client.producing.batches_in import ABSENT, Piece, pieces_of
-from smq.client.producing.columns import rows_of
+from smq.client.producing.columns import rows_of, values_of
 from smq.client.producing.futures import BatchFuture, Future
 from smq.client.producing.links import Links
 from smq.client.producing.parcel import Extras, Parcel
@@ -159,18 +159,11 @@ class Producer:
             sender.await_room(topic, 0)
             partition_count, keyless = sender.partition_count(topic), sender.keyless(topic)
         parcel = sender.new_parcel(topic, 0)
-        timestamps: np.ndarray | int = parcel.opened_ms
-        if piece.timestamps is not None:
-            absent = piece.timestamps == ABSENT
-            timestamps = np.where(absent, parcel.opened_ms, piece.timestamps)
-        rows = rows_of(piece.values, piece.keys, piece.headers, timestamps)
-        if piece.partitions is None:
-            wanted = np.full(len(piece.values.length), -1, np.int64)
+        plain = values_of(piece.values, parcel.opened_ms) if piece.is_plain else None
+        if plain is not None:
+            parcel.fill_one(plain, keyless)
         else:
-            wanted = piece.partitions.copy()
-            whole_number("partition", wanted.max(initial=0), 0, partition_count)
-        is_plain = piece.keys is None and piece.partitions is None
-        parcel.fill(rows, wanted, partition_count, keyless, keyless if is_plain else None)
+            _fill(parcel, piece, partition_count, keyless)
         with sender.lock:
             sender.await_room(topic, parcel.bytes)
             if topic in sender.parcels:
@@ -266,6 +259,21 @@ class Producer:
     def __reduce__(self) -> tuple[Any, ...]:
         """In another process: a producer of its own."""
         return Producer, (self._reach, self._options)
+
+
+def _fill(parcel: Parcel, piece: Piece, partition_count: int, keyless: int) -> None:
+    """Put rows that have more than a value into a parcel. Raises ValueError."""
+    timestamps: np.ndarray | int = parcel.opened_ms
+    if piece.timestamps is not None:
+        absent = piece.timestamps == ABSENT
+        timestamps = np.where(absent, parcel.opened_ms, piece.timestamps)
+    if piece.partitions is None:
+        wanted = np.full(len(piece), -1, np.int64)
+    else:
+        wanted = piece.partitions.copy()
+        whole_number("partition", wanted.max(initial=0), 0, partition_count)
+    rows = rows_of(piece.values, piece.keys, piece.headers, timestamps)
+    parcel.fill(rows, wanted, partition_count, keyless)
 
 
 def _extras(headers: Any, timestamp_ms: Any, partition: Any) -> Extras:  # noqa: ANN401

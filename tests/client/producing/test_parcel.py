@@ -3,6 +3,7 @@
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.records import C_OFFSET, C_TIMESTAMP
+from shm.kernels.records_encode import Rows, Values
 from smq.client.producing.futures import Delivery
 from smq.client.producing.parcel import Parcel
 from smq.model.partitioner import partition_of_key
@@ -12,7 +13,7 @@ from tests.client.parcels import OPENED_MS, add, closed, open_parcel
 def values(parcel: Parcel, first: int, end: int) -> list[bytes]:
     """Of rows of the columns."""
     rows = parcel.rows
-    assert rows is not None
+    assert isinstance(rows, Rows)
     places = zip(rows.columns[4, first:end], rows.columns[5, first:end], strict=True)
     return [rows.values[at : at + length].tobytes() for at, length in places]
 
@@ -26,7 +27,7 @@ def test_rows_are_sorted_by_partition_and_keep_their_order(partitions: list[int]
         partition: [b"%d" % i for i, each in enumerate(partitions) if each == partition]
         for partition in sorted(set(partitions))
     }
-    assert parcel.rows is not None
+    assert isinstance(parcel.rows, Rows)
     assert parcel.rows.columns[C_OFFSET].tolist() == list(range(len(partitions)))
 
 
@@ -63,6 +64,30 @@ def test_keyless_rows_go_together_and_keys_where_kafka_sends_them() -> None:
     assert parcel.partitions.tolist() == expected
 
 
+def test_rows_that_are_nothing_but_values_are_kept_as_such_and_learn_their_times() -> None:
+    parcel = open_parcel()
+    for value in (b"0", b"", b"two"):
+        add(parcel, value)
+    parcel.close(7, 3)
+    assert isinstance(parcel.rows, Values)
+    assert list(parcel.stretches()) == [(3, 0, 3)]
+    assert parcel.bytes == parcel.bound(0, 3) == parcel.bound(0, 1) + parcel.bound(1, 3)
+    parcel.resolve(0, 2, 10, -1)
+    parcel.resolve(2, 3, 12, OPENED_MS + 5)
+    expected = [(10, OPENED_MS), (11, OPENED_MS), (12, OPENED_MS + 5)]
+    for row, (offset, time_ms) in enumerate(expected):
+        assert parcel.delivery(row) == Delivery("t", 3, offset, time_ms)
+
+
+def test_a_null_among_values_makes_them_rows() -> None:
+    parcel = open_parcel()
+    for value in (b"0", None):
+        add(parcel, value)
+    parcel.close(7, 3)
+    assert isinstance(parcel.rows, Rows)
+    assert parcel.partitions.tolist() == [3, 3]
+
+
 def test_a_single_record_takes_a_short_way_to_the_same_place() -> None:
     for key in (None, b"one"):
         alone, other = open_parcel(), open_parcel()
@@ -84,7 +109,7 @@ def test_a_timestamp_is_the_rows_own_or_that_of_the_parcel_or_the_brokers() -> N
     add(parcel, b"a", timestamp_ms=5)
     add(parcel, b"b")
     parcel.close(1, 0)
-    assert parcel.rows is not None
+    assert isinstance(parcel.rows, Rows)
     assert parcel.rows.columns[C_TIMESTAMP].tolist() == [5, OPENED_MS]
     parcel.resolve(0, 1, 0, -1)
     parcel.resolve(1, 2, 1, 77)

@@ -43,5 +43,18 @@ def test_bytes_are_copied_and_none_beside_them(data: bytes, start: int, at: int)
     assert target.tobytes() == bytes(expected)
 
 
+@settings(deadline=None)
+@given(st.integers(0, 300), st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
+def test_short_bytes_are_copied_whole_and_none_is_touched_before_or_far_behind(
+    length: int, at: int, start: int, more: int
+) -> None:
+    source = np.arange(start + length + more).astype(np.uint8)
+    target = np.full(at + length + more, 255, np.uint8)
+    kernels.copy_short(target, at, source, start, length)
+    assert (target[:at] == 255).all()
+    assert target[at : at + length].tobytes() == source[start : start + length].tobytes()
+    assert (target[at + length + kernels.BLOCK_BYTES :] == 255).all()
+
+
 def test_a_kernel_compiles_for_read_only_bytes_too() -> None:
     assert LOADS["big", 32](np.frombuffer(b"\0\0\1\0", np.uint8), 0) == 256

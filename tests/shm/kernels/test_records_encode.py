@@ -7,7 +7,14 @@ from hypothesis import given, settings, strategies as st
 from shm.arrow import read_only
 from shm.kernels import records_reference as plain
 from shm.kernels.records import C_FIELDS, H_FIELDS
-from shm.kernels.records_encode import Rows, Run, encode_batch, varint_bytes
+from shm.kernels.records_encode import (
+    Rows,
+    Run,
+    Values,
+    encode_batch,
+    encode_values,
+    varint_bytes,
+)
 from smq.testing.records import plain_records
 
 LOG_APPEND_TIME = 8
@@ -73,6 +80,37 @@ def test_batches_are_those_of_the_twin(
         attributes=attributes,
         leader_epoch=5,
     )
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.one_of(st.binary(max_size=80), st.binary(min_size=300, max_size=400)), min_size=1),
+    st.integers(0, 70),
+    st.integers(1, 3),
+    st.integers(61, 2000),
+)
+def test_batches_of_values_are_those_of_rows(
+    values: list[bytes], before: int, times: int, bytes_max: int
+) -> None:
+    values, time, start = values * times, 1_700_000_000_000, before % 8
+    records = [plain.PlainRecord(i, time, None, value) for i, value in enumerate(values)]
+    ends = np.cumsum([start, *map(len, values)])
+    data = read_only(bytes(start) + b"".join(values) + bytes(before))
+    run, row = Run(len(values), len(values), 0, -1, 7, 1, 5), 0
+    while row < len(values):
+        expected, found = np.zeros(100_000, np.uint8), np.zeros(100_000, np.uint8)
+        whole = encode_batch(rows_of(records), row, run, bytes_max, expected, before)
+        assert encode_values(Values(data, ends, time), row, run, bytes_max, found, before) == whole
+        row, end = whole
+        assert found[:end].tobytes() == expected[:end].tobytes()
+
+
+def test_values_without_room_are_not_begun() -> None:
+    values, run = Values(read_only(b"value"), np.array([0, 5]), 0), Run(1, 1, 0, 0)
+    whole = len(plain.batch([plain.PlainRecord(0, 0, None, b"value")], end_offset=1))
+    for room in range(whole):
+        assert encode_values(values, 0, run, 1000, np.zeros(room, np.uint8), 0) == (0, 0)
+    assert encode_values(values, 0, run, 1000, np.zeros(whole, np.uint8), 0) == (1, whole)
 
 
 def test_a_batch_without_room_is_not_begun() -> None:
