@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.records_encode import Run, encode_batch
+from shm.kernels.records_encode import Run, encode_batch, encode_values
 from smq.client.producing.columns import (
     Field,
     bounds_of,
@@ -15,6 +15,8 @@ from smq.client.producing.columns import (
     nulls,
     one_row,
     rows_of,
+    values_bound,
+    values_of,
 )
 from smq.wire.records import Headers, read_batches
 
@@ -82,3 +84,25 @@ def test_rows_are_written_within_their_bounds_and_come_back(
     assert found == list(rows)
     assert {each.timestamp_ms for each in batch.records()} == {5}
     assert (np.diff(bounds, prepend=0) >= [len(v or b"") + len(k or b"") for v, k, _ in rows]).all()
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=40), st.data())
+def test_values_are_written_within_their_bound_and_come_back(
+    items: list[bytes], data: st.DataObject
+) -> None:
+    values = values_of(field_of(items), 5)
+    assert values is not None
+    first = data.draw(st.integers(0, len(items) - 1))
+    out = np.zeros(61 + values_bound(values, first, len(items)), np.uint8)
+    run = Run(len(items), len(items), 0, -1)
+    row, end = encode_values(values, first, run, 2**31, out, 0)
+    assert row == len(items)
+    (batch,) = read_batches(out[:end].data)
+    assert [each.value for each in batch.records()] == items[first:]
+    assert {(each.timestamp_ms, each.key) for each in batch.records()} == {(5, None)}
+
+
+def test_a_null_is_no_value() -> None:
+    assert values_of(field_of([b"a", None]), 5) is None
+    assert values_of(nulls(2), 5) is None
