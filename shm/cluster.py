@@ -5,7 +5,7 @@
     | magic, node count,  | of node 1:                    | of node 2 …
     | supervisor's pid,   |   0  pid, port, generation,   |
     | cluster started ms  |      changed ms           (S) |
-    |                 (S) |  64  connections          (N) |
+    |                 (S) |  64  connections, sessions (N)|
     +---------------------+-------------------------------+-----
     S written by the supervisor, N by the process of that node. Words are int64, little endian.
 
@@ -28,6 +28,7 @@ WORD_BYTES = 8
 _MAGIC, _NODE_COUNT, _SUPERVISOR_PID, _STARTED_MS = range(4)
 _PID, _PORT, _GENERATION, _CHANGED_MS = range(4)
 _CONNECTIONS = 8
+_SESSIONS = 9
 
 assert _CONNECTIONS * WORD_BYTES == 64  # Else a shard's writing slows the readers of its epoch.
 
@@ -121,6 +122,14 @@ class ClusterBlock:
     def connections(self, node_id: int) -> int:
         """How many clients the node said were connected, when it last looked."""
         return self._words[self._at(node_id) + _CONNECTIONS]
+
+    def set_sessions(self, node_id: int, count: int) -> None:
+        """The node only: how many programs are attached through shared memory."""
+        self._words[self._at(node_id) + _SESSIONS] = count
+
+    def sessions(self, node_id: int) -> int:
+        """How many programs the node said are attached."""
+        return self._words[self._at(node_id) + _SESSIONS]
 
     def _at(self, node_id: int) -> int:
         assert 1 <= node_id <= self.node_count, node_id

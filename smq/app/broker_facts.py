@@ -44,7 +44,9 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
         "ready": status.ready,
         "up_ms": wall_ms() - status.started_ms,
         "nodes": [
-            node._asdict() | {"connections": block.connections(node.id)} for node in block.nodes()
+            node._asdict()
+            | {"connections": block.connections(node.id), "sessions": block.sessions(node.id)}
+            for node in block.nodes()
         ],
         "logs": _logs(memories, window_s),
         "topics": topics,

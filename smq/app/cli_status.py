@@ -62,10 +62,11 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         state = "ready" if process["ready"] else "down" if not process["pid"] else "starting"
         yield f"{name:<12} {process['pid']:>8}  {state:<8}  {process['restarts']} restarts"
     yield ""
-    yield f"{'node':<6} {'port':>6} {'epoch':>6} {'clients':>8}"
+    yield f"{'node':<6} {'port':>6} {'epoch':>6} {'clients':>8} {'attached':>8}"
     for node in facts["nodes"]:
         yield (
-            f"{node['id']:<6} {node['port']:>6} {node['generation']:>6} {node['connections']:>8}"
+            f"{node['id']:<6} {node['port']:>6} {node['generation']:>6} {node['connections']:>8} "
+            f"{node['sessions']:>8}"
         )
     yield ""
     yield f"{'log':<6} {'records in':>12} {'records/s':>11} {'in':>13} {'out':>13}"

@@ -93,7 +93,7 @@ class Sessions:
             return
         self._attaching.add(sock)
         self._loop.register(sock.fileno(), select.EPOLLIN, lambda _: self._greet(sock))
-        self._loop.call_later(HELLO_MS_MAX, lambda: self._turn_away(sock))
+        self._loop.call_later(HELLO_MS_MAX, lambda: self._give_up(sock))
 
     def _turn_away(self, sock: socket.socket) -> None:
         """Nothing comes of this one."""
@@ -104,19 +104,30 @@ class Sessions:
 
     def _greet(self, sock: socket.socket) -> None:
         """A hello has come."""
-        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid, uid, _ = _CREDENTIALS.unpack(credentials)
+        pid, uid = _peer(sock)
         try:
-            refusal = self._refusal(Hello.decode(sock.recv(HELLO_BYTES)), uid)
+            said = sock.recv(HELLO_BYTES)
+            refusal = self._refusal(Hello.decode(said), uid) if said else ""
             if refusal:
-                self._note(f"process {pid} of user {uid} may not attach: {refusal}")
+                self._may_not(sock, refusal)
                 sock.send(Answer(0, refusal).encode())
-            else:
+            elif said:  # Else it has hung up.
                 self._begin(sock, pid)
-        except (OSError, PeerError):
+        except OSError:
             pass
+        except PeerError as reason:
+            self._may_not(sock, str(reason))
         finally:
             self._turn_away(sock)
+
+    def _give_up(self, sock: socket.socket) -> None:
+        if sock in self._attaching:
+            self._may_not(sock, f"it has said nothing for {HELLO_MS_MAX} ms")
+            self._turn_away(sock)
+
+    def _may_not(self, sock: socket.socket, reason: str) -> None:
+        pid, uid = _peer(sock)
+        self._note(f"process {pid} of user {uid} may not attach: {reason}")
 
     def _refusal(self, hello: Hello, uid: int) -> str:
         if uid not in {0, os.getuid()}:
@@ -277,3 +288,10 @@ class Sessions:
             self._turn_away(sock)
         for session in list(self._sessions):
             session.close_after_answers()
+
+
+def _peer(sock: socket.socket) -> tuple[int, int]:
+    """The process and the user at the other end."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return pid, uid

@@ -48,11 +48,15 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     server = ShardServer(loop, shard, peers, partial(_take_catalog, inheritance, shard))
     commands = ShardCommands(loop, shard, peers)
     commands.listen(inheritance.unix_listeners[shard_name(node_id)])
-    tell_connections = partial(inheritance.nodes.set_connections, node_id)
     sessions = _sessions(loop, inheritance, shard, server)
+
+    def tell_clients() -> None:
+        inheritance.nodes.set_connections(node_id, server.connection_count())
+        inheritance.nodes.set_sessions(node_id, sessions.count())
+
     notices = Notices([*logs.values(), sessions], sys.stderr.write)
     sessions.tell_notices = lambda: notices.tell(monotonic_ms())
-    _housekeep(loop, server, commands, tell_connections, notices)
+    _housekeep(loop, server, commands, tell_clients, notices)
 
     def serve() -> None:
         """Serve once the coordinator has said which topics there are."""
@@ -134,12 +138,12 @@ def _housekeep(
     loop: Loop,
     server: ShardServer,
     commands: ShardCommands,
-    tell_connections: Callable[[int], None],
+    tell_clients: Callable[[], None],
     notices: Notices,
 ) -> None:
     def once() -> None:
         server.close_idle()
-        tell_connections(server.connection_count())
+        tell_clients()
         commands.watch_space()
         notices.tell(monotonic_ms())
         gc.collect(0)

@@ -22,6 +22,7 @@ def test_status_shows_processes_and_bytes(tmp_path: Path) -> None:
         text = smq("status", "--data-dir", str(tmp_path)).stdout
         assert f"{broker.status().bootstrap}  ready" in text
         assert "shard-2" in text
+        assert "clients attached" in text
         assert "missing: 127.0.0.1:" in text  # It is a fake, which knows of no groups.
 
 

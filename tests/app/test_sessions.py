@@ -56,6 +56,24 @@ def test_whoever_says_anything_else_gets_no_answer(make: Make, hello: bytes) -> 
     bench = make()
     _, answer, descriptors = bench.greet(hello)
     assert (answer, descriptors, bench.sessions.count()) == (None, [], 0)
+    assert ["no talk about attaching" in notice for notice in bench.sessions.notices] == [True]
+
+
+def test_whoever_speaks_another_version_gets_no_answer(make: Make) -> None:
+    bench = make()
+    hello = bytearray(IDENTITY.encode())
+    hello[4:6] = (2).to_bytes(2, "little")
+    assert bench.greet(bytes(hello))[1:] == (None, [])
+    (notice,) = bench.sessions.notices
+    assert notice.endswith("may not attach: the other side attaches in version 2, we do in 1")
+
+
+def test_who_hangs_up_before_he_says_anything_is_no_news(make: Make) -> None:
+    bench = make()
+    bench.connect().close()
+    turn_until(bench.loop, lambda: not bench.sessions._attaching)
+    bench.turn(3)
+    assert bench.sessions.notices == []
 
 
 def test_whoever_says_nothing_is_sent_away(make: Make) -> None:
@@ -64,6 +82,7 @@ def test_whoever_says_nothing_is_sent_away(make: Make) -> None:
     _, answer, _ = bench.greet(b"")
     assert answer is None
     assert monotonic_ms() - started_ms >= HELLO_MS_MAX
+    assert ["has said nothing" in notice for notice in bench.sessions.notices] == [True]
 
 
 def test_only_so_many_are_let_in_and_the_next_one_is_told(make: Make) -> None:

@@ -10,7 +10,7 @@ import random
 import socket
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from time import monotonic, monotonic_ns
@@ -22,14 +22,17 @@ from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
 from shm.kernels import session_words as words
 from shm.session import SessionMemory
-from smq.client.door.door import Door, _descriptors
+from smq.app.status import read_status
+from smq.client.door.door import Door, DoorGone, _descriptors
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
-from smq.model.errors import PeerError
+from smq.model.errors import ErrorCode, PeerError
 from smq.testing import broker
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.attach import Hello
-from tests.shard.shard_bench import batch, produce_request
+from smq.wire.records import Record, write_batch
+from tests.app.fake_broker import eventually
+from tests.shard.shard_bench import batch, produce_request, responses
 from tests.shm.forks import forked
 
 TOPIC = "one"
@@ -170,6 +173,115 @@ def test_descriptors_changed_by_a_program_change_nothing_for_others(running: Smq
     sock.close()
     for fd in descriptors:
         os.close(fd)
+
+
+def test_attached_programs_are_counted_where_status_looks(running: SmqBroker) -> None:
+    def attached() -> int:
+        found = read_status(running.data_dir)
+        assert found
+        return found[1].sessions(1)
+
+    with session(running), session(running):
+        eventually(lambda: attached() == 2, "two programs are attached")
+    eventually(lambda: attached() == 0, "none is")
+
+
+# --- another's session ----------------------------------------------------------------------------
+
+
+def sessions_of(pid: int) -> dict[int, Path]:
+    """Paths by which the kernel lets the same user open what a process has mapped, by inode."""
+    found = {}
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # The descriptor that lists them is closed by now.
+            if "smq-session" in str(each.readlink()):
+                found[each.stat().st_ino] = each
+    return found
+
+
+def test_who_writes_into_another_s_session_ends_that_one_and_no_other(running: SmqBroker) -> None:
+    """No broker can keep the same user from it: it is his process, and has his memory."""
+    shard = running.status().processes["shard-1"].pid
+    before = sessions_of(shard)
+    victim = Door.open(running.runtime_dir.parent, 1, running.runtime_dir.name)
+    ((_, path),) = [each for each in sessions_of(shard).items() if each[0] not in before]
+    other = Door.open(running.runtime_dir.parent, 1, running.runtime_dir.name)
+    fd = os.open(path, os.O_RDWR)
+    memory = SessionMemory.attach(fd)
+    os.close(fd)
+    memory.words[words.INBOX_TAIL] = -1
+    started = monotonic()
+    with pytest.raises(DoorGone):
+        victim.wait(10.0)
+    assert monotonic() - started < DROP_SECONDS_MAX
+    assert f"local process {os.getpid()} is dropped: its inbox ends where" in running.tail()
+    assert not other.wait(0.1)
+    other.close()
+    assert_serves(running)
+
+
+def test_a_session_s_socket_cannot_be_opened_by_another(running: SmqBroker) -> None:
+    door = Door.open(running.runtime_dir.parent, 1, running.runtime_dir.name)
+    with pytest.raises(OSError, match="No such device or address"):
+        os.open(f"/proc/self/fd/{door.fileno()}", os.O_RDWR)
+    door.close()
+
+
+@pytest.mark.parametrize("node", [0, 2, 65535])
+def test_a_hello_names_a_node_and_never_a_session(running: SmqBroker, node: int) -> None:
+    with session(running), socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(DROP_SECONDS_MAX)
+        sock.connect(str(running.runtime_dir / "attach-1.sock"))
+        sock.send(Hello(node, running.runtime_dir.name).encode())
+        with pytest.raises(PeerError, match="another broker or node"):
+            _descriptors(sock)
+    assert_serves(running)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_garbled_hello_opens_nothing(running: SmqBroker, seed: int) -> None:
+    chance = random.Random(seed)
+    hello = bytearray(Hello(1, running.runtime_dir.name).encode())
+    for _ in range(chance.randrange(1, 5)):
+        hello[chance.randrange(len(hello))] ^= chance.randrange(1, 256)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(DROP_SECONDS_MAX)
+        sock.connect(str(running.runtime_dir / "attach-1.sock"))
+        sock.send(hello[: chance.choice([len(hello), chance.randrange(1, len(hello))])])
+        with pytest.raises(PeerError):
+            _descriptors(sock)
+    assert "may not attach" in running.tail()
+    assert_serves(running)
+
+
+def test_another_s_producer_id_is_held_to_its_sequence_as_on_a_connection(
+    running: SmqBroker,
+) -> None:
+    """Whose an id is nobody asks, as in Kafka; what has been appended cannot be changed by it."""
+
+    def send(door: Door, sequence: int) -> int:
+        records = write_batch(
+            [Record(0, 0, None, b"x")], producer_id=777, producer_epoch=0, base_sequence=sequence
+        )
+        request = produce_request({TOPIC: {0: records}})
+        door.reserve(len(request), monotonic_ns() + 10_000_000_000)[:] = np.frombuffer(
+            request, np.uint8
+        )
+        door.commit(len(request))
+        assert door.wait(10.0)
+        (answer,) = door.answers()
+        ((_, found),) = responses(len(answer).to_bytes(4) + answer)
+        return int(found.responses[0].partition_responses[0].error_code)
+
+    owner, other = (
+        Door.open(running.runtime_dir.parent, 1, running.runtime_dir.name) for _ in range(2)
+    )
+    assert [send(owner, each) for each in (0, 1)] == [0, 0]
+    assert send(other, 1) == 0, "it is there already, and is not appended again"
+    assert send(other, 7) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(owner, 2) == 0, "its owner goes on"
+    owner.close()
+    other.close()
 
 
 # --- garbage --------------------------------------------------------------------------------------

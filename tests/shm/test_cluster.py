@@ -55,9 +55,11 @@ def test_a_fork_writes_into_the_same_words() -> None:
     pid = os.fork()
     if pid == 0:
         block.set_connections(2, 41)
+        block.set_sessions(2, 3)
         os._exit(0)
     os.waitpid(pid, 0)
     assert (block.connections(1), block.connections(2)) == (0, 41)
+    assert (block.sessions(1), block.sessions(2)) == (0, 3)
     assert block.node(1) == Node(1, 0, 0, 0, 0)
 
 
