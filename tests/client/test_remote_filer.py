@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from smq.client.reference import Payload
 
 pytestmark = pytest.mark.timeout(60)
-KEY = "payloads/kafka/images/ü b"
+KEY = "images/ü b"
 QUOTA_BYTES = 20_000_000
 
 
