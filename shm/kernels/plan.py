@@ -31,6 +31,7 @@ HEAD_OUT_BYTES = 12  # out: bytes of answers
 HEAD_CLOSE = 13  # out: an error with acks=0: the connection must be closed
 HEAD_PARSED = 14  # out: why parsing stopped, one of the first four stops
 HEAD_STOPPED_ROW = 15  # out: the row that STOP_REFERENCES is about
+HEAD_OUT_START = 17  # in: where in `out` the answers begin
 HEAD_THROTTLE_MS = 16  # in: what the answers say of how long no more is read
 
 STOP_NEED_MORE = 0  # The rest is no whole request.

@@ -27,6 +27,7 @@ from shm.kernels.plan import (
     HEAD_END,
     HEAD_LEVEL,
     HEAD_OUT_BYTES,
+    HEAD_OUT_START,
     HEAD_PARSED,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_REQUEST_CAPACITY,
@@ -330,16 +331,17 @@ def _answer_bytes_max(plan):
 
 @kernel
 def write_answers(data, plan, out):
-    """Write the responses to a plan whose rows are all done; sets HEAD_OUT_BYTES.
+    """Write the responses to a plan whose rows are all done at HEAD_OUT_START; sets HEAD_OUT_BYTES.
 
     acks=0 gets no response; an error there sets HEAD_CLOSE and ends the answers, as Kafka closes
     the connection. Returns 0, or STOP_OUT_FULL when `out` (uint8) is too small: nothing was
     written, give a larger one.
     """
-    if _answer_bytes_max(plan) > out.size:
+    start = plan[HEAD_OUT_START]
+    if _answer_bytes_max(plan) > out.size - start:
         plan[HEAD_STOP] = STOP_OUT_FULL
         return STOP_OUT_FULL
-    at = np.int64(0)
+    at = start
     for i in range(plan[HEAD_REQUEST_COUNT]):
         request = request_at(i)
         if plan[request + REQUEST_ACKS] != 0:
@@ -347,7 +349,7 @@ def write_answers(data, plan, out):
         elif _has_error(plan, request):
             plan[HEAD_CLOSE] = 1
             break
-    plan[HEAD_OUT_BYTES] = at
+    plan[HEAD_OUT_BYTES] = at - start
     return 0
 
 

@@ -47,6 +47,11 @@ from shm.kernels.session import (
     tell_event,
 )
 from shm.kernels.sync import BOX_WORDS, post_sync, stop_sync, sync_loop
+from shm.kernels.turns import (
+    EPOLL,
+    TURN_WORDS,
+    take_turns,
+)
 from shm.kernels.views import VIEW_BYTES, fill_views
 from shm.kernels.visible import publish
 from shm.kernels.words import FRAME_HEADER_BYTES, P_LAST_ENTRY, WORD_GENERATION
@@ -104,6 +109,12 @@ def _warm_write(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
     parse_requests(data, directory, plan)
     append_rows(log.memory, links, producers, data, plan)
     write_answers(data, plan, out)
+    turn, events = np.zeros(TURN_WORDS, np.int64), np.zeros(8, np.int32)
+    turn[EPOLL] = -1  # No descriptor: nothing is ready.
+    take_turns(
+        turn, events, data, data, log.memory, links, producers, directory, plan, out,
+        np.zeros(3, np.int64), np.zeros(1, np.int64),
+    )  # fmt: skip
     publish(log.memory, links, np.zeros(3, np.int64), 1, 0, np.zeros(1, np.int64))
     rehash_producers(producers, producers.copy(), 0, np.ones(4, np.bool_))
     producers_are_full(producers)

@@ -135,6 +135,18 @@ class Connection:
             or self._muted is not None
         )
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it holds no part of a request, waits for no answer, and may send more."""
+        return not (
+            self.slots
+            or self.rest.copied
+            or self.rest.buffer
+            or self.is_closing
+            or self.closed
+            or self._muted
+        )
+
     def pause_if_full(self) -> None:
         """Called after each read: stop reading while the connection is full."""
         if self.is_full and not self.closed and self._events & _READ:

@@ -38,6 +38,11 @@ class LongPolls:
             self._by_place.setdefault(place, set()).add(poll)
         return poll
 
+    @property
+    def is_watching(self) -> bool:
+        """See Watcher."""
+        return bool(self._all)
+
     def moved(self, places: Iterable[Place]) -> None:
         """The HWM of these places has moved."""
         concerned: dict[LongPoll, list[Place]] = {}

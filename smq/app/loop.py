@@ -40,16 +40,18 @@ class Spin:
     def is_worth_it(self) -> bool:
         """To be asked once after each turn."""
         wanted, self.wanted = self.wanted, False
-        if not wanted:
-            return False
+        return wanted and self.allowed_ns() > 0
+
+    def allowed_ns(self) -> int:
+        """How long to wait awake after a short turn; to be asked once for each."""
         if self._pause:
             self._pause -= 1
-            return False
-        return True
+            return 0
+        return SPIN_NS
 
-    def note(self, *, came: bool) -> None:
-        """Whether an event came while we waited awake."""
-        self._credit = min(SPIN_CREDIT_MAX, self._credit + (1 if came else -SPIN_LOSS))
+    def note(self, *, came: int, missed: int) -> None:
+        """How often an event came while we waited awake, and how often none did."""
+        self._credit = min(SPIN_CREDIT_MAX, self._credit + came) - SPIN_LOSS * missed
         if self._credit <= 0:
             self._credit, self._pause = 1, SPIN_PAUSE_TURNS
 
@@ -81,6 +83,7 @@ class Loop:
         self._tie_breaker = count()
         self.turn_starts: list[Callable[[], None]] = []
         self.turn_ends: list[Callable[[], None]] = []
+        self.quick: Callable[[list[tuple[int, int]]], bool] = lambda _events: False
         self.spin = Spin()
         self.stopped = False
 
@@ -97,6 +100,10 @@ class Loop:
         """Forget a descriptor; call it before the descriptor is closed."""
         if self._callbacks.pop(fd, None) is not None:
             self._epoll.unregister(fd)
+
+    def fileno(self) -> int:
+        """The epoll."""
+        return self._epoll.fileno()
 
     def call_at(self, due_ns: int, action: Callable[[], None]) -> Timer:
         """Call `action` once, at a monotonic time."""
@@ -131,11 +138,12 @@ class Loop:
         events = self._wait(timeout_s)
         for hook in self.turn_starts:
             hook()
-        for fd, mask in events:
-            callback = self._callbacks.get(fd)
-            if callback is not None:  # An earlier callback of this turn may have removed it.
-                callback(mask)
-                called += 1
+        if not (events and self.quick(events)):
+            for fd, mask in events:
+                callback = self._callbacks.get(fd)
+                if callback is not None:  # An earlier callback of this turn may have removed it.
+                    callback(mask)
+                    called += 1
         called += self._run_timers()
         for hook in self.turn_ends:
             hook()
@@ -153,7 +161,7 @@ class Loop:
         events: list[tuple[int, int]] = []
         while not events and monotonic_ns() < until_ns:
             events = self._epoll.poll(0, EVENTS_MAX)
-        self.spin.note(came=bool(events))
+        self.spin.note(came=bool(events), missed=not events)
         return events
 
     def _run_timers(self) -> int:

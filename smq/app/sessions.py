@@ -240,8 +240,13 @@ class Sessions:
                 del self._watchers[number]
         session.watched = set()
 
+    @property
+    def is_watching(self) -> bool:
+        """See Watcher; who is awake is looked at in every turn."""
+        return bool(self._watchers or self._watch_all or self._awake)
+
     def moved(self, places: Iterable[tuple[int, int]]) -> None:
-        """The HWM of these (log, slot) has moved."""
+        """See Watcher: these (log, slot) have moved."""
         if not (self._watchers or self._watch_all):
             return
         concerned = set(self._watch_all)

@@ -9,10 +9,11 @@ A turn of the loop:
     send                  the acks, then everything else that is open
 """
 
+import select
 import socket
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -42,12 +43,13 @@ from smq.app.long_polls import LongPolls
 from smq.app.loop import Loop
 from smq.app.payloads import payloads_of
 from smq.app.peers import Peers
-from smq.app.receive import SIZE_BYTES, Buffer, BufferPool
+from smq.app.quick_turns import QuickTurns
+from smq.app.receive import SIZE_BYTES, Buffer, BufferPool, Rest
 from smq.app.session import Session
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
-from smq.shard.produce import Producing
+from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
 from smq.shard.shard import Shard
 from smq.wire.headers import read_request_header
@@ -57,6 +59,17 @@ _WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
 SMALL_BYTES = 4096  # Of a recv: who sends so little waits for the answer.
 _Ack: TypeAlias = tuple[Connection | Session, Slot]
+
+
+class Watcher(Protocol):
+    """Somebody who waits for records to become visible."""
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether anybody waits now."""
+
+    def moved(self, places: Iterable[Place]) -> None:
+        """The HWM of these places has moved."""
 
 
 class ShardServer:
@@ -79,15 +92,17 @@ class ShardServer:
         )
         self._quick_fetch = QuickFetch(shard)
         self._buffers = BufferPool()
-        self._connections: set[Connection] = set()
+        self._quick_turns = QuickTurns(loop.fileno(), shard, self._producing)
+        self._connections: dict[int, Connection] = {}  # By descriptor.
         self._open_now: list[_Ack] = []
         self._in_doubt: dict[int, list[_Ack]] = {}  # By log: while it is repaired.
         self._open_when_synced: list[tuple[dict[int, int], Connection | Session, Slot]] = []
         self._polls = LongPolls(loop)
-        self.when_moved: list[Callable[[Iterable[Place]], None]] = [self._polls.moved]
+        self.watchers: list[Watcher] = [self._polls]
         self.when_catalog_changes: list[Callable[[], None]] = [self._polls.look_again]
         self._acceptor: Acceptor | None = None
         self._dirty: dict[Connection | Session, None] = {}  # In the order they are sent to.
+        loop.quick = self._take_turns
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
 
@@ -104,11 +119,11 @@ class ShardServer:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = Connection(self._loop, sock, address[0], self)
         connection.last_used_ns = monotonic_ns()
-        self._connections.add(connection)
+        self._connections[connection.fd] = connection
 
     def gone(self, connection: Connection) -> None:
         """See Owner."""
-        self._connections.discard(connection)
+        del self._connections[connection.fd]
         self._buffers.drop(connection.rest)
         for poll in connection.polls:
             self._polls.drop(poll)
@@ -122,14 +137,15 @@ class ShardServer:
         """Close connections that have asked for nothing for too long."""
         idle_ns = self._shard.config.connections_max_idle_ms * 1_000_000
         oldest = monotonic_ns() - idle_ns
-        for connection in [c for c in self._connections if c.last_used_ns < oldest and not c.slots]:
-            connection.close()
+        for connection in list(self._connections.values()):
+            if connection.last_used_ns < oldest and not connection.slots:
+                connection.close()
 
     def stop(self) -> None:
         """Take no new clients and no new requests; answer what was asked."""
         if self._acceptor is not None:
             self._acceptor.stop()
-        for connection in list(self._connections):
+        for connection in list(self._connections.values()):
             for poll in list(connection.polls):
                 self._polls.end(poll)
             connection.close_after_answers()
@@ -154,6 +170,41 @@ class ShardServer:
             connection.close()
         self._put_back(connection, buffer)
 
+    def _take_turns(self, events: list[tuple[int, int]]) -> bool:
+        """Have a kernel take these events, and turns that follow; False: nothing was taken."""
+        if not self._quick_turns.may_run():
+            return False
+        fds, now_ns = [], monotonic_ns()
+        for fd, mask in events:
+            connection = self._connections.get(fd)
+            if connection is None or mask != select.EPOLLIN or not connection.is_plain:
+                return False
+            connection.last_used_ns = now_ns
+            fds.append(fd)
+        buffer = self._buffers.take(Rest())
+        is_watched = any(watcher.is_watching for watcher in self.watchers)
+        if self._quick_turns.run(fds, buffer.array, self._loop.spin, is_watched=is_watched):
+            self._take_left(buffer)
+            return True
+        self._buffers.put_back(buffer, Rest())
+        return False
+
+    def _take_left(self, buffer: Buffer) -> None:
+        """Do what the kernel's turns have left."""
+        for fd, answers, level in self._quick_turns.unsent():
+            self._queue_acks(self._connections[fd], answers, level)
+        left = self._quick_turns.left()
+        if left is None:
+            self._buffers.put_back(buffer, Rest())
+            return
+        fd, stop, buffer.end = left
+        connection = self._connections[fd]
+        produced = self._producing.resume(buffer.array, self._shard.directory, stop)
+        self._taken(connection, buffer, produced, wall_ms())
+        if produced.stop != STOP_NEED_MORE:
+            self._take(connection, buffer)
+        self._put_back(connection, buffer)
+
     def resumable(self, connection: Connection) -> None:
         """See Owner."""
         buffer = self._buffers.take(connection.rest)
@@ -169,28 +220,34 @@ class ShardServer:
 
     def _take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer."""
-        shard, directory, now_ms = self._shard, self._shard.directory, wall_ms()
+        directory, now_ms = self._shard.directory, wall_ms()
         while buffer.start < buffer.end and not (
             connection.closed or connection.is_closing or connection.is_full
         ):
             produced = self._producing.run(
                 buffer.array, buffer.start, buffer.end, directory, now_ms
             )
-            if produced.answers:
-                self._queue_acks(connection, bytes(produced.answers), produced.level)
-            if shard.throttle.is_on and produced.consumed_to > buffer.start:
-                taken = produced.consumed_to - buffer.start
-                connection.mute(shard.throttle.charge(taken, now_ms))
-            buffer.start = produced.consumed_to
-            is_flood = produced.refused and connection.patience.ends(produced.refused, now_ms)
-            if produced.close or produced.stop == STOP_MALFORMED or is_flood:
-                connection.close_after_answers()
-            elif produced.stop == STOP_OTHER_API and connection.acks_due:
-                connection.is_held = True  # It is to see what was acknowledged before it.
-            elif produced.stop == STOP_OTHER_API:
-                self._take_other(connection, buffer)
-            elif produced.stop == STOP_NEED_MORE:
+            self._taken(connection, buffer, produced, now_ms)
+            if produced.stop == STOP_NEED_MORE:
                 break
+
+    def _taken(
+        self, connection: Connection, buffer: Buffer, produced: Produced, now_ms: int
+    ) -> None:
+        """Carry on with what came of a buffer's Produce requests."""
+        throttle = self._shard.throttle
+        if produced.answers:
+            self._queue_acks(connection, bytes(produced.answers), produced.level)
+        if throttle.is_on and produced.consumed_to > buffer.start:
+            connection.mute(throttle.charge(produced.consumed_to - buffer.start, now_ms))
+        buffer.start = produced.consumed_to
+        is_flood = produced.refused and connection.patience.ends(produced.refused, now_ms)
+        if produced.close or produced.stop == STOP_MALFORMED or is_flood:
+            connection.close_after_answers()
+        elif produced.stop == STOP_OTHER_API and connection.acks_due:
+            connection.is_held = True  # It is to see what was acknowledged before it.
+        elif produced.stop == STOP_OTHER_API:
+            self._take_other(connection, buffer)
 
     def produce(self, session: Session, data: np.ndarray, end: int) -> str:
         """Take the whole requests in data[:end]; "" or what is wrong with them."""
@@ -350,8 +407,8 @@ class ShardServer:
     def _tell_moved(self) -> None:
         if self._shard.moved:
             places = self._shard.take_moved()
-            for moved in self.when_moved:
-                moved(places)
+            for watcher in self.watchers:
+                watcher.moved(places)
 
     def _end_turn_of(self, log: Log) -> None:
         if not log.is_written():

@@ -12,7 +12,12 @@ READ_THROUGH_BYTES = 1024 * 1024  # At a time: what stays in the caches.
 
 
 class Disk(Protocol):
-    """What the log asks of a file system. Every method raises OSError."""
+    """What the log asks of a file system. Every method raises OSError.
+
+    writes_plainly   write() is no more than pwrite: kernels may call that by themselves
+    """
+
+    writes_plainly: bool
 
     def make_directory(self, path: Path) -> None:
         """A directory and its parents, durably; it may be there already."""
@@ -84,6 +89,8 @@ def read_through(fd: int, length: int) -> None:
 
 class OsDisk:
     """The real one."""
+
+    writes_plainly = True
 
     def make_directory(self, path: Path) -> None:
         """See Disk."""

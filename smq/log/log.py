@@ -173,11 +173,16 @@ class Log(ReadableLog):
         except OSError as error:
             self.fail(f"writing the WAL failed: {error}", start)
             return False
-        self.words[WORD_WRITTEN], self._has_written = end, True
+        self.words[WORD_WRITTEN] = end
+        self.note_written()
+        return True
+
+    def note_written(self) -> None:
+        """What follows a write, also one that a kernel has done."""
+        self._has_written = True
         if self.wal.segments[-1].first_entry < 0:
             self._enter_segments()
-        self._ahead.look(end)
-        return True
+        self._ahead.look(self.words[WORD_WRITTEN])
 
     def _enter_segments(self) -> None:
         """Note where the entries of new segments begin; file the tables of those that are full."""

@@ -13,6 +13,7 @@ from shm.kernels.plan import (
     HEAD_LEVEL,
     HEAD_NOW_MS,
     HEAD_OUT_BYTES,
+    HEAD_OUT_START,
     HEAD_PARSED,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_REQUEST_COUNT,
@@ -82,34 +83,44 @@ class Producing:
         self._request_bytes_max = config.socket_request_max_bytes
         self._producers_kept_ms = config.producer_id_expiration_ms
         self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
-        self._out = np.zeros(ANSWERS_BYTES, np.uint8)
+        self.out = np.zeros(ANSWERS_BYTES, np.uint8)
 
     def run(
         self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now_ms: int
     ) -> Produced:
         """Take every whole Produce request of data[start:end], up to the first that is none."""
-        plan, head = self._plan, self._head
+        head, throttle = self._head, self._throttle
+        self.begin()
         head[HEAD_START], head[HEAD_END], head[HEAD_NOW_MS] = start, end, now_ms
-        self._refused_count = 0
-        throttle = self._throttle
         head[HEAD_THROTTLE_MS] = throttle.delay_ms(end - start, now_ms) if throttle.is_on else 0
         if len(self._logs) == 1:
             log = self._logs[0]
             stop = produce(
-                data, log.memory.memory, log.links, log.producers, directory, plan, self._out
+                data, log.memory.memory, log.links, log.producers, directory, self.plan, self.out
             )
-            if stop >= STOP_LOG_FULL:
-                self._finish(data)
         else:
-            head[HEAD_PARSED] = parse_requests(data, directory, plan)
+            head[HEAD_PARSED] = parse_requests(data, directory, self.plan)
+            stop = STOP_LOG_FULL  # Which is said of no log yet: all are looked at.
+        return self.resume(data, directory, stop)
+
+    def begin(self) -> None:
+        """Before a kernel runs with the plan: nothing is throttled, answers begin at 0."""
+        self._refused_count = self._head[HEAD_THROTTLE_MS] = self._head[HEAD_OUT_START] = 0
+
+    def resume(self, data: np.ndarray, directory: np.ndarray, stop: int) -> Produced:
+        """Finish what the kernel has begun with `data` and the plan, whatever stopped it."""
+        head = self._head
+        if stop >= STOP_LOG_FULL:
             self._finish(data)
-        stop = head[HEAD_PARSED]
-        if stop == STOP_PLAN_FULL and head[HEAD_REQUEST_COUNT] == 0:
-            return self._run_larger(data, start, end, directory, now_ms)
+        if head[HEAD_PARSED] == STOP_PLAN_FULL and head[HEAD_REQUEST_COUNT] == 0:
+            return self._run_larger(
+                data, head[HEAD_START], head[HEAD_END], directory, head[HEAD_NOW_MS]
+            )
+        start = head[HEAD_OUT_START]
         return Produced(
             head[HEAD_START],
-            stop,
-            self._out.data[: head[HEAD_OUT_BYTES]],
+            head[HEAD_PARSED],
+            self.out.data[start : start + head[HEAD_OUT_BYTES]],
             head[HEAD_LEVEL],
             bool(head[HEAD_CLOSE]),
             self._refused_count,
@@ -119,7 +130,7 @@ class Producing:
         """Append what a plan still asks for, helping the logs along, and write the answers."""
         for log in self._logs:
             while True:
-                reason = append_rows(log.memory.memory, log.links, log.producers, data, self._plan)
+                reason = append_rows(log.memory.memory, log.links, log.producers, data, self.plan)
                 if reason == STOP_LOG_FULL:
                     self._drain(log)
                 elif reason == STOP_PRODUCERS_FULL:
@@ -131,12 +142,12 @@ class Producing:
         if self._refused:
             self._write_refusals(data)
             return
-        while write_answers(data, self._plan, self._out) == STOP_OUT_FULL:
-            self._out = np.zeros(2 * len(self._out), np.uint8)
+        while write_answers(data, self.plan, self.out) == STOP_OUT_FULL:
+            self.out = np.zeros(2 * len(self.out), np.uint8)
 
     def _check_references(self, log: Log, data: np.ndarray) -> None:
         """Let the row that stopped go on, or refuse it."""
-        plan, number = self._plan, self._head[HEAD_STOPPED_ROW]
+        plan, number = self.plan, self._head[HEAD_STOPPED_ROW]
         row = plan[row_at(plan, number) :]
         partition = log.partitions.table[int(row[ROW_CODE]) & 0xFFFFFFFF, P_NUMBER]
         verdict = self._check(int(partition), data, int(row[ROW_AT]), self._head[HEAD_NOW_MS])
@@ -148,25 +159,25 @@ class Producing:
 
     def _write_refusals(self, data: np.ndarray) -> None:
         """Answer a plan of which rows were refused for their handles."""
-        answers = answers_of(data, self._plan, self._refused)
+        answers = answers_of(data, self.plan, self._refused)
         self._refused = {}
-        if len(answers) > len(self._out):
-            self._out = np.zeros(len(answers), np.uint8)
-        self._out.data[: len(answers)] = answers
-        self._head[HEAD_OUT_BYTES] = len(answers)
+        if len(answers) > len(self.out):
+            self.out = np.zeros(len(answers), np.uint8)
+        self.out.data[: len(answers)] = answers
+        self._head[HEAD_OUT_START], self._head[HEAD_OUT_BYTES] = 0, len(answers)
 
     def _run_larger(
         self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now_ms: int
     ) -> Produced:
         """One request asks for more than a plan holds: run it with a larger one, for this once."""
-        plan = self._plan
+        plan = self.plan
         rows = min(2 * int(plan[HEAD_ROW_CAPACITY]), PLAN_ROWS_MAX)
         self._set_plan(new_plan(1, rows, rows))
         produced = self.run(data, start, end, directory, now_ms)
         self._set_plan(plan)
-        self._out = np.zeros(ANSWERS_BYTES, np.uint8)
+        self.out = np.zeros(ANSWERS_BYTES, np.uint8)
         return produced
 
     def _set_plan(self, plan: np.ndarray) -> None:
-        self._plan, self._head = plan, plan.data  # The view reads words as Python ints.
+        self.plan, self._head = plan, plan.data  # The view reads words as Python ints.
         plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max

@@ -54,6 +54,8 @@ class TracingDisk(OsDisk):
     trace   with the trace of the past, which has `began` operations
     """
 
+    writes_plainly = False
+
     def __init__(self, directory: Path, past: Past | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -253,6 +255,8 @@ class FailingDisk:
     `failures[method]` is (how often it fails, errno); how often may be infinite. `bad_places` are
     bytes that cannot be read: a file's name, from, to.
     """
+
+    writes_plainly = False
 
     def __init__(self, inner: Disk) -> None:
         self.inner = inner

@@ -60,7 +60,7 @@ class ServerBench:
 
     def close(self) -> None:
         self.server.stop()
-        for connection in list(self.server._connections):
+        for connection in list(self.server._connections.values()):
             connection.close()
         self.loop.close()
         for log in self.shard.logs.values():

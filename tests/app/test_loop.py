@@ -114,7 +114,7 @@ def test_who_waits_awake_in_vain_stops_trying_for_a_while() -> None:
     for _ in range(2 * SPIN_PAUSE_TURNS):
         spin.wanted = True
         if worth := spin.is_worth_it():
-            spin.note(came=False)
+            spin.note(came=0, missed=1)
         tried.append(worth)
     in_vain = SPIN_CREDIT_MAX // SPIN_LOSS
     assert sum(tried) == in_vain + 1
@@ -126,7 +126,7 @@ def test_who_mostly_succeeds_goes_on_trying() -> None:
     for i in range(3 * SPIN_PAUSE_TURNS):
         spin.wanted = True
         assert spin.is_worth_it()
-        spin.note(came=i % 3 != 0)
+        spin.note(came=i % 3 != 0, missed=i % 3 == 0)
 
 
 def test_what_comes_while_waiting_awake_is_handled_in_that_turn() -> None:

@@ -270,7 +270,7 @@ def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(make: Ma
         with suppress(BlockingIOError):
             taken += slow.socket.send(unsent[taken:])
         bench.turn(1)
-    [connection] = [c for c in bench.server._connections if c.slots]
+    [connection] = [c for c in bench.server._connections.values() if c.slots]
     assert connection.is_full
     assert len(connection.slots) <= 256
 
@@ -396,5 +396,5 @@ def test_requests_that_never_end_hold_no_more_than_their_bytes(make: Make) -> No
     settle(bench)
     pool = bench.server._buffers
     assert pool._lent == 0
-    held = sum(len(c.rest.copied) for c in bench.server._connections)
+    held = sum(len(c.rest.copied) for c in bench.server._connections.values())
     assert held == 50 * len(unfinished)

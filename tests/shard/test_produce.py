@@ -104,8 +104,8 @@ def test_a_plan_grows_for_one_request_of_very_many_partitions(tmp_path: Path) ->
     assert len(errors) == partitions
     assert errors.pop(0) == ErrorCode.NONE
     assert set(errors.values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert len(producing._plan) == len(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
-    assert len(producing._out) == ANSWERS_BYTES  # What one client asked for is not kept for it.
+    assert len(producing.plan) == len(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
+    assert len(producing.out) == ANSWERS_BYTES  # What one client asked for is not kept for it.
 
 
 def test_answers_say_how_long_a_producer_has_to_wait_while_space_is_short(tmp_path: Path) -> None:

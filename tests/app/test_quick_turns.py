@@ -1,0 +1,274 @@
+"""What the kernel's turns do, the loop's turns do with the same bytes; the rest is left to them."""
+
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shm.kernels.words import WORD_TAIL, WORD_WRITTEN
+from smq.app.quick_turns import TURNS_MAX_NS
+from tests.app.fake_peers import turn_until
+from tests.app.shard_client import (
+    Client,
+    ServerBench,
+    benches,
+    fetch,
+    fetched,
+    settle,
+    versions,
+)
+from tests.shard.shard_bench import (
+    SEGMENT_BYTES,
+    HeldSyncer,
+    batch,
+    produce_request,
+    responses,
+    topic,
+)
+
+Make = Callable[..., ServerBench]
+DISK, MEMORY = {"smq.durability": "disk"}, {"smq.durability": "memory"}
+TOPICS = [topic("one", range(1, 3)), topic("two", range(3, 5)), topic("safe", range(5, 7), DISK)]
+CLIENTS = len(TOPICS)
+Events = list[tuple[int, int]]
+
+
+class Quick:
+    """Counts the calls that a kernel took; forbids them if it is to."""
+
+    def __init__(self, bench: ServerBench, *, is_allowed: bool = True) -> None:
+        self._take, self._is_allowed, self.taken = bench.loop.quick, is_allowed, 0
+        bench.loop.quick = self._called
+
+    def _called(self, events: Events) -> bool:
+        is_taken = self._is_allowed and self._take(events)
+        self.taken += is_taken
+        return is_taken
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    with benches(tmp_path, ServerBench) as make:
+        yield make
+
+
+def one(value: bytes = b"x", acks: int = -1, correlation: int = 1) -> bytes:
+    return produce_request({"one": {0: batch(value)}}, acks, correlation)
+
+
+def offsets(client: Client) -> list[int]:
+    answers = b"".join(len(frame).to_bytes(4) + frame for frame in client.frames())
+    return [
+        answer.responses[0].partition_responses[0].base_offset
+        for _, answer in responses(answers)
+    ]  # fmt: skip
+
+
+# --- the same bytes ------------------------------------------------------------------------------
+
+Ask = Callable[[str], bytes]
+asks: st.SearchStrategy[Ask] = st.one_of(
+    st.builds(
+        lambda index, size, acks: (
+            lambda name: produce_request({name: {index: batch(b"v" * size)}}, acks)
+        ),
+        st.integers(0, 2),  # The topics have two partitions.
+        st.sampled_from([0, 1, 100, 20_000]),
+        st.sampled_from([-1, 1, 0, 7]),
+    ),
+    st.builds(lambda offset: lambda name: fetch(name, offset), st.integers(0, 5)),
+    st.just(lambda _: produce_request({"unknown": {0: batch(b"v")}})),
+    st.just(lambda _: versions()),
+    st.builds(lambda data: lambda _: data, st.binary(min_size=1, max_size=30)),
+)
+Step = tuple[int, list[Ask], float]
+steps = st.lists(
+    st.tuples(st.integers(0, CLIENTS - 1), st.lists(asks, max_size=6), st.floats(0, 1)),
+    min_size=1,
+    max_size=8,
+)
+
+
+def outcome(bench: ServerBench, script: list[Step]) -> list[tuple[bytes, bool, bytes, list[int]]]:
+    """Of each client: what it got, whether it was closed, what its topic then holds, how far.
+
+    Each has a topic to itself, so that nothing depends on who is served first.
+    """
+    clients = [bench.client() for _ in TOPICS]
+    for who, sent, cut in script:
+        stream = b"".join(ask(TOPICS[who].name) for ask in sent)
+        at = int(cut * len(stream))
+        for part in (stream[:at], stream[at:]):
+            with suppress(ConnectionError):  # It may have been closed for what it said.
+                clients[who].send(part)
+            bench.turn(1)
+            clients[who].pull()
+    settle(bench, *clients)
+    return [
+        (client.received, client.is_closed, *held(bench, each.name))
+        for client, each in zip(clients, TOPICS, strict=True)
+    ]
+
+
+def held(bench: ServerBench, name: str) -> tuple[bytes, list[int]]:
+    """The first partition's batches, and the ends of all partitions."""
+    reader = bench.client()
+    reader.send(fetch(name))
+    records = fetched(reader.wait(1)[0]).records
+    found = [bench.shard.find(bench.shard.catalog.by_name[name], index) for index in range(2)]
+    return bytes(records or b""), [led.offsets().high_watermark for led in found]  # type: ignore[union-attr]
+
+
+@settings(max_examples=60, deadline=None)
+@given(script=steps)
+def test_clients_see_the_same_whoever_takes_the_turns(
+    tmp_path_factory: pytest.TempPathFactory, script: list[Step]
+) -> None:
+    with benches(tmp_path_factory.mktemp("pair"), ServerBench) as make:
+        quick, slow = make(*TOPICS), make(*TOPICS)
+        Quick(slow, is_allowed=False)
+        assert outcome(quick, script) == outcome(slow, script)
+        quick.shard.invariants()
+
+
+# --- what is taken, and what is left -------------------------------------------------------------
+
+
+def test_requests_that_came_together_are_one_turn_written_and_visible_before_their_acks(
+    make: Make,
+) -> None:
+    bench = make(topic("one"))
+    quick, client = Quick(bench), bench.client()
+    client.send(b"".join(one(correlation=i) for i in range(5)))
+    assert len(client.wait(5)) == 5
+    assert quick.taken == 1
+    assert offsets(client) == [0, 1, 2, 3, 4]
+    log = bench.shard.logs[0]
+    assert log.words[WORD_WRITTEN] == log.words[WORD_TAIL]
+    client.send(fetch("one"))
+    assert fetched(client.wait(6)[5]).high_watermark == 5
+
+
+def test_a_request_in_two_parts_and_one_of_another_kind_are_left_where_they_are(make: Make) -> None:
+    bench = make(topic("one"))
+    quick, client, sent = Quick(bench), bench.client(), one(b"y" * 5000, correlation=7)
+    client.send(one() + sent[:3000])
+    client.wait(1)
+    client.send(sent[3000:] + versions(8) + one(correlation=9))
+    client.wait(4)
+    assert client.correlations() == [1, 7, 8, 9]
+    assert quick.taken >= 1
+
+
+def test_whoever_waits_for_records_gets_them_in_the_turn_that_wrote_them(make: Make) -> None:
+    bench = make(topic("one"))
+    quick, reader, writer = Quick(bench), bench.client(), bench.client()
+    reader.send(fetch("one", wait_ms=60_000))
+    settle(bench, reader)
+    before = quick.taken
+    writer.send(one(b"awaited"))
+    turn_until(bench.loop, lambda: quick.taken > before)
+    reader.pull()
+    assert b"awaited" in bytes(fetched(reader.frames()[0]).records)
+
+
+def test_an_ack_on_disk_level_waits_for_the_sync_and_later_ones_wait_behind_it(make: Make) -> None:
+    bench = make(topic("one"), topic("safe", range(2, 3), DISK))
+    log = bench.shard.logs[0]
+    log.syncer = HeldSyncer(log.memory)
+    client = bench.client()
+    client.send(one(correlation=1) + produce_request({"safe": {0: batch(b"s")}}, correlation=2))
+    client.send(one(correlation=3))
+    settle(bench, client)
+    assert client.correlations() == []
+    log.syncer.release()
+    client.wait(3)
+    assert client.correlations() == [1, 2, 3]
+
+
+def test_a_shard_with_a_topic_on_memory_level_takes_its_turns_itself(make: Make) -> None:
+    bench = make(topic("one"), topic("fast", range(2, 3), MEMORY))
+    quick, client = Quick(bench), bench.client()
+    client.send(one() + produce_request({"fast": {0: batch(b"f")}}, correlation=2))
+    client.wait(2)
+    assert quick.taken == 0
+
+
+def test_segments_follow_each_other(make: Make) -> None:
+    bench = make(topic("one"))
+    quick, client, value = Quick(bench), bench.client(), b"z" * 1000
+    count = 3 * SEGMENT_BYTES // len(value)
+    for i in range(count):
+        client.send(one(value))
+        client.wait(i + 1)
+    assert offsets(client) == list(range(count))
+    assert quick.taken > count // 2
+    assert len(bench.shard.logs[0].wal.segments) > 3
+    bench.shard.invariants()
+
+
+def test_a_wal_that_cannot_be_written_is_repaired_before_the_ack(make: Make) -> None:
+    bench = make(topic("one"))
+    quick, client, log = Quick(bench), bench.client(), bench.shard.logs[0]
+    client.send(one(correlation=1))
+    client.wait(1)
+    segment = log.wal.segments[-1]
+    writable, segment.fd = segment.fd, os.open(segment.path, os.O_RDONLY)
+    client.send(one(correlation=2))
+    client.wait(2)
+    assert offsets(client) == [0, 1]
+    assert quick.taken == 2
+    assert "writing the WAL failed" in log.notices[0]  # And it was written again.
+    os.close(writable)
+
+
+def test_answers_that_a_socket_does_not_take_go_when_it_does(make: Make) -> None:
+    bench = make(topic("one"))
+    quick, client = Quick(bench), bench.client(receive_bytes=4096)
+    [connection] = bench.server._connections.values()
+    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    count = 400
+    client.send(one() * count)
+    bench.turn()
+    assert len(connection.slots) > 0
+    client.wait(count)
+    assert offsets(client) == list(range(count))
+    assert quick.taken == 1
+
+
+def test_a_client_that_never_stops_does_not_keep_the_loop_from_its_timers(make: Make) -> None:
+    bench = make(topic("one"))
+    quick, client = Quick(bench), bench.client()
+    client.socket.setblocking(True)
+    told: list[int] = []
+
+    def ask_again_and_again() -> None:
+        while not told:
+            client.socket.sendall(one())
+            assert client.socket.recv(1000)
+
+    thread = Thread(target=ask_again_and_again)
+    thread.start()
+    bench.loop.call_later(50 * TURNS_MAX_NS / 1e6, lambda: told.append(quick.taken))
+    turn_until(bench.loop, lambda: bool(told))
+    turn_until(bench.loop, lambda: not thread.is_alive())
+    assert told[0] > 0
+
+
+def test_who_hangs_up_or_is_reset_is_forgotten(make: Make) -> None:
+    bench = make(topic("one"))
+    quick = Quick(bench)
+    for is_reset in (False, True):
+        client = bench.client()
+        client.send(one())
+        if is_reset:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.socket.close()
+        turn_until(bench.loop, lambda: bench.server.connection_count() == 0)
+    assert quick.taken <= 2
