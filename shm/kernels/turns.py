@@ -2,7 +2,7 @@
 
     wait      until a connection has something, awake for a moment before giving up
     receive   one recv a connection; parse, append, write the answers (shm.kernels.produce);
-              look again, as long as more has come meanwhile
+              look again, as long as more has come meanwhile and nobody waits for records
     write     one pwrite of what was appended
     show      high watermarks move
     send      the answers
@@ -15,7 +15,7 @@ received is announced again.
 
 A turn's words (int64, private):
 
-    in    EPOLL, IS_WATCHED (others wait for records),
+    in    EPOLL, IS_WATCHED (of any partition, that is: somebody waits for whatever moves),
           SPIN_NS (how long to wait awake), TURNS_NS (when to return at the latest);
           WAL_FD, WAL_START, WAL_END: the segment at the tail, its first position and its end
     out   TURN_COUNT; HAS_IDLED (nothing came); RECEIVED (how often something did)
@@ -143,7 +143,7 @@ def _receive(turn, events, count, plain, data, memory, links, producers, directo
                 return False
             total += received
         room = out.size - plan[HEAD_OUT_START]
-        if total > SHORT_BYTES or room < ANSWERS_BYTES_MIN:
+        if turn[IS_WATCHED] != 0 or total > SHORT_BYTES or room < ANSWERS_BYTES_MIN:
             return True
         if turn[ROW_COUNT] + EVENTS_MAX > ROWS_MAX:
             return True
@@ -171,11 +171,14 @@ def _write(turn, memory):
 
 
 @kernel
-def _show(turn, memory, links, cursors, touched):
-    """Move high watermarks; whether the loop need not be told of it."""
+def _show(turn, memory, links, cursors, touched, watched):
+    """Move high watermarks; whether nobody need be told of it."""
     upto = get_word(memory, WORD_WRITTEN)
     turn[MOVED] = publish(memory, links, cursors, DURABILITY_OS, upto, touched)
-    return turn[IS_WATCHED] == 0 and turn[MOVED] < touched.size
+    is_awaited = turn[MOVED] > 0 and turn[IS_WATCHED] != 0
+    for i in range(turn[MOVED]):
+        is_awaited |= watched[touched[i]] != 0
+    return not is_awaited and turn[MOVED] < touched.size
 
 
 @kernel
@@ -195,12 +198,25 @@ def _send_answers(turn, out):
 
 @kernel
 def take_turns(
-    turn, events, plain, data, memory, links, producers, directory, plan, out, cursors, touched
+    turn,
+    events,
+    plain,
+    data,
+    memory,
+    links,
+    producers,
+    directory,
+    plan,
+    out,
+    cursors,
+    touched,
+    watched,
 ):
     """Take turns until something comes up that the loop must do (see above), or nothing comes.
 
     events   int32: room for EVENTS_MAX
     plain    uint8 by descriptor: 1 where a connection has no request begun and no answer due
+    watched  uint8 by slot: 1 where somebody waits for a partition's records
     data     uint8 of RECEIVE_BYTES at least; the other arguments are those of `produce`, `publish`
     """
     turn[TURN_COUNT] = turn[HAS_IDLED] = turn[MOVED] = turn[LEVEL] = turn[ROW] = 0
@@ -219,6 +235,7 @@ def take_turns(
         )
         if turn[LEFT_FD] >= 0 or turn[LEVEL] == DURABILITY_DISK or not _write(turn, memory):
             break
-        is_going_on &= _show(turn, memory, links, cursors, touched)
+        if not _show(turn, memory, links, cursors, touched, watched):
+            break  # Who waits for the records gets them before the acks go: these are not urgent.
         is_going_on &= _send_answers(turn, out)
         is_going_on &= _now_ns(turn, CLOCK_MONOTONIC) < until_ns

@@ -113,7 +113,7 @@ def _warm_write(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
     turn[EPOLL] = -1  # No descriptor: nothing is ready.
     take_turns(
         turn, events, data, data, log.memory, links, producers, directory, plan, out,
-        np.zeros(3, np.int64), np.zeros(1, np.int64),
+        np.zeros(3, np.int64), np.zeros(1, np.int64), data,
     )  # fmt: skip
     publish(log.memory, links, np.zeros(3, np.int64), 1, 0, np.zeros(1, np.int64))
     rehash_producers(producers, producers.copy(), 0, np.ones(4, np.bool_))

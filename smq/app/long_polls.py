@@ -6,6 +6,8 @@ all of them look at everything again.
 
 from collections.abc import Callable, Iterable
 
+import numpy as np
+
 from gateway.context import Ask, Message, Place, Wait
 from smq.app.loop import Loop, Timer
 
@@ -22,10 +24,13 @@ class LongPoll:
 
 
 class LongPolls:
-    """All polls of a shard. Invariant: a poll stands under each of its places until it ends."""
+    """All polls of a shard. Invariant: a poll stands under each of its places until it ends.
 
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
+    watched   uint8 by slot: 1 where somebody waits, for kernels that serve a shard of one log
+    """
+
+    def __init__(self, loop: Loop, slots: int) -> None:
+        self._loop, self.watched = loop, np.zeros(slots, np.uint8)
         self._by_place: dict[Place, set[LongPoll]] = {}
         self._all: dict[LongPoll, None] = {}
 
@@ -36,12 +41,8 @@ class LongPolls:
         self._all[poll] = None
         for place in poll.places:
             self._by_place.setdefault(place, set()).add(poll)
+            self.watched[place[1]] = 1
         return poll
-
-    @property
-    def is_watching(self) -> bool:
-        """See Watcher."""
-        return bool(self._all)
 
     def moved(self, places: Iterable[Place]) -> None:
         """The HWM of these places has moved."""
@@ -74,6 +75,7 @@ class LongPolls:
             polls.discard(poll)
             if not polls:
                 del self._by_place[place]
+                self.watched[place[1]] = 0
 
     def _settle(self, poll: LongPoll, result: Message | Ask | None) -> None:
         if result is not None:

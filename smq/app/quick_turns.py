@@ -42,6 +42,7 @@ from smq.shard.produce import Producing
 from smq.shard.shard import Shard
 
 DESCRIPTORS_MAX = 1 << 16  # Connections with larger ones are served as any other.
+PAUSE_TURNS = 30  # After a run that was left in its first turn: alone it costs more than it saves.
 TURNS_MAX_NS = 1_000_000  # Of one call: timers and other descriptors wait for so long.
 
 
@@ -54,6 +55,7 @@ class QuickTurns:
         turn = self._turn = np.zeros(TURN_WORDS, np.int64)
         self._words = turn.data
         self._words[EPOLL], self._words[TURNS_NS] = epoll_fd, TURNS_MAX_NS
+        self._pause = 0
         self._events = np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32)
         self._plain = np.zeros(DESCRIPTORS_MAX, np.uint8)
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
@@ -61,6 +63,9 @@ class QuickTurns:
     def may_run(self) -> bool:
         """Whether the shard is in a state in which the kernel knows what to do."""
         log, shard = self._log, self._shard
+        if self._pause:
+            self._pause -= 1
+            return False
         if log is None or log.failed is not None or shard.throttle.is_on:
             return False
         if DURABILITY_MEMORY in shard.levels or not log.disk.writes_plainly:
@@ -68,10 +73,19 @@ class QuickTurns:
         segments = log.wal.segments
         return bool(segments) and segments[-1].first_entry >= 0 and log.is_written()
 
-    def run(self, fds: Sequence[int], data: np.ndarray, spin: Spin, *, is_watched: bool) -> bool:
+    def run(
+        self,
+        fds: Sequence[int],
+        data: np.ndarray,
+        spin: Spin,
+        watched: np.ndarray,
+        *,
+        is_watched: bool,
+    ) -> bool:
         """Take turns for these connections, receiving into `data`; whether anything was taken.
 
-        `is_watched`: return when records have become visible, somebody waits for them.
+        It returns when records have become visible that somebody waits for: of the slots that are
+        `watched` (uint8), or of any when `is_watched`.
         """
         spin_ns = spin.allowed_ns()
         log, words, producing = self._log, self._words, self._producing
@@ -85,13 +99,15 @@ class QuickTurns:
         take_turns(
             self._turn, self._events, self._plain, data, log.memory.memory, log.links,
             log.producers, self._shard.directory, producing.plan, producing.out, log.cursors,
-            self._touched,
+            self._touched, watched,
         )  # fmt: skip
         for fd in fds:
             self._plain[fd] = 0
         if not words[RECEIVED]:
             return False
         has_idled = bool(words[HAS_IDLED])
+        if words[TURN_COUNT] == 1 and not has_idled:
+            self._pause = PAUSE_TURNS
         spin.wanted = not has_idled
         if spin_ns:
             spin.note(came=words[TURN_COUNT] - 1, missed=has_idled)

@@ -62,7 +62,7 @@ _Ack: TypeAlias = tuple[Connection | Session, Slot]
 
 
 class Watcher(Protocol):
-    """Somebody who waits for records to become visible."""
+    """Others who wait for records to become visible."""
 
     @property
     def is_watching(self) -> bool:
@@ -97,8 +97,9 @@ class ShardServer:
         self._open_now: list[_Ack] = []
         self._in_doubt: dict[int, list[_Ack]] = {}  # By log: while it is repaired.
         self._open_when_synced: list[tuple[dict[int, int], Connection | Session, Slot]] = []
-        self._polls = LongPolls(loop)
-        self.watchers: list[Watcher] = [self._polls]
+        slots = max(log.memory.layout.partition_capacity for log in shard.logs.values())
+        self._polls = LongPolls(loop, slots)
+        self.watchers: list[Watcher] = []
         self.when_catalog_changes: list[Callable[[], None]] = [self._polls.look_again]
         self._acceptor: Acceptor | None = None
         self._dirty: dict[Connection | Session, None] = {}  # In the order they are sent to.
@@ -183,7 +184,9 @@ class ShardServer:
             fds.append(fd)
         buffer = self._buffers.take(Rest())
         is_watched = any(watcher.is_watching for watcher in self.watchers)
-        if self._quick_turns.run(fds, buffer.array, self._loop.spin, is_watched=is_watched):
+        if self._quick_turns.run(
+            fds, buffer.array, self._loop.spin, self._polls.watched, is_watched=is_watched
+        ):
             self._take_left(buffer)
             return True
         self._buffers.put_back(buffer, Rest())
@@ -407,6 +410,7 @@ class ShardServer:
     def _tell_moved(self) -> None:
         if self._shard.moved:
             places = self._shard.take_moved()
+            self._polls.moved(places)
             for watcher in self.watchers:
                 watcher.moved(places)
 

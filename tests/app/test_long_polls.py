@@ -31,7 +31,7 @@ class Asked:
 
 def test_only_polls_on_places_that_moved_are_asked_and_once_a_turn() -> None:
     loop = TidyLoop()
-    polls = LongPolls(loop)
+    polls = LongPolls(loop, 8)
     both, other = Asked(HERE, THERE), Asked(THERE)
     for each in (both, other):
         polls.add(each.wait, each.answers.append)
@@ -48,7 +48,7 @@ def test_only_polls_on_places_that_moved_are_asked_and_once_a_turn() -> None:
 
 def test_a_poll_is_settled_once_at_the_end_of_its_time() -> None:
     loop = TidyLoop()
-    polls = LongPolls(loop)
+    polls = LongPolls(loop, 8)
     asked = Asked(HERE, timeout_ms=1)
     polls.add(asked.wait, asked.answers.append)
     turn_until(loop, lambda: bool(asked.answers))
@@ -60,7 +60,7 @@ def test_a_poll_is_settled_once_at_the_end_of_its_time() -> None:
 
 def test_a_changed_catalog_asks_all_and_a_dropped_poll_is_asked_no_more() -> None:
     loop = TidyLoop()
-    polls = LongPolls(loop)
+    polls = LongPolls(loop, 8)
     asked, dropped = Asked(HERE), Asked(HERE)
     polls.add(asked.wait, asked.answers.append)
     polls.drop(polls.add(dropped.wait, dropped.answers.append))
@@ -73,7 +73,7 @@ def test_a_changed_catalog_asks_all_and_a_dropped_poll_is_asked_no_more() -> Non
 def test_a_poll_that_has_ended_is_freed_without_a_collector() -> None:
     """Shards collect garbage once a second: ten thousand polls would hold up everybody."""
     loop = TidyLoop()
-    polls, connection, asked = LongPolls(loop), set(), Asked(HERE)
+    polls, connection, asked = LongPolls(loop, 8), set(), Asked(HERE)
 
     def wait() -> weakref.ref[Any]:
         def settle(_: object) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.words import WORD_TAIL, WORD_WRITTEN
+from smq.app import quick_turns
 from smq.app.quick_turns import TURNS_MAX_NS
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
@@ -50,6 +51,12 @@ class Quick:
         is_taken = self._is_allowed and self._take(events)
         self.taken += is_taken
         return is_taken
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is asked in every turn, also where it pays off only in the long run."""
+    monkeypatch.setattr(quick_turns, "PAUSE_TURNS", 0)
 
 
 @pytest.fixture
@@ -176,6 +183,24 @@ def test_whoever_waits_for_records_gets_them_in_the_turn_that_wrote_them(make: M
     turn_until(bench.loop, lambda: quick.taken > before)
     reader.pull()
     assert b"awaited" in bytes(fetched(reader.frames()[0]).records)
+
+
+def test_whose_records_are_always_awaited_is_served_by_the_loop(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quick_turns, "PAUSE_TURNS", 30)
+    bench = make(topic("one", range(1, 3)))
+    quick, reader, writer = Quick(bench), bench.client(), bench.client()
+    for i in range(30):
+        reader.send(fetch("one", i, wait_ms=60_000))
+        writer.send(one())
+        reader.wait(i + 1)
+    assert 0 < quick.taken < 10
+    reader.send(fetch("one", 30, wait_ms=60_000))
+    for i in range(200):
+        writer.send(produce_request({"one": {1: batch(b"not awaited")}}))
+        writer.wait(30 + i + 1)
+    assert quick.taken > 100
 
 
 def test_an_ack_on_disk_level_waits_for_the_sync_and_later_ones_wait_behind_it(make: Make) -> None:

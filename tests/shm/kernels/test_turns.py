@@ -51,6 +51,7 @@ class Turns:
         self.turn = np.zeros(TURN_WORDS, np.int64)
         self.touched = np.zeros(16, np.int64)
         self.cursors = np.zeros(3, np.int64)
+        self.watched = np.zeros(8, np.uint8)
         self.wal = os.open(path, os.O_RDWR | os.O_CREAT)
         self.epoll = select.epoll()
         self.turn[EPOLL], self.turn[TURNS_NS] = self.epoll.fileno(), LONG_NS
@@ -72,7 +73,7 @@ class Turns:
         take_turns(
             self.turn, np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32), self.plain, self.data,
             self.rig.log.memory, self.rig.links, self.rig.producers, self.rig.directory,
-            self.plan, self.out, self.cursors, self.touched,
+            self.plan, self.out, self.cursors, self.touched, self.watched,
         )  # fmt: skip
         return self.turn
 
@@ -142,13 +143,22 @@ def test_bytes_that_are_no_whole_requests_are_left_with_their_plan(
     assert turns.high_watermark(10) == 0
 
 
-def test_who_waits_for_records_is_told_after_the_ack(turns: Turns) -> None:
+@pytest.mark.parametrize("is_any", [True, False])
+def test_who_waits_for_records_is_told_before_the_ack(turns: Turns, is_any: bool) -> None:
     client, _ = turns.pairs[0]
-    turns.turn[IS_WATCHED] = 1
+    turns.turn[IS_WATCHED], turns.watched[SLOTS[10]] = is_any, not is_any
     client.send(ONE)
     turn = turns.take()
     assert (turn[TURN_COUNT], turn[HAS_IDLED], turn[MOVED]) == (1, 0, 1)
     assert turns.touched[0] == SLOTS[10]
+    assert (turn[ROW], turn[ROW_COUNT], answered(client)) == (0, 1, 0)
+
+
+def test_who_waits_for_another_partition_keeps_nobody(turns: Turns) -> None:
+    client, _ = turns.pairs[0]
+    turns.watched[SLOTS[12]] = 1
+    client.send(ONE)
+    assert turns.take()[HAS_IDLED] == 1
     assert answered(client) == 1
 
 
