@@ -125,6 +125,12 @@ class Wal:
             return self.segments[i]
         return None
 
+    def covering(self, positions: np.ndarray) -> list[Segment]:
+        """The segments that cover any of these positions (int64)."""
+        starts = [segment.start for segment in self.segments]
+        indices = np.unique(np.searchsorted(starts, positions, "right") - 1).tolist()
+        return [self.segments[i] for i in indices if i >= 0]
+
     def read(self, position: int, length: int) -> np.ndarray:
         """Bytes of the log; fewer, or none, where no segment covers them; zeros for what cannot be
         read."""

@@ -6,6 +6,7 @@ the page cache is read in the background: whoever else is served does not wait f
 """
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -59,7 +60,8 @@ class LentBatches:
 
     def __init__(self, log: Log, spans: np.ndarray, length: int) -> None:
         self._log, self._spans, self.length = log, spans, length
-        self._index, self._within = 0, 0
+        self._ends: list[int] = np.cumsum(spans[:, 1]).tolist()
+        self._sent = self._index = self._within = 0
         self._small = length < GATHER_BELOW_BYTES * len(spans)
         self._pinned: list[Segment] = []
         self._loaded: tuple[Run, np.ndarray] | None = None
@@ -71,8 +73,8 @@ class LentBatches:
         if not self._log.in_ring(int(left[0, 0])):
             return self._read(left)
         if self._small:
-            ends = np.cumsum(left[:, 1])
-            count = int(np.searchsorted(ends, GATHER_BYTES, "right"))
+            end = self._sent - self._within + GATHER_BYTES
+            count = bisect_right(self._ends, end, self._index) - self._index
             if count:
                 size = self._log.gather(left[:count], self._gathered)
                 return [self._gathered.data[self._within : size]]
@@ -108,19 +110,16 @@ class LentBatches:
         """See Sendable."""
         if self._from_wal is not None:
             self._from_wal = self._from_wal[sent:] or None
-        sent += self._within
-        while self._index < len(self._spans) and sent >= self._spans[self._index, 1]:
-            sent -= int(self._spans[self._index, 1])
-            self._index += 1
-        self._within = sent
-        return self._index == len(self._spans)
+        self._sent += sent
+        self._index = bisect_right(self._ends, self._sent, self._index)
+        self._within = self._sent - (self._ends[self._index - 1] if self._index else 0)
+        return self._index == len(self._ends)
 
     def hold(self) -> None:
         """See Sendable. Nor is what was read of the WAL kept for it: it is read again."""
         self._from_wal = None
         if not self._pinned:
-            wanted = {id(s): s for s in map(self._log.wal.find, self._spans[self._index :, 0]) if s}
-            self._pinned = list(wanted.values())
+            self._pinned = self._log.wal.covering(self._spans[self._index :, 0])
             for segment in self._pinned:
                 segment.pins += 1
 

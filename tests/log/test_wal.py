@@ -3,6 +3,7 @@
 import errno
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from smq.log.background import InlineBackground
@@ -45,6 +46,18 @@ def test_reading_stops_at_a_segments_end_and_gives_nothing_beyond(tmp_path: Path
     assert len(wal.read(2 * SIZE, 100)) == 0
     assert wal.find(-1) is None
     assert wal.find(2 * SIZE) is None
+
+
+def test_segments_are_found_by_the_positions_they_cover(tmp_path: Path) -> None:
+    wal = new_wal(tmp_path)
+    for i in range(4):
+        wal.write(RING, i * SIZE, (i + 1) * SIZE)
+    first, second, _, fourth = wal.segments
+    wanted = np.array([SIZE, SIZE + 5, 2 * SIZE - 1, 3 * SIZE])
+    assert wal.covering(wanted) == [second, fourth]
+    wal.free(first)
+    assert wal.covering(np.array([0, SIZE])) == [second]
+    assert wal.covering(np.array([], np.int64)) == []
 
 
 def test_the_next_file_and_two_spares_are_ready_before_they_are_needed(tmp_path: Path) -> None:
