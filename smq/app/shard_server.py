@@ -43,7 +43,7 @@ from smq.app.long_polls import LongPolls
 from smq.app.loop import Loop
 from smq.app.payloads import payloads_of
 from smq.app.peers import Peers
-from smq.app.quick_turns import QuickTurns
+from smq.app.quick_turns import DESCRIPTORS_MAX, QuickTurns
 from smq.app.receive import SIZE_BYTES, Buffer, BufferPool, Rest
 from smq.app.session import Session
 from smq.log.log import Log
@@ -178,7 +178,9 @@ class ShardServer:
         fds, now_ns = [], monotonic_ns()
         for fd, mask in events:
             connection = self._connections.get(fd)
-            if connection is None or mask != select.EPOLLIN or not connection.is_plain:
+            if connection is None or mask != select.EPOLLIN or fd >= DESCRIPTORS_MAX:
+                return False
+            if not connection.is_plain:
                 return False
             connection.last_used_ns = now_ns
             fds.append(fd)

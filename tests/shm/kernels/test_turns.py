@@ -47,7 +47,7 @@ class Turns:
         self.plan[HEAD_REQUEST_BYTES_MAX] = REQUEST_BYTES_MAX
         self.out = np.zeros(1 << 16, np.uint8)
         self.data = np.zeros(RECEIVE_BYTES, np.uint8)
-        self.plain = np.zeros(1024, np.uint8)
+        self.plain = np.zeros(1 << 16, np.uint8)
         self.turn = np.zeros(TURN_WORDS, np.int64)
         self.touched = np.zeros(16, np.int64)
         self.cursors = np.zeros(3, np.int64)
