@@ -17,7 +17,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _SOURCES = Path(__file__).resolve().parent
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+# No kernel is called through a C pointer: making the wrappers for it slowed the first start.
+_OPTIONS: dict[str, Any] = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "_nrt": False,
+    "no_cfunc_wrapper": True,
+}
 
 
 def cache_directory() -> Path:

@@ -3,6 +3,7 @@
 The only module that imports all of them, so the only one that is slow to import.
 """
 
+import gc
 import os
 
 from shm.kernels.jit import cache_directory
@@ -38,7 +39,11 @@ def warm_kernels() -> None:
 
 
 def _compile_by_two() -> None:
-    """Fill the cache with two processes; what one of them could not do, loading does."""
+    """Fill the cache with two processes; what one of them could not do, loading does.
+
+    Without the collector: a compiler makes very many objects, and keeps most of them.
+    """
+    gc.disable()
     helper = os.fork()
     if not helper:
         try:
@@ -49,3 +54,4 @@ def _compile_by_two() -> None:
             os._exit(0)
     warm_writing()
     os.waitpid(helper, 0)
+    gc.enable()
