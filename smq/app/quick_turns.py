@@ -35,7 +35,7 @@ from shm.kernels.turns import (
     WAL_START,
     take_turns,
 )
-from shm.kernels.words import DURABILITY_MEMORY, DURABILITY_OS
+from shm.kernels.words import DURABILITY_MEMORY, DURABILITY_OS, WORD_WRITTEN
 from smq.app.loop import Spin
 from smq.log.log import TOUCHED_MAX
 from smq.shard.produce import Producing
@@ -61,7 +61,7 @@ class QuickTurns:
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
 
     def may_run(self) -> bool:
-        """Whether the shard is in a state in which the kernel knows what to do."""
+        """Whether the kernel knows what to do and a run is worth it; to be asked once a turn."""
         log, shard = self._log, self._shard
         if self._pause:
             self._pause -= 1
@@ -90,6 +90,7 @@ class QuickTurns:
         spin_ns = spin.allowed_ns()
         log, words, producing = self._log, self._words, self._producing
         assert log is not None
+        written = log.words[WORD_WRITTEN]
         segment = log.wal.segments[-1]
         words[WAL_FD], words[WAL_START], words[WAL_END] = segment.fd, segment.start, segment.end
         words[IS_WATCHED], words[SPIN_NS] = is_watched, spin_ns
@@ -111,7 +112,8 @@ class QuickTurns:
         spin.wanted = not has_idled
         if spin_ns:
             spin.note(came=words[TURN_COUNT] - 1, missed=has_idled)
-        log.note_written()
+        if log.words[WORD_WRITTEN] > written:
+            log.note_written()
         self._shard.moved.update(zip(repeat(log.number), self._touched[: words[MOVED]].tolist()))
         if words[MOVED] == TOUCHED_MAX:
             self._shard.publish(log, DURABILITY_OS)

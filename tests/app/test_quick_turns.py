@@ -253,6 +253,22 @@ def test_a_wal_that_cannot_be_written_is_repaired_before_the_ack(make: Make) -> 
     os.close(writable)
 
 
+def test_a_failed_write_does_not_count_as_one_after_a_repair(make: Make) -> None:
+    bench = make(topic("one"))
+    client, log = bench.client(), bench.shard.logs[0]
+    client.send(one(correlation=1))
+    client.wait(1)
+    log._has_written = False  # As a repair leaves it.
+    segment = log.wal.segments[-1]
+    writable, segment.fd = segment.fd, os.open(segment.path, os.O_RDONLY)
+    client.send(one(correlation=2))
+    client.wait_closed()
+    assert log.failed is not None  # It is not repaired again and again: tend() tries now and then.
+    log.tend()
+    turn_until(bench.loop, lambda: log.failed is None)
+    os.close(writable)
+
+
 def test_answers_that_a_socket_does_not_take_go_when_it_does(make: Make) -> None:
     bench = make(topic("one"))
     quick, client = Quick(bench), bench.client(receive_bytes=4096)
