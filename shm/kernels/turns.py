@@ -2,16 +2,16 @@
 
     wait      until a connection has something, awake for a moment before giving up
     receive   one recv a connection; parse, append, write the answers (shm.kernels.produce);
-              look again, as long as more has come meanwhile and nobody waits for records
+              look again, as long as more has come meanwhile
     write     one pwrite of what was appended
     show      high watermarks move
     send      the answers
 
 Turn after turn is taken until something else comes up: a connection that is not `plain`, bytes that
 are no whole Produce requests, a log that must be helped along, a full socket, records that others
-wait for, an error of any call. That is left to smq.app.quick_turns as it stands; nothing is decided
-here that is not decided there in the same way. Descriptors are level-triggered: what was not
-received is announced again.
+wait for, an error of any call. That is left to the loop as it stands (smq.app.shard_server), which
+decides nothing differently. Descriptors are level-triggered: what was not received is announced
+again.
 
 A turn's words (int64, private):
 
@@ -22,7 +22,7 @@ A turn's words (int64, private):
           LEFT_FD (-1, or of which connection the plan holds a run that is not finished), LEFT_STOP
           MOVED (slots in `touched`); LEVEL (the highest durability of what a turn appended)
           ROW, ROW_COUNT: the answers [ROW, ROW_COUNT) are not sent
-    8 words after ROWS_AT for each answer: descriptor, start and end in `out`
+    ROW_WORDS for each answer, from ROWS_AT on: descriptor, start and end in `out`
 """
 
 import platform
@@ -64,7 +64,7 @@ TURN_WORDS = ROWS_AT + ROW_WORDS * ROWS_MAX
 EVENTS_MAX = 64
 # struct epoll_event is packed on x86 alone: in words of 32 bits.
 EVENT_WORDS, EVENT_FD = (3, 1) if platform.machine() == "x86_64" else (4, 2)
-RECEIVE_BYTES = 1024 * 1024
+RECEIVE_BYTES = 1024 * 1024  # Of one recv: what fits the caches while it is appended.
 LOOKS_MAX = 8  # Of one turn: bounds how long its first answers wait.
 SHORT_BYTES = 128 * 1024  # A turn that has received more does not look again.
 ANSWERS_BYTES_MIN = 4096  # Room for answers without which a turn does not look again.
@@ -131,7 +131,7 @@ def _take(turn, fd, data, memory, links, producers, directory, plan, out):
 
 @kernel
 def _receive(turn, events, count, plain, data, memory, links, producers, directory, plan, out):
-    """Take what has come on `count` connections and meanwhile; whether that was all."""
+    """Take what has come on `count` connections and meanwhile; False: the loop must go on."""
     total = np.int64(0)
     for _ in range(LOOKS_MAX):
         for i in range(count):

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-RECEIVE_BYTES = 1024 * 1024  # Of one recv: what fits the caches while it is appended.
+from shm.kernels.turns import RECEIVE_BYTES
+
 BUFFER_BYTES = 4 * RECEIVE_BYTES
 SHORT_REST_BYTES = 16 * 1024  # Cheaper to copy twice than to keep a buffer for.
 LENT_MAX = 32  # Buffers lent to connections; beyond that rests are copied, whatever their size.

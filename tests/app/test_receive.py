@@ -2,10 +2,10 @@
 
 import pytest
 
+from shm.kernels.turns import RECEIVE_BYTES
 from smq.app.receive import (
     BUFFER_BYTES,
     LENT_MAX,
-    RECEIVE_BYTES,
     SHORT_REST_BYTES,
     Buffer,
     BufferPool,
