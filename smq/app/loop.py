@@ -2,8 +2,9 @@
 
 Level-triggered. A callback does a bounded amount and returns; whoever has more to do is called
 again. `turn_starts` run once a turn before the callbacks, and `turn_ends` after them: there the
-shard writes what the turn appended, with one system call for all connections. Between two turns
-`Spin` decides whether to wait awake.
+shard writes what the turn appended, with one system call for all connections. `quick` is offered
+a turn's events before the callbacks and may take them all. Between two turns `Spin` decides whether
+to wait awake.
 """
 
 import heapq
