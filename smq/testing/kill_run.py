@@ -39,7 +39,11 @@ VALUE = struct.Struct("<qq84x")  # Partition and number; 100 bytes.
 ROUND_MS_MAX = 400  # Sending takes so long at least, and a kill falls somewhere into it.
 BREATHS = 40  # Of the sender in a round, so that something is under way at any moment of it.
 QUIET_MS_MAX = 120_000  # Longer without any progress is a hang.
+QUIET_MS_SAID = 5000  # Longer without any progress is said, with who waits for what.
 SEAL_MS = 2000  # So that sealing goes on all the while.
+
+
+Say = Callable[[str], object]
 
 
 class Wrong(AssertionError):
@@ -139,11 +143,13 @@ class Load:
             self.sent[partition] += 1
         self._producer.poll(0)
 
-    def finish(self) -> None:
+    def finish(self, say: Say) -> None:
         """Wait for every acknowledgement."""
-        left = self._producer.flush(QUIET_MS_MAX / 1000)
-        if left:
-            raise Wrong(f"{left} records are still not acknowledged")
+        deadline_ms = monotonic_ms() + QUIET_MS_MAX
+        while left := self._producer.flush(QUIET_MS_SAID / 1000):
+            if monotonic_ms() > deadline_ms:
+                raise Wrong(f"{left} records are still not acknowledged")
+            say(f"waiting for the acknowledgements of {left:,} records")
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
@@ -178,14 +184,17 @@ def reading_along(reader: Reader) -> Iterator[Callable[[], None]]:
     check()
 
 
-def read_up_to(reader: Reader, ends: list[int]) -> None:
+def read_up_to(reader: Reader, ends: list[int], say: Say) -> None:
     """Read until each partition has been read to its end, and not beyond."""
-    quiet_since_ms = monotonic_ms()
+    quiet_since_ms = said_ms = monotonic_ms()
     while reader.next_offsets != ends:
         if reader.read():
-            quiet_since_ms = monotonic_ms()
+            quiet_since_ms = said_ms = monotonic_ms()
         if monotonic_ms() - quiet_since_ms > QUIET_MS_MAX:
             raise Wrong(f"read up to {reader.next_offsets}, but sent up to {ends}")
+        if monotonic_ms() - said_ms > QUIET_MS_SAID:
+            said_ms = monotonic_ms()
+            say(f"waiting for records: read up to {reader.next_offsets}, sent up to {ends}")
 
 
 def kill_run(  # noqa: PLR0913, PLR0917  (what is run, and how)
@@ -193,7 +202,7 @@ def kill_run(  # noqa: PLR0913, PLR0917  (what is run, and how)
     seed: int,
     kills: int,
     records: int,
-    say: Callable[[str], object],
+    say: Say,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """One run. Raises Wrong."""
@@ -214,10 +223,11 @@ def kill_run(  # noqa: PLR0913, PLR0917  (what is run, and how)
                 sender.join()
                 check()
                 say(f"kill {number + 1} of {kills}: {victim}; {load.acknowledged:,} acknowledged")
-            load.finish()
-        read_up_to(along, load.sent)
+            load.finish(say)
+        read_up_to(along, load.sent, say)
+        say("the reader that read along is at the end; now everything again")
         again = Reader(broker.bootstrap)
-        read_up_to(again, load.sent)
+        read_up_to(again, load.sent, say)
         if again.checksums != along.checksums:
             raise Wrong("what was read first is not what was read at the end")
         say(f"{sum(load.sent):,} records, {kills} kills: 0 lost, doubled, reordered or changed")
@@ -233,14 +243,14 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2_000_000)
     given = parser.parse_args()
     sys.stdout.write(f"seed {given.seed}\n")
+    began_ms = monotonic_ms()
+
+    def say(line: str) -> None:
+        sys.stdout.write(f"{(monotonic_ms() - began_ms) / 1000:6.1f} s  {line}\n")
+        sys.stdout.flush()
+
     with tempfile.TemporaryDirectory(prefix="smq-") as directory:
-        kill_run(
-            Path(directory),
-            given.seed,
-            given.kills,
-            given.records,
-            lambda line: sys.stdout.write(line + "\n"),
-        )
+        kill_run(Path(directory), given.seed, given.kills, given.records, say)
 
 
 if __name__ == "__main__":
