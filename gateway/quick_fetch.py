@@ -39,6 +39,7 @@ class QuickFetch:
         self._log = next(iter(shard.logs.values())) if len(shard.logs) == 1 else None
         self._state = np.zeros(STATE_WORDS, np.int64)
         self._words, self._out = self._state.data, np.zeros(OUT_BYTES, np.uint8)
+        self.arrays = self._state, self._out  # As kernels take them.
 
     def run(self, data: np.ndarray, start: int, end: int) -> bytes | Wait | None:
         """The answer to the request (without its size) in data[start:end], as it goes out.

@@ -54,6 +54,7 @@ from shm.kernels.turns import (
 )
 from shm.kernels.views import VIEW_BYTES, fill_views
 from shm.kernels.visible import publish
+from shm.kernels.waiting import WAITING_COUNT, new_waiting, remove_waiting
 from shm.kernels.words import FRAME_HEADER_BYTES, P_LAST_ENTRY, WORD_GENERATION
 from shm.segment import LogMemory
 from shm.session import SessionMemory
@@ -111,10 +112,13 @@ def _warm_write(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
     write_answers(data, plan, out)
     turn, events = np.zeros(TURN_WORDS, np.int64), np.zeros(8, np.int32)
     turn[EPOLL] = -1  # No descriptor: nothing is ready.
+    state, waiting = np.zeros(STATE_WORDS, np.int64), new_waiting(1)
     take_turns(
-        turn, events, data, data, log.memory, links, producers, directory, plan, out,
-        np.zeros(3, np.int64), np.zeros(1, np.int64), data,
+        turn, events, np.zeros(1, np.int64), data, (log.memory, links, producers, directory),
+        (plan, out), (state, out), waiting, np.zeros(3, np.int64), np.zeros(1, np.int64), data,
     )  # fmt: skip
+    waiting[0][WAITING_COUNT] = 1
+    remove_waiting(waiting, 0)
     publish(log.memory, links, np.zeros(3, np.int64), 1, 0, np.zeros(1, np.int64))
     rehash_producers(producers, producers.copy(), 0, np.ones(4, np.bool_))
     producers_are_full(producers)

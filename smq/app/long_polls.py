@@ -44,6 +44,12 @@ class LongPolls:
             self.watched[place[1]] = 1
         return poll
 
+    def hurry(self, poll: LongPoll, due_ns: int) -> None:
+        """It has waited before it came here: it ends at this time (monotonic)."""
+        assert poll.timer is not None
+        poll.timer.cancel()
+        poll.timer = self._loop.call_at(due_ns, lambda: self.end(poll))
+
     def moved(self, places: Iterable[Place]) -> None:
         """The HWM of these places has moved."""
         concerned: dict[LongPoll, list[Place]] = {}

@@ -2,14 +2,16 @@
 
 Frequent is a connection that holds no part of a request and waits for no answer, to a shard of one
 log whose partitions are visible when the WAL has them. The kernel does for it what ShardServer
-does, in the same order, without a line of Python between the calls of the system.
+does, in the same order, without a line of Python between the calls of the system. A fetch that
+waits then waits in the kernel's table.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import repeat
 
 import numpy as np
 
+from gateway.quick_fetch import QuickFetch
 from shm.kernels.plan import HEAD_END
 from shm.kernels.turns import (
     EPOLL,
@@ -20,7 +22,9 @@ from shm.kernels.turns import (
     LEFT_FD,
     LEFT_STOP,
     LEVEL,
+    LOOPS,
     MOVED,
+    PARKED,
     RECEIVED,
     ROW,
     ROW_COUNT,
@@ -30,35 +34,86 @@ from shm.kernels.turns import (
     TURN_COUNT,
     TURN_WORDS,
     TURNS_NS,
+    UNSENT_END,
+    UNSENT_FD,
     WAL_END,
     WAL_FD,
     WAL_START,
     take_turns,
 )
 from shm.kernels.words import DURABILITY_MEMORY, DURABILITY_OS, WORD_WRITTEN
+from smq.app.connection import Connection
 from smq.app.loop import Spin
+from smq.app.waiting_fetches import WaitingFetches
 from smq.log.log import TOUCHED_MAX
 from smq.shard.produce import Producing
 from smq.shard.shard import Shard
 
 DESCRIPTORS_MAX = 1 << 16  # Connections with larger ones are served as any other.
-PAUSE_TURNS = 30  # After a run that was left in its first turn: alone it costs more than it saves.
+PAUSE_TURNS = 30  # After a run whose first turn met something else: it costs more than it saves.
 TURNS_MAX_NS = 1_000_000  # Of one call: timers and other descriptors wait for so long.
 
 
 class QuickTurns:
-    """Runs the kernel for a shard. One that serves several logs takes no turn here."""
+    """Runs the kernel for a shard. One that serves several logs takes no turn here.
 
-    def __init__(self, epoll_fd: int, shard: Shard, producing: Producing) -> None:
+    watched   uint8 by slot: 1 where somebody waits in the loop
+    waiting   the fetches that wait in the kernel's table
+    """
+
+    def __init__(
+        self,
+        epoll_fd: int,
+        shard: Shard,
+        producing: Producing,
+        fetching: QuickFetch,
+        watched: np.ndarray,
+    ) -> None:
         self._shard, self._producing = shard, producing
+        self._fetching, self._watched = fetching.arrays, watched
         self._log = next(iter(shard.logs.values())) if len(shard.logs) == 1 else None
         turn = self._turn = np.zeros(TURN_WORDS, np.int64)
         self._words = turn.data
         self._words[EPOLL], self._words[TURNS_NS] = epoll_fd, TURNS_MAX_NS
         self._pause = 0
         self._events = np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32)
-        self._plain = np.zeros(DESCRIPTORS_MAX, np.uint8)
+        self._clients = np.zeros(DESCRIPTORS_MAX, np.int64)
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
+        self.waiting = WaitingFetches(len(watched))
+
+    # --- whose requests the kernel takes ---------------------------------------------------------
+
+    def note(self, connection: Connection) -> None:
+        """The loop has done something with it: may the kernel take what comes next?"""
+        fd = connection.fd
+        if fd < DESCRIPTORS_MAX and self._clients[fd] != PARKED:
+            self._clients[fd] = connection.last_used_ns if connection.is_plain else LOOPS
+
+    def takes(self, fd: int) -> bool:
+        """Whether what comes from a descriptor is for the kernel."""
+        return fd < DESCRIPTORS_MAX and bool(self._clients[fd] > LOOPS)
+
+    def is_parked(self, fd: int) -> bool:
+        """Whether a client's fetch waits in the kernel's table."""
+        return fd < DESCRIPTORS_MAX and bool(self._clients[fd] == PARKED)
+
+    def unpark(self, fd: int) -> tuple[np.ndarray, int]:
+        """See WaitingFetches.take; the client is the loop's from now on."""
+        self._clients[fd] = LOOPS
+        return self.waiting.take(fd)
+
+    def forget(self, fd: int) -> None:
+        """A client is gone."""
+        if self.is_parked(fd):
+            self.unpark(fd)
+        elif fd < DESCRIPTORS_MAX:
+            self._clients[fd] = LOOPS
+
+    def last_used_ns(self, fd: int) -> int:
+        """When a client has last sent something (monotonic), as far as the kernel knows."""
+        return int(self._clients[fd]) if self.takes(fd) else 0
+
+    # --- turns -----------------------------------------------------------------------------------
 
     def may_run(self) -> bool:
         """Whether the kernel knows what to do and a run is worth it; to be asked once a turn."""
@@ -73,19 +128,11 @@ class QuickTurns:
         segments = log.wal.segments
         return bool(segments) and segments[-1].first_entry >= 0 and log.is_written()
 
-    def run(
-        self,
-        fds: Sequence[int],
-        data: np.ndarray,
-        spin: Spin,
-        watched: np.ndarray,
-        *,
-        is_watched: bool,
-    ) -> bool:
-        """Take turns for these connections, receiving into `data`; whether anything was taken.
+    def run(self, data: np.ndarray, spin: Spin, *, is_watched: bool) -> bool:
+        """Take turns, receiving into `data`; whether anything was taken.
 
-        It returns when records have become visible that somebody waits for: of the slots that are
-        `watched` (uint8), or of any when `is_watched`.
+        It returns when records have become visible that somebody waits for in the loop, or that
+        anybody may wait for when `is_watched`.
         """
         spin_ns = spin.allowed_ns()
         log, words, producing = self._log, self._words, self._producing
@@ -95,19 +142,16 @@ class QuickTurns:
         words[WAL_FD], words[WAL_START], words[WAL_END] = segment.fd, segment.start, segment.end
         words[IS_WATCHED], words[SPIN_NS] = is_watched, spin_ns
         producing.begin()
-        for fd in fds:
-            self._plain[fd] = 1
         take_turns(
-            self._turn, self._events, self._plain, data, log.memory.memory, log.links,
-            log.producers, self._shard.directory, producing.plan, producing.out, log.cursors,
-            self._touched, watched,
+            self._turn, self._events, self._clients, data,
+            (log.memory.memory, log.links, log.producers, self._shard.directory),
+            (producing.plan, producing.out), self._fetching, self.waiting.arrays,
+            log.cursors, self._touched, self._watched,
         )  # fmt: skip
-        for fd in fds:
-            self._plain[fd] = 0
         if not words[RECEIVED]:
             return False
         has_idled = bool(words[HAS_IDLED])
-        if words[TURN_COUNT] == 1 and not has_idled:
+        if words[TURN_COUNT] == 1 and words[LEFT_FD] >= 0:
             self._pause = PAUSE_TURNS
         spin.wanted = not has_idled
         if spin_ns:
@@ -118,6 +162,11 @@ class QuickTurns:
         if words[MOVED] == TOUCHED_MAX:
             self._shard.publish(log, DURABILITY_OS)
         return True
+
+    def unsent_fetch(self) -> tuple[int, bytes] | None:
+        """A Fetch's answer that a socket did not take whole: descriptor, what is left."""
+        fd, start, end = self._words[UNSENT_FD : UNSENT_END + 1]
+        return None if fd < 0 else (fd, bytes(self._fetching[1].data[start:end]))
 
     def unsent(self) -> Iterator[tuple[int, bytes, int]]:
         """Answers of the last run that are to be sent: descriptor, bytes, level of durability."""

@@ -12,15 +12,13 @@ A turn of the loop:
 import select
 import socket
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from gateway.apis.fetch import lent_of
 from gateway.apis.table import API_BY_KEY
-from gateway.context import Ask, Message, Place, ReadLog, Relay, Result, Wait
-from gateway.dispatch import Dispatched, dispatch, encode
+from gateway.context import Place, Relay
+from gateway.dispatch import Dispatched, dispatch
 from gateway.quick_fetch import QuickFetch
 from shm.kernels.fetch_request import FETCH_KEY
 from shm.kernels.plan import (
@@ -29,6 +27,7 @@ from shm.kernels.plan import (
     STOP_OTHER_API,
     STOP_PLAN_FULL,
 )
+from shm.kernels.waiting import NEVER_NS
 from shm.kernels.words import (
     DURABILITY_DISK,
     DURABILITY_MEMORY,
@@ -37,17 +36,17 @@ from shm.kernels.words import (
     WORD_TAIL,
 )
 from smq.app.acceptor import Acceptor
+from smq.app.answering import Answering
 from smq.app.clock import monotonic_ms, monotonic_ns, wall_ms
 from smq.app.connection import Connection, Slot
 from smq.app.long_polls import LongPolls
-from smq.app.loop import Loop
+from smq.app.loop import Loop, Timer
 from smq.app.payloads import payloads_of
 from smq.app.peers import Peers
-from smq.app.quick_turns import DESCRIPTORS_MAX, QuickTurns
+from smq.app.quick_turns import QuickTurns
 from smq.app.receive import SIZE_BYTES, Buffer, BufferPool, Rest
 from smq.app.session import Session
 from smq.log.log import Log
-from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
@@ -78,7 +77,7 @@ class ShardServer:
     def __init__(
         self, loop: Loop, shard: Shard, peers: Peers, read_catalog: Callable[[], bool]
     ) -> None:
-        self._loop, self._shard, self._peers = loop, shard, peers
+        self._loop, self._shard = loop, shard
         self._read_catalog = read_catalog
         references = References(
             payloads_of(shard.config, peers, monotonic_ms), shard.topic_of, shard.config
@@ -92,17 +91,24 @@ class ShardServer:
         )
         self._quick_fetch = QuickFetch(shard)
         self._buffers = BufferPool()
-        self._quick_turns = QuickTurns(loop.fileno(), shard, self._producing)
         self._connections: dict[int, Connection] = {}  # By descriptor.
         self._open_now: list[_Ack] = []
         self._in_doubt: dict[int, list[_Ack]] = {}  # By log: while it is repaired.
         self._open_when_synced: list[tuple[dict[int, int], Connection | Session, Slot]] = []
         slots = max(log.memory.layout.partition_capacity for log in shard.logs.values())
         self._polls = LongPolls(loop, slots)
+        self._answering = Answering(peers, self._polls)
+        self._quick_turns = QuickTurns(
+            loop.fileno(), shard, self._producing, self._quick_fetch, self._polls.watched
+        )
+        self._expiry: Timer | None = None  # Of fetches that wait in the kernel's table.
+        self._touched: set[int] = set()  # The descriptors that this turn has dealt with.
         self.watchers: list[Watcher] = []
-        self.when_catalog_changes: list[Callable[[], None]] = [self._polls.look_again]
+        self.when_catalog_changes: list[Callable[[], None]] = [
+            self._unpark_all,
+            self._polls.look_again,
+        ]
         self._acceptor: Acceptor | None = None
-        self._dirty: dict[Connection | Session, None] = {}  # In the order they are sent to.
         loop.quick = self._take_turns
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
@@ -121,10 +127,12 @@ class ShardServer:
         connection = Connection(self._loop, sock, address[0], self)
         connection.last_used_ns = monotonic_ns()
         self._connections[connection.fd] = connection
+        self._touched.add(connection.fd)
 
     def gone(self, connection: Connection) -> None:
         """See Owner."""
         del self._connections[connection.fd]
+        self._quick_turns.forget(connection.fd)
         self._buffers.drop(connection.rest)
         for poll in connection.polls:
             self._polls.drop(poll)
@@ -139,13 +147,16 @@ class ShardServer:
         idle_ns = self._shard.config.connections_max_idle_ms * 1_000_000
         oldest = monotonic_ns() - idle_ns
         for connection in list(self._connections.values()):
-            if connection.last_used_ns < oldest and not connection.slots:
+            used_ns = max(connection.last_used_ns, self._quick_turns.last_used_ns(connection.fd))
+            is_waiting = connection.slots or self._quick_turns.is_parked(connection.fd)
+            if used_ns < oldest and not is_waiting:
                 connection.close()
 
     def stop(self) -> None:
         """Take no new clients and no new requests; answer what was asked."""
         if self._acceptor is not None:
             self._acceptor.stop()
+        self._unpark_all()
         for connection in list(self._connections.values()):
             for poll in list(connection.polls):
                 self._polls.end(poll)
@@ -155,6 +166,9 @@ class ShardServer:
 
     def readable(self, connection: Connection) -> None:
         """See Owner."""
+        self._touched.add(connection.fd)
+        if self._quick_turns.is_parked(connection.fd):
+            self._unpark(connection.fd)
         buffer = self._buffers.take(connection.rest)
         try:
             count = connection.socket.recv_into(buffer.room())
@@ -173,23 +187,16 @@ class ShardServer:
 
     def _take_turns(self, events: list[tuple[int, int]]) -> bool:
         """Have a kernel take these events, and turns that follow; False: nothing was taken."""
-        if not self._quick_turns.may_run():
+        quick = self._quick_turns
+        if not quick.may_run():
             return False
-        fds, now_ns = [], monotonic_ns()
-        for fd, mask in events:
-            connection = self._connections.get(fd)
-            if connection is None or mask != select.EPOLLIN or fd >= DESCRIPTORS_MAX:
-                return False
-            if not connection.is_plain:
-                return False
-            connection.last_used_ns = now_ns
-            fds.append(fd)
+        if not all(mask == select.EPOLLIN and quick.takes(fd) for fd, mask in events):
+            return False
         buffer = self._buffers.take(Rest())
         is_watched = any(watcher.is_watching for watcher in self.watchers)
-        if self._quick_turns.run(
-            fds, buffer.array, self._loop.spin, self._polls.watched, is_watched=is_watched
-        ):
+        if quick.run(buffer.array, self._loop.spin, is_watched=is_watched):
             self._take_left(buffer)
+            self._watch_expiry()
             return True
         self._buffers.put_back(buffer, Rest())
         return False
@@ -197,21 +204,64 @@ class ShardServer:
     def _take_left(self, buffer: Buffer) -> None:
         """Do what the kernel's turns have left."""
         for fd, answers, level in self._quick_turns.unsent():
+            self._touched.add(fd)
             self._queue_acks(self._connections[fd], answers, level)
+        unsent = self._quick_turns.unsent_fetch()
+        if unsent is not None:
+            self._send_left(*unsent)
         left = self._quick_turns.left()
         if left is None:
             self._buffers.put_back(buffer, Rest())
             return
         fd, stop, buffer.end = left
         connection = self._connections[fd]
+        self._touched.add(fd)
         produced = self._producing.resume(buffer.array, self._shard.directory, stop)
         self._taken(connection, buffer, produced, wall_ms())
         if produced.stop != STOP_NEED_MORE:
             self._take(connection, buffer)
         self._put_back(connection, buffer)
 
+    def _send_left(self, fd: int, answer: bytes) -> None:
+        """Send the rest of a Fetch's answer when the socket takes it."""
+        connection = self._connections[fd]
+        connection.slots.append(Slot([answer], is_open=True))
+        self._answering.dirty[connection] = None
+
+    # --- fetches that wait in the kernel's table -------------------------------------------------
+
+    def _unpark(self, fd: int) -> None:
+        """A fetch that waits there is asked again, here, and waits here if there is too little."""
+        connection = self._connections[fd]
+        request, due_ns = self._quick_turns.unpark(fd)
+        self._touched.add(fd)
+        self._take_request(connection, request, 0, len(request))
+        for poll in connection.polls:
+            self._polls.hurry(poll, due_ns)
+
+    def _unpark_all(self) -> None:
+        for fd in self._quick_turns.waiting.clients():
+            self._unpark(fd)
+
+    def _watch_expiry(self) -> None:
+        """Have a timer run when the first of them is due."""
+        due_ns = self._quick_turns.waiting.due_ns
+        if due_ns < (NEVER_NS if self._expiry is None else self._expiry.due_ns):
+            if self._expiry is not None:
+                self._expiry.cancel()
+            self._expiry = self._loop.call_at(due_ns, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        for fd in self._quick_turns.waiting.due(monotonic_ns()):
+            self._unpark(fd)
+            for poll in list(self._connections[fd].polls):
+                self._polls.end(poll)
+        self._watch_expiry()
+
     def resumable(self, connection: Connection) -> None:
         """See Owner."""
+        self._touched.add(connection.fd)
         buffer = self._buffers.take(connection.rest)
         self._take(connection, buffer)
         self._put_back(connection, buffer)
@@ -284,108 +334,42 @@ class ShardServer:
 
     def _take_other(self, connection: Connection, buffer: Buffer) -> None:
         """Handle the request at the buffer's start, which is whole and no Produce."""
-        end = buffer.start + buffer.wanted_bytes()
-        request = buffer.view[buffer.start + SIZE_BYTES : end]
-        if request[:API_KEY_BYTES] == _FETCH and self._take_fetch(connection, buffer, end):
-            buffer.start = end
+        start, end = buffer.start + SIZE_BYTES, buffer.start + buffer.wanted_bytes()
+        buffer.start = end
+        self._take_request(connection, buffer.array, start, end)
+
+    def _take_request(self, connection: Connection, data: np.ndarray, start: int, end: int) -> None:
+        """Handle the request in data[start:end]."""
+        request = data.data[start:end]
+        if request[:API_KEY_BYTES] == _FETCH and self._take_fetch(connection, data, start, end):
             return
         try:
             dispatched = dispatch(request, self._shard, wall_ms())
         except PeerError:
             connection.close_after_answers()
             return
-        buffer.start = end
         slot = Slot(is_open=False)
         connection.slots.append(slot)
         if isinstance(dispatched.result, Relay):
-            self._relay(connection, slot, request)
+            self._answering.relay(connection, slot, request)
         else:
-            self._settle(connection, slot, dispatched, dispatched.result)
+            self._answering.settle(connection, slot, dispatched, dispatched.result)
 
-    def _take_fetch(self, connection: Connection, buffer: Buffer, end: int) -> bool:
+    def _take_fetch(self, connection: Connection, data: np.ndarray, start: int, end: int) -> bool:
         """Handle a fetch of the frequent kind; False: it is another one."""
-        result = self._quick_fetch.run(buffer.array, buffer.start + SIZE_BYTES, end)
+        result = self._quick_fetch.run(data, start, end)
         if result is None:
             return False
         slot = Slot(is_open=False)
         connection.slots.append(slot)
         if isinstance(result, bytes):
             slot.fill([result])
-            self._dirty[connection] = None
+            self._answering.dirty[connection] = None
         else:
-            request = buffer.view[buffer.start + SIZE_BYTES : end]
-            header, _ = read_request_header(request, 0)
-            self._wait(connection, slot, Dispatched(API_BY_KEY[FETCH_KEY], header, result), result)
+            header, _ = read_request_header(data.data[start:end], 0)
+            dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, result)
+            self._answering.wait(connection, slot, dispatched, result)
         return True
-
-    # --- answering -------------------------------------------------------------------------------
-
-    def _settle(
-        self, connection: Connection, slot: Slot, dispatched: Dispatched, result: Result
-    ) -> None:
-        """Carry a handler's result to the slot, now or when it is known."""
-        if isinstance(result, Wait):
-            self._wait(connection, slot, dispatched, result)
-        elif isinstance(result, Ask):
-            self._ask(connection, slot, dispatched, result)
-        else:
-            self._answer(connection, slot, dispatched, result)
-
-    def _answer(
-        self, connection: Connection, slot: Slot, dispatched: Dispatched, response: Message
-    ) -> None:
-        if isinstance(response, bytes):
-            if not connection.closed:
-                slot.fill([response])
-                self._dirty[connection] = None
-            return
-        if connection.closed:
-            if dispatched.api.name == "Fetch":
-                for lent in lent_of(response):
-                    lent.release()
-            return
-        try:
-            slot.fill(encode(dispatched.api, dispatched.header, response))  # type: ignore[arg-type]
-        except (PeerError, DamagedFrame, OSError):
-            connection.close()
-            return
-        self._dirty[connection] = None
-
-    def _relay(self, connection: Connection, slot: Slot, request: memoryview) -> None:
-        def answered(response: bytes) -> None:
-            if connection.closed:
-                return
-            if not response:
-                connection.close()
-                return
-            slot.fill([len(response).to_bytes(SIZE_BYTES), response])
-            self._dirty[connection] = None
-
-        self._peers.relay(connection.host, request, answered)
-
-    def _ask(self, connection: Connection, slot: Slot, dispatched: Dispatched, ask: Ask) -> None:
-        answers: list[Any] = [None] * len(ask.commands)
-        missing = [len(ask.commands)]
-
-        def answered(index: int, answer: Any) -> None:  # noqa: ANN401  (JSON)
-            answers[index] = answer
-            missing[0] -= 1
-            if not missing[0]:
-                self._settle(connection, slot, dispatched, ask.then(answers))
-
-        for index, command in enumerate(ask.commands):
-            if isinstance(command, ReadLog):
-                command.log.load(command.run, partial(answered, index))
-            else:
-                self._peers.ask_sealer(command, partial(answered, index))
-
-    def _wait(self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait) -> None:
-        def settle(result: Message | Ask) -> None:
-            connection.polls.discard(poll)
-            self._settle(connection, slot, dispatched, result)
-
-        poll = self._polls.add(wait, settle)
-        connection.polls.add(poll)
 
     # --- the turn --------------------------------------------------------------------------------
 
@@ -405,13 +389,20 @@ class ShardServer:
         self._show_synced()
         self._tell_moved()
         self._open()
-        dirty, self._dirty = self._dirty, {}
+        dirty, self._answering.dirty = self._answering.dirty, {}
         for connection in dirty:
             connection.flush()
+            self._touched.add(connection.fd)
+        for fd in self._touched & self._connections.keys():
+            self._quick_turns.note(self._connections[fd])
+        self._touched.clear()
 
     def _tell_moved(self) -> None:
         if self._shard.moved:
             places = self._shard.take_moved()
+            if len(self._quick_turns.waiting):
+                for fd in self._quick_turns.waiting.concerned(slot for _, slot in places):
+                    self._unpark(fd)
             self._polls.moved(places)
             for watcher in self.watchers:
                 watcher.moved(places)
@@ -471,7 +462,7 @@ class ShardServer:
             slot.is_open = True
             connection.acks_due -= 1
             connection.is_held = connection.is_held and connection.acks_due > 0
-            self._dirty[connection] = None
+            self._answering.dirty[connection] = None
         self._open_now.clear()
 
     def unsynced(self) -> bool:

@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels.words import WORD_TAIL, WORD_WRITTEN
 from smq.app import quick_turns
 from smq.app.quick_turns import TURNS_MAX_NS
+from smq.model.errors import ErrorCode
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
     Client,
@@ -28,6 +29,7 @@ from tests.shard.shard_bench import (
     SEGMENT_BYTES,
     HeldSyncer,
     batch,
+    catalog,
     produce_request,
     responses,
     topic,
@@ -89,7 +91,11 @@ asks: st.SearchStrategy[Ask] = st.one_of(
         st.sampled_from([0, 1, 100, 20_000]),
         st.sampled_from([-1, 1, 0, 7]),
     ),
-    st.builds(lambda offset: lambda name: fetch(name, offset), st.integers(0, 5)),
+    st.builds(
+        lambda offset, wait_ms: lambda name: fetch(name, offset, wait_ms=wait_ms),
+        st.integers(0, 5),
+        st.sampled_from([0, 60_000]),
+    ),
     st.just(lambda _: produce_request({"unknown": {0: batch(b"v")}})),
     st.just(lambda _: versions()),
     st.builds(lambda data: lambda _: data, st.binary(min_size=1, max_size=30)),
@@ -173,11 +179,30 @@ def test_a_request_in_two_parts_and_one_of_another_kind_are_left_where_they_are(
     assert quick.taken >= 1
 
 
-def test_whoever_waits_for_records_gets_them_in_the_turn_that_wrote_them(make: Make) -> None:
+def awaited(bench: ServerBench) -> int:
+    """How many fetches wait in the kernel's table."""
+    return len(bench.server._quick_turns.waiting)
+
+
+def test_fetches_that_wait_are_answered_by_the_kernel_turn_after_turn(make: Make) -> None:
     bench = make(topic("one"))
     quick, reader, writer = Quick(bench), bench.client(), bench.client()
-    reader.send(fetch("one", wait_ms=60_000))
+    for i in range(30):
+        reader.send(fetch("one", i, wait_ms=60_000))
+        turn_until(bench.loop, lambda: awaited(bench) == 1)
+        writer.send(one(b"%d" % i))
+        assert fetched(reader.wait(i + 1)[i]).high_watermark == i + 1
+    writer.wait(30)
+    assert quick.taken == 60
+    assert awaited(bench) == 0
+
+
+def test_who_waits_in_the_loop_gets_the_records_in_the_turn_that_wrote_them(make: Make) -> None:
+    bench = make(topic("one"))
+    quick, reader, writer = Quick(bench), bench.client(), bench.client()
+    reader.send(fetch("one", wait_ms=60_000) + fetch("one", wait_ms=60_000))
     settle(bench, reader)
+    assert awaited(bench) == 0  # One of them must wait for the other.
     before = quick.taken
     writer.send(one(b"awaited"))
     turn_until(bench.loop, lambda: quick.taken > before)
@@ -185,22 +210,103 @@ def test_whoever_waits_for_records_gets_them_in_the_turn_that_wrote_them(make: M
     assert b"awaited" in bytes(fetched(reader.frames()[0]).records)
 
 
-def test_whose_records_are_always_awaited_is_served_by_the_loop(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+def test_a_fetch_that_waits_in_the_kernel_ends_when_its_time_is_over(make: Make) -> None:
+    bench = make(topic("one"))
+    late, later = bench.client(), bench.client()
+    later.send(fetch("one", wait_ms=60_000))
+    turn_until(bench.loop, lambda: awaited(bench) == 1)
+    late.send(fetch("one", wait_ms=20))
+    assert fetched(late.wait(1)[0]).records in (None, b"")
+    assert awaited(bench) == 1
+    assert later.frames() == []
+
+
+def test_a_client_whose_fetch_waits_may_ask_more_and_is_answered_in_order(make: Make) -> None:
+    bench = make(topic("one"))
+    client, writer = bench.client(), bench.client()
+    client.send(fetch("one", wait_ms=60_000, correlation=1))
+    turn_until(bench.loop, lambda: awaited(bench) == 1)
+    client.send(versions(2) + one(correlation=3))
+    settle(bench, client)
+    assert client.correlations() == [1, 2, 3]  # Its own record ends its wait.
+    client.send(fetch("one", 1, wait_ms=60_000, correlation=4))
+    turn_until(bench.loop, lambda: awaited(bench) == 1)
+    client.send(versions(5))
+    settle(bench, client)
+    assert client.correlations() == [1, 2, 3]
+    writer.send(one())
+    client.wait(5)
+    assert client.correlations() == [1, 2, 3, 4, 5]
+
+
+def test_records_that_become_visible_in_the_loops_turn_end_a_wait_in_the_kernel(make: Make) -> None:
+    bench = make(topic("one"), topic("safe", range(2, 3), DISK))
+    log = bench.shard.logs[0]
+    log.syncer = HeldSyncer(log.memory)
+    reader, writer = bench.client(), bench.client()
+    reader.send(fetch("safe", wait_ms=60_000))
+    turn_until(bench.loop, lambda: awaited(bench) == 1)
+    writer.send(produce_request({"safe": {0: batch(b"s")}}))
+    settle(bench, reader)
+    assert (awaited(bench), reader.frames()) == (1, [])
+    log.syncer.release()
+    assert b"s" in bytes(fetched(reader.wait(1)[0]).records)
+
+
+def test_a_topic_that_goes_and_a_stop_end_waits_in_the_kernel(make: Make) -> None:
+    bench = make(topic("one"), topic("two", range(2, 3)))
+    gone, stopped = bench.client(), bench.client()
+    gone.send(fetch("one", wait_ms=60_000))
+    stopped.send(fetch("two", wait_ms=60_000))
+    turn_until(bench.loop, lambda: awaited(bench) == 2)
+    bench.publish(catalog(topic("two", range(2, 3))))
+    assert fetched(gone.wait(1)[0]).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    bench.server.stop()
+    assert fetched(stopped.wait(1)[0]).error_code == 0
+
+
+def test_a_client_that_hangs_up_while_its_fetch_waits_leaves_nothing_behind(make: Make) -> None:
+    bench = make(topic("one"))
+    client, writer = bench.client(), bench.client()
+    client.send(fetch("one", wait_ms=60_000))
+    turn_until(bench.loop, lambda: awaited(bench) == 1)
+    client.socket.close()
+    turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+    assert awaited(bench) == 0
+    writer.send(one())
+    assert len(writer.wait(1)) == 1
+
+
+def test_who_waits_in_the_kernel_is_not_idle_and_who_was_served_by_it_is_not_yet(
+    make: Make,
 ) -> None:
-    monkeypatch.setattr(quick_turns, "PAUSE_TURNS", 30)
-    bench = make(topic("one", range(1, 3)))
-    quick, reader, writer = Quick(bench), bench.client(), bench.client()
-    for i in range(30):
-        reader.send(fetch("one", i, wait_ms=60_000))
-        writer.send(one())
-        reader.wait(i + 1)
-    assert 0 < quick.taken < 10
-    reader.send(fetch("one", 30, wait_ms=60_000))
-    for i in range(200):
-        writer.send(produce_request({"one": {1: batch(b"not awaited")}}))
-        writer.wait(30 + i + 1)
-    assert quick.taken > 100
+    bench = make(topic("one"), connections_max_idle_ms=60_000)
+    waiting, busy, idle = bench.client(), bench.client(), bench.client()
+    waiting.send(fetch("one", wait_ms=60_000, min_bytes=1 << 20))
+    turn_until(bench.loop, lambda: awaited(bench) == 1)
+    for connection in bench.server._connections.values():
+        connection.last_used_ns -= 61_000_000_000
+        bench.server._quick_turns.note(connection)
+    busy.send(one())
+    busy.wait(1)
+    bench.server.close_idle()
+    idle.wait_closed()
+    assert bench.server.connection_count() == 2
+
+
+def test_a_fetchs_answer_that_a_socket_takes_in_parts_comes_whole(make: Make) -> None:
+    bench = make(topic("one"))
+    quick, writer, reader = Quick(bench), bench.client(), bench.client(receive_bytes=2048)
+    reader.send(versions())
+    reader.wait(1)
+    for connection in bench.server._connections.values():
+        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+    reader.send(fetch("one", wait_ms=60_000))
+    turn_until(bench.loop, lambda: awaited(bench) == 1)
+    before = quick.taken
+    writer.send(one(b"z" * 30_000))
+    assert bytes(fetched(reader.wait(2)[1]).records).count(b"z") == 30_000
+    assert quick.taken > before
 
 
 def test_an_ack_on_disk_level_waits_for_the_sync_and_later_ones_wait_behind_it(make: Make) -> None:

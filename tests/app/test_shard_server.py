@@ -143,42 +143,6 @@ def test_a_poll_whose_client_is_gone_leaves_nothing_behind(make: Make) -> None:
     assert len(writer.wait(1)) == 1
 
 
-def test_a_coordinator_that_dies_closes_who_waits_for_it(make: Make) -> None:
-    bench = make()
-    client, neighbour = bench.client(), bench.client()
-    client.send(find_coordinator(1))
-    settle(bench)
-    bench.peers.relayed[0][1](b"")
-    client.wait_closed()
-    neighbour.send(versions())
-    assert len(neighbour.wait(1)) == 1
-
-
-def test_cold_records_come_from_the_sealer_s_file_and_its_silence_is_an_error(
-    make: Make, tmp_path: Path
-) -> None:
-    bench = make(topic("one"))
-    client = bench.client()
-    client.send(produce_request({"one": {0: batch(b"x" * 30_000)}}))
-    client.wait(1)
-    log = bench.shard.logs[0]
-    for _ in range(12):
-        client.send(produce_request({"one": {0: batch(b"y" * 30_000)}}))
-    client.wait(13)
-    log.sealed(1, 13, 0)
-    log.checkpoint()
-    (tmp_path / "cache").write_bytes(b"cold batches")
-    client.send(fetch("one", correlation=20) + fetch("one", correlation=21))
-    turn_until(bench.loop, lambda: len(bench.peers.asked) == 2)
-    (command, found), (_, silent) = bench.peers.asked
-    assert (command["do"], command["number"], command["offset"]) == ("cold", 1, 0)
-    found({"ok": {"path": str(tmp_path / "cache"), "at": 5, "length": 7}})
-    silent(None)
-    first, second = client.wait(15)[13:]
-    assert bytes(fetched(first).records) == b"batches"
-    assert fetched(second).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-
-
 def test_a_slow_reader_gets_its_own_bytes_while_the_ring_and_the_wal_move_on(make: Make) -> None:
     """No foreign byte: payloads are tagged by topic, the WAL is recycled as it fills."""
     bench = make(topic("mine"), topic("other", range(2, 3)))

@@ -1,0 +1,99 @@
+"""How the results of requests come to the slots of those who asked: now, or when they are known."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gateway.apis.fetch import lent_of
+from gateway.context import Ask, Message, ReadLog, Result, Wait
+from gateway.dispatch import Dispatched, encode
+from smq.app.connection import Connection, Slot
+from smq.app.long_polls import LongPolls
+from smq.app.peers import Peers
+from smq.app.receive import SIZE_BYTES
+from smq.log.reading import DamagedFrame
+from smq.model.errors import PeerError
+
+if TYPE_CHECKING:
+    from smq.app.session import Session
+
+
+class Answering:
+    """Of one shard. `peers` reaches coordinator and sealer; `polls` are the requests that wait.
+
+    dirty   whose slots have changed in this turn, in the order they are sent to
+    """
+
+    def __init__(self, peers: Peers, polls: LongPolls) -> None:
+        self._peers, self._polls = peers, polls
+        self.dirty: dict[Connection | Session, None] = {}
+
+    def settle(
+        self, connection: Connection, slot: Slot, dispatched: Dispatched, result: Result
+    ) -> None:
+        """Carry a handler's result to the slot, now or when it is known."""
+        if isinstance(result, Wait):
+            self.wait(connection, slot, dispatched, result)
+        elif isinstance(result, Ask):
+            self._ask(connection, slot, dispatched, result)
+        else:
+            self._answer(connection, slot, dispatched, result)
+
+    def _answer(
+        self, connection: Connection, slot: Slot, dispatched: Dispatched, response: Message
+    ) -> None:
+        if isinstance(response, bytes):
+            if not connection.closed:
+                slot.fill([response])
+                self.dirty[connection] = None
+            return
+        if connection.closed:
+            if dispatched.api.name == "Fetch":
+                for lent in lent_of(response):
+                    lent.release()
+            return
+        try:
+            slot.fill(encode(dispatched.api, dispatched.header, response))  # type: ignore[arg-type]
+        except (PeerError, DamagedFrame, OSError):
+            connection.close()
+            return
+        self.dirty[connection] = None
+
+    def relay(self, connection: Connection, slot: Slot, request: memoryview) -> None:
+        """Have the coordinator answer."""
+
+        def answered(response: bytes) -> None:
+            if connection.closed:
+                return
+            if not response:
+                connection.close()
+                return
+            slot.fill([len(response).to_bytes(SIZE_BYTES), response])
+            self.dirty[connection] = None
+
+        self._peers.relay(connection.host, request, answered)
+
+    def _ask(self, connection: Connection, slot: Slot, dispatched: Dispatched, ask: Ask) -> None:
+        answers: list[Any] = [None] * len(ask.commands)
+        missing = [len(ask.commands)]
+
+        def answered(index: int, answer: Any) -> None:  # noqa: ANN401  (JSON)
+            answers[index] = answer
+            missing[0] -= 1
+            if not missing[0]:
+                self.settle(connection, slot, dispatched, ask.then(answers))
+
+        for index, command in enumerate(ask.commands):
+            if isinstance(command, ReadLog):
+                command.log.load(command.run, partial(answered, index))
+            else:
+                self._peers.ask_sealer(command, partial(answered, index))
+
+    def wait(self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait) -> None:
+        """Answer when there is enough to read."""
+
+        def settle(result: Message | Ask) -> None:
+            connection.polls.discard(poll)
+            self.settle(connection, slot, dispatched, result)
+
+        poll = self._polls.add(wait, settle)
+        connection.polls.add(poll)
