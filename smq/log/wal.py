@@ -71,6 +71,7 @@ class Wal:
         self._next: Segment | None = None
         self._spares: list[Path] = []
         self._preparing_next = self._preparing_spare = False
+        self._recycling = 0  # Files of freed segments that are not spares yet, nor gone.
         self._spare_numbers = count(1)
         self.writes_ahead = False  # Worth its time when somebody waits for syncs.
         disk.make_directory(directory)
@@ -114,7 +115,9 @@ class Wal:
         Should a power loss bring them back, a later start refuses them by their generation.
         """
         while self.segments and self.segments[-1].start >= position:
-            self._recycle(self.segments.pop())
+            segment = self.segments.pop()
+            spare = self._recycle(segment, self._spare_for(segment))
+            self._spares += [spare] if spare else []
 
     # --- finding --------------------------------------------------------------------------------
 
@@ -173,7 +176,7 @@ class Wal:
     @property
     def files_bytes(self) -> int:
         """What all files take: the segments, the next one and the spares."""
-        ahead = len(self._spares) + self._preparing_spare
+        ahead = len(self._spares) + self._recycling + self._preparing_spare
         ahead += self._preparing_next or self._next is not None
         return self.allocated_bytes + ahead * self.segment_bytes
 
@@ -207,7 +210,7 @@ class Wal:
             start = stop
 
     def _begin(self, start: int) -> Segment:
-        while self._preparing_next:
+        while self._preparing_next or (self._next is None and self._recycling):
             self._background.wait_a_job(Lane.FILES)
         segment, self._next = self._next, None
         if segment is None:
@@ -245,6 +248,8 @@ class Wal:
             return
         if self.allocated_bytes + self.segment_bytes > self.bytes_max:
             return  # Producers are refused before it is needed.
+        if self._recycling and not self._spares:
+            return  # It is made when one of them has become a spare.
         start = self.segments[-1].end
         spare = self._spares.pop() if self._spares else None
         self._preparing_next = True
@@ -327,25 +332,39 @@ class Wal:
     # --- freeing --------------------------------------------------------------------------------
 
     def free(self, segment: Segment) -> None:
-        """Nobody needs the segment any more: its file becomes a spare."""
+        """Nobody needs the segment any more: its file becomes a spare, in the background."""
         assert segment.pins == 0
         assert segment is not self.segments[-1]
         self.segments.remove(segment)
-        self._recycle(segment)
+        spare = self._spare_for(segment)
+        self._recycling += 1
 
-    def _recycle(self, segment: Segment) -> None:
+        def done(result: Path | OSError | None) -> None:
+            self._recycling -= 1
+            if isinstance(result, Path):  # Else it is gone, or the next start finds it again.
+                self._spares.append(result)
+            self.prepare_next()
+
+        self._background.submit(Lane.FILES, lambda: self._recycle(segment, spare), done)
+
+    def _spare_for(self, segment: Segment) -> Path | None:
+        """Under which name a file that is not needed stays; None: it goes."""
+        fits = segment.end - segment.start == self.segment_bytes
+        return self._new_spare() if fits and self._may_keep_a_spare() else None
+
+    def _recycle(self, segment: Segment, spare: Path | None) -> Path | None:
         self._disk.close(segment.fd)
         self._disk.remove(segment.index_path)
-        if segment.end - segment.start != self.segment_bytes or not self._may_keep_a_spare():
+        if spare is None:
             self._disk.remove(segment.path)
-            return
-        spare = self._new_spare()
-        self._disk.rename(segment.path, spare)
-        self._spares.append(spare)
+        else:
+            self._disk.rename(segment.path, spare)
+        return spare
 
     def _may_keep_a_spare(self) -> bool:
         bytes_max = max(self.bytes_max // SPARES_SHARE, SPARES_READY * self.segment_bytes)
-        return (len(self._spares) + 1) * self.segment_bytes <= bytes_max
+        spares = len(self._spares) + self._recycling
+        return (spares + 1) * self.segment_bytes <= bytes_max
 
     def _trim_spares(self) -> None:
         """Delete spares beyond their share, or beyond what all files may take."""

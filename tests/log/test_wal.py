@@ -1,12 +1,16 @@
 """Segment files: begun ahead of time, recycled, replaced; what a crash leaves is cleaned."""
 
 import errno
+from collections import deque
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from smq.log.background import InlineBackground
+from smq.log.background import InlineBackground, Lane
 from smq.log.disk import OsDisk
 from smq.log.wal import SPARES_READY, SPARES_SHARE, NoSegment, Wal
 from smq.testing.disk import FailingDisk
@@ -78,6 +82,63 @@ def test_a_freed_file_is_used_again(tmp_path: Path) -> None:
         wal.free(wal.segments[0])
         wal.write(RING, start, start + SIZE)
     assert {path.stat().st_ino for path in tmp_path.iterdir()} == inodes
+
+
+class HeldBackground(InlineBackground):
+    """Does jobs when somebody waits for them."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[Callable[[], None]] = deque()
+
+    def submit(self, lane: Lane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.jobs.append(partial(super().submit, lane, job, done))
+
+    def wait_a_job(self, _: Lane) -> None:
+        if self.jobs:
+            self.jobs.popleft()()
+
+    def wait(self) -> None:
+        while self.jobs:
+            self.jobs.popleft()()
+
+
+def test_freeing_touches_no_file_before_the_background_does(tmp_path: Path) -> None:
+    disk, background = FailingDisk(OsDisk()), HeldBackground()
+    wal = Wal(tmp_path, disk, background, SIZE, bytes_max=5 * SIZE)
+    wal.write(RING, 0, 3 * SIZE)
+    background.wait()
+    before, files = disk.calls.copy(), sorted(tmp_path.iterdir())
+    for segment in wal.segments[:-1]:
+        wal.free(segment)
+    assert (disk.calls, sorted(tmp_path.iterdir())) == (before, files)
+    assert wal.files_bytes == len(files) * SIZE
+    background.wait()
+    assert names(tmp_path) == [".spare"] * SPARES_READY + [".wal"] * 2
+    assert wal.files_bytes == (SPARES_READY + 2) * SIZE
+
+
+def test_a_segment_that_is_wanted_waits_for_the_file_of_one_that_was_freed(tmp_path: Path) -> None:
+    disk, background = FailingDisk(OsDisk()), HeldBackground()
+    wal = Wal(tmp_path, disk, background, SIZE, bytes_max=2 * SIZE)
+    wal.write(RING, 0, 2 * SIZE)
+    background.wait()
+    inodes = {path.stat().st_ino for path in tmp_path.iterdir()}
+    disk.fail("create")
+    wal.free(wal.segments[0])
+    wal.prepare_next()
+    wal.write(RING, 2 * SIZE, 3 * SIZE)
+    assert {path.stat().st_ino for path in tmp_path.iterdir()} == inodes
+    assert [segment.start for segment in wal.segments] == [SIZE, 2 * SIZE]
+
+
+def test_a_freed_file_that_cannot_be_renamed_is_no_spare(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    wal = new_wal(tmp_path, disk)
+    wal.write(RING, 0, 2 * SIZE)
+    disk.fail("rename", 1)
+    wal.free(wal.segments[0])
+    wal.write(RING, 2 * SIZE, 5 * SIZE)
+    assert [segment.start for segment in wal.segments] == [i * SIZE for i in range(1, 5)]
 
 
 def test_of_many_freed_files_some_are_kept(tmp_path: Path) -> None:
