@@ -124,6 +124,7 @@ class ShardCommands:
         )
         if found is None:
             raise ValueError(f"offset {offset} of partition {number} has left the WAL")
+        end = int(found.spans[-1].sum()) if len(found.spans) else 0
 
         def collected(data: bytes | DamagedFrame) -> None:
             if isinstance(data, DamagedFrame):
@@ -131,7 +132,7 @@ class ShardCommands:
                 return
             head = json.dumps({"ok": {"bytes": len(data)}}).encode()
             answer = encode_frame(frame_id, KIND_COMMAND, head + b"\n" + data)
-            self._send_when_synced(link, answer, led.log, int(led.log.tail) if synced else 0)
+            self._send_when_synced(link, answer, led.log, end if synced else 0)
 
         led.log.collect(found.spans, collected)
 

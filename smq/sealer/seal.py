@@ -25,7 +25,7 @@ from smq.sealer.raw import RawWriter
 from smq.store.rows import Segment
 
 MiB = 1024 * 1024
-CHUNK_BYTES = 8 * MiB  # Asked of the shard at a time: its loop must not be held for long.
+CHUNK_BYTES = MiB  # Asked of the shard at a time: its loop is held by it, for two milliseconds.
 # A file is made in memory; and engines like files of this size, whatever `smq.seal.bytes` says.
 SEGMENT_BYTES_MAX = 128 * MiB
 SUFFIXES = {Kind.ROWS: "parquet", Kind.RAW: "batches"}

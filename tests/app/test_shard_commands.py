@@ -147,6 +147,16 @@ def test_batches_wait_until_the_disk_has_them(bench: Bench) -> None:
     assert answers[0].startswith(b'{"ok"')
 
 
+def test_batches_do_not_wait_for_what_is_behind_them(bench: Bench) -> None:
+    first = {"do": "batches", "number": NUMBER, "offset": 0, "bytes_max": 1}
+    bench.append(b"on the disk")
+    synced = bench.ask_raw(**first)
+    bench.log.syncer = HeldSyncer(bench.log.memory)
+    bench.append(b"not yet")
+    assert bench.log.words[WORD_SYNCED] < bench.log.tail
+    assert bench.ask_raw(**first) == synced
+
+
 def test_what_is_sealed_is_not_unsealed_any_more(bench: Bench) -> None:
     bench.append(b"a", b"b")
     assert bench.ask(do="sealed", number=NUMBER, end=2) == {"ok": True}
