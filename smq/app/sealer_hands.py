@@ -3,7 +3,9 @@
     Hands     one worker, one job after the other
     Readers   some, for what shards ask: no read waits long for another one that is slow
 
-A worker whose filer hangs cannot be told to stop: it is killed, and what waits goes to a new one.
+A worker whose filer hangs cannot be told to stop, nor one that was stopped: when it has used no
+processor for so long, it is killed, and what waits goes to a new one. What it was at is an error;
+the sealer's next rounds find it undone.
 """
 
 import json
@@ -14,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from smq.app.child import fork
@@ -34,14 +37,14 @@ Answered = Callable[[Answer], None]
 
 
 class Patience(NamedTuple):
-    """How long reading may take."""
+    """How long work may take."""
 
     slow_ms: int = 1000
-    """Then others need not wait for it."""
+    """Then others need not wait for a read."""
     wait_ms: int = SEALER_WAIT_MS
     """Then the shard has given up what waits here."""
     hung_ms: int = 120_000
-    """Then it never ends: 128 MiB come through a line of 1.1 MB/s, and S3's own waits are over."""
+    """Without any progress: then it never ends, for S3's own waits are over."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,17 +55,28 @@ class _Job:
     begun_ms: int = 0
 
 
+@dataclass(slots=True)
+class _Progress:
+    """What of the processor a worker has had, and since when it is no more."""
+
+    ticks: int = -1
+    since_ms: int = 0
+
+
 PATIENCE = Patience()
 
 
 class Hands:
     """One worker, when there is work: jobs in, answers out, in order."""
 
-    def __init__(self, loop: Loop, name: str, at: Surroundings) -> None:
-        self._loop, self._name, self._at = loop, name, at
+    def __init__(
+        self, loop: Loop, name: str, at: Surroundings, hung_ms: int = PATIENCE.hung_ms
+    ) -> None:
+        self._loop, self._name, self._at, self._hung_ms = loop, name, at, hung_ms
         self._jobs: deque[_Job] = deque()
         self._link: Link | None = None
         self._pid = 0
+        self._progress = _Progress()
         self._dismissed: list[int] = []
         self._stopped = False
 
@@ -84,17 +98,23 @@ class Hands:
         """How long the job that is being done takes already; 0: there is none."""
         return now_ms - self._jobs[0].begun_ms if self._jobs else 0
 
-    def give_up(self, sentence: str) -> None:
-        """Answer the job that is being done with an error, and have the next one done by another.
+    def look(self) -> None:
+        """See whether the worker has come further; to be called now and then.
 
-        The worker may be where no signal reaches it: it is not waited for.
+        One that hangs is given up, as is what it was at. It may be where no signal reaches it: it
+        is not waited for, but the next one is given twice the time, for memory has an end.
         """
-        self._dismiss()
-        self._settle({"error": sentence})
-
-    def reap(self) -> None:
-        """Look which of the workers that were given up have ended."""
         self._dismissed = [pid for pid in self._dismissed if os.waitpid(pid, os.WNOHANG)[0] == 0]
+        if not self._jobs:
+            return
+        now_ms, ticks, progress = monotonic_ms(), processor_ticks(self._pid), self._progress
+        if ticks != progress.ticks:
+            progress.ticks, progress.since_ms = ticks, now_ms
+        elif now_ms - progress.since_ms >= self._hung_ms << len(self._dismissed):
+            self._dismiss()
+            question = self._jobs[0].question
+            what = f"{question['do']!r}, {_subject(question)}"
+            self._settle({"error": f"a worker hangs ({what}): it is replaced"})
 
     def stop(self) -> None:
         """End the worker; what it was at is found again by the next start."""
@@ -110,7 +130,7 @@ class Hands:
             self._hire()
         assert self._link is not None
         self._jobs[0].attempts += 1
-        self._jobs[0].begun_ms = monotonic_ms()
+        self._jobs[0].begun_ms = self._progress.since_ms = monotonic_ms()
         self._link.send(encode_command(0, self._jobs[0].question))
 
     def _hire(self) -> None:
@@ -185,14 +205,11 @@ class Readers:
     def look(self) -> None:
         """See what takes too long; to be called now and then."""
         now_ms = monotonic_ms()
-        for hands, subject in list(self._in_hand.items()):
-            if hands.taking_ms(now_ms) >= self._patience.hung_ms:
-                hands.give_up(f"a worker that reads {subject} hangs: it is replaced")
+        for hands in list(self._hands):  # What is given up may have another one hired.
+            hands.look()
         while self._waiting and now_ms - self._waiting[0].asked_ms >= self._patience.wait_ms:
             read = self._waiting.popleft()
             read.answered({"error": f"{_subject(read.question)} is not read: others are slow"})
-        for hands in self._hands:
-            hands.reap()
         self._hand_out()
 
     def stop(self) -> None:
@@ -229,13 +246,20 @@ class Readers:
             return None
         name = f"{self._name}-{len(self._hands) + 1}" if self._hands else self._name
         at = self._at._replace(cache_dir=self._at.cache_dir / name)
-        self._hands.append(Hands(self._loop, name, at))
+        self._hands.append(Hands(self._loop, name, at, self._patience.hung_ms))
         return self._hands[-1]
 
 
-def _subject(question: Question) -> object:
+def _subject(question: Question) -> str:
     """What a question is about, in words."""
     if "key" in question:
-        return question["key"]
-    number = question["place"].number if "place" in question else question["number"]
-    return f"partition {number}"
+        return str(question["key"])
+    if "place" in question:
+        return f"partition {question['place'].number}"
+    return f"partition {question['number']}" if "number" in question else "the filer"
+
+
+def processor_ticks(pid: int) -> int:
+    """What all threads of a process have had of the processor, in ticks of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return int(fields[11]) + int(fields[12])

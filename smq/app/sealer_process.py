@@ -161,6 +161,7 @@ class Sealer:
                 question = partial(encode_command, command={"do": "partitions"})
                 peer.ask(question, partial(self._shard_answered, node))
         self._housekeep(wall_ms())
+        self.sealing.look()
         self.reading.look()
         self._loop.call_later(POLL_MS, self.round)
 

@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -79,6 +81,29 @@ def test_a_worker_leaves_when_there_is_nothing_to_do(
     assert answers == [{"ok": []}, {"ok": []}]
 
 
+def test_a_worker_that_was_stopped_is_killed_and_replaced(loop: TidyLoop, hands: Hands) -> None:
+    hands._hung_ms = 200
+    job = {"do": "sweep", "numbers": [], "before_ms": 0, "unfinished_ms": 1}
+    answers: list[dict[str, Any]] = []
+    hands.do(dict(job), answers.append)
+    turn_until(loop, lambda: bool(answers))
+    stopped = hands._pid
+    os.kill(stopped, signal.SIGSTOP)
+    for _ in range(2):
+        hands.do(dict(job), answers.append)
+
+    def looked(is_over: Callable[[], bool]) -> bool:
+        hands.look()
+        return is_over()
+
+    turn_until(loop, partial(looked, lambda: len(answers) == 3))
+    hung = {"error": "a worker hangs ('sweep', the filer): it is replaced"}
+    assert answers == [{"ok": []}, hung, {"ok": []}]
+    turn_until(loop, partial(looked, lambda: not hands._dismissed))
+    with pytest.raises(ProcessLookupError):
+        os.kill(stopped, 0)
+
+
 def hangs_on_odd_numbers(sock: socket.socket, at: Surroundings) -> None:
     """A worker whose filer hangs, for some of what is in it."""
     reader = InternalReader()
@@ -88,6 +113,23 @@ def hangs_on_odd_numbers(sock: socket.socket, at: Surroundings) -> None:
             if number % 2:
                 Event().wait()
             sock.sendall(encode_command(frame.id, {"ok": [number, at.cache_dir.name]}))
+
+
+def test_a_worker_that_comes_further_may_take_as_long_as_it_wants(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealer_hands, "work", hangs_on_odd_numbers)
+    ticks, answers = count(), list[dict[str, Any]]()
+    monkeypatch.setattr(sealer_hands, "processor_ticks", lambda _pid: next(ticks))
+    hands._hung_ms = 0
+    hands.do({"do": "seal", "number": 1}, answers.append)
+    for _ in range(3):
+        hands.look()
+    assert answers == []
+    monkeypatch.setattr(sealer_hands, "processor_ticks", lambda _pid: 0)
+    for _ in range(2):
+        hands.look()
+    assert answers == [{"error": "a worker hangs ('seal', partition 1): it is replaced"}]
 
 
 @pytest.fixture
@@ -146,7 +188,7 @@ def test_a_worker_that_hangs_is_replaced(loop: TidyLoop, readers: Any) -> None:
     pid = strict._hands[0]._pid
     ask(strict, answers, "waits", 2)
     looking_until(loop, strict, answers, 2)
-    sentence = "a worker that reads partition 1 hangs: it is replaced"
+    sentence = "a worker hangs ('cold', partition 1): it is replaced"
     assert answers == {"hangs": {"error": sentence}, "waits": {"ok": [2, "cold"]}}
 
     def is_reaped() -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -163,6 +164,19 @@ def test_a_worker_that_dies_is_replaced_and_the_job_done_again(loop: TidyLoop, s
     turn_until(loop, lambda: broker.shard.sealed_end == 1)
 
 
+def test_a_worker_that_was_stopped_is_replaced_and_its_work_done_again(
+    loop: TidyLoop, start: Any
+) -> None:
+    broker, sealer = start([batch(0)])
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    sealer.sealing._hung_ms = 500
+    stopped = sealer.sealing._pid
+    os.kill(stopped, signal.SIGSTOP)
+    broker.shard.append(batch(1))
+    turn_until(loop, lambda: broker.shard.sealed_end == 2)
+    assert sealer.sealing._pid != stopped
+
+
 def test_a_worker_whose_filer_hangs_is_replaced_and_others_read_meanwhile(
     loop: TidyLoop, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +194,7 @@ def test_a_worker_whose_filer_hangs_is_replaced_and_others_read_meanwhile(
     assert _ask(loop, broker, {"do": "payload", "key": "a/b"}) == {"ok": None}
     assert answers == []
     turn_until(loop, lambda: bool(answers))
-    assert answers == [{"error": "a worker that reads partition 1 hangs: it is replaced"}]
+    assert answers == [{"error": "a worker hangs ('cold', partition 1): it is replaced"}]
     assert "ok" in _ask(loop, broker, question)
 
 
