@@ -1,3 +1,5 @@
+"""ApiVersions names the whole table; versions nobody has are answered in version 0."""
+
 from pathlib import Path
 
 import pytest

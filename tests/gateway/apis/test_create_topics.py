@@ -1,3 +1,5 @@
+"""CreateTopics: each topic is made, or has an error and a sentence of its own."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""DeleteGroups: only an empty group goes, and takes its offsets along."""
+
 import pytest
 
 from smq.model.errors import ErrorCode

@@ -1,3 +1,5 @@
+"""DeleteTopics: topics go by name or by id, each once; what is unclear deletes nothing."""
+
 from uuid import UUID
 
 import pytest

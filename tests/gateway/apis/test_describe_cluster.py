@@ -1,3 +1,5 @@
+"""DescribeCluster tells the nodes of Metadata, and that none of them is fenced."""
+
 from pathlib import Path
 
 import pytest

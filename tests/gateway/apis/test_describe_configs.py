@@ -1,3 +1,5 @@
+"""DescribeConfigs: the value that holds, where it is from, what would hold otherwise."""
+
 from typing import Any
 
 import pytest

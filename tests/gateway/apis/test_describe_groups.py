@@ -1,3 +1,5 @@
+"""DescribeGroups: all of a stable group; of one that rebalances who is in it."""
+
 import pytest
 
 from smq.model.errors import ErrorCode

@@ -1,3 +1,5 @@
+"""Fetch: which batches are given, when it waits for more; wrong offsets and epochs."""
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,3 +1,5 @@
+"""FindCoordinator names the same node for a key, whoever asks and for how many."""
+
 import pytest
 
 from gateway.apis.find_coordinator import coordinator_of

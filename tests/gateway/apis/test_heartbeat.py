@@ -1,3 +1,5 @@
+"""Heartbeat keeps a member, tells it to join again, and knows strangers."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""InitProducerId: a new id for each that asks, also for who brings one of its own."""
+
 import pytest
 
 from smq.model.errors import ErrorCode

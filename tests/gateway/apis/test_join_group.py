@@ -1,3 +1,5 @@
+"""JoinGroup: what each version says to members, static ones among them."""
+
 import pytest
 
 from smq.model.errors import ErrorCode

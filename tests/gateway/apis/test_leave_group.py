@@ -1,3 +1,5 @@
+"""LeaveGroup: members go one by one or many at once, each with an error of its own."""
+
 import pytest
 
 from smq.coordinator.group_states import GroupState

@@ -1,3 +1,5 @@
+"""ListGroups: all nodes together list each group once; filters by state and type."""
+
 import pytest
 
 from smq.model.errors import ErrorCode

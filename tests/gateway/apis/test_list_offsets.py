@@ -1,3 +1,5 @@
+"""ListOffsets: the ends, offsets by time in log and segments, special times by version."""
+
 from pathlib import Path
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Metadata: which topics are told, by name or id, and with which leader."""
+
 from pathlib import Path
 from uuid import UUID
 

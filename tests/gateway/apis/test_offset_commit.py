@@ -1,3 +1,5 @@
+"""OffsetCommit: what is kept, of members and of others, and which error is whose."""
+
 from typing import Any
 from uuid import UUID
 

@@ -1,3 +1,5 @@
+"""OffsetFetch: what was committed, for one group or several; topics that are gone."""
+
 from typing import Any
 from uuid import UUID
 

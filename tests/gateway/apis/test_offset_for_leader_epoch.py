@@ -1,3 +1,5 @@
+"""OffsetForLeaderEpoch: where the largest epoch not above the one asked for ended."""
+
 from pathlib import Path
 
 import pytest

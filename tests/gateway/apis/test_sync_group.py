@@ -1,3 +1,5 @@
+"""SyncGroup gives a member of a stable group its assignment, and nobody else one."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""The table of APIs agrees with the codecs, and each row but the kernel's has a handler."""
+
 import pytest
 
 from gateway.apis.table import API_BY_KEY, APIS, Api, Where
