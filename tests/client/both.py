@@ -1,6 +1,6 @@
-"""One broker for a module's tests, and a client of it on each transport."""
+"""One broker for a module's tests, a client of it on each transport, and who waits for records."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
@@ -9,6 +9,8 @@ import smq
 from smq.testing import broker
 from smq.testing.smq_broker import SmqBroker
 
+WAIT_SECONDS = 20.0
+NAP_SECONDS = 2 * WAIT_SECONDS
 TRANSPORTS = ("shared memory", "kafka")
 _names = count()
 
@@ -32,3 +34,13 @@ def topic(client: smq.Client) -> str:
     name = f"topic-{next(_names)}"
     client.create_topic(name, 3)
     return name
+
+
+def say_when_asleep(consumer: smq.Consumer, asleep: Callable[[], object]) -> None:
+    """Have this called when the consumer has gone to sleep; then only what wakes it ends that."""
+
+    def nap_seconds(_timeout_s: float) -> float:
+        asleep()
+        return NAP_SECONDS
+
+    consumer.nap_seconds = nap_seconds  # type: ignore[method-assign, assignment]

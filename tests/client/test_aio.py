@@ -57,23 +57,25 @@ def test_what_fails_is_raised_where_it_is_awaited(kafka: FakeKafka) -> None:
 def test_the_loop_runs_on_while_the_buffer_is_full(kafka: FakeKafka) -> None:
     kafka.add_topic("t")
 
+    full = asyncio.Event()
+
     async def fill(producer: AsyncProducer) -> None:
         for _ in range(40):
+            if producer._producer.must_wait("t"):
+                full.set()
             await producer.send("t", bytes(60_000))
 
     async def work(client: smq.AsyncClient) -> None:
         async with client.producer(batch_bytes=64 * 1024, buffer_bytes=256 * 1024) as producer:
+            await (await producer.send("t", b"first"))  # The topic is known by now.
             kafka.takes_records.clear()
-            filling, ticks = asyncio.ensure_future(fill(producer)), 0
-            while not filling.done():
-                await asyncio.sleep(0.01)
-                ticks += 1
-                if ticks == 20:
-                    assert not filling.done()
-                    kafka.takes_records.set()
+            filling = asyncio.ensure_future(fill(producer))
+            await full.wait()
+            assert not filling.done()
+            kafka.takes_records.set()
             await filling
             await producer.flush()
 
     threading.Timer(WAIT_S, kafka.takes_records.set).start()
     run(kafka, work)
-    assert kafka.topics["t"][0].end == 40
+    assert kafka.topics["t"][0].end == 41

@@ -1,13 +1,18 @@
 """The consumer on an event loop: the same records, and the loop goes on meanwhile."""
 
 import asyncio
-import time
 
 import pytest
 
 import smq
 from smq.testing.smq_broker import SmqBroker
-from tests.client.both import TRANSPORTS, running
+from tests.client.both import (
+    NAP_SECONDS,
+    TRANSPORTS,
+    WAIT_SECONDS,
+    running,
+    say_when_asleep,
+)
 
 __all__ = ["running"]  # A fixture.
 
@@ -59,55 +64,56 @@ def test_records_come_in_order_and_are_committed(
 def test_the_loop_goes_on_while_a_consumer_waits_and_wakes_it(
     running: SmqBroker, transport: str, request: pytest.FixtureRequest
 ) -> None:
-    async def talk(topic: str) -> int:
-        ticks = 0
-
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                await asyncio.sleep(0.005)
-                ticks += 1
-
+    async def talk(topic: str) -> None:
         async with connect(running, transport) as client:
             await client.create_topic(topic, 2)
-            ticking = asyncio.create_task(tick())
             async with client.producer() as producer, client.consumer(topic) as consumer:
                 assert not await consumer.poll(0.1)
+                asleep = asyncio.Event()
+                say_when_asleep(consumer._consumer, asleep.set)
                 for number in range(3):
-                    waiting = asyncio.create_task(consumer.poll(5))
-                    await asyncio.sleep(0.03)
-                    started = time.monotonic()
+                    asleep.clear()
+                    waiting = asyncio.create_task(consumer.poll(NAP_SECONDS))
+                    await asleep.wait()
+                    assert not waiting.done()
                     await producer.send(topic, b"%d" % number)
-                    async with await waiting as batch:
+                    async with await asyncio.wait_for(waiting, WAIT_SECONDS) as batch:
                         assert [bytes(each.value or b"") for each in batch] == [b"%d" % number]
-                    assert time.monotonic() - started < 0.4
                 await consumer.pause(topic, 0)
                 await consumer.resume(topic, 0)
                 assert await consumer.offsets_for_times({(topic, 0): 2**50}) == {(topic, 0): None}
-            ticking.cancel()
-        return ticks
 
-    assert asyncio.run(talk(name_of(request))) > 10
+    asyncio.run(asyncio.wait_for(talk(name_of(request)), 3 * WAIT_SECONDS))
 
 
 def test_following_begins_at_the_end(
     running: SmqBroker, transport: str, request: pytest.FixtureRequest
 ) -> None:
-    async def talk(topic: str) -> list[bytes]:
+    async def talk(topic: str) -> None:
         async with connect(running, transport) as client:
             await client.create_topic(topic, 1)
             async with client.producer() as producer, client.consumer() as consumer:
                 await (await producer.send(topic, b"old"))
                 await consumer.assign([(topic, 0)])
-                following = consumer.follow(timeout_s=0.5)
+                asleep = asyncio.Event()
+                say_when_asleep(consumer._consumer, asleep.set)
+                following = consumer.follow(timeout_s=NAP_SECONDS)
+                first = asyncio.ensure_future(anext(following))
+                await asleep.wait()
+                await producer.send(topic, b"new")
+                assert bytes((await asyncio.wait_for(first, WAIT_SECONDS)).value or b"") == b"new"
 
-                async def send() -> None:
-                    await asyncio.sleep(0.1)
-                    await producer.send(topic, b"new")
+    asyncio.run(asyncio.wait_for(talk(name_of(request)), 3 * WAIT_SECONDS))
 
-                sending = asyncio.create_task(send())
-                found = [bytes(record.value or b"") async for record in following]
-                await sending
-                return found
 
-    assert asyncio.run(talk(name_of(request))) == [b"new"]
+def test_following_ends_when_nothing_has_come_for_a_while(
+    running: SmqBroker, transport: str, request: pytest.FixtureRequest
+) -> None:
+    async def talk(topic: str) -> list[int]:
+        async with connect(running, transport) as client:
+            await client.create_topic(topic, 1)
+            async with client.consumer() as consumer:
+                await consumer.assign([(topic, 0)])
+                return [record.offset async for record in consumer.follow(timeout_s=0.05)]
+
+    assert asyncio.run(talk(name_of(request))) == []

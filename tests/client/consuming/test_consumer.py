@@ -13,7 +13,7 @@ import pytest
 import smq
 from smq.model.errors import ErrorCode
 from smq.testing.smq_broker import SmqBroker
-from tests.client.both import client, running, topic
+from tests.client.both import WAIT_SECONDS, client, running, say_when_asleep, topic
 
 __all__ = ["client", "running", "topic"]  # Fixtures.
 
@@ -225,12 +225,21 @@ def test_nothing_in_time_is_an_empty_batch(client: smq.Client, topic: str) -> No
 def test_who_waits_is_woken(client: smq.Client, topic: str) -> None:
     with client.consumer(topic) as consumer, client.producer() as producer:
         consumer.poll(0.01)
+        asleep = threading.Event()
+        say_when_asleep(consumer, asleep.set)
+
+        def send(number: int) -> None:
+            asleep.wait(WAIT_SECONDS)
+            producer.send(topic, b"%d" % number)
+
         for number in range(5):
-            timer = threading.Timer(0.05, producer.send, (topic, b"%d" % number))
+            asleep.clear()
+            sending = threading.Thread(target=send, args=(number,))
             started = time.monotonic()
-            timer.start()
+            sending.start()
             assert numbers(consumer, 1) == [number]
-            assert time.monotonic() - started < 0.45, "woken, not timed out"
+            assert time.monotonic() - started < WAIT_SECONDS, "woken, not timed out"
+            sending.join()
 
 
 def test_who_spins_gets_the_same(client: smq.Client, topic: str) -> None:
@@ -297,7 +306,7 @@ def test_partitions_that_a_topic_gets_are_read_from_their_beginning(
     client: smq.Client, topic: str, running: SmqBroker
 ) -> None:
     with (
-        running.connect(transport=client.transport, metadata_max_age_s=0.1) as quick,
+        running.connect(transport=client.transport, metadata_max_age_s=1e-6) as quick,
         quick.consumer(topic) as consumer,  # From the end: what is new is all news.
     ):
         client.delete_topic(topic)  # As nothing can add partitions yet: a new one has more.
@@ -308,7 +317,6 @@ def test_partitions_that_a_topic_gets_are_read_from_their_beginning(
         assert numbers(consumer, 2) == [3, 4]
         assert len(consumer.assignment()) == 5
         consumer.assign([(topic, 0)])
-        time.sleep(0.2)
         consumer.poll(0)
         assert consumer.assignment() == [(topic, 0)], "who has chosen gets no others"
 
