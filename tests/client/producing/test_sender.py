@@ -178,8 +178,8 @@ def test_who_may_wait_is_let_in_when_there_is_room(kafka: FakeKafka, open_produc
     kafka.add_topic("t")
     producer = open_producer(block_s=WAIT_S, buffer_bytes=2 * OPTIONS.batch_bytes)
     kafka.takes_records.clear()
-    threading.Timer(0.2, kafka.takes_records.set).start()
     start = time.monotonic()
+    threading.Timer(0.2, kafka.takes_records.set).start()
     for number in range(10):
         producer.send("t", b"%d" % number + b" " * 60_000)
     assert time.monotonic() - start > 0.1
