@@ -15,8 +15,8 @@ from shm.kernels.words import WORD_TAIL
 from smq.client.door.door import Door
 from smq.client.locate import SHARED_MEMORY, reach_of
 from smq.client.producing.batch_writer import BatchWriter, Stamp
-from smq.client.producing.channel import complete_request, request_head
-from smq.client.producing.columns import one_row
+from smq.client.producing.channel import put_head, request_head
+from smq.client.producing.columns import one_of
 from smq.wire.compression import Codec
 
 SPIN_US = 2000  # The shard's: longer than the gap between two messages.
@@ -26,10 +26,9 @@ _NOBODY = Stamp(-1, -1, -1)
 
 def _request(topic: str, value: bytes) -> np.ndarray:
     head, out = request_head("bench", topic, 0), np.zeros(1024, np.uint8)
-    out[: len(head)] = head
-    rows = one_row(value, None, time.time_ns() // 1_000_000)
-    end = BatchWriter(Codec.NONE).write(rows, (0, 1), _NOBODY, 1024, out, len(head)).end
-    complete_request(out, len(head), end, 0)
+    row = one_of(value, None, time.time_ns() // 1_000_000)
+    end = BatchWriter(Codec.NONE).write(row, (0, 1), _NOBODY, 1024, out, len(head)).end
+    put_head(out, head, end, 0)
     return out[:end].copy()
 
 

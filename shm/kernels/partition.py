@@ -28,6 +28,14 @@ def murmur2(data, at, length):
 
 
 @kernel
+def choose_partition(keys, at, length, partition_count, keyless):
+    """Where a record with this key goes; a length of -1 is no key."""
+    if length < 0:
+        return keyless
+    return (murmur2(keys, at, length) & 0x7FFFFFFF) % partition_count
+
+
+@kernel
 def assign_partitions(columns, keys, partition_count, keyless, partitions):
     """Fill the places of `partitions` (int64) that are negative; the rows without key together.
 
@@ -38,10 +46,6 @@ def assign_partitions(columns, keys, partition_count, keyless, partitions):
         if partitions[row] >= 0:
             continue
         filled += 1
-        length = columns[C_KEY_LENGTH, row]
-        if length < 0:
-            partitions[row] = keyless
-        else:
-            hashed = murmur2(keys, columns[C_KEY_AT, row], length)
-            partitions[row] = (hashed & 0x7FFFFFFF) % partition_count
+        at, length = columns[C_KEY_AT, row], columns[C_KEY_LENGTH, row]
+        partitions[row] = choose_partition(keys, at, length, partition_count, keyless)
     return filled

@@ -57,7 +57,7 @@ C_KEY_AT = 2
 C_KEY_LENGTH = 3
 C_VALUE_AT = 4
 C_VALUE_LENGTH = 5
-C_HEADERS_AT = 6  # The first header's first byte …
+C_HEADERS_AT = 6  # The first header's first byte, if there is one …
 C_HEADERS_FIRST = 7  # … and its row, once fill_headers has been here.
 C_HEADER_COUNT = 8
 C_FIELDS = 9
@@ -255,10 +255,17 @@ def count_alike(data, places, at, stride, delta, most):
 
 @kernel
 def repeat_column(columns, row, count, stride):
-    """Fill the `count` columns behind that of a record whose like lie `stride` bytes apart."""
+    """Fill the `count` columns behind that of a record whose like lie `stride` bytes apart.
+
+    They have no headers. What means nothing is not written: columns are most of what a cut touches.
+    """
     first, end = np.uint64(row + 1), np.uint64(row + 1 + count)
     for field in range(C_FIELDS):
-        moves = field in (C_KEY_AT, C_VALUE_AT, C_HEADERS_AT)
+        if field in (C_HEADERS_AT, C_HEADERS_FIRST):
+            continue
+        if field == C_KEY_AT and columns[C_KEY_LENGTH, row] < 0:
+            continue
+        moves = field in (C_KEY_AT, C_VALUE_AT)
         step = 1 if field == C_OFFSET else stride if moves else 0
         number = columns[field, row]
         for each in range(first, end):

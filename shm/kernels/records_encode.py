@@ -67,11 +67,22 @@ class Rows(NamedTuple):
 class Values(NamedTuple):
     """Records that are nothing but a value: row i is data[offsets[i]:offsets[i + 1]].
 
-    Their offsets in the partition are from 0 on, and all have one timestamp.
+    The offsets are int32, as Arrow has them, and were seen to rise (`are_offsets`). In
+    the partition the records' offsets are from 0 on, and all have one timestamp.
     """
 
     data: np.ndarray
     offsets: np.ndarray
+    timestamp: int
+
+
+class One(NamedTuple):
+    """A single record without headers, of offset 0; a length of -1 is null."""
+
+    value: np.ndarray
+    value_length: int
+    key: np.ndarray
+    key_length: int
     timestamp: int
 
 
@@ -244,12 +255,23 @@ def encode_batch(rows, first, run, bytes_max, out, at):
 
 
 @kernel
+def are_offsets(offsets, size):
+    """Whether they rise, or stay, within so many bytes."""
+    before = 0
+    for i in range(len(offsets)):
+        if offsets[i] < before:
+            return False
+        before = offsets[i]
+    return before <= size
+
+
+@kernel
 def encode_values(values, first, run, bytes_max, out, at):
     """As `encode_batch`, of Values: nine words of columns a row take as long as the row."""
     data, offsets, start, row, limit = values.data, values.offsets, at, first, len(out)
     at += BATCH_HEADER_BYTES
     while row < run.end:
-        value_at, delta = offsets[row], row - first
+        value_at, delta = np.int64(offsets[row]), row - first
         length = offsets[row + 1] - value_at
         size = VALUE_HEAD_BYTES + varint_bytes(delta) + varint_bytes(length) + length
         if at + varint_bytes(size) + size > limit:
@@ -269,3 +291,23 @@ def encode_values(values, first, run, bytes_max, out, at):
     times = (values.timestamp, values.timestamp)
     put_batch_header((first, row), times, row - first, run, out, start, at - start)
     return row, at
+
+
+@kernel
+def encode_one(
+    value, value_length, key, key_length, timestamp,
+    attributes, producer_id, producer_epoch, base_sequence, out, at,
+):  # fmt: skip
+    """Write a batch of One to out[at:], which has room for it; where it ends.
+
+    Its fields come one by one, for a tuple takes longer to hand over than the rest of it.
+    """
+    start, size = at, 4 + field_bytes(key_length) + field_bytes(value_length)
+    at = put_varint(out, start + BATCH_HEADER_BYTES, size)
+    out[at] = out[at + 1] = out[at + 2] = 0  # No attributes, and the first one's time and offset.
+    at = put_field(out, at + 3, key, 0, key_length)
+    at = put_field(out, at, value, 0, value_length)
+    out[at] = 0
+    run = Run(1, 1, attributes, -1, producer_id, producer_epoch, base_sequence)
+    put_batch_header((0, 1), (timestamp, timestamp), 1, run, out, start, at + 1 - start)
+    return at + 1

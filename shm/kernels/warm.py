@@ -16,7 +16,7 @@ from shm.kernels.fetch import choose_batches, find_timestamp, gather, gather_che
 from shm.kernels.fetch_request import STATE_WORDS, answer_fetch
 from shm.kernels.frames import batch_crc_is_good, frame_is_good
 from shm.kernels.index import LINK_COLUMNS, find_entry, first_entry
-from shm.kernels.partition import assign_partitions
+from shm.kernels.partition import assign_partitions, choose_partition
 from shm.kernels.plan import HEAD_END, HEAD_REQUEST_BYTES_MAX, HEAD_START, new_plan
 from shm.kernels.produce import parse_requests, produce, write_answers
 from shm.kernels.producers import (
@@ -35,7 +35,15 @@ from shm.kernels.records import (
     scan_batches,
     walk_batches,
 )
-from shm.kernels.records_encode import Rows, Run, Values, encode_batch, encode_values
+from shm.kernels.records_encode import (
+    Rows,
+    Run,
+    Values,
+    are_offsets,
+    encode_batch,
+    encode_one,
+    encode_values,
+)
 from shm.kernels.recover import SCAN_COLUMNS, find_frame, replay_frames, scan_frames
 from shm.kernels.references import R_FIELDS, find_handles, find_key, may_refer
 from shm.kernels.session import (
@@ -173,8 +181,11 @@ def _warm_records() -> None:
     fill_headers(data, columns, headers)
     count_utf8(data, headers[0], headers[1])
     encode_batch(Rows(columns, headers, data, data, data, data), 0, Run(1, 1, 0, 0), 64, out, 0)
-    offsets = np.zeros(2, np.int64)
+    offsets = np.frombuffer(bytes(8), np.int32)
+    are_offsets(offsets, 0)
     encode_values(Values(data, offsets, 0), 0, Run(1, 1, 0, 0), 64, out, 0)
+    encode_one(data, 1, data, 1, 0, 0, 0, 0, 0, np.zeros(128, np.uint8), 0)
+    choose_partition(data, 0, 0, 1, 0)
     assign_partitions(columns, data, 1, 0, np.zeros(1, np.int64))
     fill_views(data, columns[0], columns[1], np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8))
 

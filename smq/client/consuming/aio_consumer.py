@@ -50,19 +50,19 @@ class AsyncConsumer:
     async def _sleep(self, seconds: float) -> None:
         """Return when there may be something to take, or the time is over."""
         loop, rung = asyncio.get_running_loop(), asyncio.Event()
-        with self._consumer.asleep() as filenos:
-            if filenos is None:
-                return
+        filenos = self._consumer.fall_asleep()
+        if filenos is None:
+            return
+        for fileno in filenos:
+            loop.add_reader(fileno, rung.set)
+        try:
+            async with asyncio.timeout(self._consumer.nap_seconds(seconds)):
+                await rung.wait()
+        except TimeoutError:
+            pass
+        finally:
             for fileno in filenos:
-                loop.add_reader(fileno, rung.set)
-            try:
-                async with asyncio.timeout(self._consumer.nap_seconds(seconds)):
-                    await rung.wait()
-            except TimeoutError:
-                pass
-            finally:
-                for fileno in filenos:
-                    loop.remove_reader(fileno)
+                loop.remove_reader(fileno)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Records for ever, as they come: copies, as those of Consumer."""

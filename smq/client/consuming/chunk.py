@@ -53,6 +53,9 @@ RELEASED = _Released()
 _new_record = partial(tuple.__new__, Record)
 
 
+Places = tuple[list[int], list[int]]
+
+
 class Batches(NamedTuple):
     """Record batches where they lie.
 
@@ -75,6 +78,8 @@ class Chunk:
         self.columns = columns
         self.counts = counts
         self.view: memoryview | _Released = batches.memory.data
+        self.keys: Places | None = None  # Once somebody has asked for one.
+        self.values: Places | None = None
         self.payloads: Payloads | None = None  # Whom to ask for what handles stand for.
 
     def __len__(self) -> int:
@@ -97,15 +102,15 @@ class Chunk:
         for row, count in zip(self._rows, self.counts.tolist(), strict=True):
             yield self.batches.names[row], islice(records, count)
 
-    @cached_property
-    def key_places(self) -> tuple[list[int], list[int]]:
+    def find_keys(self) -> Places:
         """Where each key begins, and its length; -1 is null."""
-        return self.columns[C_KEY_AT].tolist(), self.columns[C_KEY_LENGTH].tolist()
+        self.keys = self.columns[C_KEY_AT].tolist(), self.columns[C_KEY_LENGTH].tolist()
+        return self.keys
 
-    @cached_property
-    def value_places(self) -> tuple[list[int], list[int]]:
+    def find_values(self) -> Places:
         """Where each value begins, and its length; -1 is null."""
-        return self.columns[C_VALUE_AT].tolist(), self.columns[C_VALUE_LENGTH].tolist()
+        self.values = self.columns[C_VALUE_AT].tolist(), self.columns[C_VALUE_LENGTH].tolist()
+        return self.values
 
     def partition_of(self, row: int) -> TopicPartition:
         """Whose record a row is."""

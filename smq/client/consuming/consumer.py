@@ -18,7 +18,7 @@ import select
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -322,14 +322,14 @@ class Consumer:
             self._reading.go_back(lot)
 
     def _wait(self, timeout_s: float) -> None:
-        with self.asleep() as filenos:
-            if filenos is not None:
-                poll = select.poll()
-                for fileno in filenos:
-                    poll.register(fileno, select.POLLIN)
-                poll.poll(math.ceil(1000 * self.nap_seconds(timeout_s)))
+        filenos = self.fall_asleep()
+        if filenos is not None:
+            poll = select.poll()
+            for fileno in filenos:
+                poll.register(fileno, select.POLLIN)
+            poll.poll(math.ceil(1000 * self.nap_seconds(timeout_s)))
 
-    # For event loops: `take` what there is, sleep on what `asleep` gives, take again.
+    # For event loops: `take` what there is, sleep on what `fall_asleep` gives, take again.
 
     def may_wait(self) -> bool:
         """Whether `take` may have to ask a broker first."""
@@ -337,16 +337,12 @@ class Consumer:
             return True
         return bool(self._member and self._member.events)
 
-    @contextmanager
-    def asleep(self) -> Iterator[list[int] | None]:
+    def fall_asleep(self) -> list[int] | None:
         """What becomes readable when there may be something to take; None: there is already."""
         filenos = self._reading.fall_asleep()
         if filenos is not None and self._member is not None:
             filenos.append(self._member.fileno())
-        try:
-            yield filenos
-        finally:
-            self._reading.wake_up()
+        return filenos
 
     def nap_seconds(self, timeout_s: float) -> float:
         """How long to sleep at most, then `take` again."""

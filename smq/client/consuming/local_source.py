@@ -61,7 +61,11 @@ class LocalSource:
         """Whether there is something to take, or to leave. Notices topics that are gone."""
         if self.doors.has_other_topics():
             self._leave_deleted()
-        return bool(self._left) or any(lane.is_ready() for lane in self._lanes.values())
+        return (
+            self.doors.has_lost
+            or bool(self._left)
+            or any(lane.is_ready() for lane in self._lanes.values())
+        )
 
     def leave(self) -> list[Partition]:
         """Those that are read here no longer: the ring has gone on, or shard or topic are gone."""

@@ -211,20 +211,17 @@ class Reading:
     def fall_asleep(self) -> list[int] | None:
         """What becomes readable when there may be something to take; None: there is already.
 
-        Ends with `wake_up`, whatever it gave.
+        Nothing is done on waking: whoever wakes looks at the rings at once. What rang is swallowed
+        before the next sleep, and until then nobody rings again.
         """
         filenos = self._wire.filenos() if self._on_wire else []
         if self._local is None:
             return filenos
+        self._local.doors.disarm()
         # What comes before the shards know that we sleep rings nobody: so look again.
         if not self._local.doors.arm() or self._local.is_ready():
             return None
         return [*filenos, *self._local.doors.filenos()]
-
-    def wake_up(self) -> None:
-        """Have nobody ring any more."""
-        if self._local is not None:
-            self._local.doors.disarm()
 
     def nap_seconds(self, timeout_s: float) -> float:
         """How long to sleep at most: what failed is tried again, what is on the wire may return."""

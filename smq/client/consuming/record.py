@@ -40,7 +40,7 @@ class Record(_Place):
     def value(self) -> memoryview | None:
         """The value's bytes where they lie; None is null."""
         chunk, row = self[2], self[3]
-        starts, lengths = chunk.value_places
+        starts, lengths = chunk.values or chunk.find_values()
         start, length = starts[row], lengths[row]
         return None if length < 0 else chunk.view[start : start + length]
 
@@ -48,7 +48,7 @@ class Record(_Place):
     def key(self) -> bytes | None:
         """The key."""
         chunk, row = self[2], self[3]
-        starts, lengths = chunk.key_places
+        starts, lengths = chunk.keys or chunk.find_keys()
         start, length = starts[row], lengths[row]
         return None if length < 0 else bytes(chunk.view[start : start + length])
 

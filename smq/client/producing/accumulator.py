@@ -21,8 +21,6 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
 from smq.client.errors import (
     BrokerUnavailable,
     NoSuchTopic,
@@ -32,18 +30,17 @@ from smq.client.errors import (
 from smq.client.kafka.cluster import PASSING
 from smq.client.producing.batch_writer import BatchWriter, Stamp, Written
 from smq.client.producing.channel import (
-    PRODUCE_KEY,
-    PRODUCE_VERSION,
+    Answer,
     Channel,
     ChannelGone,
-    complete_request,
+    answer_format,
+    put_head,
+    read_answer,
     request_head,
 )
 from smq.client.producing.parcel import Parcel
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.codec import Malformed
-from smq.wire.generated.produce import PartitionProduceResponse, read_produce_response
-from smq.wire.headers import read_response_header
 
 IN_FLIGHT_MAX = 5  # A broker remembers five batches of a producer and partition (KIP-98).
 RETRY_MS = 100  # Kafka's retry.backoff.ms.
@@ -93,10 +90,11 @@ class Queue:
     IN_FLIGHT_MAX apart or more; only one is in flight if the broker does not know us yet.
     """
 
-    def __init__(self, topic: str, partition: int, head: np.ndarray) -> None:
+    def __init__(self, topic: str, partition: int, client_id: str) -> None:
         self.topic = topic
         self.partition = partition
-        self.head = head
+        self.head = request_head(client_id, topic, partition)
+        self.answer_format = answer_format(topic)
         self.leader = -1
         self.message_bytes_max = 0
         self.again: list[Batch] = []
@@ -195,8 +193,7 @@ class Accumulator:
     def _queue(self, topic: str, partition: int) -> Queue:
         queue = self._queues.get((topic, partition))
         if queue is None:
-            head = request_head(self._client_id, topic, partition)
-            queue = self._queues[topic, partition] = Queue(topic, partition, head)
+            queue = self._queues[topic, partition] = Queue(topic, partition, self._client_id)
             queue.epoch = self._first_epoch
         return queue
 
@@ -235,26 +232,25 @@ class Accumulator:
     def _send_next(self, queue: Queue, channel: Channel | None, now_ms: int) -> bool:
         """Send, or fail, the next batch; False: the channel takes nothing now."""
         batch = queue.next()
-        error = self._reason_not_to_send(queue, batch)
-        if error is not None:
-            only_one = isinstance(error, RecordTooLarge)
-            self._fail(queue, batch, error, batch.first + 1 if only_one else batch.end)
+        parcel, part = batch.parcel, (batch.first, batch.end)
+        one, is_new = parcel.bound(batch.first, batch.first + 1), batch.ordinal == NEVER_SENT
+        if queue.epoch > EPOCH_MAX:
+            self._fail(queue, batch, _out_of_epochs(), batch.end)
             return True
-        is_new = batch.ordinal == NEVER_SENT
+        if is_new and self._writer.least_bytes(one) > queue.message_bytes_max:
+            self._fail(queue, batch, self._too_large(queue, batch), batch.first + 1)
+            return True
         bytes_max = min(self._batch_bytes, queue.message_bytes_max) if is_new else batch.size_bytes
-        head_bytes, parcel = len(queue.head), batch.parcel
-        bound, one = (parcel.bound(batch.first, end) for end in (batch.end, batch.first + 1))
-        size = head_bytes + self._writer.room(bound, one, bytes_max)
+        head_bytes = len(queue.head)
+        size = head_bytes + self._writer.room(parcel.bound(*part), one, bytes_max)
         if channel is None or (out := channel.reserve(size)) is None:
             return False
         self._last_correlation_id = (self._last_correlation_id + 1) & 0x7FFFFFFF
         epoch, sequence = (queue.epoch, queue.sequence) if is_new else (batch.epoch, batch.sequence)
         stamp = Stamp(self._producer_id, epoch, sequence)
-        out[:head_bytes] = queue.head
         assert parcel.rows is not None
-        part = (batch.first, batch.end)
         written = self._writer.write(parcel.rows, part, stamp, bytes_max, out, head_bytes)
-        complete_request(out, head_bytes, written.end, self._last_correlation_id)
+        put_head(out, queue.head, written.end, self._last_correlation_id)
         if is_new:
             self._depart(queue, batch, written, stamp)
         else:
@@ -266,19 +262,6 @@ class Accumulator:
         owed.append((self._last_correlation_id, queue, batch))
         channel.commit(written.end)
         return True
-
-    def _reason_not_to_send(self, queue: Queue, batch: Batch) -> BrokerError | None:
-        if queue.epoch > EPOCH_MAX:
-            reason = "the producer has used up its epochs: open another one"
-            return BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, reason)
-        is_new = batch.ordinal == NEVER_SENT
-        if is_new and self._first_record_bytes(batch) > queue.message_bytes_max:
-            return self._too_large(queue, batch)
-        return None
-
-    def _first_record_bytes(self, batch: Batch) -> int:
-        """What a batch of the first record takes, at least."""
-        return self._writer.least_bytes(batch.parcel.bound(batch.first, batch.first + 1))
 
     @staticmethod
     def _depart(queue: Queue, batch: Batch, written: Written, stamp: Stamp) -> None:
@@ -295,25 +278,23 @@ class Accumulator:
 
     def answered(self, node_id: int, data: bytes, now_ms: int) -> None:
         """A broker's answer to the oldest request that has none. Raises Malformed."""
-        answered, at = read_response_header(data, 0, PRODUCE_KEY, PRODUCE_VERSION)
-        response = read_produce_response(data, at, PRODUCE_VERSION)
-        answers = [each for topic in response.responses for each in topic.partition_responses]
         owed = self._owed.get(node_id)
-        if not owed or owed[0][0] != answered or len(answers) != 1:
-            raise Malformed(f"broker {node_id} answers {answered}, which is not what was asked")
-        _, queue, batch = owed.popleft()
+        if not owed:
+            raise Malformed(f"broker {node_id} answers, and was not asked")
+        correlation_id, queue, batch = owed[0]
+        answer = read_answer(data, queue.answer_format)
+        if answer.correlation_id != correlation_id:
+            raise Malformed(f"broker {node_id} answers what was not asked: {answer.correlation_id}")
+        owed.popleft()
         queue.in_flight.remove(batch)
-        self._judge(queue, batch, answers[0], now_ms)
+        self._judge(queue, batch, answer, now_ms)
         self._settled(queue, batch.parcel)
 
-    def _judge(
-        self, queue: Queue, batch: Batch, answer: PartitionProduceResponse, now_ms: int
-    ) -> None:
+    def _judge(self, queue: Queue, batch: Batch, answer: Answer, now_ms: int) -> None:
         code, parcel = answer.error_code, batch.parcel
         if code == ErrorCode.NONE:
             queue.is_known = True
-            offset, append_ms = answer.base_offset, answer.log_append_time_ms
-            parcel.resolve(batch.first, batch.end, offset, append_ms)
+            parcel.resolve(batch.first, batch.end, answer.base_offset, answer.append_time_ms)
         elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             queue.is_known = True
             parcel.resolve(batch.first, batch.end, -1, -1)
@@ -371,10 +352,12 @@ class Accumulator:
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When something may be sent again or expires, if nothing else happens."""
-        resting = [queue for queue in self._ready if not queue.in_flight]
-        times = [queue.retry_ms for queue in resting if queue.retry_ms > now_ms]
-        times += [queue.next().parcel.deadline_ms for queue in resting]
-        times += [owed[0][2].sent_ms + ANSWER_MS_MAX for owed in self._owed.values() if owed]
+        times = [owed[0][2].sent_ms + ANSWER_MS_MAX for owed in self._owed.values() if owed]
+        for queue in self._ready:
+            if not queue.in_flight:
+                times.append(queue.next().parcel.deadline_ms)
+                if queue.retry_ms > now_ms:
+                    times.append(queue.retry_ms)
         return min(times, default=None)
 
     def _fail(self, queue: Queue, batch: Batch, error: Exception, end: int) -> None:
@@ -410,12 +393,13 @@ class Accumulator:
         return iter(resolved)
 
     def _too_large(self, queue: Queue, batch: Batch) -> RecordTooLarge:
+        one = batch.parcel.bound(batch.first, batch.first + 1)
         return RecordTooLarge(
-            f"a record of {self._first_record_bytes(batch)} bytes, and {queue.topic} takes batches "
+            f"a record of {self._writer.least_bytes(one)} bytes, and {queue.topic} takes batches "
             f"of {queue.message_bytes_max}: raise its max.message.bytes, or send it by reference"
         )
 
-    def _error(self, queue: Queue, batch: Batch, answer: PartitionProduceResponse) -> BrokerError:
+    def _error(self, queue: Queue, batch: Batch, answer: Answer) -> BrokerError:
         if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.end - batch.first == 1:
             return self._too_large(queue, batch)
         try:
@@ -435,3 +419,8 @@ class Accumulator:
             assert (queue in self._ready) == bool(queue.waiting or queue.again)
         assert self.buffered_bytes == sum(parcel.bytes for parcel in self.parcels)
         assert sum(self.on_way.values()) == len(self.parcels)
+
+
+def _out_of_epochs() -> BrokerError:
+    reason = "the producer has used up its epochs: open another one"
+    return BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, reason)

@@ -12,10 +12,12 @@ import numpy as np
 from shm.kernels.crc32c import crc32c
 from shm.kernels.records_encode import (
     RECORD_HEAD_BYTES_MAX,
+    One,
     Rows,
     Run,
     Values,
     encode_batch,
+    encode_one,
     encode_values,
 )
 from shm.kernels.references import find_key
@@ -75,7 +77,7 @@ class BatchWriter:
 
     def write(  # noqa: PLR0913, PLR0917  (as a kernel)
         self,
-        rows: Rows | Values,
+        rows: Rows | Values | One,
         part: tuple[int, int],
         stamp: Stamp,
         bytes_max: int,
@@ -83,22 +85,15 @@ class BatchWriter:
         at: int,
     ) -> Written:
         """Write a batch of rows [first, end) to out[at:], as many as fit into `bytes_max`."""
-        first, end = part
-        run = Run(end, end, int(self._codec), NO_LEADER_EPOCH, *stamp)
-        encode = encode_values if isinstance(rows, Values) else encode_batch
         if self._codec is Codec.NONE:
-            row, after = encode(rows, first, run, bytes_max, out, at)
-            assert row > first
-            _INT64.pack_into(out.data, at + BATCH_BASE_OFFSET_AT, 0)
+            row, after = _encode(rows, part, 0, stamp, bytes_max, out, at)
             return Written(row, after, after - at)
         if len(self._scratch) < len(out):
             self._scratch = np.zeros(len(out), np.uint8)
-        row, size = encode(rows, first, run, bytes_max, self._scratch, 0)
-        assert row > first
+        row, size = _encode(rows, part, int(self._codec), stamp, bytes_max, self._scratch, 0)
         if find_key(self._scratch, BATCH_HEADER_BYTES, size) >= 0:
             # The broker does not look into compressed batches, so that handles go as they are.
-            row, after = encode(rows, first, run._replace(attributes=0), bytes_max, out, at)
-            _INT64.pack_into(out.data, at + BATCH_BASE_OFFSET_AT, 0)
+            row, after = _encode(rows, part, 0, stamp, bytes_max, out, at)
             return Written(row, after, after - at)
         return Written(row, self._compress(size, out, at), size)
 
@@ -109,8 +104,28 @@ class BatchWriter:
         after = records_at + len(records)
         out[at:records_at] = self._scratch[:BATCH_HEADER_BYTES]
         out[records_at:after] = np.frombuffer(records, np.uint8)
-        _INT64.pack_into(out.data, at + BATCH_BASE_OFFSET_AT, 0)
         _INT32.pack_into(out.data, at + BATCH_LENGTH_AT, after - at - BATCH_OVERHEAD_BYTES)
         check = crc32c(out, at + BATCH_ATTRIBUTES_AT, after)
         _UINT32.pack_into(out.data, at + BATCH_CRC_AT, int(check))
         return after
+
+
+def _encode(  # noqa: PLR0913, PLR0917  (as a kernel)
+    rows: Rows | Values | One,
+    part: tuple[int, int],
+    attributes: int,
+    stamp: Stamp,
+    bytes_max: int,
+    out: np.ndarray,
+    at: int,
+) -> tuple[int, int]:
+    """Write a batch, not compressed, whatever its attributes say: the row behind it, its end."""
+    if isinstance(rows, One):
+        return 1, encode_one(*rows, attributes, *stamp, out, at)
+    first, end = part
+    run = Run(end, end, attributes, NO_LEADER_EPOCH, *stamp)
+    encode = encode_values if isinstance(rows, Values) else encode_batch
+    row, after = encode(rows, first, run, bytes_max, out, at)
+    assert row > first
+    _INT64.pack_into(out.data, at + BATCH_BASE_OFFSET_AT, 0)
+    return row, after

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from shm.kernels.records_encode import are_offsets
 from smq.client.arguments import header_pairs
-from smq.client.producing.columns import Field, HeaderColumn, field_of, headers_of, nulls
+from smq.client.producing.columns import Field, HeaderColumn, field_of, headers_of, nulls, packed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,7 @@ class Piece(NamedTuple):
     partitions: np.ndarray | None
 
     def __len__(self) -> int:
-        return len(self.values.length)
+        return len(self.values)
 
     @property
     def is_plain(self) -> bool:
@@ -104,26 +105,36 @@ def _field_of_arrow(name: str, array: "pa.Array") -> Field:
         return nulls(count)
     if pa.types.is_fixed_size_binary(kind):
         width = kind.byte_width
-        at = np.arange(array.offset, array.offset + count, dtype=np.int64) * width
-        length, offsets = np.full(count, width, np.int64), None
+        offsets = np.arange(array.offset, array.offset + count + 1) * width
     else:
         if not _has_offsets(kind):
             array = _cast(name, array, pa.large_binary())
             kind = array.type
         is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
-        offsets = _numbers(array, 1, np.int64 if is_large else np.int32).astype(np.int64)
-        at, length = offsets[:-1], np.diff(offsets)
+        offsets = _numbers(array, 1, np.int64 if is_large else np.int32)
     buffer = array.buffers()[-1]
     data = np.frombuffer(b"" if buffer is None else buffer, np.uint8)
-    if count and not (at[0] >= 0 and at[-1] + length[-1] <= len(data) and length.min() >= 0):
-        raise ValueError(f"the {name} column is no valid Arrow array")
-    if array.null_count:
-        length[array.is_null().to_numpy(zero_copy_only=False)] = -1
-        offsets = None
     if data.flags.writeable:
         data = data.view()
         data.flags.writeable = False
-    return Field(data, at, length, offsets)
+    field = Field(data, packed(offsets))
+    if field.offsets is None:
+        field.places = offsets[:-1], np.diff(offsets)
+    if not _is_within(field):
+        raise ValueError(f"the {name} column is no valid Arrow array")
+    if array.null_count:
+        field.places[1][array.is_null().to_numpy(zero_copy_only=False)] = -1
+        field.offsets = None
+    return field
+
+
+def _is_within(field: Field) -> bool:
+    """Whether all of its strings lie in its data."""
+    if field.offsets is not None:
+        return bool(are_offsets(field.offsets, len(field.data)))
+    at, length = field.places
+    end = len(field.data)
+    return not len(at) or bool(length.min() >= 0 <= at[0] and at[-1] + length[-1] <= end)
 
 
 def _has_offsets(kind: "pa.DataType") -> bool:
@@ -177,7 +188,7 @@ def _headers_of_arrow(array: "pa.Array") -> HeaderColumn:
         )
     pairs = array.flatten()
     keys, values = (_field_of_arrow(f"headers' {each}", pairs.field(each)) for each in (0, 1))
-    if (keys.length < 0).any() or pairs.null_count:
+    if (keys.places[1] < 0).any() or pairs.null_count:
         raise ValueError("the headers column has a header without a key")
     counts = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     return HeaderColumn(keys, values, counts.astype(np.int64))
@@ -232,8 +243,8 @@ def _field_of_array(name: str, array: np.ndarray) -> Field:
         raise TypeError(f"the {name} column has dtype {array.dtype}, which is not plain bytes")
     data = array.tobytes()
     width = len(data) // len(array) if len(array) else 0
-    at = np.arange(len(array), dtype=np.int64) * width
-    return Field(np.frombuffer(data, np.uint8), at, np.full(len(array), width, np.int64))
+    offsets = np.arange(len(array) + 1) * width
+    return Field(np.frombuffer(data, np.uint8), packed(offsets), (offsets[:-1], np.diff(offsets)))
 
 
 def _headers(column: Sequence[Any], count: int) -> HeaderColumn | None:

@@ -6,6 +6,7 @@ Arrow and NumPy; here they are made from lists, by one join for all values.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,7 +28,7 @@ from shm.kernels.records import (
     H_VALUE_AT,
     H_VALUE_LENGTH,
 )
-from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Values
+from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, One, Rows, Values
 from smq.wire.records import Headers
 
 # Lengths of a header's key and value: a varint of 32 bits each.
@@ -37,17 +38,34 @@ HEADER_HEAD_BYTES_MAX = 10
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
-class Field(NamedTuple):
-    """A column of byte strings. `data` is uint8 and read-only, the others int64.
+class Field:
+    """A column of byte strings in `data`, which is uint8 and read-only.
 
-    `offsets`: where each begins and the last one ends, if they lie one behind the other and none
-    is null.
+    offsets   int32 and read-only: where each begins and the last one ends, if they lie one behind
+              the other and none is null
+    places    int64: where each begins, and its length; -1 is null. Made of offsets if asked for.
     """
 
-    data: np.ndarray
-    at: np.ndarray
-    length: np.ndarray
-    offsets: np.ndarray | None = None
+    def __init__(
+        self,
+        data: np.ndarray,
+        offsets: np.ndarray | None,
+        places: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        self.data = data
+        self.offsets = offsets
+        if places is not None:
+            self.places = places
+
+    def __len__(self) -> int:
+        return len(self.places[0]) if self.offsets is None else len(self.offsets) - 1
+
+    @cached_property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each begins, and its length."""
+        assert self.offsets is not None
+        offsets = self.offsets.astype(np.int64)
+        return offsets[:-1], np.diff(offsets)
 
 
 class HeaderColumn(NamedTuple):
@@ -73,13 +91,23 @@ def field_of(items: Sequence[Bytes | None]) -> Field:
     filled.cumsum(out=offsets[1:])
     if offsets[-1] != len(data):
         raise TypeError("a memoryview among them has items that are not bytes")
-    without_nulls = offsets if filled is length else None
-    return Field(np.frombuffer(data, np.uint8), offsets[:-1], length, without_nulls)
+    without_nulls = packed(offsets) if filled is length else None
+    return Field(np.frombuffer(data, np.uint8), without_nulls, (offsets[:-1], length))
+
+
+def packed(offsets: np.ndarray) -> np.ndarray | None:
+    """Offsets as a Field has them, unless they are too high for that."""
+    narrow = offsets.astype(np.int32, copy=not offsets.flags.aligned)
+    if offsets.dtype != np.int32 and (narrow != offsets).any():
+        return None
+    narrow = narrow.view()
+    narrow.flags.writeable = False
+    return narrow
 
 
 def nulls(count: int) -> Field:
     """A column of nulls."""
-    return Field(_NOTHING, np.zeros(count, np.int64), np.full(count, -1, np.int64))
+    return Field(_NOTHING, None, (np.zeros(count, np.int64), np.full(count, -1, np.int64)))
 
 
 def headers_of(headers: Mapping[int, Headers], count: int) -> HeaderColumn | None:
@@ -105,7 +133,7 @@ def values_of(values: Field, timestamp_ms: int) -> Values | None:
 
 def values_bound(values: Values, first: int, end: int) -> int:
     """Bytes that suffice for the records [first, end)."""
-    size = int(values.offsets[end] - values.offsets[first])
+    size = int(values.offsets[end]) - int(values.offsets[first])
     return size + RECORD_HEAD_BYTES_MAX * (end - first)
 
 
@@ -113,37 +141,37 @@ def rows_of(
     values: Field, keys: Field | None, headers: HeaderColumn | None, timestamps: np.ndarray | int
 ) -> Rows:
     """The rows to encode, with offsets from 0."""
-    count = len(values.length)
+    count = len(values)
     columns = np.empty((C_FIELDS, count), np.int64)  # Zeroed memory is new: each page is a fault.
     columns[C_KEY_AT] = 0
     columns[C_HEADERS_AT:] = 0
     columns[C_OFFSET] = np.arange(count)
     columns[C_TIMESTAMP] = timestamps
-    columns[C_VALUE_AT], columns[C_VALUE_LENGTH] = values.at, values.length
+    columns[C_VALUE_AT], columns[C_VALUE_LENGTH] = values.places
     if keys is None:
         columns[C_KEY_LENGTH] = -1
     else:
-        columns[C_KEY_AT], columns[C_KEY_LENGTH] = keys.at, keys.length
+        columns[C_KEY_AT], columns[C_KEY_LENGTH] = keys.places
     key_data = _NOTHING if keys is None else keys.data
     if headers is None:
         return Rows(columns, _NO_HEADERS, key_data, values.data, _NOTHING, _NOTHING)
     columns[C_HEADER_COUNT] = headers.counts
     columns[C_HEADERS_FIRST] = headers.counts.cumsum() - headers.counts
-    of_headers = np.zeros((H_FIELDS, len(headers.keys.length)), np.int64)
-    of_headers[H_KEY_AT], of_headers[H_KEY_LENGTH] = headers.keys.at, headers.keys.length
-    of_headers[H_VALUE_AT], of_headers[H_VALUE_LENGTH] = headers.values.at, headers.values.length
+    of_headers = np.zeros((H_FIELDS, len(headers.keys)), np.int64)
+    of_headers[H_KEY_AT], of_headers[H_KEY_LENGTH] = headers.keys.places
+    of_headers[H_VALUE_AT], of_headers[H_VALUE_LENGTH] = headers.values.places
     return Rows(columns, of_headers, key_data, values.data, headers.keys.data, headers.values.data)
 
 
-def one_row(value: bytes | None, key: bytes | None, timestamp_ms: int) -> Rows:
-    """What `rows_of` makes of a single record without headers, in far fewer steps."""
-    columns = np.zeros((C_FIELDS, 1), np.int64)
-    columns[C_TIMESTAMP, 0] = timestamp_ms
-    columns[C_KEY_LENGTH, 0] = -1 if key is None else len(key)
-    columns[C_VALUE_LENGTH, 0] = -1 if value is None else len(value)
-    keys = np.frombuffer(key, np.uint8) if key else _NOTHING
-    values = np.frombuffer(value, np.uint8) if value else _NOTHING
-    return Rows(columns, _NO_HEADERS, keys, values, _NOTHING, _NOTHING)
+def one_of(value: bytes | None, key: bytes | None, timestamp_ms: int) -> One:
+    """A single record without headers, as it is encoded."""
+    return One(
+        np.frombuffer(value, np.uint8) if value else _NOTHING,
+        -1 if value is None else len(value),
+        np.frombuffer(key, np.uint8) if key else _NOTHING,
+        -1 if key is None else len(key),
+        timestamp_ms,
+    )
 
 
 def bounds_of(rows: Rows) -> np.ndarray:

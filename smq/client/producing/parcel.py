@@ -14,14 +14,14 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from shm.kernels.partition import assign_partitions
+from shm.kernels.partition import assign_partitions, choose_partition
 from shm.kernels.records import C_OFFSET, C_TIMESTAMP
-from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Values
+from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, One, Rows, Values
 from smq.client.producing.columns import (
     bounds_of,
     field_of,
     headers_of,
-    one_row,
+    one_of,
     rows_of,
     values_bound,
     values_of,
@@ -100,7 +100,7 @@ class Parcel:
         self.unresolved = 0
         self.callbacks: dict[int, tuple[int | None, Callable[[], object]]] = {}
         self.failures: list[Failure] = []
-        self.rows: Rows | Values | None = None
+        self.rows: Rows | Values | One | None = None
         self.offsets: np.ndarray | None = None
         self.partitions = _NONE
         self._timestamps = _NONE
@@ -134,15 +134,13 @@ class Parcel:
         self, value: bytes | None, key: bytes | None, partition_count: int, keyless: int
     ) -> None:
         """As below, for a record that leaves at once: it should not pay for columns."""
-        rows = one_row(value, key, self.opened_ms)
         self.values, self.keys = _EMPTY, _EMPTY
-        self.partitions = np.array([keyless if key is None else -1])
+        rows = self.rows = one_of(value, key, self.opened_ms)
         if key is not None:
-            assign_partitions(rows.columns, rows.keys, partition_count, keyless, self.partitions)
-        self._timestamps = rows.columns[C_TIMESTAMP]
-        self.rows = rows
+            keyless = choose_partition(rows.key, 0, len(key), partition_count, keyless)
+        self.partitions = np.array([keyless])
+        self._timestamps = np.array([self.opened_ms])
         self.bytes = RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
-        self._bounds = np.array([self.bytes])
         self.offsets = np.array([PENDING])
         self.unresolved = 1
 
@@ -183,6 +181,8 @@ class Parcel:
 
     def bound(self, first: int, end: int) -> int:
         """Bytes that suffice for the records [first, end) of the columns."""
+        if end - first == len(self.partitions):
+            return self.bytes
         if isinstance(self.rows, Values):
             return values_bound(self.rows, first, end)
         before = self._bounds[first - 1] if first else 0

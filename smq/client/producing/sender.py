@@ -14,7 +14,6 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import NamedTuple
 
 from smq.client.arguments import duration, text, whole_number
@@ -132,7 +131,6 @@ class Sender:
             self._learn_first(topic)
         if self._has_room(size_bytes):
             return
-        self._wake()
         if not self.changed.wait_for(
             lambda: self.is_closed or self._has_room(size_bytes), self._options.block_s
         ):
@@ -269,16 +267,17 @@ class Sender:
                 self.changed.notify_all()
 
     def _do_round(self) -> None:
-        callbacks, sleep_ms = self._turn()
+        callbacks, sleep_ms, is_settled = self._turn()
         for each in callbacks:
             _call(each)
-        if self._refresh() or self._connect():
+        if not is_settled and (self._refresh() or self._connect()):
             return
         self._sleep(0 if callbacks else sleep_ms)
         self._receive()
 
-    def _turn(self) -> tuple[list[Callable[[], object]], int]:
-        """Do what is due; callbacks to call, and how long there is nothing else to do."""
+    def _turn(self) -> tuple[list[Callable[[], object]], int, bool]:
+        """Do what is due; callbacks to call, how long there is nothing else to do, and whether
+        nobody need be asked or connected to."""
         accumulator = self._accumulator
         with self.lock:
             now_ms = monotonic_ms()
@@ -297,9 +296,11 @@ class Sender:
             sleep_ms = SLEEP_MS_MAX if due_ms is None else due_ms - now_ms
             if self.parcels and self._options.linger_ms:
                 sleep_ms = min(sleep_ms, self._linger_left_ms())
-            if accumulator.stale or self._wants_channels():
+            is_settled = not accumulator.stale and not self._wants_channels()
+            if not is_settled:
                 sleep_ms = min(sleep_ms, RETRY_MS)
-        return callbacks, max(0, min(sleep_ms, SLEEP_MS_MAX))
+        sleep_ms = max(0, min(sleep_ms, SLEEP_MS_MAX))
+        return callbacks, sleep_ms, is_settled and now_ms < self._look_ms
 
     def _is_due(self, topic: str) -> bool:
         parcel = self.parcels[topic]
@@ -391,10 +392,10 @@ class Sender:
             news |= not channel.arm()
         with self.lock:
             news |= any(map(self._is_due, self.parcels))
-        poller.poll(0 if news else sleep_ms)
+        ready = poller.poll(0 if news else sleep_ms)
         for channel in channels:
             channel.disarm()
-        with suppress(BlockingIOError):
+        if (self._wake_fd, select.POLLIN) in ready:
             os.eventfd_read(self._wake_fd)
 
     def _receive(self) -> None:

@@ -140,7 +140,6 @@ def test_a_door_that_closes_costs_nothing_and_is_opened_again(
     rig.read()
     rig.door.close()
     assert rig.reading.fall_asleep() is None
-    rig.reading.wake_up()
     rig.append(0)
     assert rig.read() == [(0, 2, "wire"), (0, 3, "wire")]
     assert not rig.reading.is_local
@@ -160,7 +159,6 @@ def test_away_from_the_broker_all_comes_over_the_wire() -> None:
     assert lot is not None
     assert told(lot) == [(0, 1, "wire"), (0, 2, "wire"), (0, 3, "wire")]
     assert reading.fall_asleep() == []
-    reading.wake_up()
     reading.close()
     assert wire.closed
 
@@ -220,8 +218,6 @@ def test_a_batch_that_was_overwritten_while_it_was_cut_is_not_handed_out(rig: Ri
 def test_what_comes_while_one_falls_asleep_is_noticed(rig: Rig) -> None:
     rig.reading.assign({ZERO: 0})
     assert rig.reading.fall_asleep() == [rig.door.fileno()]
-    rig.reading.wake_up()
     rig.append(0)
     assert rig.reading.fall_asleep() is None
-    rig.reading.wake_up()
     assert len(rig.read()) == 2

@@ -20,7 +20,7 @@ def items(field: Field | None) -> list[bytes | None]:
     assert not field.data.flags.writeable  # As kernels are compiled for.
     return [
         None if length < 0 else field.data[at : at + length].tobytes()
-        for at, length in zip(field.at, field.length, strict=True)
+        for at, length in zip(*field.places, strict=True)
     ]
 
 

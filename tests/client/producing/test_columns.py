@@ -13,7 +13,7 @@ from smq.client.producing.columns import (
     field_of,
     headers_of,
     nulls,
-    one_row,
+    one_of,
     rows_of,
     values_bound,
     values_of,
@@ -31,7 +31,7 @@ ROWS = st.lists(
 def items(field: Field) -> list[bytes | None]:
     return [
         None if length < 0 else field.data[at : at + length].tobytes()
-        for at, length in zip(field.at, field.length, strict=True)
+        for at, length in zip(*field.places, strict=True)
     ]
 
 
@@ -60,11 +60,13 @@ def test_nulls_are_nulls() -> None:
 
 
 @given(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=9))
-def test_one_row_is_as_rows_of_it(value: bytes | None, key: bytes | None) -> None:
-    one, many = one_row(value, key, 7), rows_of(field_of([value]), field_of([key]), None, 7)
-    for found, expected in zip(one, many, strict=True):
-        assert found.tobytes() == expected.tobytes()
-        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+def test_a_single_record_is_as_it_was_given(value: bytes | None, key: bytes | None) -> None:
+    one = one_of(value, key, 7)
+    assert (one.value.tobytes(), one.key.tobytes()) == (value or b"", key or b"")
+    assert (one.value_length, one.key_length) == tuple(
+        -1 if each is None else len(each) for each in (value, key)
+    )
+    assert one.timestamp == 7
 
 
 @settings(deadline=None)

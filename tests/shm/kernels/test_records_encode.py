@@ -8,10 +8,13 @@ from shm.arrow import read_only
 from shm.kernels import records_reference as plain
 from shm.kernels.records import C_FIELDS, H_FIELDS
 from shm.kernels.records_encode import (
+    One,
     Rows,
     Run,
     Values,
+    are_offsets,
     encode_batch,
+    encode_one,
     encode_values,
     varint_bytes,
 )
@@ -94,7 +97,7 @@ def test_batches_of_values_are_those_of_rows(
 ) -> None:
     values, time, start = values * times, 1_700_000_000_000, before % 8
     records = [plain.PlainRecord(i, time, None, value) for i, value in enumerate(values)]
-    ends = np.cumsum([start, *map(len, values)])
+    ends = np.cumsum([start, *map(len, values)]).astype(np.int32)
     data = read_only(bytes(start) + b"".join(values) + bytes(before))
     run, row = Run(len(values), len(values), 0, -1, 7, 1, 5), 0
     while row < len(values):
@@ -155,3 +158,33 @@ def test_a_producers_batch_bears_its_id_epoch_and_sequence() -> None:
             base_sequence=2**31 - 2,
         )
     ]
+
+
+FIELD = st.none() | st.binary(max_size=300)
+
+
+@settings(deadline=None)
+@given(FIELD, FIELD, st.integers(0, 2**62), st.integers(0, 20))
+def test_a_single_record_is_a_batch_as_of_columns(
+    value: bytes | None, key: bytes | None, time: int, before: int
+) -> None:
+    record = plain.PlainRecord(0, time, key, value)
+    run = Run(1, 1, 3, -1, 2**40, 7, 2**31 - 1)
+    expected, found = np.zeros(1000, np.uint8), np.zeros(1000, np.uint8)
+    whole = encode_batch(rows_of([record]), 0, run, 1000, expected, before)
+    lengths = [-1 if field is None else len(field) for field in (value, key)]
+    one = One(read_only(value or b""), lengths[0], read_only(key or b""), lengths[1], time)
+    end = encode_one(*one, 3, 2**40, 7, 2**31 - 1, found, before)
+    assert (1, end) == whole
+    assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "are"),
+    [
+        ([0], True), ([0, 0, 7], True), ([3, 5, 7], True), ([0, 8], False), ([0, 5, 4, 7], False),
+        ([-1, 3], False), ([8], False),
+    ],
+)  # fmt: skip
+def test_offsets_rise_within_their_bytes(offsets: list[int], *, are: bool) -> None:
+    assert are_offsets(read_only(np.array(offsets, np.int32)).view(np.int32), 7) == are
