@@ -33,7 +33,7 @@ from shm.reader import LogReader
 from smq.client.consuming.chunk import Batches
 from smq.client.consuming.source import Partition, Taken
 
-BATCHES_MAX = 4096  # Lent at a time: bounds the facts, 500 KiB.
+BATCHES_MAX = 256  # Lent at a time: the facts of one batch lie on few pages.
 _FAR = np.iinfo(np.int64).max
 
 

@@ -61,9 +61,10 @@ class Failure:
 
 
 class Parcel:
-    """Invariant: once it is closed, `unresolved` rows have the offset PENDING.
+    """Rows and what becomes of them; `unresolved` is how many still wait, -1 while it is open.
 
-    While it is open `send` counts `room` down: the bytes that still fit.
+    `partitions` and timestamps are one number where all rows have the same. `offsets` are made when
+    the first of them is known. While it is open `send` counts `room` down: bytes that still fit.
     """
 
     __slots__ = (
@@ -80,6 +81,7 @@ class Parcel:
         "opened_ms",
         "partitions",
         "room",
+        "row_count",
         "rows",
         "sink",
         "topic",
@@ -97,13 +99,14 @@ class Parcel:
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] = []
         self.extras: dict[int, Extras] = {}
-        self.unresolved = 0
+        self.row_count = 0
+        self.unresolved = -1
         self.callbacks: dict[int, tuple[int | None, Callable[[], object]]] = {}
         self.failures: list[Failure] = []
         self.rows: Rows | Values | One | None = None
         self.offsets: np.ndarray | None = None
-        self.partitions = _NONE
-        self._timestamps = _NONE
+        self.partitions: np.ndarray | int = 0
+        self._timestamps: np.ndarray | int = now_ms
         self._order: np.ndarray | None = None
         self._bounds = _NONE
 
@@ -138,11 +141,9 @@ class Parcel:
         rows = self.rows = one_of(value, key, self.opened_ms)
         if key is not None:
             keyless = choose_partition(rows.key, 0, len(key), partition_count, keyless)
-        self.partitions = np.array([keyless])
-        self._timestamps = np.array([self.opened_ms])
+        self.partitions = keyless
         self.bytes = RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
-        self.offsets = np.array([PENDING])
-        self.unresolved = 1
+        self.row_count = self.unresolved = 1
 
     def fill(self, rows: Rows, partitions: np.ndarray, partition_count: int, keyless: int) -> None:
         """Take columns; rows go to the partition they name, or if it is negative by their key."""
@@ -154,26 +155,25 @@ class Parcel:
             columns[C_OFFSET] = np.arange(len(self._order))
             rows = rows._replace(columns=columns)
         self._bounds = bounds_of(rows)
-        self._start(rows, int(self._bounds[-1]) if len(partitions) else 0)
+        self._start(rows, len(partitions), int(self._bounds[-1]) if len(partitions) else 0)
 
     def fill_one(self, values: Values, partition: int) -> None:
         """Take values for one partition. What is the same for all of them is kept once."""
         row_count = len(values.offsets) - 1
-        self.partitions = np.broadcast_to(np.int64(partition), row_count)
-        self._timestamps = np.broadcast_to(np.int64(values.timestamp), row_count)
-        self._start(values, values_bound(values, 0, row_count))
+        self.partitions, self._timestamps = partition, values.timestamp
+        self._start(values, row_count, values_bound(values, 0, row_count))
 
-    def _start(self, rows: Rows | Values, size_bytes: int) -> None:
+    def _start(self, rows: Rows | Values, row_count: int, size_bytes: int) -> None:
         self.rows, self.bytes = rows, size_bytes
-        self.unresolved = len(self.partitions)
-        self.offsets = np.full(self.unresolved, PENDING, np.int64)
+        self.row_count = self.unresolved = row_count
 
     def stretches(self) -> Iterator[tuple[int, int, int]]:
         """The columns' rows by partition: (partition, first, end)."""
         if self._order is None:
-            if len(self.partitions):
-                yield int(self.partitions[0]), 0, len(self.partitions)
+            if self.row_count:
+                yield _of(self.partitions, 0), 0, self.row_count
             return
+        assert isinstance(self.partitions, np.ndarray)
         ordered = self.partitions[self._order]
         edges = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(ordered)]
         for first, end in pairwise(edges):
@@ -181,7 +181,7 @@ class Parcel:
 
     def bound(self, first: int, end: int) -> int:
         """Bytes that suffice for the records [first, end) of the columns."""
-        if end - first == len(self.partitions):
+        if end - first == self.row_count:
             return self.bytes
         if isinstance(self.rows, Values):
             return values_bound(self.rows, first, end)
@@ -190,54 +190,52 @@ class Parcel:
 
     def resolve(self, first: int, end: int, base_offset: int, append_time_ms: int) -> None:
         """The records [first, end) of the columns are in the topic."""
-        assert self.offsets is not None
-        if base_offset < 0:
-            found = np.full(end - first, UNKNOWN_OFFSET, np.int64)
-        else:
-            found = np.arange(base_offset, base_offset + end - first)
-        rows = self._rows(first, end)
-        self.offsets[rows] = found
         if append_time_ms >= 0:
-            if not self._timestamps.flags.writeable:
-                self._timestamps = self._timestamps.copy()
-            self._timestamps[rows] = append_time_ms
-        self._settle(end - first)
+            self._timestamps = _each(self._timestamps, self.row_count)
+            self._timestamps[self._rows(first, end)] = append_time_ms
+        is_known = base_offset >= 0
+        found = np.arange(base_offset, base_offset + end - first) if is_known else UNKNOWN_OFFSET
+        self._settle(first, end, found)
 
     def fail(self, first: int, end: int, error: Exception) -> None:
         """The records [first, end) of the columns are not in the topic, or nobody knows."""
-        assert self.offsets is not None
-        rows = self._rows(first, end)
-        self.offsets[rows] = FAILED
-        self.failures.append(Failure(np.arange(len(self.offsets))[rows], error))
-        self._settle(end - first)
+        rows = np.arange(self.row_count)[self._rows(first, end)]
+        self.failures.append(Failure(rows, error))
+        self._settle(first, end, FAILED)
 
     def _rows(self, first: int, end: int) -> np.ndarray | slice:
         return slice(first, end) if self._order is None else self._order[first:end]
 
-    def _settle(self, row_count: int) -> None:
-        self.unresolved -= row_count
+    def _settle(self, first: int, end: int, offsets: np.ndarray | int) -> None:
+        if self.offsets is None:
+            known = np.full(self.row_count, PENDING, np.int64)
+            known[self._rows(first, end)] = offsets
+            self.offsets = known  # Now: other threads look at it without a lock.
+        else:
+            self.offsets[self._rows(first, end)] = offsets
+        self.unresolved -= end - first
         assert self.unresolved >= 0
         if self.unresolved == 0:
             self.rows, self._order, self._bounds = None, None, _NONE
 
     def is_done(self, row: int) -> bool:
         """Whether a row's fate is known."""
-        return self.offsets is not None and self.offsets[row] != PENDING
+        return self.offsets is not None and bool(self.offsets[row] != PENDING)
 
     def is_resolved(self) -> bool:
         """Whether the fate of all rows is known."""
-        return self.offsets is not None and self.unresolved == 0
+        return self.unresolved == 0
 
     def delivery(self, row: int) -> Delivery:
         """Where a row is, once it is done without an error."""
         assert self.offsets is not None
-        partition, offset = int(self.partitions[row]), int(self.offsets[row])
-        return Delivery(self.topic, partition, offset, int(self._timestamps[row]))
+        partition, timestamp = _of(self.partitions, row), _of(self._timestamps, row)
+        return Delivery(self.topic, partition, int(self.offsets[row]), timestamp)
 
     def deliveries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Partitions, offsets and timestamps of all rows."""
-        assert self.offsets is not None
-        return self.partitions, self.offsets, self._timestamps
+        count, offsets = self.row_count, _NONE if self.offsets is None else self.offsets
+        return _each(self.partitions, count), offsets, _each(self._timestamps, count)
 
     def error_of(self, row: int) -> Exception | None:
         """Why a row is not in the topic."""
@@ -277,6 +275,16 @@ class Parcel:
 
     def _is_due(self, row: int | None) -> bool:
         return self.is_resolved() if row is None else self.is_done(row)
+
+
+def _of(numbers: np.ndarray | int, row: int) -> int:
+    """A row's number."""
+    return numbers if isinstance(numbers, int) else int(numbers[row])
+
+
+def _each(numbers: np.ndarray | int, row_count: int) -> np.ndarray:
+    """Every row's number."""
+    return np.full(row_count, numbers, np.int64) if isinstance(numbers, int) else numbers
 
 
 _NONE = np.zeros(0, np.int64)

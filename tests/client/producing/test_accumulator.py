@@ -104,7 +104,7 @@ class Rig:
 
     def parcels_first(self, parcel: Parcel) -> int:
         at = self.parcels.index(parcel)
-        return sum(len(each.partitions) for each in self.parcels[:at])
+        return sum(each.row_count for each in self.parcels[:at])
 
 
 FAULTS = st.sampled_from(

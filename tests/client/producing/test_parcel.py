@@ -61,7 +61,7 @@ def test_keyless_rows_go_together_and_keys_where_kafka_sends_them() -> None:
         add(parcel, b"", key=key)
     parcel.close(7, 3)
     expected = [3, partition_of_key(b"one", 7), partition_of_key(b"two", 7), 3]
-    assert parcel.partitions.tolist() == expected
+    assert parcel.deliveries()[0].tolist() == expected
 
 
 def test_rows_that_are_nothing_but_values_are_kept_as_such_and_learn_their_times() -> None:
@@ -85,7 +85,7 @@ def test_a_null_among_values_makes_them_rows() -> None:
         add(parcel, value)
     parcel.close(7, 3)
     assert isinstance(parcel.rows, Rows)
-    assert parcel.partitions.tolist() == [3, 3]
+    assert parcel.deliveries()[0].tolist() == [3, 3]
 
 
 def test_a_single_record_takes_a_short_way_to_the_same_place() -> None:
@@ -96,13 +96,13 @@ def test_a_single_record_takes_a_short_way_to_the_same_place() -> None:
         add(other, b"value", key=key)
         alone.close(7, 3)
         other.close(7, 3)
-        assert alone.partitions[0] == other.partitions[0]
+        (partition, *_), *_ = other.deliveries()
         assert alone.bytes == alone.bound(0, 1) == other.bound(0, 1)
         assert isinstance(alone.rows, One)
         assert alone.rows.value.tobytes() == b"value"
-        assert list(alone.stretches()) == [(alone.partitions[0], 0, 1)]
+        assert list(alone.stretches()) == [(partition, 0, 1)]
         alone.resolve(0, 1, 5, -1)
-        assert alone.delivery(0) == Delivery("t", int(other.partitions[0]), 5, OPENED_MS)
+        assert alone.delivery(0) == Delivery("t", int(partition), 5, OPENED_MS)
 
 
 def test_a_timestamp_is_the_rows_own_or_that_of_the_parcel_or_the_brokers() -> None:
