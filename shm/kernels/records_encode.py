@@ -77,12 +77,13 @@ class Values(NamedTuple):
 
 
 class One(NamedTuple):
-    """A single record without headers, of offset 0; a length of -1 is null."""
+    """A single record of offset 0, its headers as they are written; a length of -1 is null."""
 
     value: np.ndarray
     value_length: int
     key: np.ndarray
     key_length: int
+    headers: np.ndarray
     timestamp: int
 
 
@@ -295,19 +296,20 @@ def encode_values(values, first, run, bytes_max, out, at):
 
 @kernel
 def encode_one(
-    value, value_length, key, key_length, timestamp,
+    value, value_length, key, key_length, headers, timestamp,
     attributes, producer_id, producer_epoch, base_sequence, out, at,
 ):  # fmt: skip
     """Write a batch of One to out[at:], which has room for it; where it ends.
 
     Its fields come one by one, for a tuple takes longer to hand over than the rest of it.
     """
-    start, size = at, 4 + field_bytes(key_length) + field_bytes(value_length)
+    start, size = at, 3 + field_bytes(key_length) + field_bytes(value_length) + len(headers)
     at = put_varint(out, start + BATCH_HEADER_BYTES, size)
     out[at] = out[at + 1] = out[at + 2] = 0  # No attributes, and the first one's time and offset.
     at = put_field(out, at + 3, key, 0, key_length)
     at = put_field(out, at, value, 0, value_length)
-    out[at] = 0
+    copy_short(out, at, headers, 0, len(headers))
+    at += len(headers)
     run = Run(1, 1, attributes, -1, producer_id, producer_epoch, base_sequence)
-    put_batch_header((0, 1), (timestamp, timestamp), 1, run, out, start, at + 1 - start)
-    return at + 1
+    put_batch_header((0, 1), (timestamp, timestamp), 1, run, out, start, at - start)
+    return at

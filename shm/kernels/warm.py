@@ -184,7 +184,7 @@ def _warm_records() -> None:
     offsets = np.frombuffer(bytes(8), np.int32)
     are_offsets(offsets, 0)
     encode_values(Values(data, offsets, 0), 0, Run(1, 1, 0, 0), 64, out, 0)
-    encode_one(data, 1, data, 1, 0, 0, 0, 0, 0, np.zeros(128, np.uint8), 0)
+    encode_one(data, 1, data, 1, data, 0, 0, 0, 0, 0, np.zeros(256, np.uint8), 0)
     choose_partition(data, 0, 0, 1, 0)
     assign_partitions(columns, data, 1, 0, np.zeros(1, np.int64))
     fill_views(data, columns[0], columns[1], np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8))

@@ -263,12 +263,21 @@ def _record_parts(record: Record, base_offset: int, base_timestamp: int) -> list
         _varint(record.offset - base_offset),
         *_field(record.key),
         *_field(record.value),
-        _varint(len(record.headers)),
     ]
-    for key, value in record.headers:
+    return parts + _headers_parts(record.headers)
+
+
+def _headers_parts(headers: Headers) -> list[bytes]:
+    parts = [_varint(len(headers))]
+    for key, value in headers:
         parts += _field(key)
         parts += _field(value)
     return parts
+
+
+def write_headers(headers: Headers) -> bytes:
+    """A record's headers with their count, as they stand at its end."""
+    return b"".join(_headers_parts(headers)) if headers else _NO_HEADERS
 
 
 def _field(data: bytes | None) -> tuple[bytes, bytes]:
@@ -287,4 +296,5 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+_NO_HEADERS = b"\0"
 _SHORT_VARINTS = [bytes([value]) for value in range(0x80)]

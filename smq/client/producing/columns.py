@@ -29,7 +29,7 @@ from shm.kernels.records import (
     H_VALUE_LENGTH,
 )
 from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, One, Rows, Values
-from smq.wire.records import Headers
+from smq.wire.records import Headers, write_headers
 
 # Lengths of a header's key and value: a varint of 32 bits each.
 HEADER_HEAD_BYTES_MAX = 10
@@ -163,15 +163,21 @@ def rows_of(
     return Rows(columns, of_headers, key_data, values.data, headers.keys.data, headers.values.data)
 
 
-def one_of(value: bytes | None, key: bytes | None, timestamp_ms: int) -> One:
-    """A single record without headers, as it is encoded."""
+def one_of(value: bytes | None, key: bytes | None, headers: Headers, timestamp_ms: int) -> One:
+    """A single record as it is encoded."""
     return One(
         np.frombuffer(value, np.uint8) if value else _NOTHING,
         -1 if value is None else len(value),
         np.frombuffer(key, np.uint8) if key else _NOTHING,
         -1 if key is None else len(key),
+        np.frombuffer(write_headers(headers), np.uint8),
         timestamp_ms,
     )
+
+
+def one_bound(one: One) -> int:
+    """Bytes that suffice for it."""
+    return RECORD_HEAD_BYTES_MAX + len(one.value) + len(one.key) + len(one.headers)
 
 
 def bounds_of(rows: Rows) -> np.ndarray:

@@ -16,11 +16,12 @@ import numpy as np
 
 from shm.kernels.partition import assign_partitions, choose_partition
 from shm.kernels.records import C_OFFSET, C_TIMESTAMP
-from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, One, Rows, Values
+from shm.kernels.records_encode import One, Rows, Values
 from smq.client.producing.columns import (
     bounds_of,
     field_of,
     headers_of,
+    one_bound,
     one_of,
     rows_of,
     values_bound,
@@ -114,8 +115,8 @@ class Parcel:
         """Turn what was added into columns."""
         values, keys, extras = self.values, self.keys, self.extras
         row_count = len(values)
-        if row_count == 1 and not extras:
-            self._close_one(values[0], keys[0], partition_count, keyless)
+        if row_count == 1:
+            self._close_one(partition_count, keyless)
             return
         field = field_of(values)
         keyed = field_of(keys) if keys.count(None) != row_count else None
@@ -133,17 +134,19 @@ class Parcel:
                 wanted[row] = each.partition
         self.fill(rows_of(field, keyed, headers, timestamps), wanted, partition_count, keyless)
 
-    def _close_one(
-        self, value: bytes | None, key: bytes | None, partition_count: int, keyless: int
-    ) -> None:
-        """As below, for a record that leaves at once: it should not pay for columns."""
-        self.values, self.keys = _EMPTY, _EMPTY
-        rows = self.rows = one_of(value, key, self.opened_ms)
-        if key is not None:
-            keyless = choose_partition(rows.key, 0, len(key), partition_count, keyless)
-        self.partitions = keyless
-        self.bytes = RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
-        self.row_count = self.unresolved = 1
+    def _close_one(self, partition_count: int, keyless: int) -> None:
+        """As above, for a record that leaves at once: it should not pay for columns."""
+        (value,), (key,) = self.values, self.keys
+        headers, timestamp_ms, partition = self.extras.get(0, _NO_EXTRAS)
+        if timestamp_ms is None:
+            timestamp_ms = self.opened_ms
+        rows = one_of(value, key, headers, timestamp_ms)
+        if partition is None and key is not None:
+            partition = choose_partition(rows.key, 0, len(key), partition_count, keyless)
+        self.partitions = keyless if partition is None else partition
+        self._timestamps = timestamp_ms
+        self.values, self.keys, self.extras = _EMPTY, _EMPTY, {}
+        self._start(rows, 1, one_bound(rows))
 
     def fill(self, rows: Rows, partitions: np.ndarray, partition_count: int, keyless: int) -> None:
         """Take columns; rows go to the partition they name, or if it is negative by their key."""
@@ -163,7 +166,7 @@ class Parcel:
         self.partitions, self._timestamps = partition, values.timestamp
         self._start(values, row_count, values_bound(values, 0, row_count))
 
-    def _start(self, rows: Rows | Values, row_count: int, size_bytes: int) -> None:
+    def _start(self, rows: Rows | Values | One, row_count: int, size_bytes: int) -> None:
         self.rows, self.bytes = rows, size_bytes
         self.row_count = self.unresolved = row_count
 
@@ -288,5 +291,6 @@ def _each(numbers: np.ndarray | int, row_count: int) -> np.ndarray:
 
 
 _NONE = np.zeros(0, np.int64)
+_NO_EXTRAS = Extras((), None, None)
 _numbers = count()
 _EMPTY: list[bytes | None] = []

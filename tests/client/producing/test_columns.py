@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.records_encode import Run, encode_batch, encode_values
+from shm.kernels.records_encode import Run, encode_batch, encode_one, encode_values
 from smq.client.producing.columns import (
     Field,
     bounds_of,
     field_of,
     headers_of,
     nulls,
+    one_bound,
     one_of,
     rows_of,
     values_bound,
     values_of,
 )
-from smq.wire.records import Headers, read_batches
+from smq.wire.records import Headers, Record, read_batches, write_batch
 
 HEADERS = st.lists(st.tuples(st.binary(max_size=9), st.none() | st.binary(max_size=9)), max_size=3)
 ROWS = st.lists(
@@ -59,14 +60,22 @@ def test_nulls_are_nulls() -> None:
     assert items(nulls(2)) == [None, None]
 
 
-@given(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=9))
-def test_a_single_record_is_as_it_was_given(value: bytes | None, key: bytes | None) -> None:
-    one = one_of(value, key, 7)
+@given(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=9), HEADERS)
+def test_a_single_record_is_as_it_was_given(
+    value: bytes | None, key: bytes | None, headers: list[tuple[bytes, bytes | None]]
+) -> None:
+    one = one_of(value, key, tuple(headers), 7)
     assert (one.value.tobytes(), one.key.tobytes()) == (value or b"", key or b"")
     assert (one.value_length, one.key_length) == tuple(
         -1 if each is None else len(each) for each in (value, key)
     )
     assert one.timestamp == 7
+    written = Record(0, 7, None, None, tuple(headers))
+    assert write_batch([written]).endswith(one.headers.tobytes())
+    out = np.zeros(61 + one_bound(one), np.uint8)
+    end = encode_one(*one, 0, -1, -1, -1, out, 0)
+    (batch,) = read_batches(out[:end].data)
+    assert [*batch.records()] == [Record(0, 7, key, value, tuple(headers))]
 
 
 @settings(deadline=None)

@@ -7,6 +7,7 @@ from shm.kernels.records_encode import One, Rows, Values
 from smq.client.producing.futures import Delivery
 from smq.client.producing.parcel import Parcel
 from smq.model.partitioner import partition_of_key
+from smq.wire.records import write_headers
 from tests.client.parcels import OPENED_MS, add, closed, open_parcel
 
 
@@ -19,7 +20,7 @@ def values(parcel: Parcel, first: int, end: int) -> list[bytes]:
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=50))
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=50))
 def test_rows_are_sorted_by_partition_and_keep_their_order(partitions: list[int]) -> None:
     parcel = closed([(b"%d" % i, each) for i, each in enumerate(partitions)], partition_count=5)
     found = {partition: values(parcel, first, end) for partition, first, end in parcel.stretches()}
@@ -88,21 +89,33 @@ def test_a_null_among_values_makes_them_rows() -> None:
     assert parcel.deliveries()[0].tolist() == [3, 3]
 
 
-def test_a_single_record_takes_a_short_way_to_the_same_place() -> None:
-    for key in (None, b"one"):
-        alone, other = open_parcel(), open_parcel()
-        add(alone, b"value", key=key)
-        add(other, b"value", key=key)
-        add(other, b"value", key=key)
-        alone.close(7, 3)
-        other.close(7, 3)
-        (partition, *_), *_ = other.deliveries()
-        assert alone.bytes == alone.bound(0, 1) == other.bound(0, 1)
-        assert isinstance(alone.rows, One)
-        assert alone.rows.value.tobytes() == b"value"
-        assert list(alone.stretches()) == [(partition, 0, 1)]
-        alone.resolve(0, 1, 5, -1)
-        assert alone.delivery(0) == Delivery("t", int(partition), 5, OPENED_MS)
+@given(
+    st.none() | st.binary(max_size=9),
+    st.none() | st.integers(0, 6),
+    st.none() | st.integers(0, 2**40),
+    st.booleans(),
+)
+@settings(deadline=None)
+def test_a_single_record_takes_a_short_way_to_the_same_place(
+    key: bytes | None,
+    partition: int | None,
+    time: int | None,
+    has_header: bool,
+) -> None:
+    alone, other = open_parcel(), open_parcel()
+    headers = ((b"k", b"v"),) if has_header else ()
+    for parcel, rows in ((alone, 1), (other, 2)):
+        for _ in range(rows):
+            add(parcel, b"value", key=key, partition=partition, timestamp_ms=time, headers=headers)
+        parcel.close(7, 3)
+    assert isinstance(alone.rows, One)
+    assert alone.rows.value.tobytes() == b"value"
+    assert alone.rows.headers.tobytes() == write_headers(headers)
+    assert alone.bytes == alone.bound(0, 1) <= other.bound(0, 1)
+    (where, *_), _, (when, *_) = other.deliveries()
+    assert list(alone.stretches()) == [(where, 0, 1)]
+    alone.resolve(0, 1, 5, -1)
+    assert alone.delivery(0) == Delivery("t", where, 5, when)
 
 
 def test_a_timestamp_is_the_rows_own_or_that_of_the_parcel_or_the_brokers() -> None:

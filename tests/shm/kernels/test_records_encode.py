@@ -19,6 +19,7 @@ from shm.kernels.records_encode import (
     varint_bytes,
 )
 from smq.testing.records import plain_records
+from smq.wire.records import write_headers
 
 LOG_APPEND_TIME = 8
 
@@ -164,19 +165,30 @@ FIELD = st.none() | st.binary(max_size=300)
 
 
 @settings(deadline=None)
-@given(FIELD, FIELD, st.integers(0, 2**62), st.integers(0, 20))
+@given(
+    FIELD,
+    FIELD,
+    st.lists(st.tuples(st.binary(max_size=9), FIELD), max_size=3).map(tuple),
+    st.integers(0, 2**62),
+    st.integers(0, 20),
+)
 def test_a_single_record_is_a_batch_as_of_columns(
-    value: bytes | None, key: bytes | None, time: int, before: int
+    value: bytes | None,
+    key: bytes | None,
+    headers: tuple[tuple[bytes, bytes | None], ...],
+    time: int,
+    before: int,
 ) -> None:
-    record = plain.PlainRecord(0, time, key, value)
+    record = plain.PlainRecord(0, time, key, value, headers)
     run = Run(1, 1, 3, -1, 2**40, 7, 2**31 - 1)
-    expected, found = np.zeros(1000, np.uint8), np.zeros(1000, np.uint8)
-    whole = encode_batch(rows_of([record]), 0, run, 1000, expected, before)
+    expected, found = np.zeros(3000, np.uint8), np.zeros(3000, np.uint8)
+    whole = encode_batch(rows_of([record]), 0, run, 3000, expected, before)
     lengths = [-1 if field is None else len(field) for field in (value, key)]
-    one = One(read_only(value or b""), lengths[0], read_only(key or b""), lengths[1], time)
+    tail = read_only(write_headers(headers))
+    one = One(read_only(value or b""), lengths[0], read_only(key or b""), lengths[1], tail, time)
     end = encode_one(*one, 3, 2**40, 7, 2**31 - 1, found, before)
     assert (1, end) == whole
-    assert found.tobytes() == expected.tobytes()
+    assert found[before:end].tobytes() == expected[before:end].tobytes()
 
 
 @pytest.mark.parametrize(
