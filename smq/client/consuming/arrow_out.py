@@ -103,6 +103,7 @@ def _keys(chunk: Chunk, count: int) -> pa.Array:
 # Columns in which all rows are the same are made once, and parts of them are handed out.
 
 
+@lru_cache(4 * COLUMNS_KEPT)  # Slices: a producer's batches are often alike in their size.
 def _first(make: Callable[..., pa.Array], count: int, *facts: object) -> pa.Array:
     """The first rows of a column that `make(*facts, size)` makes, for some doubling sizes."""
     return make(*facts, 1 << max(count - 1, 0).bit_length()).slice(0, count)
