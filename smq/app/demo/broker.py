@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from smq.app.status import Status, read_status
@@ -12,11 +13,10 @@ STOP_S_MAX = 6.0
 
 
 class Broker:
-    """One shard on a free port, with its data in a directory of its own."""
+    """One shard on a free port, with its data in a directory of its own. `say` gets its news."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, say: Callable[[str], None]) -> None:
         self.data_dir = data_dir
-        self.news: list[str] = []
         command = [sys.executable, "-m", "smq.app.cli", "serve"]
         options = ["--data-dir", str(data_dir), "--port", "0", "--shards", "1"]
         self._process = subprocess.Popen(  # noqa: S603  (ourselves)
@@ -29,8 +29,9 @@ class Broker:
             if line.startswith("ready "):
                 self.bootstrap = line.split()[1]
                 return
-            self.news.append(line.rstrip())
-        raise SystemExit(f"smq serve ended: {' '.join(self.news)}")
+            if "kernels" in line:  # They take a while, once on a machine.
+                say(line.rstrip())
+        raise SystemExit(f"smq serve ended, with exit code {self._process.wait()}")
 
     def status(self) -> Status:
         """What its supervisor says."""
