@@ -312,9 +312,12 @@ def md5_of(data: Data) -> str:
     return _md5(data).hex()
 
 
-def version_of(tags: list[str]) -> str:
-    """The ETag of an object made of parts that are called so."""
-    together = _md5(b"".join(bytes.fromhex(tag) for tag in tags))
+def version_of(tags: list[str]) -> str | None:
+    """The ETag of an object made of parts that are called so; None: they are called otherwise."""
+    try:
+        together = _md5(b"".join(bytes.fromhex(tag) for tag in tags))
+    except ValueError:
+        return None
     return f'"{together.hex()}-{len(tags)}"'
 
 

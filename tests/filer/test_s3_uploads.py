@@ -26,6 +26,7 @@ from smq.filer.s3_uploads import (
     Uploads,
     md5_of,
     part_bytes_for,
+    version_of,
 )
 from smq.filer.store import OVERWRITE
 from smq.filer.upload import Naming, crc_of, upload_file
@@ -282,6 +283,11 @@ def test_an_answer_that_was_lost_is_found_in_what_is_there(
         with store.writing(key) as sink:
             sink.write(DATA)
         assert store.get(key) == DATA
+
+
+def test_the_version_of_parts_that_are_not_called_by_their_md5_is_not_known() -> None:
+    assert version_of(["0" * 32]) == '"4ae71336e44bf9bf79d2752e234818a5-1"'
+    assert version_of(["0" * 32, "a word of the server's"]) is None
 
 
 def test_what_somebody_else_created_is_not_taken_for_ours(
