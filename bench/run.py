@@ -1,7 +1,8 @@
 """`make bench`: SMQ beside Apache Kafka, in one run, as ratios.
 
 Both brokers run; each measurement is taken of one, then of the other, several rounds, and medians
-are compared. Apache Kafka is warmed up first: its first hundreds of megabytes are slow.
+are compared. Who is not measured stands still (SIGSTOP). Apache Kafka is warmed up first: its first
+hundreds of megabytes are slow.
 `--quick` is a look, `--only WORDS` takes some of the lines, `--write` puts the table into
 docs/performance.md and its headlines into README.md.
 """
@@ -16,7 +17,7 @@ from statistics import median
 
 from bench import lifecycle
 from bench.clients import ClientFailed, has_librdkafka, librdkafka
-from bench.machine import loopback_mb_s, touch_free_memory
+from bench.machine import loopback_mb_s, stopped, touch_free_memory
 from bench.measures import (
     Figures,
     Measure,
@@ -33,6 +34,7 @@ from smq.testing.smq_broker import SmqCommand
 
 WARM_UP_BYTES = 600_000_000
 WARM_UP_REQUESTS = 100_000
+KAFKA_SETTINGS = {"broker.session.timeout.ms": "3600000"}  # It stands still for minutes.
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 
@@ -48,7 +50,7 @@ def main() -> None:
         directory = Path(name)
         brokers: list[Broker] = [stack.enter_context(SmqCommand(directory / "smq"))]
         try:
-            brokers.append(stack.enter_context(Kafka(directory / "kafka")))
+            brokers.append(stack.enter_context(Kafka(directory / "kafka", KAFKA_SETTINGS)))
             _warm_up(brokers)
         except KafkaUnavailable as reason:
             print(f"without Apache Kafka: {reason}", file=sys.stderr)
@@ -96,8 +98,10 @@ def _measure(measure: Measure, brokers: list[Broker], rounds: int) -> dict[str, 
     taken: dict[str, list[Figures]] = {broker.name: [] for broker in brokers}
     for _ in range(rounds):
         for broker in brokers:
+            others = [pid for other in brokers if other is not broker for pid in other.pids()]
             try:
-                taken[broker.name].append(measure.run(broker))
+                with stopped(others):
+                    taken[broker.name].append(measure.run(broker))
             except ClientFailed as failure:
                 print(f"{measure.name}, {broker.name}: {failure}", file=sys.stderr)
     return {

@@ -108,6 +108,7 @@ _recv = types.ExternalFunction("recv", _i64(_i32, _i64, _i64, _i32))
 _send = types.ExternalFunction("send", _i64(_i32, _i64, _i64, _i32))
 _pwrite = types.ExternalFunction("pwrite", _i64(_i32, _i64, _i64, _i64))
 _epoll_wait = types.ExternalFunction("epoll_wait", _i32(_i32, _i64, _i32, _i32))
+_sched_yield = types.ExternalFunction("sched_yield", _i32())
 _clock_gettime = types.ExternalFunction("clock_gettime", _i32(_i32, _i64))
 
 
@@ -127,12 +128,17 @@ def _ready(turn, events):
 
 @kernel
 def _wait(turn, events):
-    """As _ready(), after waiting awake for a while; 0: nothing has come."""
+    """As _ready(), after waiting awake for a while; 0: nothing has come.
+
+    Whoever else wants the core gets it meanwhile: a client that has to wait for it until the
+    scheduler's next tick, 4 ms, was what made the slowest hundredth slow.
+    """
     count = _ready(turn, events)
     if count != 0 or turn[TURN_COUNT] == 0 or turn[SPIN_NS] == 0:
         return count
     until_ns = _now_ns(turn, CLOCK_MONOTONIC) + turn[SPIN_NS]
     while count == 0 and _now_ns(turn, CLOCK_MONOTONIC) < until_ns:
+        _sched_yield()
         count = _ready(turn, events)
     return count
 

@@ -8,6 +8,7 @@ to wait awake.
 """
 
 import heapq
+import os
 import select
 from collections.abc import Callable
 from itertools import count
@@ -161,6 +162,7 @@ class Loop:
         until_ns = monotonic_ns() + SPIN_NS
         events: list[tuple[int, int]] = []
         while not events and monotonic_ns() < until_ns:
+            os.sched_yield()  # A client on this core would else wait for the scheduler's tick.
             events = self._epoll.poll(0, EVENTS_MAX)
         self.spin.note(came=bool(events), missed=not events)
         return events
