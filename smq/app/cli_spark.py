@@ -29,7 +29,7 @@ def jobs() -> list[str]:
 
 def spark(
     context: typer.Context,
-    job: Annotated[str, typer.Argument(help="The job.", autocompletion=jobs)],
+    job: Annotated[str, typer.Argument(help="flight_delays or topic_stats.", autocompletion=jobs)],
 ) -> None:
     """Run a Spark job over sealed topics; `smq spark JOB --help` says what it takes."""
     if job not in jobs():

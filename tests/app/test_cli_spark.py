@@ -15,5 +15,6 @@ def test_a_job_gets_its_own_options() -> None:
         assert "--data-dir" in smq("spark", job, "--help").stdout
 
 
-def test_there_are_jobs() -> None:
-    assert "flight_delays" in jobs()
+def test_the_jobs_are_named_in_the_help() -> None:
+    assert jobs()
+    assert f"{' or '.join(jobs())}." in smq("spark", "--help").stdout

@@ -7,10 +7,11 @@ before it commits, so that the files of all members together tell what was read,
 import signal
 import sys
 from array import array
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message
 
 from smq.app.clock import monotonic_ms
 
@@ -44,21 +45,12 @@ def read(consumer: Consumer, ids_file: BinaryIO) -> None:
         messages = [m for m in consumer.consume(BATCH_MESSAGES_MAX, 0.2) if m.error() is None]
         array("I", map(flight_id, messages)).tofile(ids_file)
         ids_file.flush()
-        if messages and monotonic_ms() >= commit_due_ms:
-            consumer.commit(offsets=next_offsets(messages), asynchronous=True)
+        if monotonic_ms() >= commit_due_ms:
+            consumer.commit(asynchronous=True)
             commit_due_ms = monotonic_ms() + COMMIT_EVERY_MS
+    with suppress(KafkaException):  # There is nothing to commit.
+        consumer.commit(asynchronous=False)
     consumer.close()
-
-
-def next_offsets(messages: list[Message]) -> list[TopicPartition]:
-    """Where to go on after these, in each partition."""
-    ends: dict[int, int] = {}
-    for message in messages:
-        partition, offset = message.partition(), message.offset()
-        assert partition is not None
-        assert offset is not None
-        ends[partition] = offset + 1
-    return [TopicPartition(TOPIC, partition, end) for partition, end in ends.items()]
 
 
 def main() -> None:
