@@ -202,7 +202,8 @@ class Config:
     )
     seal_bytes: int = setting(
         256 * MiB,
-        "A partition is sealed to a file at so many bytes. A topic's `smq.seal.bytes` wins.",
+        "A partition is sealed when so many bytes wait and it stops growing, in files of <= 128 "
+        "MiB. A topic's `smq.seal.bytes` wins.",
         at_least=1,
     )
     seal_ms: int = setting(
