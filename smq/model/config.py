@@ -202,7 +202,7 @@ class Config:
     )
     seal_bytes: int = setting(
         256 * MiB,
-        "A partition is sealed when so many bytes wait and it stops growing, in files of <= 128 "
+        "Sealed when so many bytes of a partition wait and no more come, in files of <= 128 "
         "MiB. A topic's `smq.seal.bytes` wins.",
         at_least=1,
     )

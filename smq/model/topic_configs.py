@@ -329,7 +329,7 @@ _TABLE = (
         "smq.seal.bytes",
         T.LONG,
         "268435456",
-        "A partition is sealed when so many bytes wait and it stops growing, in files of <= 128 MiB.",
+        "Sealed when so many bytes of a partition wait and no more come, in files of <= 128 MiB.",
         _at_least(1),
         "seal.bytes",
         "seal_bytes",
