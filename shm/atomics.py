@@ -12,6 +12,9 @@ hoisted by the compiler; these are not.
     pause()                           in a loop that spins: leaves the core's other half in peace
     futex_wait(words, i, expected, timeout_ns)    sleep while the low 32 bits are as expected
     futex_wake(words, i, count)       wake that many sleepers
+    address(words, i)                 where a word lies, for calls of the system
+    bytes_at(words, i), words_at(…)   the memory at the address in word i, as many elements as the
+                                      next word says: uint8, int64; it must be mapped
 """
 
 import platform
@@ -20,6 +23,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from shm.kernels.jit import kernel
 
@@ -123,6 +127,34 @@ def address(_typing, words, index):
         return builder.ptrtoint(_pointer(context, builder, signature, args), _I64)
 
     return types.int64(words, index), generate
+
+
+def _array_at(context, builder, kind, where, count):
+    """The array struct of `count` elements at an address; nobody owns its memory."""
+    array = context.make_array(kind)(context, builder)
+    data = builder.inttoptr(where, context.get_data_type(kind.dtype).as_pointer())
+    size = context.get_constant(types.intp, kind.dtype.bitwidth // 8)
+    populate_array(array, data, (count,), (size,), size, None)
+    return array._getvalue()  # noqa: SLF001  (Numba's own way to pass a struct)
+
+
+def _described(kind):
+    """An intrinsic that gives the memory which two words describe: its address and its length."""
+
+    @intrinsic
+    def described(_typing, words, index):
+        def generate(context, builder, signature, args):
+            pointer = _pointer(context, builder, signature, args)
+            where, count = builder.load(pointer), builder.load(builder.gep(pointer, [_I64(1)]))
+            return _array_at(context, builder, kind, where, count)
+
+        return kind(words, index), generate
+
+    return described
+
+
+bytes_at = _described(types.Array(types.uint8, 1, "C"))
+words_at = _described(types.Array(types.int64, 1, "C"))
 
 
 @intrinsic

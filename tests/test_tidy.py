@@ -23,6 +23,7 @@ WITHOUT_OWN_TEST = {
     "smq/coordinator/group_events.py": "records without behaviour",
     "shm/kernels/words.py": "numbers; tests/shm/test_layout.py pins them",
     "smq/filer/store.py": "a protocol; smq.testing.store_suite is run on each of its stores",
+    "shm/kernels/turn_words.py": "numbers; what they mean is in the tests of turns",
     "shm/kernels/session_words.py": "numbers; tests/shm/test_session.py pins them",
     "shm/kernels/reference.py": "plain twins: each kernel's test compares it with its own",
     "shm/kernels/reference_produce.py": "as above",

@@ -48,6 +48,7 @@ OUT_SLEEP = 7  # The shard's ROOM_SLEEP.
 RUNG = 8  # The other side's sleep for which we have rung already …
 RUNG_ROOM = 9  # … and the other one of the shard.
 COUNT = 10  # Of events: told by the shard, seen by the client.
+BELLS_IN_VAIN = 11  # The shard's: bells in a row with nothing behind them.
 
 FAULT_TAIL = -1  # The inbox's tail is where it cannot be.
 FAULT_SIZE = -2  # A request of impossible size.

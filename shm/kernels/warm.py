@@ -55,11 +55,9 @@ from shm.kernels.session import (
     tell_event,
 )
 from shm.kernels.sync import BOX_WORDS, post_sync, stop_sync, sync_loop
-from shm.kernels.turns import (
-    EPOLL,
-    TURN_WORDS,
-    take_turns,
-)
+from shm.kernels.turn_sessions import new_sessions
+from shm.kernels.turn_words import EPOLL, TURN_WORDS
+from shm.kernels.turns import take_turns
 from shm.kernels.views import VIEW_BYTES, fill_views
 from shm.kernels.visible import publish
 from shm.kernels.waiting import WAITING_COUNT, new_waiting, remove_waiting
@@ -72,21 +70,21 @@ _BATCH = struct.Struct(">qiibIhiqqqhii")
 
 def warm() -> None:
     """Have every kernel ready. Compiling takes seconds, loading a tenth of one."""
-    warm_writing()
-    warm_reading()
+    warm_turns()
+    warm_rest()
 
 
-def warm_writing() -> None:
-    """Have the kernels ready that write a log: half the work, where two processes share it."""
+def warm_turns() -> None:
+    """Have the kernel ready that takes turns, and all it calls: half of the work."""
     log, links, producers = _a_log()
-    _warm_write(log, links, producers)
+    _warm_turns(log, links, producers)
+
+
+def warm_rest() -> None:
+    """Have the other half ready."""
+    log, links, producers = _a_log()
     _warm_recovery(log, links, producers)
     _warm_sync(log)
-
-
-def warm_reading() -> None:
-    """Have the other half ready."""
-    log, links, _ = _a_log()
     _warm_read(log, links, np.zeros((1, 2), np.int64))
     _warm_records()
     _warm_session()
@@ -109,7 +107,7 @@ def _a_frame(log: LogMemory) -> np.ndarray:
     return frame
 
 
-def _warm_write(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> None:
+def _warm_turns(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> None:
     plan, out = new_plan(1, 1, 1), np.zeros(256, np.uint8)
     directory = np.zeros(8, np.int64)
     data = np.zeros(64, np.uint8)
@@ -123,23 +121,19 @@ def _warm_write(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
     state, waiting = np.zeros(STATE_WORDS, np.int64), new_waiting(1)
     take_turns(
         turn, events, np.zeros(1, np.int64), data, (log.memory, links, producers, directory),
-        (plan, out), (state, out), waiting, np.zeros(3, np.int64), np.zeros(1, np.int64), data,
+        (plan, out), (state, out), waiting, new_sessions(1), np.zeros(3, np.int64),
+        np.zeros(1, np.int64), data,
     )  # fmt: skip
     waiting[0][WAITING_COUNT] = 1
     remove_waiting(waiting, 0)
     publish(log.memory, links, np.zeros(3, np.int64), 1, 0, np.zeros(1, np.int64))
-    rehash_producers(producers, producers.copy(), 0, np.ones(4, np.bool_))
-    producers_are_full(producers)
-    producer_row(producers, 0, 1)
-    words = np.zeros(8, np.int64)
-    write_version(words, int(read_version(words)) + 1)
+    is_last = True
+    answer_fetch(data, 0, is_last, log.memory, links, directory, state, out)
 
 
 def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
     frame, out = _a_frame(log), np.zeros(64, np.uint8)
     choose_batches(log.memory, links, 0, 0, 0, 0, spans)
-    directory, state = np.zeros(8, np.int64), np.zeros(STATE_WORDS, np.int64)
-    answer_fetch(frame, 0, True, log.memory, links, directory, state, out)  # noqa: FBT003
     find_timestamp(log.memory, links, find_entry(log.memory, links, 0, 0), 0, 0)
     first_entry(log.memory, links, 0)
     gather(log.ring, spans, 0, out)
@@ -162,6 +156,11 @@ def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> 
     place = np.zeros(5, np.int64)
     replay_frames(log.memory, links, producers, frame, rows, np.zeros(1, np.int64), place)
     pad_to(log.memory, 1 << 15)
+    rehash_producers(producers, producers.copy(), 0, np.ones(4, np.bool_))
+    producers_are_full(producers)
+    producer_row(producers, 0, 1)
+    words = np.zeros(8, np.int64)
+    write_version(words, int(read_version(words)) + 1)
 
 
 def _warm_sync(log: LogMemory) -> None:

@@ -7,7 +7,7 @@ import gc
 import os
 
 from shm.kernels.jit import cache_directory
-from shm.kernels.warm import warm, warm_reading, warm_writing
+from shm.kernels.warm import warm, warm_rest, warm_turns
 from shm.kernels.warm_client import warm_client
 from shm.kernels.warm_reader import warm_reader
 from smq.app.clock import monotonic_ms
@@ -47,11 +47,11 @@ def _compile_by_two() -> None:
     helper = os.fork()
     if not helper:
         try:
-            warm_reading()
+            warm_rest()
             warm_client()
             warm_reader()
         finally:
             os._exit(0)
-    warm_writing()
+    warm_turns()
     os.waitpid(helper, 0)
     gc.enable()

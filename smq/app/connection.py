@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from shm.kernels.turn_words import LOOPS
 from smq.app.loop import Loop, Timer
 from smq.app.receive import Rest
 from smq.log.reading import DamagedFrame
@@ -136,16 +137,15 @@ class Connection:
         )
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it holds no part of a request, waits for no answer, and may send more."""
-        return not (
-            self.slots
-            or self.rest.copied
-            or self.rest.buffer
-            or self.is_closing
-            or self.closed
-            or self._muted
-        )
+    def standing(self) -> int:
+        """What a kernel may do for it: see `clients` of shm.kernels.turns.
+
+        It may take requests if the connection holds no part of one, waits for no answer, and may
+        send more.
+        """
+        is_busy = self.slots or self.rest.copied or self.rest.buffer
+        may_not = self.is_closing or self.closed or self._muted
+        return LOOPS if is_busy or may_not else self.last_used_ns
 
     def pause_if_full(self) -> None:
         """Called after each read: stop reading while the connection is full."""

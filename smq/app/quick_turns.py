@@ -13,7 +13,9 @@ import numpy as np
 
 from gateway.quick_fetch import QuickFetch
 from shm.kernels.plan import HEAD_END
-from shm.kernels.turns import (
+from shm.kernels.turn_words import (
+    AWAKE,
+    BELLS,
     EPOLL,
     EVENT_WORDS,
     EVENTS_MAX,
@@ -30,7 +32,10 @@ from shm.kernels.turns import (
     ROW_COUNT,
     ROW_WORDS,
     ROWS_AT,
+    RUNG_FD,
+    SESSION_SPIN_NS,
     SPIN_NS,
+    SPIN_UNTIL_NS,
     TURN_COUNT,
     TURN_WORDS,
     TURNS_NS,
@@ -39,11 +44,14 @@ from shm.kernels.turns import (
     WAL_END,
     WAL_FD,
     WAL_START,
-    take_turns,
+    WATCH_ALL,
 )
+from shm.kernels.turns import take_turns
 from shm.kernels.words import DURABILITY_MEMORY, DURABILITY_OS, WORD_WRITTEN
 from smq.app.connection import Connection
 from smq.app.loop import Spin
+from smq.app.session import Session
+from smq.app.session_table import SessionTable
 from smq.app.waiting_fetches import WaitingFetches
 from smq.log.log import TOUCHED_MAX
 from smq.shard.produce import Producing
@@ -52,6 +60,7 @@ from smq.shard.shard import Shard
 DESCRIPTORS_MAX = 1 << 16  # Connections with larger ones are served as any other.
 PAUSE_TURNS = 30  # After a run whose first turn met something else: it costs more than it saves.
 TURNS_MAX_NS = 1_000_000  # Of one call: timers and other descriptors wait for so long.
+_NOT_TAKEN = {LOOPS, PARKED}
 
 
 class QuickTurns:
@@ -59,6 +68,7 @@ class QuickTurns:
 
     watched   uint8 by slot: 1 where somebody waits in the loop
     waiting   the fetches that wait in the kernel's table
+    sessions  the sessions that the kernel serves
     """
 
     def __init__(
@@ -80,18 +90,19 @@ class QuickTurns:
         self._clients = np.zeros(DESCRIPTORS_MAX, np.int64)
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
         self.waiting = WaitingFetches(len(watched))
+        self.sessions = SessionTable(len(watched))
+        self._words[SESSION_SPIN_NS] = 1000 * shard.config.session_spin_us
 
     # --- whose requests the kernel takes ---------------------------------------------------------
 
-    def note(self, connection: Connection) -> None:
+    def note(self, client: Connection | Session) -> None:
         """The loop has done something with it: may the kernel take what comes next?"""
-        fd = connection.fd
-        if fd < DESCRIPTORS_MAX and self._clients[fd] != PARKED:
-            self._clients[fd] = connection.last_used_ns if connection.is_plain else LOOPS
+        if client.fd < DESCRIPTORS_MAX and self._clients[client.fd] != PARKED:
+            self._clients[client.fd] = client.standing
 
     def takes(self, fd: int) -> bool:
         """Whether what comes from a descriptor is for the kernel."""
-        return fd < DESCRIPTORS_MAX and bool(self._clients[fd] > LOOPS)
+        return fd < DESCRIPTORS_MAX and self._clients[fd] not in _NOT_TAKEN
 
     def is_parked(self, fd: int) -> bool:
         """Whether a client's fetch waits in the kernel's table."""
@@ -111,7 +122,7 @@ class QuickTurns:
 
     def last_used_ns(self, fd: int) -> int:
         """When a client has last sent something (monotonic), as far as the kernel knows."""
-        return int(self._clients[fd]) if self.takes(fd) else 0
+        return int(self._clients[fd]) if fd < DESCRIPTORS_MAX else 0
 
     # --- turns -----------------------------------------------------------------------------------
 
@@ -141,15 +152,18 @@ class QuickTurns:
         segment = log.wal.segments[-1]
         words[WAL_FD], words[WAL_START], words[WAL_END] = segment.fd, segment.start, segment.end
         words[IS_WATCHED], words[SPIN_NS] = is_watched, spin_ns
+        sessions = self.sessions
+        words[WATCH_ALL], words[AWAKE] = sessions.watch_all, sessions.awake
         producing.begin()
         take_turns(
             self._turn, self._events, self._clients, data,
             (log.memory.memory, log.links, log.producers, self._shard.directory),
-            (producing.plan, producing.out), self._fetching, self.waiting.arrays,
+            (producing.plan, producing.out), self._fetching, self.waiting.arrays, sessions.arrays,
             log.cursors, self._touched, self._watched,
         )  # fmt: skip
+        sessions.awake, sessions.spin_until_ns = words[AWAKE], words[SPIN_UNTIL_NS]
         if not words[RECEIVED]:
-            return False
+            return words[RUNG_FD] >= 0
         has_idled = bool(words[HAS_IDLED])
         if words[TURN_COUNT] == 1 and words[LEFT_FD] >= 0:
             self._pause = PAUSE_TURNS
@@ -167,6 +181,11 @@ class QuickTurns:
         """A Fetch's answer that a socket did not take whole: descriptor, what is left."""
         fd, start, end = self._words[UNSENT_FD : UNSENT_END + 1]
         return None if fd < 0 else (fd, bytes(self._fetching[1].data[start:end]))
+
+    def rung(self) -> tuple[Session, int] | None:
+        """A session that the loop must look at, and how often it rang."""
+        fd = self._words[RUNG_FD]
+        return None if fd < 0 else (self.sessions.at(fd), self._words[BELLS])
 
     def unsent(self) -> Iterator[tuple[int, bytes, int]]:
         """Answers of the last run that are to be sent: descriptor, bytes, level of durability."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shm.kernels.turns import RECEIVE_BYTES
+from shm.kernels.turn_receive import RECEIVE_BYTES
 
 BUFFER_BYTES = 4 * RECEIVE_BYTES
 SHORT_REST_BYTES = 16 * 1024  # Cheaper to copy twice than to keep a buffer for.

@@ -24,6 +24,7 @@ from shm.kernels.session import (
 )
 from shm.kernels.session_words import (
     ANSWERS_HEAD,
+    BELLS_IN_VAIN,
     FAULT_CUT,
     FAULT_HEAD,
     FAULT_SIZE,
@@ -31,12 +32,13 @@ from shm.kernels.session_words import (
     OUT_BYTES,
     OUT_POSITION,
 )
+from shm.kernels.turn_sessions import BELLS_MAX
+from shm.kernels.turn_words import LOOPS, SESSION
 from shm.session import SessionMemory
 from smq.app.connection import SLOTS_MAX, Slot
 from smq.app.loop import Loop, Timer
 from smq.shard.references import Patience
 
-BELLS_MAX = 512  # Swallowed at once. A client rings once for each time that we fall asleep.
 BELLS_IN_VAIN_MAX = 4096  # In a row, with nothing behind them: somebody means harm.
 _BELL = b"\0"
 _FAULTS = {
@@ -67,7 +69,6 @@ class Session:
     """One client. Its answers stand in slots, as a connection's do (smq.app.connection)."""
 
     __slots__ = (
-        "_bells_in_vain",
         "_is_blocked",
         "_loop",
         "_muted",
@@ -82,6 +83,7 @@ class Session:
         "memory",
         "patience",
         "pid",
+        "row",
         "side",
         "slots",
         "socket",
@@ -96,7 +98,7 @@ class Session:
         self.memory, self.side = memory, memory.side
         self.slots: deque[Slot] = deque()
         self.watched: set[int] = set()
-        self.acks_due = self._bells_in_vain = 0
+        self.acks_due, self.row = 0, -1  # In the table of those whom a kernel serves.
         self.patience = Patience()
         self.is_held = self.closed = self.is_closing = self._is_blocked = False
         self.is_stalled = False  # Neither asleep nor awake: it was full at the last look.
@@ -117,13 +119,17 @@ class Session:
         if not bells:
             self._hung_up()
             return
-        self._bells_in_vain += bells
+        self.rung(bells)
+
+    def rung(self, bells: int) -> None:
+        """It has rung so many times."""
+        self.side[BELLS_IN_VAIN] += bells
         if self._is_blocked:
             self.flush()
         found = not self.closed and self._owner.take(self)
         if found:
-            self._bells_in_vain = 0
-        elif self._bells_in_vain > BELLS_IN_VAIN_MAX:
+            self.side[BELLS_IN_VAIN] = 0
+        elif self.side[BELLS_IN_VAIN] > BELLS_IN_VAIN_MAX:
             self.drop("it rings and rings, and there is nothing")
 
     def _hung_up(self) -> None:
@@ -153,6 +159,12 @@ class Session:
     def is_full(self) -> bool:
         """Whether answers must go out before we take more."""
         return self._is_blocked or self._muted is not None or len(self.slots) >= SLOTS_MAX
+
+    @property
+    def standing(self) -> int:
+        """What a kernel may do for it: see `clients` of shm.kernels.turns."""
+        is_plain = self.row >= 0 and not (self.slots or self.is_full or self.is_closing)
+        return SESSION - self.row if is_plain and not self.closed else LOOPS
 
     def take_requests(self, out: np.ndarray) -> int:
         """Copy whole requests to `out`; how many bytes. Drops itself for what cannot be."""
@@ -209,7 +221,7 @@ class Session:
             self.drop(_FAULTS[put])
             return
         if put:
-            self._bells_in_vain = 0  # It may have rung for room.
+            self.side[BELLS_IN_VAIN] = 0  # It may have rung for room.
         self._unsent = answers[put:]
         self._is_blocked = bool(self._unsent)
         if must_ring(self.memory.memory, self.side):

@@ -16,15 +16,18 @@ from typing import Protocol
 
 import numpy as np
 
+from shm.kernels.turn_words import LOOPS
 from shm.kernels.words import P_NUMBER
 from shm.session import SessionMemory
 from smq.app.acceptor import Acceptor
 from smq.app.clock import monotonic_ns
 from smq.app.loop import Loop, Timer
 from smq.app.session import Session
+from smq.app.session_table import SessionTable
 from smq.model.config import FRAME_OVERHEAD_BYTES, Config
 from smq.model.errors import PeerError
 from smq.model.setting import KiB, MiB
+from smq.shard.produce import Produced
 from smq.shard.shard import Shard
 from smq.wire.attach import HELLO_BYTES, Answer, Hello
 
@@ -41,8 +44,26 @@ _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 class Producer(Protocol):
     """Who handles the requests: the shard's server."""
 
-    def produce(self, session: Session, data: np.ndarray, end: int) -> str:
-        """Take the whole requests in data[:end]; "" or what is wrong with them."""
+    @property
+    def sessions(self) -> SessionTable:
+        """Those whom a kernel serves."""
+
+    def produce(
+        self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
+    ) -> str:
+        """Take the whole requests in data[:end]; "" or what is wrong with them.
+
+        `first` is what has come of them so far.
+        """
+
+    def take_awake(self) -> bool:
+        """Have the kernel look at the sessions that are awake; False: it has found nothing."""
+
+    def note(self, client: Session) -> None:
+        """Something has been done with it."""
+
+    def forget(self, session: Session) -> None:
+        """It is closed."""
 
 
 def inbox_bytes(config: Config) -> int:
@@ -67,7 +88,7 @@ class Sessions:
         producer: Producer,
     ) -> None:
         self._loop, self._identity, self._producer = loop, identity, producer
-        self._logs, self._descriptors = shard.logs, descriptors
+        self._logs, self._descriptors, self._table = shard.logs, descriptors, producer.sessions
         self._inbox_bytes, self._max = inbox_bytes(shard.config), shard.config.max_sessions
         self._spin_ns, self._spin_until_ns = 1000 * shard.config.session_spin_us, 0
         self._scratch = np.zeros(0, np.uint8)
@@ -152,6 +173,7 @@ class Sessions:
         self._loop.unregister(sock.fileno())
         session = Session(self._loop, sock, pid, memory, self)
         self._sessions.add(session)
+        self._table.add(session)
         if len(self._sessions) == 1:
             self._loop.turn_ends.append(self._end_turn)
             self._over = self._loop.call_later(LOOK_OVER_MS, self._look_over)
@@ -171,17 +193,45 @@ class Sessions:
         if size:
             if self._spin_ns:
                 self._spin_until_ns = monotonic_ns() + self._spin_ns
-            wrong = self._producer.produce(session, self._scratch, size)
-            if wrong:
-                session.drop(wrong)
+            self._produce(session, self._scratch, size)
         self.wake(session)
         return changed or size > 0
+
+    def produced(self, session: Session, data: np.ndarray, end: int, first: Produced) -> None:
+        """See Door."""
+        self._produce(session, data, end, first)
+        self.wake(session)
+
+    def _produce(
+        self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
+    ) -> None:
+        wrong = self._producer.produce(session, data, end, first)
+        if wrong:
+            session.drop(wrong)
+        self._producer.note(session)
 
     def wake(self, session: Session) -> None:
         """See Owner."""
         session.is_stalled = False
         if session not in self._awake:
             self._awake.append(session)
+        self._producer.note(session)
+
+    def hand_over(self) -> None:
+        """See Door."""
+        awake, self._awake = self._awake, []
+        for session in awake:
+            if session.standing == LOOPS:
+                self._awake.append(session)
+            else:
+                self._table.awake |= 1 << session.row
+
+    def take_back(self) -> None:
+        """See Door."""
+        for session in self._table.of(self._table.awake):
+            self.wake(session)
+        self._table.awake = 0
+        self._spin_until_ns = max(self._spin_until_ns, self._table.spin_until_ns)
 
     def _end_turn(self) -> None:
         """Let those sleep whose inbox is empty; the others are looked at in the next turn.
@@ -203,6 +253,8 @@ class Sessions:
         return self._spin_ns > 0 and monotonic_ns() < self._spin_until_ns
 
     def _look(self) -> None:
+        if self._producer.take_awake() or not self._awake:
+            return
         awake = list(self._awake)
         if self._is_spinning():
             any(session.spin(SPIN_ROUNDS // len(awake) + 1) for session in awake)
@@ -229,7 +281,19 @@ class Sessions:
             session.watched = watched
         for number in session.watched:
             self._watchers.setdefault(number, set()).add(session)
+        self._have_kernel_watch(session)
         session.tell_event()  # It may have moved between its look and ours.
+
+    def _have_kernel_watch(self, session: Session) -> None:
+        if session.row < 0:
+            return
+        if session in self._watch_all:
+            self._table.watch(session, None)
+            return
+        for log in self._logs.values():  # A kernel serves one log only.
+            numbers = log.partitions.table[:, P_NUMBER]
+            slots = np.flatnonzero(np.isin(numbers, list(session.watched)))
+            self._table.watch(session, slots.tolist())
 
     def _unwatch(self, session: Session) -> None:
         self._watch_all.discard(session)
@@ -242,11 +306,12 @@ class Sessions:
 
     @property
     def is_watching(self) -> bool:
-        """See Watcher; who is awake is looked at in every turn."""
-        return bool(self._watchers or self._watch_all or self._awake)
+        """See Door."""
+        is_listed = all(session.row >= 0 for session in self._sessions)
+        return not is_listed and bool(self._watchers or self._watch_all or self._awake)
 
     def moved(self, places: Iterable[tuple[int, int]]) -> None:
-        """See Watcher: these (log, slot) have moved."""
+        """See Door: these (log, slot) have moved."""
         if not (self._watchers or self._watch_all):
             return
         concerned = set(self._watch_all)
@@ -258,6 +323,8 @@ class Sessions:
 
     def catalog_changed(self) -> None:
         """Topics have come or gone: whoever reads may want to know."""
+        for session in self._table.all():
+            self._have_kernel_watch(session)
         for session in self._watch_all.union(*self._watchers.values()):
             session.tell_event()
 
@@ -274,6 +341,7 @@ class Sessions:
     def gone(self, session: Session) -> None:
         """See Owner."""
         self._sessions.discard(session)
+        self._producer.forget(session)
         self._unwatch(session)
         if not self._sessions:
             self._awake.clear()

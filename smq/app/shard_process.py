@@ -86,7 +86,7 @@ def _sessions(loop: Loop, inheritance: Inheritance, shard: Shard, server: ShardS
     logs = [memory.fd for memory in inheritance.logs.values()]
     descriptors = [inheritance.nodes.fd, inheritance.catalog.fd, *logs]
     sessions = Sessions(loop, identity, shard, descriptors, server)
-    server.watchers.append(sessions)
+    server.door = sessions
     server.when_catalog_changes.append(sessions.catalog_changed)
     return sessions
 

@@ -12,7 +12,7 @@ A turn of the loop:
 import select
 import socket
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 
@@ -29,13 +29,10 @@ from shm.kernels.plan import (
 )
 from shm.kernels.waiting import NEVER_NS
 from shm.kernels.words import (
-    DURABILITY_DISK,
     DURABILITY_MEMORY,
-    DURABILITY_OS,
-    WORD_SYNCED,
-    WORD_TAIL,
 )
 from smq.app.acceptor import Acceptor
+from smq.app.acks import Acks
 from smq.app.answering import Answering
 from smq.app.clock import monotonic_ms, monotonic_ns, wall_ms
 from smq.app.connection import Connection, Slot
@@ -46,7 +43,7 @@ from smq.app.peers import Peers
 from smq.app.quick_turns import QuickTurns
 from smq.app.receive import SIZE_BYTES, Buffer, BufferPool, Rest
 from smq.app.session import Session
-from smq.log.log import Log
+from smq.app.session_table import SessionTable
 from smq.model.errors import PeerError
 from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
@@ -57,18 +54,26 @@ API_KEY_BYTES = 2
 _WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
 SMALL_BYTES = 4096  # Of a recv: who sends so little waits for the answer.
-_Ack: TypeAlias = tuple[Connection | Session, Slot]
 
 
-class Watcher(Protocol):
-    """Others who wait for records to become visible."""
+class Door(Protocol):
+    """The local door of the shard (smq.app.sessions)."""
 
     @property
     def is_watching(self) -> bool:
-        """Whether anybody waits now."""
+        """Whether anybody waits now of whom the kernel does not know."""
 
     def moved(self, places: Iterable[Place]) -> None:
         """The HWM of these places has moved."""
+
+    def hand_over(self) -> None:
+        """The kernel is about to run: the sessions that are awake are its own meanwhile."""
+
+    def take_back(self) -> None:
+        """It has run."""
+
+    def produced(self, session: Session, data: np.ndarray, end: int, first: Produced) -> None:
+        """The kernel has left a session's requests in data[:end]: `first` has come of them."""
 
 
 class ShardServer:
@@ -92,9 +97,7 @@ class ShardServer:
         self._quick_fetch = QuickFetch(shard)
         self._buffers = BufferPool()
         self._connections: dict[int, Connection] = {}  # By descriptor.
-        self._open_now: list[_Ack] = []
-        self._in_doubt: dict[int, list[_Ack]] = {}  # By log: while it is repaired.
-        self._open_when_synced: list[tuple[dict[int, int], Connection | Session, Slot]] = []
+        self._acks = Acks(shard)
         slots = max(log.memory.layout.partition_capacity for log in shard.logs.values())
         self._polls = LongPolls(loop, slots)
         self._answering = Answering(peers, self._polls)
@@ -102,8 +105,8 @@ class ShardServer:
             loop.fileno(), shard, self._producing, self._quick_fetch, self._polls.watched
         )
         self._expiry: Timer | None = None  # Of fetches that wait in the kernel's table.
-        self._touched: set[int] = set()  # The descriptors that this turn has dealt with.
-        self.watchers: list[Watcher] = []
+        self._touched: set[Connection | Session] = set()  # In this turn.
+        self.door: Door | None = None
         self.when_catalog_changes: list[Callable[[], None]] = [
             self._unpark_all,
             self._polls.look_again,
@@ -127,7 +130,7 @@ class ShardServer:
         connection = Connection(self._loop, sock, address[0], self)
         connection.last_used_ns = monotonic_ns()
         self._connections[connection.fd] = connection
-        self._touched.add(connection.fd)
+        self._touched.add(connection)
 
     def gone(self, connection: Connection) -> None:
         """See Owner."""
@@ -166,7 +169,7 @@ class ShardServer:
 
     def readable(self, connection: Connection) -> None:
         """See Owner."""
-        self._touched.add(connection.fd)
+        self._touched.add(connection)
         if self._quick_turns.is_parked(connection.fd):
             self._unpark(connection.fd)
         buffer = self._buffers.take(connection.rest)
@@ -185,6 +188,10 @@ class ShardServer:
             connection.close()
         self._put_back(connection, buffer)
 
+    def take_awake(self) -> bool:
+        """Have a kernel look at the sessions that are awake; False: it has found nothing."""
+        return self._quick_turns.may_run() and self._run_turns()
+
     def _take_turns(self, events: list[tuple[int, int]]) -> bool:
         """Have a kernel take these events, and turns that follow; False: nothing was taken."""
         quick = self._quick_turns
@@ -192,35 +199,55 @@ class ShardServer:
             return False
         if not all(mask == select.EPOLLIN and quick.takes(fd) for fd, mask in events):
             return False
+        return self._run_turns()
+
+    def _run_turns(self) -> bool:
+        quick, door = self._quick_turns, self.door
         buffer = self._buffers.take(Rest())
-        is_watched = any(watcher.is_watching for watcher in self.watchers)
-        if quick.run(buffer.array, self._loop.spin, is_watched=is_watched):
+        if door is not None:
+            door.hand_over()
+        is_watched = door is not None and door.is_watching
+        has_taken = quick.run(buffer.array, self._loop.spin, is_watched=is_watched)
+        if has_taken:
             self._take_left(buffer)
             self._watch_expiry()
-            return True
-        self._buffers.put_back(buffer, Rest())
-        return False
+        else:
+            self._buffers.put_back(buffer, Rest())
+        if door is not None:
+            door.take_back()
+        return has_taken
 
     def _take_left(self, buffer: Buffer) -> None:
         """Do what the kernel's turns have left."""
-        for fd, answers, level in self._quick_turns.unsent():
-            self._touched.add(fd)
-            self._queue_acks(self._connections[fd], answers, level)
-        unsent = self._quick_turns.unsent_fetch()
-        if unsent is not None:
+        quick = self._quick_turns
+        for fd, answers, level in quick.unsent():
+            self._queue_acks(self._client(fd), answers, level)
+        if (unsent := quick.unsent_fetch()) is not None:
             self._send_left(*unsent)
-        left = self._quick_turns.left()
+        if (rung := quick.rung()) is not None:
+            session, bells = rung
+            session.rung(bells)
+        left = quick.left()
         if left is None:
             self._buffers.put_back(buffer, Rest())
             return
-        fd, stop, buffer.end = left
-        connection = self._connections[fd]
-        self._touched.add(fd)
+        fd, stop, end = left
         produced = self._producing.resume(buffer.array, self._shard.directory, stop)
-        self._taken(connection, buffer, produced, wall_ms())
+        client = self._client(fd)
+        if isinstance(client, Session):
+            assert self.door is not None
+            self.door.produced(client, buffer.array, end, produced)
+            self._buffers.put_back(buffer, Rest())
+            return
+        buffer.end = end
+        self._touched.add(client)
+        self._taken(client, buffer, produced, wall_ms())
         if produced.stop != STOP_NEED_MORE:
-            self._take(connection, buffer)
-        self._put_back(connection, buffer)
+            self._take(client, buffer)
+        self._put_back(client, buffer)
+
+    def _client(self, fd: int) -> Connection | Session:
+        return self._connections.get(fd) or self._quick_turns.sessions.at(fd)
 
     def _send_left(self, fd: int, answer: bytes) -> None:
         """Send the rest of a Fetch's answer when the socket takes it."""
@@ -234,7 +261,7 @@ class ShardServer:
         """A fetch that waits there is asked again, here, and waits here if there is too little."""
         connection = self._connections[fd]
         request, due_ns = self._quick_turns.unpark(fd)
-        self._touched.add(fd)
+        self._touched.add(connection)
         self._take_request(connection, request, 0, len(request))
         for poll in connection.polls:
             self._polls.hurry(poll, due_ns)
@@ -261,7 +288,7 @@ class ShardServer:
 
     def resumable(self, connection: Connection) -> None:
         """See Owner."""
-        self._touched.add(connection.fd)
+        self._touched.add(connection)
         buffer = self._buffers.take(connection.rest)
         self._take(connection, buffer)
         self._put_back(connection, buffer)
@@ -304,11 +331,16 @@ class ShardServer:
         elif produced.stop == STOP_OTHER_API:
             self._take_other(connection, buffer)
 
-    def produce(self, session: Session, data: np.ndarray, end: int) -> str:
-        """Take the whole requests in data[:end]; "" or what is wrong with them."""
-        shard, start, now_ms = self._shard, 0, wall_ms()
-        while start < end:
-            produced = self._producing.run(data, start, end, shard.directory, now_ms)
+    def produce(
+        self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
+    ) -> str:
+        """Take the whole requests in data[:end]; "" or what is wrong with them.
+
+        `first` is what has come of them so far.
+        """
+        shard, now_ms = self._shard, wall_ms()
+        produced = first or self._producing.run(data, 0, end, shard.directory, now_ms)
+        while True:
             if produced.answers:
                 self._queue_acks(session, bytes(produced.answers), produced.level)
             if produced.close:
@@ -316,21 +348,18 @@ class ShardServer:
             if produced.refused and session.patience.ends(produced.refused, now_ms):
                 return "it floods us with handles to nothing"
             start = produced.consumed_to
-            if start < end and produced.stop != STOP_PLAN_FULL:
+            if start == end:
+                break
+            if produced.stop != STOP_PLAN_FULL:
                 return _WRONG.get(produced.stop, "a request is malformed")
+            produced = self._producing.run(data, start, end, shard.directory, now_ms)
         if shard.throttle.is_on:
             session.mute(shard.throttle.charge(end, now_ms))
         return ""
 
-    def _queue_acks(self, connection: Connection | Session, answers: bytes, level: int) -> None:
-        slot = Slot([answers], is_open=False)
-        connection.slots.append(slot)
-        connection.acks_due += 1
-        if level == DURABILITY_DISK:
-            tails = {log.number: log.tail for log in self._shard.logs.values()}
-            self._open_when_synced.append((tails, connection, slot))
-        else:
-            self._open_now.append((connection, slot))
+    def _queue_acks(self, client: Connection | Session, answers: bytes, level: int) -> None:
+        self._acks.queue(client, answers, level)
+        self._touched.add(client)
 
     def _take_other(self, connection: Connection, buffer: Buffer) -> None:
         """Handle the request at the buffer's start, which is whole and no Produce."""
@@ -384,18 +413,32 @@ class ShardServer:
             for log in shard.logs.values():
                 shard.publish(log, DURABILITY_MEMORY)
             self._tell_moved()
-        for log in shard.logs.values():
-            self._end_turn_of(log)
-        self._show_synced()
+        self._acks.write()
+        self._acks.show_synced()
         self._tell_moved()
-        self._open()
+        for client in self._acks.open():
+            self._answering.dirty[client] = None
         dirty, self._answering.dirty = self._answering.dirty, {}
         for connection in dirty:
             connection.flush()
-            self._touched.add(connection.fd)
-        for fd in self._touched & self._connections.keys():
-            self._quick_turns.note(self._connections[fd])
+        for client in self._touched.union(dirty):
+            self.note(client)
         self._touched.clear()
+
+    @property
+    def sessions(self) -> SessionTable:
+        """Those the kernel serves."""
+        return self._quick_turns.sessions
+
+    def note(self, client: Connection | Session) -> None:
+        """Something has been done with it: the kernel is to know whether it may take the next."""
+        if not client.closed:
+            self._quick_turns.note(client)
+
+    def forget(self, session: Session) -> None:
+        """It is closed."""
+        self._quick_turns.sessions.remove(session)
+        self._quick_turns.forget(session.fd)
 
     def _tell_moved(self) -> None:
         if self._shard.moved:
@@ -404,71 +447,5 @@ class ShardServer:
                 for fd in self._quick_turns.waiting.concerned(slot for _, slot in places):
                     self._unpark(fd)
             self._polls.moved(places)
-            for watcher in self.watchers:
-                watcher.moved(places)
-
-    def _end_turn_of(self, log: Log) -> None:
-        if not log.is_written():
-            self._write(log)
-        log.background.collect()
-        if log.failed is not None or self._in_doubt:
-            self._settle_failure(log)
-
-    def _write(self, log: Log) -> None:
-        """Write what the turn has appended, then show it."""
-        had_failed = log.failed is not None
-        if not log.write() and not log.repair():
-            if not had_failed:
-                self._in_doubt[log.number], self._open_now = self._open_now, []
-            return
-        self._shard.publish(log, DURABILITY_OS)
-        if DURABILITY_DISK in self._shard.levels:
-            log.want_sync()
-
-    def _settle_failure(self, log: Log) -> None:
-        """When an attempt at repair has ended: what waited for it is written now, or never was."""
-        if log.may_recover:
-            return
-        waiting = self._in_doubt.pop(log.number, None)
-        if log.failed is not None:  # Nobody is told that it was taken.
-            synced = log.words[WORD_SYNCED]
-            unsynced = [e for e in self._open_when_synced if e[0].get(log.number, 0) > synced]
-            self._open_when_synced = [e for e in self._open_when_synced if e not in unsynced]
-            for connection, _ in [*(waiting or ()), *(each[1:] for each in unsynced)]:
-                connection.close()
-        elif waiting is not None:
-            self._open_now += waiting
-            self._write(log)
-
-    def _show_synced(self) -> None:
-        if DURABILITY_DISK not in self._shard.levels:
-            return
-        for log in self._shard.logs.values():
-            log.push_sync()
-            if log.failed is not None:
-                log.repair()
-            self._shard.publish(log, DURABILITY_DISK)
-        ready = [each for each in self._open_when_synced if self._is_synced(each[0])]
-        for each in ready:
-            self._open_when_synced.remove(each)
-            self._open_now.append(each[1:])
-
-    def _is_synced(self, tails: dict[int, int]) -> bool:
-        logs = self._shard.logs
-        return all(logs[number].words[WORD_SYNCED] >= tail for number, tail in tails.items())
-
-    def _open(self) -> None:
-        for connection, slot in self._open_now:
-            slot.is_open = True
-            connection.acks_due -= 1
-            connection.is_held = connection.is_held and connection.acks_due > 0
-            self._answering.dirty[connection] = None
-        self._open_now.clear()
-
-    def unsynced(self) -> bool:
-        """Whether acks still wait for the disk."""
-        return bool(self._open_when_synced)
-
-    def tails(self) -> dict[int, int]:
-        """The tail of each log."""
-        return {number: int(log.words[WORD_TAIL]) for number, log in self._shard.logs.items()}
+            if self.door is not None:
+                self.door.moved(places)

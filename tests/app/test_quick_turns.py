@@ -16,6 +16,7 @@ from smq.app import quick_turns
 from smq.app.quick_turns import TURNS_MAX_NS
 from smq.model.errors import ErrorCode
 from tests.app.fake_peers import turn_until
+from tests.app.quick import Quick, awaited
 from tests.app.shard_client import (
     Client,
     ServerBench,
@@ -39,20 +40,6 @@ Make = Callable[..., ServerBench]
 DISK, MEMORY = {"smq.durability": "disk"}, {"smq.durability": "memory"}
 TOPICS = [topic("one", range(1, 3)), topic("two", range(3, 5)), topic("safe", range(5, 7), DISK)]
 CLIENTS = len(TOPICS)
-Events = list[tuple[int, int]]
-
-
-class Quick:
-    """Counts the calls that a kernel took; forbids them if it is to."""
-
-    def __init__(self, bench: ServerBench, *, is_allowed: bool = True) -> None:
-        self._take, self._is_allowed, self.taken = bench.loop.quick, is_allowed, 0
-        bench.loop.quick = self._called
-
-    def _called(self, events: Events) -> bool:
-        is_taken = self._is_allowed and self._take(events)
-        self.taken += is_taken
-        return is_taken
 
 
 @pytest.fixture(autouse=True)
@@ -177,11 +164,6 @@ def test_a_request_in_two_parts_and_one_of_another_kind_are_left_where_they_are(
     client.wait(4)
     assert client.correlations() == [1, 7, 8, 9]
     assert quick.taken >= 1
-
-
-def awaited(bench: ServerBench) -> int:
-    """How many fetches wait in the kernel's table."""
-    return len(bench.server._quick_turns.waiting)
 
 
 def test_fetches_that_wait_are_answered_by_the_kernel_turn_after_turn(make: Make) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shm.kernels.turns import RECEIVE_BYTES
+from shm.kernels.turn_receive import RECEIVE_BYTES
 from smq.app.receive import (
     BUFFER_BYTES,
     LENT_MAX,

@@ -233,9 +233,9 @@ def test_bells_for_room_are_not_in_vain(make: Make) -> None:
     while not session._is_blocked:
         program.put(produced(1, value=b""))
         bench.loop.run_once(0)
-    session._bells_in_vain = BELLS_IN_VAIN_MAX
+    session.side[words.BELLS_IN_VAIN] = BELLS_IN_VAIN_MAX
     program.take()
-    assert session._bells_in_vain == 0
+    assert session.side[words.BELLS_IN_VAIN] == 0
     assert_serves(bench)
 
 

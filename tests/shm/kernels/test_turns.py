@@ -1,102 +1,36 @@
 """Turns over a real epoll, sockets and a file; what the loop makes of them: test_quick_turns."""
 
 import os
-import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from shm.kernels.fetch_request import FETCH_KEY, STATE_OUT_BYTES, STATE_WORDS
-from shm.kernels.plan import HEAD_REQUEST_BYTES_MAX, STOP_NEED_MORE, STOP_OTHER_API, new_plan
-from shm.kernels.turns import (
-    EPOLL,
-    EVENT_WORDS,
-    EVENTS_MAX,
+from shm.kernels.fetch_request import STATE_OUT_BYTES
+from shm.kernels.turn_words import (
     HAS_IDLED,
     IS_WATCHED,
     LEFT_FD,
-    LEFT_STOP,
-    LOOPS,
     MOVED,
     PARKED,
-    RECEIVE_BYTES,
     RECEIVED,
     ROW,
     ROW_COUNT,
     SPIN_NS,
     TURN_COUNT,
-    TURN_WORDS,
     TURNS_NS,
     UNSENT,
     UNSENT_END,
     UNSENT_FD,
     WAL_END,
     WAL_FD,
-    take_turns,
 )
-from shm.kernels.waiting import WAITING_COUNT, new_waiting
-from shm.kernels.words import P_HIGH_WATERMARK, WORD_TAIL, WORD_WRITTEN
-from smq.wire.codec import Writer
-from smq.wire.generated.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    write_fetch_request,
-)
-from smq.wire.headers import RequestHeader, write_request_header
+from shm.kernels.waiting import WAITING_COUNT
+from shm.kernels.words import WORD_TAIL, WORD_WRITTEN
 from tests.oracle.batches import batch
-from tests.shm.kernels.rig import REQUEST_BYTES_MAX, SEGMENT_BYTES, SLOTS, Rig, request_of
-
-LONG_NS = 10_000_000_000
-
-
-class Turns:
-    """A rig whose clients have sockets, and whose WAL is a file."""
-
-    def __init__(self, path: Path, clients: int = 1) -> None:
-        self.rig = Rig()
-        self.plan = new_plan(64, 64, 64)
-        self.plan[HEAD_REQUEST_BYTES_MAX] = REQUEST_BYTES_MAX
-        self.out = np.zeros(1 << 16, np.uint8)
-        self.data = np.zeros(RECEIVE_BYTES, np.uint8)
-        self.fetching = np.zeros(STATE_WORDS, np.int64), np.zeros(1 << 16, np.uint8)
-        self.waiting = new_waiting(8)
-        self.clients = np.zeros(1 << 16, np.int64)
-        self.turn = np.zeros(TURN_WORDS, np.int64)
-        self.touched = np.zeros(16, np.int64)
-        self.cursors = np.zeros(3, np.int64)
-        self.watched = np.zeros(8, np.uint8)
-        self.wal = os.open(path, os.O_RDWR | os.O_CREAT)
-        self.epoll = select.epoll()
-        self.turn[EPOLL], self.turn[TURNS_NS] = self.epoll.fileno(), LONG_NS
-        self.turn[WAL_FD], self.turn[WAL_END] = self.wal, SEGMENT_BYTES
-        self.pairs = [socket.socketpair() for _ in range(clients)]
-        for _, ours in self.pairs:
-            self.epoll.register(ours.fileno(), select.EPOLLIN)
-            self.clients[ours.fileno()] = 1
-
-    def close(self) -> None:
-        for pair in self.pairs:
-            for each in pair:
-                each.close()
-        self.epoll.close()
-        os.close(self.wal)
-
-    def take(self) -> np.ndarray:
-        """Run the kernel; the turn's words."""
-        take_turns(
-            self.turn, np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32), self.clients, self.data,
-            (self.rig.log.memory, self.rig.links, self.rig.producers, self.rig.directory),
-            (self.plan, self.out), self.fetching, self.waiting, self.cursors, self.touched,
-            self.watched,
-        )  # fmt: skip
-        return self.turn
-
-    def high_watermark(self, number: int) -> int:
-        return int(self.rig.log.partitions[SLOTS[number], P_HIGH_WATERMARK])
+from tests.shm.kernels.rig import SLOTS
+from tests.shm.kernels.turn_rig import LONG_NS, ONE, SAFE, Turns, answered, fetch_of
 
 
 @pytest.fixture
@@ -104,40 +38,6 @@ def turns(tmp_path: Path) -> Iterator[Turns]:
     turns = Turns(tmp_path / "wal", clients=2)
     yield turns
     turns.close()
-
-
-ONE, SAFE = request_of([("a", [(0, batch(b"v"))])]), request_of([("a", [(1, batch(b"v"))])])
-OTHER = (12).to_bytes(4) + bytes([0, 18, 0, 0]) + bytes(8)  # ApiVersions.
-
-
-def fetch_of(offset: int, min_bytes: int = 1, wait_ms: int = 60_000) -> bytes:
-    """A Fetch of topic a's partitions 0 and 2, with its size."""
-    asked = [
-        FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=1 << 20)
-        for i in (0, 2)
-    ]
-    message = FetchRequest(
-        max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=1 << 20,
-        topics=[FetchTopic(topic="a", partitions=asked)],
-    )  # fmt: skip
-    writer = Writer()
-    write_request_header(RequestHeader(FETCH_KEY, 11, 5, "test"), writer)
-    write_fetch_request(message, 11, writer)
-    request = writer.to_bytes()
-    return len(request).to_bytes(4) + request
-
-
-def answered(client: socket.socket) -> int:
-    """How many answers have come."""
-    try:
-        data = client.recv(1 << 16, socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return 0
-    count = at = 0
-    while at < len(data):
-        at += 4 + int.from_bytes(data[at : at + 4])
-        count += 1
-    return count
 
 
 def test_requests_are_written_shown_and_answered_until_nothing_comes(turns: Turns) -> None:
@@ -152,31 +52,6 @@ def test_requests_are_written_shown_and_answered_until_nothing_comes(turns: Turn
     words = turns.rig.log.words
     assert words[WORD_WRITTEN] == words[WORD_TAIL] > 0
     assert os.pread(turns.wal, words[WORD_TAIL], 0) == bytes(turns.rig.log.ring[: words[WORD_TAIL]])
-
-
-@pytest.mark.parametrize("state", [LOOPS, PARKED])
-def test_a_connection_that_is_the_loops_is_not_received_from(turns: Turns, state: int) -> None:
-    client, ours = turns.pairs[0]
-    turns.clients[ours.fileno()] = state
-    client.send(ONE)
-    turn = turns.take()
-    assert (turn[RECEIVED], turn[HAS_IDLED]) == (0, 0)
-    assert ours.recv(1 << 16) == ONE
-
-
-@pytest.mark.parametrize(
-    ("sent", "stop"), [(ONE + ONE[:-1], STOP_NEED_MORE), (ONE + OTHER, STOP_OTHER_API)]
-)
-def test_bytes_that_are_no_whole_requests_are_left_with_their_plan(
-    turns: Turns, sent: bytes, stop: int
-) -> None:
-    client, ours = turns.pairs[0]
-    client.send(sent)
-    turn = turns.take()
-    assert (turn[LEFT_FD], turn[LEFT_STOP]) == (ours.fileno(), stop)
-    assert bytes(turns.data[: len(sent)]) == sent
-    assert answered(client) == 0
-    assert turns.high_watermark(10) == 0
 
 
 @pytest.mark.parametrize("is_any", [True, False])
@@ -241,16 +116,6 @@ def test_it_returns_in_time_although_requests_keep_coming(turns: Turns) -> None:
     assert (turn[TURN_COUNT], turn[HAS_IDLED]) == (1, 0)
 
 
-def test_a_fetch_is_answered_from_what_is_there(turns: Turns) -> None:
-    (producer, _), (consumer, ours) = turns.pairs
-    producer.send(ONE)
-    turns.take()
-    consumer.send(fetch_of(0))
-    turn = turns.take()
-    assert (turn[HAS_IDLED], turn[LEFT_FD], answered(consumer)) == (1, -1, 1)
-    assert turns.clients[ours.fileno()] > 1  # When it was last used.
-
-
 def test_a_fetch_that_waits_is_answered_before_the_ack_of_what_it_waits_for(turns: Turns) -> None:
     (producer, _), (consumer, ours) = turns.pairs
     consumer.send(fetch_of(0))
@@ -287,20 +152,6 @@ def test_one_who_waits_in_the_loop_leaves_the_turn_to_it_and_the_kernels_own_are
     producer.send(ONE)
     turn = turns.take()
     assert (turn[MOVED], answered(consumer), answered(producer)) == (1, 1, 0)
-
-
-@pytest.mark.parametrize(
-    "sent", [fetch_of(0) * 2, fetch_of(0)[:-1], fetch_of(99), ONE + fetch_of(0)]
-)
-def test_two_fetches_half_a_one_one_in_error_and_one_behind_an_ack_are_left(
-    turns: Turns, sent: bytes
-) -> None:
-    client, ours = turns.pairs[0]
-    client.send(sent)
-    turn = turns.take()
-    assert turn[LEFT_FD] == ours.fileno()
-    assert bytes(turns.data[: len(sent)]) == sent
-    assert turns.waiting[0][WAITING_COUNT] == answered(client) == 0
 
 
 @pytest.mark.parametrize("has_waited", [True, False])

@@ -1,0 +1,42 @@
+"""The names of a turn's words (shm.kernels.turns), shared by its kernels and by Python. Facts only.
+
+`clients` (int64 by descriptor) says what the kernel may do: when a connection was last used
+(monotonic ns) if it has no request begun and no answer due; else LOOPS, or PARKED while its fetch
+stands in the table of shm.kernels.waiting. SESSION less a row of shm.kernels.turn_sessions: it is
+a session's socket, which brings bells.
+
+A turn's words (int64, private):
+
+    in    EPOLL, IS_WATCHED (of any partition, that is: somebody waits for whatever moves),
+          WATCH_ALL (the sessions that watch every partition)
+          SPIN_NS (how long to wait awake), TURNS_NS (when to return at the latest)
+          SESSION_SPIN_NS (how long sessions stay awake after a request)
+          WAL_FD, WAL_START, WAL_END: the segment at the tail, its first position and its end
+    out   TURN_COUNT; HAS_IDLED (nothing came); RECEIVED (how often something did)
+          LEFT_FD (-1, or of which connection the plan holds a run that is not finished), LEFT_STOP
+          MOVED (slots in `touched` of which somebody is still to be told)
+          LEVEL (the highest durability of what a turn appended)
+          ROW, ROW_COUNT: the answers [ROW, ROW_COUNT) are not sent
+          UNSENT_FD (-1, or to which connection a Fetch's answer has gone in part only), UNSENT,
+          UNSENT_END: what is left of it
+          RUNG_FD (-1, or the session the loop must look at), BELLS (that it rang)
+    both  AWAKE: the sessions to look at without a bell; SPIN_UNTIL_NS: they stay awake until then
+    ROW_WORDS for each answer, from ROWS_AT on: descriptor, start and end in `out`
+"""
+
+import platform
+
+(
+    EPOLL, IS_WATCHED, SPIN_NS, TURNS_NS, WAL_FD, WAL_START, WAL_END,
+    TURN_COUNT, HAS_IDLED, RECEIVED, LEFT_FD, LEFT_STOP, MOVED, LEVEL, ROW, ROW_COUNT,
+    UNSENT_FD, UNSENT, UNSENT_END, WATCH_ALL, SESSION_SPIN_NS, RUNG_FD, BELLS, AWAKE, SPIN_UNTIL_NS,
+    UNTIL_NS, CLOCK,
+) = range(27)  # fmt: skip
+ROWS_AT, ROW_WORDS = 32, 3
+ROW_FD, ROW_START, ROW_END = 0, 1, 2
+ROWS_MAX = 256  # Of one turn.
+TURN_WORDS = ROWS_AT + ROW_WORDS * ROWS_MAX
+EVENTS_MAX = 64
+# struct epoll_event is packed on x86 alone: in words of 32 bits.
+EVENT_WORDS, EVENT_FD = (3, 1) if platform.machine() == "x86_64" else (4, 2)
+LOOPS, PARKED, SESSION = 0, -1, -2  # Instead of a time in `clients`.
