@@ -353,6 +353,8 @@ def kafka_python(running: SmqBroker, topic: str) -> Iterator[Any]:
         session_timeout_ms=6000,
         heartbeat_interval_ms=200,
     )
+    # It may assign before it knows the topic's partitions, and then stays with none.
+    eventually(lambda: bool(consumer.partitions_for_topic(topic)), "it knows the topic")
     with polling(consumer, lambda: consumer.poll(50)) as assignment:
         yield assignment
 
