@@ -29,6 +29,7 @@ from smq.wire.attach import Hello
 HOUSEKEEPING_MS = 1000
 DRAIN_MS = 3000
 CATALOG_WAIT_MS = 5
+SWITCH_S = 0.0005  # Of Python's lock: the loop waits so long for a thread that files an index.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -74,6 +75,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+    sys.setswitchinterval(SWITCH_S)
     loop.run()
     for log in logs.values():
         log.close()
