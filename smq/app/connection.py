@@ -256,8 +256,9 @@ class Connection:
 
     def _unblock(self) -> None:
         self._is_blocked = False
-        self._listen_to(self._events & ~select.EPOLLOUT)
         self.flush()
+        if not self._is_blocked and not self.closed:  # Else the socket is full again.
+            self._listen_to(self._events & ~select.EPOLLOUT)
 
     def close_after_answers(self) -> None:
         """Take no more requests; close when what was asked before is answered."""
