@@ -1,6 +1,6 @@
 """The rim of a shard: sockets, the turn, long polls, relays. What it does is decided elsewhere.
 
-A turn of the loop:
+A turn of the loop, where a kernel does not take it whole (smq.app.quick_turns):
 
     look at the catalog's version
     read what has come    one recv a connection; all its Produce requests in one kernel call
@@ -28,9 +28,7 @@ from shm.kernels.plan import (
     STOP_PLAN_FULL,
 )
 from shm.kernels.waiting import NEVER_NS
-from shm.kernels.words import (
-    DURABILITY_MEMORY,
-)
+from shm.kernels.words import DURABILITY_MEMORY
 from smq.app.acceptor import Acceptor
 from smq.app.acks import Acks
 from smq.app.answering import Answering
@@ -281,8 +279,9 @@ class ShardServer:
     def _expire(self) -> None:
         self._expiry = None
         for fd in self._quick_turns.waiting.due(monotonic_ns()):
-            self._unpark(fd)
-            for poll in list(self._connections[fd].polls):
+            connection = self._connections[fd]
+            self._unpark(fd)  # Which may close it.
+            for poll in list(connection.polls):
                 self._polls.end(poll)
         self._watch_expiry()
 
