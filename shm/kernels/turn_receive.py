@@ -69,9 +69,7 @@ from shm.kernels.turn_words import (
     UNSENT_END,
     UNSENT_FD,
 )
-from shm.kernels.waiting import (
-    add_waiting,
-)
+from shm.kernels.waiting import add_waiting
 
 RECEIVE_BYTES = 1024 * 1024  # Of one recv: what fits the caches while it is appended.
 LOOKS_MAX = 8  # Of one turn: bounds how long its first answers wait.
@@ -90,6 +88,7 @@ _clock_gettime = types.ExternalFunction("clock_gettime", _i32(_i32, _i64))
 
 @kernel
 def now_ns(turn, clock):
+    """What a clock of the system says, in ns."""
     _clock_gettime(np.int32(clock), address(turn, CLOCK))
     return turn[CLOCK] * 1_000_000_000 + turn[CLOCK + 1]
 

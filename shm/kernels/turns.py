@@ -6,7 +6,7 @@
               answered (shm.kernels.fetch_request) or waits (shm.kernels.waiting);
               look again, as long as more has come meanwhile
     write     one pwrite of what was appended
-    show      high watermarks move; fetches that waited for that are answered
+    show      high watermarks move; sessions that watch are rung, fetches that waited are answered
     send      the answers to what was appended
 
 Turn after turn is taken until something else comes up: a connection that the kernel may not take,
@@ -15,24 +15,17 @@ records that others wait for, an error of any call. That is left to the loop as 
 (smq.app.shard_server), which decides nothing differently. Descriptors are level-triggered: what was
 not received is announced again.
 
-Its words, and what `clients` says of a connection: shm.kernels.turn_words.
+How it receives: shm.kernels.turn_receive. Its words, and what `clients` says: turn_words.
 """
 
 import numpy as np
 from numba import types
 
 from shm.atomics import address
-from shm.kernels.fetch_request import (
-    ANSWERED,
-    STATE_START,
-    WAITS,
-    answer_fetch,
-)
+from shm.kernels.fetch_request import ANSWERED, STATE_START, WAITS, answer_fetch
 from shm.kernels.jit import kernel
 from shm.kernels.memory import get_word, release_word, ring_at
-from shm.kernels.plan import (
-    HEAD_OUT_START,
-)
+from shm.kernels.plan import HEAD_OUT_START
 from shm.kernels.turn_receive import CLOCK_MONOTONIC, now_ns, ready, receive, send_fetched
 from shm.kernels.turn_sessions import (
     MSG_DONTWAIT,
@@ -88,7 +81,6 @@ from shm.kernels.words import (
     WORD_WRITTEN,
 )
 
-RECEIVE_BYTES = 1024 * 1024  # Of one recv: what fits the caches while it is appended.
 SESSION_LOOKS = 20  # At the inboxes that are awake, before sockets are looked at again.
 
 _i32, _i64 = types.int32, types.int64
@@ -101,8 +93,8 @@ _sched_yield = types.ExternalFunction("sched_yield", _i32())
 def _wait(turn, events, sessions):
     """As ready(), after waiting awake for a while; 0: nothing has come to any socket.
 
-    Whoever else wants the core gets it meanwhile: a client that has to wait for it until the
-    scheduler's next tick, 4 ms, was what made the slowest hundredth slow.
+    Whoever else wants the core gets it meanwhile: a client would else wait for it until the
+    scheduler's next tick.
     """
     count = ready(turn, events)
     if count != 0 or (turn[TURN_COUNT] == 0 and turn[AWAKE] == 0):
@@ -248,7 +240,7 @@ def take_turns(
     """Take turns until something comes up that the loop must do (see above), or nothing comes.
 
     events      int32: room for EVENTS_MAX
-    data        uint8 of RECEIVE_BYTES, and of a session's largest request, at least
+    data        uint8 of turn_receive.RECEIVE_BYTES, and of a session's largest request, at least
     log         (memory, links, producers, directory): see `produce`
     producing   (plan, out): see `produce`
     fetching    (state, out): see `answer_fetch`

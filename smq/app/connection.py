@@ -138,7 +138,7 @@ class Connection:
 
     @property
     def standing(self) -> int:
-        """What a kernel may do for it: see `clients` of shm.kernels.turns.
+        """What a kernel may do for it: see `clients` of shm.kernels.turn_words.
 
         It may take requests if the connection holds no part of one, waits for no answer, and may
         send more.

@@ -3,7 +3,7 @@
 Frequent is a connection that holds no part of a request and waits for no answer, to a shard of one
 log whose partitions are visible when the WAL has them. The kernel does for it what ShardServer
 does, in the same order, without a line of Python between the calls of the system. A fetch that
-waits then waits in the kernel's table.
+waits then waits in the kernel's table. Sessions of the local door are served alike.
 """
 
 from collections.abc import Iterator

@@ -162,7 +162,7 @@ class Session:
 
     @property
     def standing(self) -> int:
-        """What a kernel may do for it: see `clients` of shm.kernels.turns."""
+        """What a kernel may do for it: see `clients` of shm.kernels.turn_words."""
         is_plain = self.row >= 0 and not (self.slots or self.is_full or self.is_closing)
         return SESSION - self.row if is_plain and not self.closed else LOOPS
 

@@ -26,7 +26,7 @@ from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.wire.references import Handle, handles_in, handles_of_batch
 
-CHUNK_BYTES = 1024 * 1024  # As sealing does (smq.sealer.seal).
+CHUNK_BYTES = 1024 * 1024  # Asked of the shard at a time: its loop is held by it.
 CLOCK_STEP_MS = 1000  # The clock may be set back by this between a shard's look at it and ours.
 
 

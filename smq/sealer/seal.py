@@ -19,13 +19,12 @@ from smq.filer.store import Data, Store
 from smq.model.errors import AlreadyExists
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.parquet import ParquetWriter
-from smq.sealer.payloads import payloads_of
+from smq.sealer.payloads import CHUNK_BYTES, payloads_of
 from smq.sealer.ports import ManifestPort, Place, ShardPort
 from smq.sealer.raw import RawWriter
 from smq.store.rows import Segment
 
 MiB = 1024 * 1024
-CHUNK_BYTES = MiB  # Asked of the shard at a time: its loop is held by it, for two milliseconds.
 # A file is made in memory; and engines like files of this size, whatever `smq.seal.bytes` says.
 SEGMENT_BYTES_MAX = 128 * MiB
 SUFFIXES = {Kind.ROWS: "parquet", Kind.RAW: "batches"}
