@@ -19,6 +19,7 @@ from shm.kernels.batches import (
 from shm.kernels.bytes import copy_bytes, get16, get32, get64, put16, put32, put64
 from shm.kernels.crc32c import crc32c
 from shm.kernels.frames import batch_crc_is_good, frame_bytes, write_frame_header
+from shm.kernels.handles import handles_are_good
 from shm.kernels.index import append_entry
 from shm.kernels.jit import kernel
 from shm.kernels.memory import (
@@ -269,7 +270,10 @@ def _make_way(memory, data, plan, row, size):
 
     One that the WAL has no space for is refused: then the row has an error.
     """
-    if plan[row + ROW_STATE] != REFERENCES_CHECKED and may_refer(data, plan[row + ROW_AT], size):
+    may_hold_some = plan[row + ROW_STATE] != REFERENCES_CHECKED and may_refer(
+        data, plan[row + ROW_AT], size
+    )
+    if may_hold_some and not handles_are_good(plan, row, data, size):
         return STOP_REFERENCES
     if get_word(memory, WORD_TAIL) + frame_bytes(size) > get_word(memory, WORD_SPACE_END):
         plan[row + ROW_ERROR], plan[row + ROW_LOG_START] = KAFKA_STORAGE_ERROR, -1
@@ -311,7 +315,7 @@ def append_rows(memory, links, producers, data, plan):
 
     Returns 0 when none is left, STOP_LOG_FULL when the WAL must be written first,
     STOP_PRODUCERS_FULL when the table of producers must grow, or STOP_REFERENCES when the handles
-    of a row must be looked at: help, then call again.
+    of a row must be looked at by others (shm.kernels.handles): help, then call again.
     """
     log = get_word(memory, WORD_LOG)
     for i in range(plan[HEAD_ROW_COUNT]):

@@ -33,6 +33,8 @@ HEAD_PARSED = 14  # out: why parsing stopped, one of the first four stops
 HEAD_STOPPED_ROW = 15  # out: the row that STOP_REFERENCES is about
 HEAD_OUT_START = 17  # in: where in `out` the answers begin
 HEAD_THROTTLE_MS = 16  # in: what the answers say of how long no more is read
+HEAD_RULES = 18  # in: the rules for handles (shm.kernels.handles), their address or 0 …
+HEAD_RULES_WORDS = 19  # … and length
 
 STOP_NEED_MORE = 0  # The rest is no whole request.
 STOP_OTHER_API = 1  # The next request is not Produce, or of a version we do not speak.

@@ -114,6 +114,24 @@ def _look_for_header(data, at, end):
 
 
 @kernel
+def look_at_record(data, at, end):
+    """Of the record at data[at:end]: what its headers say, its value (place, length), its end.
+
+    An end of -1: it is malformed.
+    """
+    length, at = get_varint(data, at, end)
+    if at < 0 or not RECORD_BYTES_MIN - 1 <= length <= end - at:
+        return NO_HEADER, np.int64(0), np.int64(0), np.int64(-1)
+    stop = at + length
+    _, at = get_varlong(data, at + 1, stop)
+    _, at = get_varint(data, at, stop)
+    _, _, at = get_bytes(data, at, stop, -1)
+    value_at, value_length, at = get_bytes(data, at, stop, -1)
+    said, at = _look_for_header(data, at, stop)
+    return said, value_at, value_length, stop if at == stop else np.int64(-1)
+
+
+@kernel
 def find_handles(data, at, end, rows):
     """A row for each record with the header, of the uncompressed batch data[at:end].
 
@@ -123,16 +141,8 @@ def find_handles(data, at, end, rows):
     at += BATCH_HEADER_BYTES
     found = 0
     for record in range(count):
-        length, at = get_varint(data, at, end)
-        if at < 0 or not RECORD_BYTES_MIN - 1 <= length <= end - at:
-            return -1
-        stop = at + length
-        _, at = get_varlong(data, at + 1, stop)
-        _, at = get_varint(data, at, stop)
-        _, _, at = get_bytes(data, at, stop, -1)
-        value_at, value_length, at = get_bytes(data, at, stop, -1)
-        said, at = _look_for_header(data, at, stop)
-        if at != stop:
+        said, value_at, value_length, at = look_at_record(data, at, end)
+        if at < 0:
             return -1
         if said != NO_HEADER:
             if found < rows.shape[0]:

@@ -39,6 +39,10 @@ class LocalPayloads:
             return None
         return Seen(found.st_size, found.st_mtime_ns // NANOSECONDS_PER_MS)
 
+    def directory(self, prefix: str) -> bytes:
+        """See `Payloads`."""
+        return os.fsencode(f"{self._root}/{prefix}")
+
 
 class AskedPayloads:
     """Objects of a store that the sealer asks."""
@@ -61,6 +65,9 @@ class AskedPayloads:
                 {"do": "payload", "key": key}, lambda said: self._told(key, said)
             )
         raise Later
+
+    def directory(self, _prefix: str) -> None:
+        """See `Payloads`."""
 
     def _told(self, key: str, said: dict[str, Any] | None) -> None:
         self._asked.discard(key)

@@ -90,7 +90,7 @@ class ShardServer:
             shard.config,
             shard.drain,
             shard.throttle,
-            references.check,
+            references,
         )
         self._quick_fetch = QuickFetch(shard)
         self._buffers = BufferPool()
@@ -106,6 +106,7 @@ class ShardServer:
         self._touched: set[Connection | Session] = set()  # In this turn.
         self.door: Door | None = None
         self.when_catalog_changes: list[Callable[[], None]] = [
+            self._producing.forget_rules,
             self._unpark_all,
             self._polls.look_again,
         ]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.kernels.append import append_rows
+from shm.kernels.handles import add_rule, forget_rules, new_rules
 from shm.kernels.plan import (
     DONE,
     HEAD_CLOSE,
@@ -18,6 +19,7 @@ from shm.kernels.plan import (
     HEAD_REQUEST_BYTES_MAX,
     HEAD_REQUEST_COUNT,
     HEAD_ROW_CAPACITY,
+    HEAD_RULES,
     HEAD_START,
     HEAD_STOPPED_ROW,
     HEAD_THROTTLE_MS,
@@ -40,12 +42,15 @@ from shm.kernels.words import P_NUMBER
 from smq.log.log import Log
 from smq.model.config import Config
 from smq.shard.answers import Refused, answers_of
-from smq.shard.references import Verdict, no_filer
+from smq.shard.references import Handles, NoFiler
 from smq.shard.throttle import Throttle
 
 # Of a plan; a request that needs more gets a larger one for itself.
 REQUESTS_MAX, TOPICS_MAX, ROWS_MAX = 512, 1024, 4096
 ANSWERS_BYTES = 256 * 1024
+
+
+_NO_FILER = NoFiler()
 
 
 class Produced(NamedTuple):
@@ -64,8 +69,9 @@ class Producing:
 
     `drain(log)` is called when a log must be written before it can take more. A log whose table of
     producers is full forgets those that were silent for too long. What `throttle` says is told in
-    the answers; who calls run() reads no more for so long. `check` is asked about batches that may
-    hold handles (smq.shard.references).
+    the answers; who calls run() reads no more for so long. `handles` is asked about batches that
+    may hold some. Where they were good the kernel has the partition's rule then and asks no more,
+    until forget_rules(): to be called when the catalog has changed.
     """
 
     def __init__(
@@ -74,10 +80,11 @@ class Producing:
         config: Config,
         drain: Callable[[Log], None],
         throttle: Throttle,
-        check: Callable[[int, np.ndarray, int, int], Verdict] = no_filer,
+        handles: Handles = _NO_FILER,
     ) -> None:
         self._logs = list(logs.values())
-        self._drain, self._throttle, self._check = drain, throttle, check
+        self._drain, self._throttle, self._handles = drain, throttle, handles
+        self._rules, self._paths = new_rules()
         self._refused: dict[int, list[Refused]] = {}  # By the rows' numbers.
         self._refused_count = 0
         self._request_bytes_max = config.socket_request_max_bytes
@@ -149,13 +156,20 @@ class Producing:
         """Let the row that stopped go on, or refuse it."""
         plan, number = self.plan, self._head[HEAD_STOPPED_ROW]
         row = plan[row_at(plan, number) :]
-        partition = log.partitions.table[int(row[ROW_CODE]) & 0xFFFFFFFF, P_NUMBER]
-        verdict = self._check(int(partition), data, int(row[ROW_AT]), self._head[HEAD_NOW_MS])
+        code = int(row[ROW_CODE])
+        partition = int(log.partitions.table[code & 0xFFFFFFFF, P_NUMBER])
+        verdict = self._handles.check(partition, data, int(row[ROW_AT]), self._head[HEAD_NOW_MS])
         row[ROW_ERROR] = verdict.error
         row[ROW_STATE] = DONE if verdict.error else REFERENCES_CHECKED
         if verdict.refused:
             self._refused[number] = verdict.refused
             self._refused_count += len(verdict.refused)
+        elif not verdict.error and (rule := self._handles.rule_of(partition)) is not None:
+            add_rule(self._rules, self._paths, code, *rule)
+
+    def forget_rules(self) -> None:
+        """Partitions may be other topics' now, or topics have other configs."""
+        forget_rules(self._rules)
 
     def _write_refusals(self, data: np.ndarray) -> None:
         """Answer a plan of which rows were refused for their handles."""
@@ -181,3 +195,4 @@ class Producing:
     def _set_plan(self, plan: np.ndarray) -> None:
         self.plan, self._head = plan, plan.data  # The view reads words as Python ints.
         plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
+        plan[HEAD_RULES : HEAD_RULES + 2] = self._rules.ctypes.data, len(self._rules)

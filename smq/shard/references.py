@@ -6,6 +6,9 @@
 After that time only records that name a payload keep it (smq.sealer.payloads): who may still be
 named by a new record is never swept, and the other way round, so that the two need not meet.
 
+A kernel finds by the same `Rule` that handles are good, where payloads are files of this host
+(shm.kernels.handles). It asks here about all others.
+
 A compressed batch is not looked into (docs/adr/handles-are-sent-uncompressed.md).
 """
 
@@ -14,11 +17,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from shm.kernels.handles import AHEAD_MAX_MS
 from shm.kernels.words import BATCH_LENGTH_AT, BATCH_OVERHEAD_BYTES
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
-from smq.model.references import NotAHandle, Reference
+from smq.model.references import NotAHandle, Reference, directory_of
 from smq.model.topic_configs import own_or_default
 from smq.shard.answers import Refused
 from smq.wire.references import handles_of_batch
@@ -26,7 +30,6 @@ from smq.wire.references import handles_of_batch
 REASONS_MAX = 16  # Of a batch: who sends more bad handles than that learns of the others later.
 PATIENCE_MS = 1000
 REFUSED_MAX = 1000  # In that time: some ten milliseconds of looking for nothing.
-AHEAD_MAX_MS = 60_000  # Of the filer's clock before ours.
 
 
 class Seen(NamedTuple):
@@ -41,6 +44,10 @@ class Payloads(Protocol):
 
     def look(self, key: str) -> Seen | None:
         """A payload, or None: there is none. Raises Later."""
+        ...
+
+    def directory(self, prefix: str) -> bytes | None:
+        """Where what begins with `prefix`, a directory's, are files that a kernel may look at."""
         ...
 
 
@@ -74,9 +81,34 @@ class Verdict(NamedTuple):
 GOOD = Verdict(ErrorCode.NONE, [])
 
 
-def no_filer(_number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
-    """The check where there is nowhere that payloads could be."""
-    return Verdict(ErrorCode.INVALID_RECORD, [Refused(0, "there is no filer for payloads")])
+class Rule(NamedTuple):
+    """What makes a handle a good one, of those whose payloads are files in a directory."""
+
+    directory: bytes
+    orphan_ms: int
+
+
+class Handles(Protocol):
+    """Who knows of handles whether they are good."""
+
+    def check(self, number: int, data: np.ndarray, at: int, now_ms: int) -> Verdict:
+        """Whether the uncompressed batch at data[at] may be appended to partition `number`."""
+        ...
+
+    def rule_of(self, number: int) -> Rule | None:
+        """By what a kernel may find so for the partition, until the catalog changes."""
+        ...
+
+
+class NoFiler:
+    """Where there is nowhere that payloads could be."""
+
+    def check(self, _number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
+        """See Handles."""
+        return Verdict(ErrorCode.INVALID_RECORD, [Refused(0, "there is no filer for payloads")])
+
+    def rule_of(self, _number: int) -> None:
+        """See Handles."""
 
 
 class References:
@@ -88,7 +120,7 @@ class References:
         self._payloads, self._topic_of, self._config = payloads, topic_of, config
 
     def check(self, number: int, data: np.ndarray, at: int, now_ms: int) -> Verdict:
-        """Whether the uncompressed batch at data[at] may be appended to partition `number`."""
+        """See Handles."""
         length_at = at + BATCH_LENGTH_AT
         length = int.from_bytes(data[length_at : length_at + 4].tobytes())
         handles = handles_of_batch(data, at, at + BATCH_OVERHEAD_BYTES + length)
@@ -109,6 +141,16 @@ class References:
                 break
         return Verdict(ErrorCode.INVALID_RECORD, refused) if refused else GOOD
 
+    def rule_of(self, number: int) -> Rule | None:
+        """See Handles."""
+        topic = self._topic_of(number)
+        assert topic is not None, "a partition that is appended to belongs to a topic"
+        directory = self._payloads.directory(directory_of(topic.namespace, topic.name))
+        return None if directory is None else Rule(directory, self._orphan_ms(topic))
+
+    def _orphan_ms(self, topic: Topic) -> int:
+        return int(own_or_default("smq.reference.orphan.ms", topic.configs, self._config))
+
     def _problem(self, reference: Reference | NotAHandle, topic: Topic | None, now_ms: int) -> str:
         """What is wrong with a handle, as a sentence, or nothing. Raises Later."""
         if isinstance(reference, NotAHandle):
@@ -119,7 +161,7 @@ class References:
             return f"topic {topic.name} has no payload {reference.id}: upload it first"
         if seen.length != reference.length:
             return f"payload {reference.id} has {seen.length} bytes: it is not complete"
-        orphan_ms = int(own_or_default("smq.reference.orphan.ms", topic.configs, self._config))
+        orphan_ms = self._orphan_ms(topic)
         if not -AHEAD_MAX_MS <= now_ms - seen.modified_ms < orphan_ms:
             return (
                 f"payload {reference.id} was not uploaded within smq.reference.orphan.ms, "

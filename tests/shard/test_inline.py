@@ -8,7 +8,7 @@ import numpy as np
 from shm.kernels.words import FLAG_FETCH_LEFT, P_FLAGS
 from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.produce import Producing
-from smq.shard.references import GOOD, Verdict
+from smq.shard.references import GOOD, NoFiler, Verdict
 from smq.shard.shard import Shard
 from smq.testing.payloads import handle_batch, reference_to
 from tests.shard.shard_bench import NOW_MS, SEGMENT_BYTES, Appender, new_shard, topic
@@ -17,16 +17,20 @@ INLINE = topic("inline", range(1, 2), {"smq.reference.delivery": "inline"})
 HANDLE = reference_to(b"payload")
 
 
-class Unchecked(Appender):
+class AllGood(NoFiler):
     """Takes handles to anything."""
+
+    def check(self, _number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
+        return GOOD
+
+
+class Unchecked(Appender):
+    """A shard that does."""
 
     def __init__(self, shard: Shard) -> None:
         super().__init__(shard)
-
-        def good(_number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
-            return GOOD
-
-        self.producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, good)
+        handles = AllGood()
+        self.producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, handles)
 
 
 def lendable(shard: Shard, offset: int) -> int | None:

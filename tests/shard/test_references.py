@@ -1,24 +1,28 @@
 """Handles are acknowledged only if their payload is there, whole, young enough and the topic's."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
+from shm.kernels.handles import AHEAD_MAX_MS
 from smq.model.errors import ErrorCode
 from smq.model.references import Reference
 from smq.shard.produce import Producing
 from smq.shard.references import (
-    AHEAD_MAX_MS,
     PATIENCE_MS,
     REASONS_MAX,
     REFUSED_MAX,
     Later,
+    NoFiler,
     Patience,
     References,
     Seen,
-    no_filer,
 )
 from smq.testing.payloads import handle_batch, reference_to
 from smq.wire.compression import Codec
@@ -47,15 +51,45 @@ class FakePayloads:
             raise Later
         return self.there.get(key)
 
+    def directory(self, _prefix: str) -> bytes | None:
+        return None  # Nothing here is a file.
+
+
+class Files(FakePayloads):
+    """A filer of files, as the shard sees it; a kernel may look at them if `is_shown`."""
+
+    def __init__(self, root: Path, *, is_shown: bool = True) -> None:
+        super().__init__()
+        self.root, self._is_shown = root, is_shown
+
+    def add(self, reference: Reference, name: str = "one", at_ms: int = NOW_MS) -> None:
+        file = self.root / reference.key(name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes(reference.length))
+        os.utime(file, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
+
+    def look(self, key: str) -> Seen | None:
+        self.looks += 1
+        try:
+            found = (self.root / key).stat()
+        except FileNotFoundError:
+            return None
+        return Seen(found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def directory(self, prefix: str) -> bytes | None:
+        return f"{self.root}/{prefix}".encode() if self._is_shown else None
+
 
 class Bench:
     """A shard with two topics, and a filer."""
 
-    def __init__(self, directory: Path, logs: int = 1) -> None:
+    def __init__(
+        self, directory: Path, logs: int = 1, payloads: FakePayloads | None = None
+    ) -> None:
         configs = {"smq.reference.orphan.ms": str(ORPHAN_MS)}
         topics = topic("one", range(1, 3), configs), topic("two", range(3, 4))
         self.shard = new_shard(directory, *topics, logs=logs)
-        self.payloads = FakePayloads()
+        self.payloads = payloads or FakePayloads()
         self.payloads.add(GOOD)
         references = References(self.payloads, self.shard.topic_of, self.shard.config)
         self.producing = Producing(
@@ -63,7 +97,7 @@ class Bench:
             self.shard.config,
             self.shard.drain,
             self.shard.throttle,
-            references.check,
+            references,
         )
 
     def produce(self, *requests: bytes) -> list[ProduceResponse]:
@@ -226,7 +260,7 @@ def test_without_acknowledgements_the_connection_is_closed(bench: Bench) -> None
 
 
 def test_without_a_filer_every_handle_is_refused() -> None:
-    assert no_filer(1, np.empty(0, np.uint8), 0, 0).error == ErrorCode.INVALID_RECORD
+    assert NoFiler().check(1, np.empty(0, np.uint8), 0, 0).error == ErrorCode.INVALID_RECORD
 
 
 def test_what_was_refused_is_counted(bench: Bench) -> None:
@@ -244,3 +278,69 @@ def test_patience_is_for_so_many_a_second() -> None:
     assert not patience.ends(REFUSED_MAX, NOW_MS + PATIENCE_MS)
     assert patience.ends(1, NOW_MS + PATIENCE_MS + 1)
     assert not patience.ends(1, NOW_MS - 5)  # The clock was set back.
+
+
+# --- what a kernel decides -----------------------------------------------------------------------
+
+
+def test_where_handles_were_good_a_kernel_looks_from_then_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "shard", payloads=Files(tmp_path / "filer"))
+    for _ in range(3):
+        assert bench.send(handle_batch([GOOD])).error_code == 0
+        assert bench.payloads.looks == 1
+    bench.producing.forget_rules()
+    assert bench.send(handle_batch([GOOD])).error_code == 0
+    assert bench.payloads.looks == 2
+
+
+def test_what_a_kernel_does_not_find_good_is_refused_in_words(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "shard", payloads=Files(tmp_path / "filer"))
+    bench.send(handle_batch([GOOD]))
+    gone = reference_to(b"gone")
+    assert bench.refusal(GOOD, gone) == f"topic one has no payload {gone.id}: upload it first"
+    bench.payloads.add(gone, "two")
+    assert bench.refusal(gone) == f"topic one has no payload {gone.id}: upload it first"
+    assert bench.send(handle_batch([gone]), "two").error_code == 0
+
+
+ONES = [reference_to(bytes(length), length) for length in range(4)]
+AGES_MS = st.sampled_from([0, ORPHAN_MS - 1, ORPHAN_MS, -AHEAD_MAX_MS, -AHEAD_MAX_MS - 1])
+SENT = st.lists(
+    st.sampled_from([*ONES, b"plain", b"\x0esmq-ref", ONES[0].handle()]), min_size=1, max_size=4
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from(ONES), AGES_MS),
+        st.tuples(st.just("remove"), st.sampled_from(ONES), st.none()),
+        st.tuples(st.just("cut"), st.sampled_from(ONES), st.none()),
+        st.tuples(st.just("send"), SENT, st.sampled_from(["one", "two"])),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=30)
+@given(STEPS)
+def test_it_finds_good_what_is_found_good_without_it(steps: list[tuple[str, Any, Any]]) -> None:
+    with TemporaryDirectory() as name:
+        root = Path(name)
+        pair = [
+            Bench(root / f"shard {is_shown}", payloads=Files(root / "filer", is_shown=is_shown))
+            for is_shown in (True, False)
+        ]
+        files = pair[0].payloads
+        assert isinstance(files, Files)
+        for do, what, how in steps:
+            if do == "send":
+                said, expected = (bench.send(handle_batch(what), how) for bench in pair)
+                assert said == expected
+                continue
+            file = files.root / what.key("one")
+            if do == "add":
+                files.add(what, at_ms=NOW_MS - how)
+            elif do == "remove":
+                file.unlink(missing_ok=True)
+            elif file.exists():
+                file.write_bytes(b"x" * 9)
+        assert pair[0].end() == pair[1].end()
+        assert pair[0].payloads.looks <= pair[1].payloads.looks
