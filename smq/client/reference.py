@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -45,8 +45,11 @@ from smq.model.references import (
     checked_content_type,
     directory_of,
 )
+from smq.wire.records import write_headers
 
-HANDLE_HEADER = (HEADER.encode(), HEADER_VALUE)
+HANDLE_HEADERS = ((HEADER.encode(), HEADER_VALUE),)
+HANDLE_HEADERS_WRITTEN = write_headers(HANDLE_HEADERS)
+_WHOLE = 0  # Of a file, says mmap.
 RANGE_BYTES = 8 * 1024 * 1024  # Asked of another store at a time.
 CONTENT_TYPE_HEADER = "content-type"
 
@@ -117,12 +120,27 @@ class InlinePayload(Payload):
         return self._value[start : None if length is None else start + length]
 
 
+class Space(NamedTuple):
+    """Where a topic's payloads lie: `keys` begin their keys, `files` their paths on this host."""
+
+    store: Place
+    keys: str
+    files: str | None
+
+    @classmethod
+    def of(cls, store: Place, topic: str) -> "Space":
+        """A topic's. Found once: a store looks closely at each key."""
+        keys = directory_of(NAMESPACE_DEFAULT, topic)
+        directory = store.local_path(keys.removesuffix("/"))
+        return cls(store, keys, None if directory is None else f"{directory}/")
+
+
 class StoredPayload(Payload):
     """A payload in the filer."""
 
-    def __init__(self, store: Place, key: str, reference: Reference) -> None:
+    def __init__(self, space: Space, reference: Reference) -> None:
         super().__init__(reference.length, reference.content_type)
-        self._store, self._key, self.reference = store, key, reference
+        self._space, self.reference = space, reference
         self._view: memoryview | None = None
         self._is_verified = False
 
@@ -132,13 +150,22 @@ class StoredPayload(Payload):
     @property
     def path(self) -> Path | None:
         """See Payload."""
-        return self._store.local_path(self._key)
+        return None if (file := self._file) is None else Path(file)
+
+    @property
+    def _file(self) -> str | None:
+        files = self._space.files
+        return None if files is None else files + self.reference.id
+
+    @property
+    def _key(self) -> str:
+        return self._space.keys + self.reference.id
 
     def view(self, progress: Progress | None = None, *, verify: bool = True) -> memoryview:
         """See Payload."""
         if self._view is None:
-            path = self.path
-            self._view = self._downloaded(progress) if path is None else self._mapped(path)
+            file = self._file
+            self._view = self._downloaded(progress) if file is None else self._mapped(file)
         if len(self._view) != self.length:
             raise PayloadDamaged(self._key, f"it has {len(self._view)} bytes, not {self.length}")
         if verify and not self._is_verified:
@@ -152,18 +179,19 @@ class StoredPayload(Payload):
         if start < 0 or (length is not None and length < 0):
             raise ValueError(f"start is {start} and length {length}; neither may be negative")
         try:
-            return self._store.get(self._key, start, length)
+            return self._space.store.get(self._key, start, length)
         except NotFound as reason:
             raise PayloadMissing(self._key) from reason
 
-    def _mapped(self, path: Path) -> memoryview:
+    def _mapped(self, file: str) -> memoryview:
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as reason:
             raise PayloadMissing(self._key) from reason
         try:
-            size = os.fstat(fd).st_size  # An empty file cannot be mapped.
-            return memoryview(mmap(fd, size, access=ACCESS_READ) if size else b"")
+            return memoryview(mmap(fd, _WHOLE, access=ACCESS_READ))
+        except ValueError:
+            return memoryview(b"")  # An empty file cannot be mapped.
         finally:
             os.close(fd)
 
@@ -185,6 +213,7 @@ class Payloads:
 
     def __init__(self, ask: Callable[[], BrokerFacts]) -> None:
         self._ask = ask
+        self._spaces: dict[str, Space] = {}  # By topic.
 
     @cached_property
     def _facts(self) -> BrokerFacts:
@@ -238,13 +267,19 @@ class Payloads:
     ) -> Payload | None:
         """What a record stands for. Raises NotAHandle; StoreError: the filer is out of reach."""
         if HEADER in headers:
-            reference = Reference.of_handle(None if value is None else bytes(value))
-            key = directory_of(NAMESPACE_DEFAULT, topic) + reference.id
-            return StoredPayload(self.store, key, reference)
+            return self.of_handle(topic, value)
         if value is None:
             return None
         content_type = headers.get(CONTENT_TYPE_HEADER) or CONTENT_TYPE_DEFAULT.encode()
         return InlinePayload(bytes(value), content_type.decode(errors="replace"))
+
+    def of_handle(self, topic: str, value: Data | None) -> StoredPayload:
+        """What a handle stands for. Raises as above."""
+        reference = Reference.of_handle(None if value is None else bytes(value))
+        space = self._spaces.get(topic)
+        if space is None:
+            space = self._spaces[topic] = Space.of(self.store, topic)
+        return StoredPayload(space, reference)
 
 
 def _bytes_of(source: Any) -> memoryview:  # noqa: ANN401  (whatever has bytes)

@@ -11,6 +11,7 @@ from smq.client.reference import (
     InlinePayload,
     Payload,
     Payloads,
+    Space,
     StoredPayload,
 )
 from smq.client.remote_filer import RemoteFiler
@@ -35,7 +36,7 @@ def stored(store: Store, data: bytes) -> tuple[StoredPayload, str]:
     """A payload in the filer, and its key."""
     reference = uploaded(store, "images", data)
     key = reference.key("images")
-    return StoredPayload(store, key, reference), key
+    return StoredPayload(Space.of(store, "images"), reference), key
 
 
 @pytest.mark.parametrize("data", [b"", b"payload", LARGE], ids=["empty", "small", "large"])

@@ -36,6 +36,7 @@ from shm.kernels.records import (
 from shm.reuse import empty_words
 from smq.client.consuming.record import Headers, Record, TopicPartition
 from smq.client.errors import BatchReleased
+from smq.client.reference import HANDLE_HEADERS_WRITTEN
 from smq.wire.inflate import inflate
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class _Released:
 
 
 RELEASED = _Released()
+_ONLY_HEADER = HANDLE_HEADERS_WRITTEN[1:]  # Behind their count.
 _new_record = partial(tuple.__new__, Record)
 
 
@@ -114,7 +116,8 @@ class Chunk:
 
     def partition_of(self, row: int) -> TopicPartition:
         """Whose record a row is."""
-        return self.batches.names[self._rows[bisect_right(self._ends, row)]]
+        names = self.batches.names
+        return names[0 if len(names) == 1 else self._rows[bisect_right(self._ends, row)]]
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -152,7 +155,16 @@ class Chunk:
         """What a record of this value stands for."""
         assert self.payloads is not None, "a consumer's chunks know its filer"
         topic = self.partition_of(row).topic
+        if self._is_plainly_a_handle(row):
+            return self.payloads.of_handle(topic, value)
         return self.payloads.of(topic, dict(self.headers_of(row)), value)
+
+    def _is_plainly_a_handle(self, row: int) -> bool:
+        """Whether it has the one header that says so, as our producer writes it."""
+        if self.columns.item(C_HEADER_COUNT, row) != 1:
+            return False
+        at = self.columns.item(C_HEADERS_AT, row)
+        return self.view[at : at + len(_ONLY_HEADER)] == _ONLY_HEADER
 
     def copy(self) -> "Chunk":
         """The same records over memory of their own."""

@@ -36,7 +36,7 @@ from smq.client.producing.links import Links
 from smq.client.producing.parcel import Extras, Parcel
 from smq.client.producing.sender import Options, Sender
 from smq.client.reach import Reach
-from smq.client.reference import HANDLE_HEADER, Source
+from smq.client.reference import HANDLE_HEADERS, Source
 from smq.model.references import CONTENT_TYPE_DEFAULT, Reference
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class Producer:
                 f"reference is a {type(reference).__name__}; it must be what `upload` gave"
             )
         headers = header_pairs(fields.pop("headers", None) or ())
-        headers_with = [*headers, HANDLE_HEADER]
+        headers_with = headers + HANDLE_HEADERS if headers else HANDLE_HEADERS
         return self.send(topic, reference.handle(), headers=headers_with, **fields)
 
     def _send_typed(self, topic: str, value: Any, kind: bytes, fields: dict[str, Any]) -> Future:  # noqa: ANN401
@@ -282,7 +282,8 @@ def _extras(headers: Any, timestamp_ms: Any, partition: Any) -> Extras:  # noqa:
         timestamp_ms = whole_number("timestamp_ms", timestamp_ms, 0, TIMESTAMP_END)
     if partition is not None:
         partition = whole_number("partition", partition, 0, PARTITION_END)
-    return Extras(header_pairs(headers or ()), timestamp_ms, partition)
+    pairs = headers if headers is HANDLE_HEADERS else header_pairs(headers or ())
+    return Extras(pairs, timestamp_ms, partition)
 
 
 _producers: "weakref.WeakSet[Producer]" = weakref.WeakSet()
