@@ -1,4 +1,4 @@
-"""Fetch requests that a kernel answers: those of consumers that keep up. The others are left.
+"""Fetch requests that a kernel answers: those of records in the ring. The others are left.
 
 A request that waits is kept as its bytes and asked again when something has moved: one kernel
 call, however it ends.
@@ -13,10 +13,16 @@ from gateway.dispatch import dispatch
 from shm.kernels.fetch_request import (
     ANSWERED,
     LEFT,
+    LENT_AT,
+    LENT_POSITION,
+    LENT_WORDS,
     PARTITION_BYTES_MAX,
     PLACES_MAX,
     RECORDS_BYTES_MAX,
+    STATE_LENT,
+    STATE_LENT_COUNT,
     STATE_MAX_WAIT_MS,
+    STATE_MESSAGE,
     STATE_OUT_BYTES,
     STATE_PLACE_COUNT,
     STATE_PLACES,
@@ -24,11 +30,14 @@ from shm.kernels.fetch_request import (
     STATE_WORDS,
     answer_fetch,
 )
+from smq.shard.lent import LentBatches
 from smq.shard.shard import Shard
 
 NAMES_BYTES_MAX = PLACES_MAX * 256  # Of the topics in an answer.
 OUT_BYTES = RECORDS_BYTES_MAX + 2 * PLACES_MAX * PARTITION_BYTES_MAX + NAMES_BYTES_MAX
 _SLOT_MASK = 2**32 - 1
+
+Answer = list[bytes | LentBatches]  # As it goes out, with its size.
 
 
 class QuickFetch:
@@ -41,14 +50,14 @@ class QuickFetch:
         self._words, self._out = self._state.data, np.zeros(OUT_BYTES, np.uint8)
         self.arrays = self._state, self._out  # As kernels take them.
 
-    def run(self, data: np.ndarray, start: int, end: int) -> bytes | Wait | None:
-        """The answer to the request (without its size) in data[start:end], as it goes out.
+    def run(self, data: np.ndarray, start: int, end: int) -> Answer | Wait | None:
+        """The answer to the request (without its size) in data[start:end].
 
         None: gateway.dispatch is to answer it.
         """
         outcome = self._ask(data, start, end, is_last=False)
         if outcome == ANSWERED:
-            return self._answer()
+            return self.answer()
         if outcome == LEFT:
             return None
         waiting = _Waiting(self, bytearray(data[start:end]))
@@ -56,11 +65,11 @@ class QuickFetch:
         places = [(code >> 32, code & _SLOT_MASK) for code in codes]
         return Wait(places, self._words[STATE_MAX_WAIT_MS], waiting.attempt, waiting.moved)
 
-    def look(self, request: np.ndarray, *, is_last: bool) -> bytes | Message | Ask | None:
+    def look(self, request: np.ndarray, *, is_last: bool) -> Answer | Message | Ask | None:
         """What a request that waits gets now; None: it waits on."""
         outcome = self._ask(request, 0, len(request), is_last=is_last)
         if outcome == ANSWERED:
-            return self._answer()
+            return self.answer()
         if outcome != LEFT:
             return None
         result = dispatch(request.data, self.shard, now_ms=0).result  # Fetch asks no clock.
@@ -82,8 +91,36 @@ class QuickFetch:
         )
         return outcome
 
-    def _answer(self) -> bytes:
-        return bytes(self._out.data[: self._words[STATE_OUT_BYTES]])
+    def answer(self, sent: int = 0) -> Answer:
+        """What was answered last, but for so many bytes of it."""
+        assert self._log is not None, "nothing is answered without one"
+        words, out = self._words, self._out.data
+        lent = self._state[STATE_LENT:STATE_MESSAGE].reshape(-1, LENT_WORDS)
+        lent = lent[: words[STATE_LENT_COUNT]]
+        pieces, at = Answer(), 0
+        for place in np.unique(lent[:, LENT_AT]).tolist():
+            spans = lent[lent[:, LENT_AT] == place, LENT_POSITION:]
+            pieces += bytes(out[at:place]), LentBatches(self._log, spans, int(spans[:, 1].sum()))
+            at = place
+        if at < words[STATE_OUT_BYTES]:
+            pieces.append(bytes(out[at : words[STATE_OUT_BYTES]]))
+        return _after(pieces, sent)
+
+
+def _after(pieces: Answer, sent: int) -> Answer:
+    """What is left when so many bytes were sent."""
+    while sent:
+        piece = pieces[0]
+        size = len(piece) if isinstance(piece, bytes) else piece.length
+        if sent < size:
+            if isinstance(piece, bytes):
+                pieces[0] = piece[sent:]
+            else:
+                piece.advance(sent)
+            break
+        sent -= size
+        del pieces[0]
+    return pieces
 
 
 class _Waiting:
@@ -92,10 +129,10 @@ class _Waiting:
     def __init__(self, quick: QuickFetch, request: bytearray) -> None:
         self._quick, self._request = quick, np.frombuffer(request, np.uint8)
 
-    def attempt(self, *, is_last: bool) -> bytes | Message | Ask | None:
+    def attempt(self, *, is_last: bool) -> Answer | Message | Ask | None:
         """See Wait."""
         return self._quick.look(self._request, is_last=is_last)
 
-    def moved(self, _: Iterable[Place]) -> bytes | Message | Ask | None:
+    def moved(self, _: Iterable[Place]) -> Answer | Message | Ask | None:
         """See Wait."""
         return self._quick.look(self._request, is_last=False)

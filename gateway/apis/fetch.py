@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gateway.context import Ask, Message, Place, Result, ShardContext, Wait
+from shm.kernels.fetch_request import FETCH_BYTES_MAX
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
 from smq.shard.inline import before_handles, delivers_inline
@@ -42,7 +43,6 @@ from smq.wire.generated.fetch import (
     PartitionData,
 )
 
-FETCH_BYTES_MAX = 55 * 1024 * 1024  # Kafka's fetch.max.bytes: what one answer may hold of us.
 COLD_PARTITIONS_MAX = 4  # Of one answer: each may have the sealer decode a row group.
 IDS_FROM = 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

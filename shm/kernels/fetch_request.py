@@ -1,11 +1,13 @@
 """Fetch requests, versions 4 to 18, of the frequent kind: read, looked up and answered in one call.
 
-A consumer that keeps up asks again and again for a few partitions whose newest records are in the
-ring and make some KiB. That is answered here. Everything else is LEFT to gateway.apis.fetch, which
-can answer everything: errors, offsets that have left the ring, sessions, followers, tagged fields,
-many partitions, much to send. What this file answers, that one answers with the same bytes.
+A consumer asks again and again for a few partitions whose records are in the ring. That is answered
+here. Everything else is LEFT to gateway.apis.fetch, which can answer everything: errors, offsets
+that have left the ring, sessions, followers, tagged fields, many partitions, very many small
+batches. What this file answers, that one answers with the same bytes.
 
 The response is written while the request is read; whoever leaves it midway has written in vain.
+Records of some KiB are copied into it. Where there are more, their batches are lent: they stand in
+a list, for whoever sends the response from where they are (shm.kernels.fetch_send).
 """
 
 import numpy as np
@@ -53,7 +55,10 @@ LEFT = 0
 ANSWERED = 1
 WAITS = 2  # There is too little to say yet.
 
-RECORDS_BYTES_MAX = 48 * 1024  # Of one answer: what costs less to copy than to lend.
+FETCH_BYTES_MAX = 55 * 1024 * 1024  # Kafka's fetch.max.bytes: what one answer may hold of us.
+RECORDS_BYTES_MAX = 48 * 1024  # Of a partition: what costs less to copy than to lend.
+LEND_FROM_BYTES = 8 * 1024  # Batches that are smaller on average cost less to gather.
+LENT_MAX = 960  # Batches; with what stands between them no more than a sendmsg takes, 1024.
 PLACES_MAX = 16  # Partitions of one request.
 PARTITION_BYTES_MAX = 64  # Of an answer without records; likewise of a topic without its key.
 
@@ -68,9 +73,15 @@ STATE_CORRELATION = 7
 STATE_OUT_BYTES = 8
 STATE_TOPIC_COUNT = 9
 STATE_START = 10  # in: where the request begins
+STATE_LENT_COUNT = 11
+STATE_LENT_BYTES = 12
 STATE_PLACES = 16  # log << 32 | slot, each partition once
 STATE_TOPICS = STATE_PLACES + PLACES_MAX  # Places in the directory, each topic once.
-STATE_WORDS = STATE_TOPICS + PLACES_MAX
+STATE_LENT = STATE_TOPICS + PLACES_MAX  # LENT_WORDS for each batch.
+LENT_AT, LENT_POSITION, LENT_BYTES, LENT_WORDS = 0, 1, 2, 3  # Its place in `out`; the log's bytes.
+STATE_MESSAGE = STATE_LENT + LENT_MAX * LENT_WORDS  # See shm.kernels.fetch_send.
+MESSAGE_WORDS = 8 + 2 * 1024
+STATE_WORDS = STATE_MESSAGE + MESSAGE_WORDS
 
 
 @kernel
@@ -97,7 +108,7 @@ def _read_head(data, at, end, state):
         return np.int64(BAD)
     state[STATE_MAX_WAIT_MS] = get32(data, at)
     state[STATE_MIN_BYTES] = get32(data, at + 4)
-    state[STATE_BYTES_LEFT] = get32(data, at + 8)
+    state[STATE_BYTES_LEFT] = min(get32(data, at + 8), np.int64(FETCH_BYTES_MAX))
     state[STATE_ISOLATION] = np.int64(data[at + 12])
     if state[STATE_BYTES_LEFT] < 0 or state[STATE_ISOLATION] > 1:
         return np.int64(BAD)
@@ -158,12 +169,12 @@ def _ring_oldest(memory):
 
 
 @kernel
-def _batches_bytes(memory, links, entry, limit, budget, is_first):
-    """The bytes of the whole batches from an entry on that fit a budget; -1: too many for us.
+def _choose(memory, links, entry, limit, budget, is_first):
+    """(count, bytes) of the whole batches from an entry on that fit a budget; bytes -1: too many.
 
     The first batch of an answer counts whatever its size (KIP-74).
     """
-    capacity, total = get_word(memory, WORD_INDEX_CAPACITY), np.int64(0)
+    capacity, count, total = get_word(memory, WORD_INDEX_CAPACITY), np.int64(0), np.int64(0)
     while entry >= 0:
         i = entry % capacity
         size = entry_bytes(memory, i)
@@ -171,11 +182,11 @@ def _batches_bytes(memory, links, entry, limit, budget, is_first):
             break
         if total + size > budget and not (is_first and total == 0):
             break
-        total += size
-        if total > RECORDS_BYTES_MAX:
-            return np.int64(-1)
+        count, total = count + 1, total + size
+        if total > RECORDS_BYTES_MAX and total < count * LEND_FROM_BYTES:
+            return count, np.int64(-1)
         entry = links[LINK_NEXT, i]
-    return total
+    return count, total
 
 
 @kernel
@@ -191,6 +202,34 @@ def _copy_batches(memory, links, entry, total, out, at):
         copy_bytes(out, at, memory, place, size)
         at += size
         entry = links[LINK_NEXT, i]
+
+
+@kernel
+def _lend_batches(memory, links, entry, count, state, at):
+    """Note so many batches, from an entry on, that are to be sent at a place of the response."""
+    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    for _ in range(count):
+        i = entry % capacity
+        row = STATE_LENT + LENT_WORDS * state[STATE_LENT_COUNT]
+        state[row + LENT_AT] = at
+        state[row + LENT_POSITION] = entry_position(memory, i) + FRAME_HEADER_BYTES
+        state[row + LENT_BYTES] = entry_bytes(memory, i)
+        state[STATE_LENT_COUNT] += 1
+        state[STATE_LENT_BYTES] += entry_bytes(memory, i)
+        entry = links[LINK_NEXT, i]
+
+
+@kernel
+def _put_records(memory, links, entry, chosen, out, at, state):
+    """Copy the batches that were chosen from an entry on, or lend them; the cursor, or BAD."""
+    count, total = chosen
+    if total <= RECORDS_BYTES_MAX and at + total + PARTITION_BYTES_MAX <= out.size:
+        _copy_batches(memory, links, entry, total, out, at)
+        return at + total
+    if total < count * LEND_FROM_BYTES or state[STATE_LENT_COUNT] + count > LENT_MAX:
+        return np.int64(BAD)
+    _lend_batches(memory, links, entry, count, state, at)
+    return np.int64(at)
 
 
 @kernel
@@ -251,23 +290,23 @@ def _answer_partition(memory, links, slot, place, out, at, state):
     limit = get_partition(
         memory, slot, P_LAST_STABLE if state[STATE_ISOLATION] == 1 else P_HIGH_WATERMARK
     )
-    budget, total = min(state[STATE_BYTES_LEFT], bytes_max), np.int64(0)
+    budget, chosen = min(state[STATE_BYTES_LEFT], bytes_max), (np.int64(0), np.int64(0))
     is_first = state[STATE_RECORDS_BYTES] == 0
     entry = np.int64(-1)
     if offset < limit and (budget > 0 or is_first):
         entry = _find(memory, links, slot, offset)
         if entry < 0:
             return np.int64(BAD)
-        total = _batches_bytes(memory, links, entry, limit, budget, is_first)
-    if total < 0 or at + PARTITION_BYTES_MAX + total > out.size:
+        chosen = _choose(memory, links, entry, limit, budget, is_first)
+    total = chosen[1]
+    if total < 0 or at + 2 * PARTITION_BYTES_MAX > out.size:
         return np.int64(BAD)
     at = _write_partition(out, at, memory, slot, index, state)
     at = write_length(out, at, total, state[STATE_VERSION] >= FLEXIBLE_FROM, 4)
-    _copy_batches(memory, links, entry, total, out, at)
+    at = _put_records(memory, links, entry, chosen, out, at, state)
     state[STATE_RECORDS_BYTES] += total
     state[STATE_BYTES_LEFT] -= total
-    at += total
-    if state[STATE_VERSION] >= FLEXIBLE_FROM:
+    if at != BAD and state[STATE_VERSION] >= FLEXIBLE_FROM:
         out[at] = 0
         at += 1
     return np.int64(at)
@@ -398,11 +437,13 @@ def _count(memory, records_bytes):
 def answer_fetch(data, end, is_last, memory, links, directory, state, out):
     """Answer the request in data[state[STATE_START]:end] (without its size); is_last: it waits not.
 
-    ANSWERED: the response, with its size, is in out[:state[STATE_OUT_BYTES]]. WAITS: it is to wait
-    for state[STATE_PLACES:][:state[STATE_PLACE_COUNT]]. LEFT: nothing is known of it.
+    ANSWERED: the response, with its size, is in out[:state[STATE_OUT_BYTES]], but for the
+    state[STATE_LENT_COUNT] batches that are listed from STATE_LENT on. WAITS: it is to wait for
+    state[STATE_PLACES:][:state[STATE_PLACE_COUNT]]. LEFT: nothing is known of it.
     """
     start = state[STATE_START]
     state[STATE_RECORDS_BYTES] = state[STATE_PLACE_COUNT] = state[STATE_TOPIC_COUNT] = 0
+    state[STATE_LENT_COUNT] = state[STATE_LENT_BYTES] = 0
     if end - start < 10:
         return LEFT
     at = _read_head(data, start, end, state)
@@ -416,6 +457,6 @@ def answer_fetch(data, end, is_last, memory, links, directory, state, out):
     if state[STATE_VERSION] >= FLEXIBLE_FROM:
         out[state[STATE_OUT_BYTES]] = 0
         state[STATE_OUT_BYTES] += 1
-    put32(out, 0, state[STATE_OUT_BYTES] - 4)
+    put32(out, 0, state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES] - 4)
     _count(memory, state[STATE_RECORDS_BYTES])
     return ANSWERED

@@ -12,11 +12,13 @@ from shm.kernels.bytes import get16, get32
 from shm.kernels.fetch_request import (
     ANSWERED,
     FETCH_KEY,
+    STATE_LENT_BYTES,
     STATE_OUT_BYTES,
     STATE_START,
     WAITS,
     answer_fetch,
 )
+from shm.kernels.fetch_send import send_answer
 from shm.kernels.jit import kernel
 from shm.kernels.plan import (
     HEAD_CLOSE,
@@ -33,7 +35,6 @@ from shm.kernels.produce import produce
 from shm.kernels.turn_sessions import (
     BELLS_MAX,
     MSG_DONTWAIT,
-    MSG_NOSIGNAL,
     S_FD,
     SESSION_WORDS,
     SESSIONS_MAX,
@@ -65,9 +66,8 @@ from shm.kernels.turn_words import (
     SESSION,
     SESSION_SPIN_NS,
     SPIN_UNTIL_NS,
-    UNSENT,
-    UNSENT_END,
     UNSENT_FD,
+    UNSENT_START,
 )
 from shm.kernels.waiting import add_waiting
 
@@ -81,7 +81,6 @@ CLOCK_REALTIME, CLOCK_MONOTONIC = 0, 1
 
 _i32, _i64 = types.int32, types.int64
 _recv = types.ExternalFunction("recv", _i64(_i32, _i64, _i64, _i32))
-_send = types.ExternalFunction("send", _i64(_i32, _i64, _i64, _i32))
 _epoll_wait = types.ExternalFunction("epoll_wait", _i32(_i32, _i64, _i32, _i32))
 _clock_gettime = types.ExternalFunction("clock_gettime", _i32(_i32, _i64))
 
@@ -102,13 +101,12 @@ def ready(turn, events):
 
 
 @kernel
-def send_fetched(turn, fd, fetching):
+def send_fetched(turn, fd, memory, fetching):
     """Send a Fetch's answer, or note what the socket has not taken."""
     state, out = fetching
-    size = state[STATE_OUT_BYTES]
-    sent = _send(np.int32(fd), address(out, 0), size, np.int32(MSG_DONTWAIT | MSG_NOSIGNAL))
-    if sent != size:
-        turn[UNSENT_FD], turn[UNSENT], turn[UNSENT_END] = fd, max(np.int64(0), sent), size
+    sent = send_answer(fd, memory, state, out)
+    if sent != state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES]:
+        turn[UNSENT_FD], turn[UNSENT_START] = fd, sent
 
 
 @kernel
@@ -133,7 +131,7 @@ def _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
     is_last = False
     outcome = answer_fetch(data, count, is_last, memory, links, directory, state, out)
     if outcome == ANSWERED:
-        send_fetched(turn, fd, fetching)
+        send_fetched(turn, fd, memory, fetching)
         return True
     if outcome != WAITS:
         return False

@@ -17,8 +17,8 @@ A turn's words (int64, private):
           MOVED (slots in `touched` of which somebody is still to be told)
           LEVEL (the highest durability of what a turn appended)
           ROW, ROW_COUNT: the answers [ROW, ROW_COUNT) are not sent
-          UNSENT_FD (-1, or to which connection a Fetch's answer has gone in part only), UNSENT,
-          UNSENT_END: what is left of it
+          UNSENT_FD (-1, or to which connection a Fetch's answer has gone in part only),
+          UNSENT_START: so many bytes of it
           RUNG_FD (-1, or the session the loop must look at), BELLS (that it rang)
     both  AWAKE: the sessions to look at without a bell; SPIN_UNTIL_NS: they stay awake until then
     ROW_WORDS for each answer, from ROWS_AT on: descriptor, start and end in `out`
@@ -29,9 +29,9 @@ import platform
 (
     EPOLL, IS_WATCHED, SPIN_NS, TURNS_NS, WAL_FD, WAL_START, WAL_END,
     TURN_COUNT, HAS_IDLED, RECEIVED, LEFT_FD, LEFT_STOP, MOVED, LEVEL, ROW, ROW_COUNT,
-    UNSENT_FD, UNSENT, UNSENT_END, WATCH_ALL, SESSION_SPIN_NS, RUNG_FD, BELLS, AWAKE, SPIN_UNTIL_NS,
+    UNSENT_FD, UNSENT_START, WATCH_ALL, SESSION_SPIN_NS, RUNG_FD, BELLS, AWAKE, SPIN_UNTIL_NS,
     UNTIL_NS, CLOCK,
-) = range(27)  # fmt: skip
+) = range(26)  # fmt: skip
 ROWS_AT, ROW_WORDS = 32, 3
 ROW_FD, ROW_START, ROW_END = 0, 1, 2
 ROWS_MAX = 256  # Of one turn.

@@ -141,7 +141,7 @@ def _answer_row(turn, row, clients, log, fetching, waiting):
         return outcome == WAITS
     remove_waiting(waiting, row)
     clients[fd] = now_ns(turn, CLOCK_MONOTONIC)
-    send_fetched(turn, fd, fetching)
+    send_fetched(turn, fd, memory, fetching)
     return turn[UNSENT_FD] < 0
 
 

@@ -41,9 +41,9 @@ class Answering:
     def _answer(
         self, connection: Connection, slot: Slot, dispatched: Dispatched, response: Message
     ) -> None:
-        if isinstance(response, bytes):
+        if isinstance(response, list):
             if not connection.closed:
-                slot.fill([response])
+                slot.fill(response)
                 self.dirty[connection] = None
             return
         if connection.closed:

@@ -33,7 +33,7 @@ class Slot:
 
     __slots__ = ("is_open", "pieces")
 
-    def __init__(self, pieces: Iterable[bytes] = (), *, is_open: bool) -> None:
+    def __init__(self, pieces: Iterable[bytes | Sendable] = (), *, is_open: bool) -> None:
         self.pieces: deque[bytes | memoryview | Sendable] = deque(pieces)
         self.is_open = is_open
 

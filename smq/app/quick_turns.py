@@ -11,7 +11,7 @@ from itertools import repeat
 
 import numpy as np
 
-from gateway.quick_fetch import QuickFetch
+from gateway.quick_fetch import Answer, QuickFetch
 from shm.kernels.plan import HEAD_END
 from shm.kernels.turn_words import (
     AWAKE,
@@ -39,8 +39,8 @@ from shm.kernels.turn_words import (
     TURN_COUNT,
     TURN_WORDS,
     TURNS_NS,
-    UNSENT_END,
     UNSENT_FD,
+    UNSENT_START,
     WAL_END,
     WAL_FD,
     WAL_START,
@@ -80,7 +80,7 @@ class QuickTurns:
         watched: np.ndarray,
     ) -> None:
         self._shard, self._producing = shard, producing
-        self._fetching, self._watched = fetching.arrays, watched
+        self._fetching, self._watched = fetching, watched
         self._log = next(iter(shard.logs.values())) if len(shard.logs) == 1 else None
         turn = self._turn = np.zeros(TURN_WORDS, np.int64)
         self._words = turn.data
@@ -158,8 +158,8 @@ class QuickTurns:
         take_turns(
             self._turn, self._events, self._clients, data,
             (log.memory.memory, log.links, log.producers, self._shard.directory),
-            (producing.plan, producing.out), self._fetching, self.waiting.arrays, sessions.arrays,
-            log.cursors, self._touched, self._watched,
+            (producing.plan, producing.out), self._fetching.arrays, self.waiting.arrays,
+            sessions.arrays, log.cursors, self._touched, self._watched,
         )  # fmt: skip
         sessions.awake, sessions.spin_until_ns = words[AWAKE], words[SPIN_UNTIL_NS]
         if not words[RECEIVED]:
@@ -177,10 +177,10 @@ class QuickTurns:
             self._shard.publish(log, DURABILITY_OS)
         return True
 
-    def unsent_fetch(self) -> tuple[int, bytes] | None:
+    def unsent_fetch(self) -> tuple[int, Answer] | None:
         """A Fetch's answer that a socket did not take whole: descriptor, what is left."""
-        fd, start, end = self._words[UNSENT_FD : UNSENT_END + 1]
-        return None if fd < 0 else (fd, bytes(self._fetching[1].data[start:end]))
+        fd, sent = self._words[UNSENT_FD], self._words[UNSENT_START]
+        return None if fd < 0 else (fd, self._fetching.answer(sent))
 
     def rung(self) -> tuple[Session, int] | None:
         """A session that the loop must look at, and how often it rang."""

@@ -19,7 +19,7 @@ import numpy as np
 from gateway.apis.table import API_BY_KEY
 from gateway.context import Place, Relay
 from gateway.dispatch import Dispatched, dispatch
-from gateway.quick_fetch import QuickFetch
+from gateway.quick_fetch import Answer, QuickFetch
 from shm.kernels.fetch_request import FETCH_KEY
 from shm.kernels.plan import (
     STOP_MALFORMED,
@@ -51,6 +51,7 @@ from smq.wire.headers import read_request_header
 API_KEY_BYTES = 2
 _WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
+HOST_SEND_BYTES = 512 * 1024  # To a client on this host: it reads them while caches hold them.
 SMALL_BYTES = 4096  # Of a recv: who sends so little waits for the answer.
 
 
@@ -126,6 +127,8 @@ class ShardServer:
             sock.close()
             return
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if address[0] == sock.getsockname()[0]:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
         connection = Connection(self._loop, sock, address[0], self)
         connection.last_used_ns = monotonic_ns()
         self._connections[connection.fd] = connection
@@ -248,10 +251,10 @@ class ShardServer:
     def _client(self, fd: int) -> Connection | Session:
         return self._connections.get(fd) or self._quick_turns.sessions.at(fd)
 
-    def _send_left(self, fd: int, answer: bytes) -> None:
+    def _send_left(self, fd: int, answer: Answer) -> None:
         """Send the rest of a Fetch's answer when the socket takes it."""
         connection = self._connections[fd]
-        connection.slots.append(Slot([answer], is_open=True))
+        connection.slots.append(Slot(answer, is_open=True))
         self._answering.dirty[connection] = None
 
     # --- fetches that wait in the kernel's table -------------------------------------------------
@@ -391,8 +394,8 @@ class ShardServer:
             return False
         slot = Slot(is_open=False)
         connection.slots.append(slot)
-        if isinstance(result, bytes):
-            slot.fill([result])
+        if isinstance(result, list):
+            slot.fill(result)
             self._answering.dirty[connection] = None
         else:
             header, _ = read_request_header(data.data[start:end], 0)

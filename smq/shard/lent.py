@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from shm.kernels.fetch_request import LEND_FROM_BYTES
 from smq.log.background import Background, Lane
 from smq.log.disk import read_now
 from smq.log.log import Log
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from smq.log.reading import Run
     from smq.log.wal import Segment
 
-GATHER_BELOW_BYTES = 8 * 1024  # A smaller batch costs less to copy than to hand to sendmsg.
 GATHER_BYTES = 256 * 1024  # Gathered at once; fits a level-2 cache.
 VIEWS_MAX = 64  # Batches lent to one sendmsg; the system takes 1024 at most.
 FILE_CHUNK_BYTES = 1024 * 1024
@@ -62,7 +62,7 @@ class LentBatches:
         self._log, self._spans, self.length = log, spans, length
         self._ends: list[int] = np.cumsum(spans[:, 1]).tolist()
         self._sent = self._index = self._within = 0
-        self._small = length < GATHER_BELOW_BYTES * len(spans)
+        self._small = length < LEND_FROM_BYTES * len(spans)
         self._pinned: list[Segment] = []
         self._loaded: tuple[Run, np.ndarray] | None = None
         self._from_wal: memoryview | None = None  # Read and checked, and not sent yet.

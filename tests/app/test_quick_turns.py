@@ -15,6 +15,7 @@ from shm.kernels.words import WORD_TAIL, WORD_WRITTEN
 from smq.app import quick_turns
 from smq.app.quick_turns import TURNS_MAX_NS
 from smq.model.errors import ErrorCode
+from smq.wire.records import read_batches
 from tests.app.fake_peers import turn_until
 from tests.app.quick import Quick, awaited
 from tests.app.shard_client import (
@@ -369,6 +370,34 @@ def test_answers_that_a_socket_does_not_take_go_when_it_does(make: Make) -> None
     client.wait(count)
     assert offsets(client) == list(range(count))
     assert quick.taken == 1
+
+
+@pytest.mark.parametrize("is_overtaken", [False, True])
+def test_much_is_sent_from_the_ring_and_its_rest_from_wherever_it_is_by_then(
+    make: Make, is_overtaken: bool
+) -> None:
+    bench = make(topic("one"))
+    quick, producer, consumer = Quick(bench), bench.client(), bench.client(receive_bytes=4096)
+    for connection in bench.server._connections.values():
+        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    batches = [batch(bytes([i]) * 20_000) for i in range(6)]
+    for each in batches:
+        producer.send(produce_request({"one": {0: each}}))
+        bench.turn()
+    taken = quick.taken
+    consumer.send(fetch("one"))
+    bench.turn(1)
+    assert quick.taken == taken + 1
+    [slow] = [each for each in bench.server._connections.values() if each.slots]
+    for _ in range(20 if is_overtaken else 0):  # More than the ring holds.
+        producer.send(produce_request({"one": {0: batch(b"later" * 4000)}}))
+        bench.turn()
+    [log] = bench.shard.logs.values()
+    assert log.in_ring(0) != is_overtaken
+    found = fetched(consumer.wait(1)[0])
+    values = [record.value for each in read_batches(found.records) for record in each.records()]
+    assert values == [bytes([i]) * 20_000 for i in range(6)]
+    assert not slow.slots
 
 
 def test_a_client_that_never_stops_does_not_keep_the_loop_from_its_timers(make: Make) -> None:

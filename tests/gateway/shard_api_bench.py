@@ -1,5 +1,6 @@
 """A shard's APIs without a process: requests and answers as bytes, over logs in memory."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,13 @@ EPOCH = 5  # The generation of the logs that a bench has made.
 
 def sent(asked: Dispatched) -> bytes:
     """The bytes of an answer as a socket takes them, size first; gives back what is lent."""
+    return joined(encode(asked.api, asked.header, asked.result))
+
+
+def joined(pieces: Iterable[Any]) -> bytes:
+    """The bytes of pieces that are sent one after another."""
     data = b""
-    for piece in encode(asked.api, asked.header, asked.result):
+    for piece in pieces:
         if isinstance(piece, bytes):
             data += piece
             continue

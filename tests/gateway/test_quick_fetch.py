@@ -18,26 +18,32 @@ from shm.kernels.words import (
     FLAG_FETCH_LEFT,
     P_FLAGS,
 )
+from smq.shard.lent import LentBatches
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.gateway.coordinator_bench import relayed
-from tests.gateway.shard_api_bench import EPOCH, ShardBench, sent
+from tests.gateway.shard_api_bench import EPOCH, ShardBench, joined, sent
 from tests.shard.shard_bench import NOW_MS, batch, new_shard, topic
 
-ONE, TWO, LARGE = topic("one", range(1, 4)), topic("two", range(4, 5)), topic("large", range(5, 6))
-TOPICS = {each.name: each for each in (ONE, TWO, LARGE)}
+ONE, TWO, LARGE = topic("one", range(1, 4)), topic("two", range(4, 5)), topic("large", range(5, 7))
+TOPICS = {each.name: each for each in (ONE, TWO, LARGE, topic("small", range(7, 8)))}
+SMALL = batch(b"x" * 1000)
+SMALL_COUNT = RECORDS_BYTES_MAX // len(SMALL) + 1
 VERSIONS = range(4, 19)
 NOBODY = UUID(int=99)
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> ShardBench:
-    """Batches of 1 to 3 records in `one` 0 and 1 and in `two`; `one` 2 is empty."""
-    bench = ShardBench(tmp_path_factory.mktemp("log"), ONE, TWO, LARGE)
+    """Batches of 1 to 3 records in `one` 0 and 1 and in `two`; `one` 2 is empty. In `large` more
+    than is copied, in `small` too."""
+    bench = ShardBench(tmp_path_factory.mktemp("log"), *TOPICS.values())
     for i in range(30):
         values = [b"%d" % i * (i % 7)] * (1 + i % 3)
         bench.appender.append(*[("one", 0), ("one", 1), ("two", 0)][i % 3], batch(*values))
-    for _ in range(4):
-        bench.appender.append("large", 0, batch(b"x" * (RECORDS_BYTES_MAX // 3)))
+    for i in range(8):
+        bench.appender.append("large", i % 2, batch(b"x" * (RECORDS_BYTES_MAX // 3)))
+    for _ in range(SMALL_COUNT):
+        bench.appender.append("small", 0, SMALL)
     return bench
 
 
@@ -70,10 +76,11 @@ class Both:
 
     @property
     def answer(self) -> bytes:
-        """What both say."""
-        assert isinstance(self.outcome, bytes)
-        assert self.outcome == sent(self.by_hand)
-        return self.outcome
+        """What both say; to be asked once, for what is lent is sent then."""
+        assert isinstance(self.outcome, list)
+        data = joined(self.outcome)
+        assert data == sent(self.by_hand)
+        return data
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -129,7 +136,8 @@ def test_whatever_is_asked_the_kernel_says_what_the_handler_says_or_nothing(
         assert both.outcome.timeout_ms == both.by_hand.result.timeout_ms
         is_last = both.outcome.attempt(is_last=True)
         last = both.by_hand.result.attempt(is_last=True)
-        assert is_last == sent(both.by_hand._replace(result=last))
+        assert isinstance(is_last, list)
+        assert joined(is_last) == sent(both.by_hand._replace(result=last))
     elif both.outcome is not None:
         assert both.answer
 
@@ -149,8 +157,8 @@ def test_cut_and_garbled_requests_are_left_or_answered_as_the_handler_does(
         data[at % len(data)] = value
     data = data[: max(1, len(data) - cut)]
     outcome = QuickFetch(bench.shard).run(np.frombuffer(data, np.uint8), 0, len(data))
-    if isinstance(outcome, bytes):
-        assert outcome == sent(dispatch(memoryview(data), bench.shard, NOW_MS))
+    if isinstance(outcome, list):
+        assert joined(outcome) == sent(dispatch(memoryview(data), bench.shard, NOW_MS))
 
 
 @pytest.mark.parametrize("version", [4, 12, 18])
@@ -164,33 +172,66 @@ def test_a_request_that_waits_is_answered_when_something_has_come(
     assert both.outcome.moved([]) is None
     bench.appender.append("one", 1, batch(b"came"))
     response = both.by_hand.result.moved([])
-    assert both.outcome.moved([]) == sent(both.by_hand._replace(result=response))
+    answer = both.outcome.moved([])
+    assert isinstance(answer, list)
+    assert joined(answer) == sent(both.by_hand._replace(result=response))
 
 
 def test_a_request_that_waits_and_is_left_then_is_answered_by_hand(tmp_path: Path) -> None:
     bench = ShardBench(tmp_path, ONE, TWO, LARGE)
     both = Both(bench, 12, asked([fetch_of("large", partition(0, 0))]))
     assert isinstance(both.outcome, Wait)
-    bench.appender.append("large", 0, batch(b"x" * (RECORDS_BYTES_MAX + 1)))
+    for _ in range(SMALL_COUNT):
+        bench.appender.append("large", 0, SMALL)
     response = both.outcome.moved([])
-    assert not isinstance(response, bytes)
+    assert not isinstance(response, list)
     assert len(sent(both.by_hand._replace(result=response))) > RECORDS_BYTES_MAX
 
 
 @pytest.mark.parametrize(
     "topics",
     [
-        [fetch_of("large", partition(0, 0))],
+        [fetch_of("small", partition(0, 0))],
         [fetch_of("one", *[partition(0, 0)] * (PLACES_MAX + 1))],
         [fetch_of("one", partition(0, 0), partition(0, 1))],
         [fetch_of("one", partition(0, 0)), fetch_of("one", partition(1, 0))],
         [fetch_of("none", partition(0, 0))],
         [],
     ],
-    ids=["much", "many", "a partition twice", "a topic twice", "an unknown topic", "nothing"],
+    ids=[
+        "many batches",
+        "many partitions",
+        "a partition twice",
+        "a topic twice",
+        "an unknown topic",
+        "nothing",
+    ],
 )
 def test_what_is_rare_is_left(bench: ShardBench, topics: list[FetchTopic]) -> None:
     assert Both(bench, 12, asked(topics)).outcome is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("bytes_max", [1 << 30, 20_000, 40_000, 100_000])
+def test_much_is_lent_within_the_limits(bench: ShardBench, version: int, bytes_max: int) -> None:
+    topics = [
+        fetch_of("one", partition(0, 3)),
+        fetch_of("large", partition(0, 0, partition_max_bytes=60_000), partition(1, 1)),
+        fetch_of("two", partition(0, 19)),
+    ]
+    both = Both(bench, version, asked(topics, max_bytes=bytes_max))
+    assert both.answer
+    assert isinstance(both.outcome, list)
+    lent = [piece for piece in both.outcome if isinstance(piece, LentBatches)]
+    assert bool(lent) == (bytes_max > RECORDS_BYTES_MAX)
+
+
+def test_of_what_was_sent_in_part_the_rest_is_left(bench: ShardBench) -> None:
+    request = asked([fetch_of("large", partition(0, 0), partition(1, 0))])
+    both = Both(bench, 12, request)
+    whole = both.answer
+    for sent_bytes in [*range(0, len(whole), 977), len(whole) - 1]:
+        assert joined(both.quick.answer(sent_bytes)) == whole[sent_bytes:]
 
 
 def test_a_partition_of_which_python_is_to_say_is_left(tmp_path: Path) -> None:

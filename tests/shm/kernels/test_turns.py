@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.fetch_request import STATE_OUT_BYTES
 from shm.kernels.turn_words import (
     HAS_IDLED,
     IS_WATCHED,
@@ -20,9 +19,8 @@ from shm.kernels.turn_words import (
     SPIN_NS,
     TURN_COUNT,
     TURNS_NS,
-    UNSENT,
-    UNSENT_END,
     UNSENT_FD,
+    UNSENT_START,
     WAL_END,
     WAL_FD,
 )
@@ -173,6 +171,5 @@ def test_a_fetchs_answer_that_a_socket_does_not_take_is_left(
     if not has_waited:
         consumer.send(fetch_of(0))
         turn = turns.take()
-    size = turns.fetching[0][STATE_OUT_BYTES]
-    assert (turn[UNSENT_FD], turn[UNSENT], turn[UNSENT_END]) == (ours.fileno(), 0, size)
+    assert (turn[UNSENT_FD], turn[UNSENT_START]) == (ours.fileno(), 0)
     assert turns.waiting[0][WAITING_COUNT] == 0

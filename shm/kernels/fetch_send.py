@@ -1,0 +1,106 @@
+"""Sending what answer_fetch has answered: the response, and the batches it lends from the ring.
+
+What is sent is copied by the system during the call. Nothing is appended meanwhile, so the batches
+stay where they are.
+
+    state[STATE_MESSAGE:]   struct msghdr, then its struct iovec [1024] (sendmsg(2)), as words
+"""
+
+import numpy as np
+from numba import types
+
+from shm.atomics import address
+from shm.kernels.fetch_request import (
+    LENT_AT,
+    LENT_BYTES,
+    LENT_POSITION,
+    LENT_WORDS,
+    STATE_LENT,
+    STATE_LENT_BYTES,
+    STATE_LENT_COUNT,
+    STATE_MESSAGE,
+    STATE_OUT_BYTES,
+)
+from shm.kernels.jit import kernel
+from shm.kernels.memory import get_word, ring_at
+from shm.kernels.turn_sessions import MSG_DONTWAIT, MSG_NOSIGNAL
+from shm.kernels.words import WORD_RING_BYTES
+
+_POLL = STATE_MESSAGE + 7
+_MESSAGE_IOV, _MESSAGE_IOV_COUNT = STATE_MESSAGE + 2, STATE_MESSAGE + 3
+_VECTORS = STATE_MESSAGE + 8
+_VECTOR_WORDS = 2
+_POLLOUT = 4
+LOOKS_MAX = 64  # For room in a full socket: as long as Python would take to wait for it.
+
+_i32, _i64 = types.int32, types.int64
+_sendmsg = types.ExternalFunction("sendmsg", _i64(_i32, _i64, _i32))
+_poll = types.ExternalFunction("poll", _i32(_i64, _i64, _i32))
+_sched_yield = types.ExternalFunction("sched_yield", _i32())
+
+
+@kernel
+def _add_piece(state, at, size):
+    """Add so many bytes at an address to the message."""
+    if size > 0:
+        row = _VECTORS + _VECTOR_WORDS * state[_MESSAGE_IOV_COUNT]
+        state[row], state[row + 1] = at, size
+        state[_MESSAGE_IOV_COUNT] += 1
+
+
+@kernel
+def _fill_message(memory, state, out):
+    """Point the message at the parts of the response, and at the batches between them."""
+    ring, ring_bytes, at = ring_at(memory), get_word(memory, WORD_RING_BYTES), np.int64(0)
+    state[_MESSAGE_IOV], state[_MESSAGE_IOV_COUNT] = address(state, _VECTORS), 0
+    for i in range(state[STATE_LENT_COUNT]):
+        row = STATE_LENT + LENT_WORDS * i
+        _add_piece(state, address(out, at), state[row + LENT_AT] - at)
+        at = state[row + LENT_AT]
+        place = ring + state[row + LENT_POSITION] % ring_bytes
+        _add_piece(state, address(memory, place), state[row + LENT_BYTES])
+    _add_piece(state, address(out, at), state[STATE_OUT_BYTES] - at)
+
+
+@kernel
+def _take_off(state, sent):
+    """Take so many bytes off the message's beginning."""
+    row = _VECTORS + (state[_MESSAGE_IOV] - address(state, _VECTORS)) // 8
+    while sent > 0:
+        size = min(sent, state[row + 1])
+        state[row] += size
+        state[row + 1] -= size
+        sent -= size
+        if state[row + 1] == 0:
+            row += _VECTOR_WORDS
+            state[_MESSAGE_IOV_COUNT] -= 1
+    state[_MESSAGE_IOV] = address(state, row)
+
+
+@kernel
+def _has_room(fd, state):
+    """Whether the socket takes more, now or in a moment: its client is reading."""
+    for _ in range(LOOKS_MAX):
+        state[_POLL] = fd | _POLLOUT << 32
+        if _poll(address(state, _POLL), np.int64(1), np.int32(0)) > 0:
+            return True
+        _sched_yield()
+    return False
+
+
+@kernel
+def send_answer(fd, memory, state, out):
+    """Send it; how many bytes the socket has taken."""
+    flags, total = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL), np.int64(0)
+    left = state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES]
+    _fill_message(memory, state, out)
+    while True:
+        sent = _sendmsg(np.int32(fd), address(state, STATE_MESSAGE), flags)
+        if sent <= 0:
+            return total
+        total, left = total + sent, left - sent
+        if left == 0:
+            return total
+        _take_off(state, sent)
+        if not _has_room(fd, state):
+            return total
