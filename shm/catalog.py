@@ -26,13 +26,15 @@ class CatalogBlock:
     """A published value of bytes with a version. Survives fork; one process writes.
 
     Whoever is handed `fd` can only read it.
+
+    words   int64, the version first; what a kernel takes
     """
 
     def __init__(self, mapping: mmap.mmap, fd: int) -> None:
         self.fd = fd
         self._half = (len(mapping) - HEADER_BYTES) // 2
         self._view = memoryview(mapping)
-        self._words = np.frombuffer(mapping, np.int64, HEADER_BYTES // 8)
+        self.words = np.frombuffer(mapping, np.int64, HEADER_BYTES // 8)
         self._glance = self._view[:8].cast("q")
 
     @classmethod
@@ -54,7 +56,7 @@ class CatalogBlock:
 
     def version(self) -> int:
         """The version published last; 0: nothing yet."""
-        return int(read_version(self._words))
+        return int(read_version(self.words))
 
     def has_moved(self, version: int) -> bool:
         """Whether another version than this one is current: cheap enough for every loop turn."""
@@ -67,8 +69,8 @@ class CatalogBlock:
         slot = version % 2
         start = HEADER_BYTES + slot * self._half
         self._view[start : start + len(value)] = value
-        self._words[8 + slot] = len(value)
-        write_version(self._words, version)
+        self.words[8 + slot] = len(value)
+        write_version(self.words, version)
         return version
 
     def read(self) -> tuple[int, bytes]:
@@ -77,6 +79,6 @@ class CatalogBlock:
             version = self.version()
             slot = version % 2
             start = HEADER_BYTES + slot * self._half
-            value = bytes(self._view[start : start + int(self._words[8 + slot])])
+            value = bytes(self._view[start : start + int(self.words[8 + slot])])
             if self.version() == version:
                 return version, value

@@ -93,11 +93,10 @@ def now_ns(turn, clock):
 
 
 @kernel
-def ready(turn, events):
-    """How many descriptors are ready, now."""
-    return np.int64(
-        _epoll_wait(np.int32(turn[EPOLL]), address(events, 0), np.int32(EVENTS_MAX), np.int32(0))
-    )
+def ready(turn, events, timeout_ms):
+    """How many descriptors are ready, at once or within so long; -1: a signal has come."""
+    epoll, count, timeout_ms = np.int32(turn[EPOLL]), np.int32(EVENTS_MAX), np.int32(timeout_ms)
+    return np.int64(_epoll_wait(epoll, address(events, 0), count, timeout_ms))
 
 
 @kernel
@@ -264,7 +263,7 @@ def receive(turn, events, count, clients, data, log, producing, fetching, waitin
         total += size
         if not _may_look_again(turn, total, out.size - plan[HEAD_OUT_START]):
             return True
-        count = ready(turn, events)
+        count = ready(turn, events, 0)
         if count <= 0:
             return True
     return True

@@ -9,7 +9,9 @@ A turn's words (int64, private):
 
     in    EPOLL, IS_WATCHED (of any partition, that is: somebody waits for whatever moves),
           WATCH_ALL (the sessions that watch every partition)
-          SPIN_NS (how long to wait awake), TURNS_NS (when to return at the latest)
+          SPIN_NS (how long to wait awake after a turn), TURNS_NS (how long to be awake at most)
+          DUE_NS (until when it may sleep, monotonic; 0: it may not)
+          CATALOG (the version of the catalog that `directory` is of)
           SESSION_SPIN_NS (how long sessions stay awake after a request)
           WAL_FD, WAL_START, WAL_END: the segment at the tail, its first position and its end
     out   TURN_COUNT; HAS_IDLED (nothing came); RECEIVED (how often something did)
@@ -21,6 +23,7 @@ A turn's words (int64, private):
           UNSENT_START: so many bytes of it
           RUNG_FD (-1, or the session the loop must look at), BELLS (that it rang)
     both  AWAKE: the sessions to look at without a bell; SPIN_UNTIL_NS: they stay awake until then
+          IS_SHORT: a turn has just been taken, the next event may be near
     ROW_WORDS for each answer, from ROWS_AT on: descriptor, start and end in `out`
 """
 
@@ -30,8 +33,8 @@ import platform
     EPOLL, IS_WATCHED, SPIN_NS, TURNS_NS, WAL_FD, WAL_START, WAL_END,
     TURN_COUNT, HAS_IDLED, RECEIVED, LEFT_FD, LEFT_STOP, MOVED, LEVEL, ROW, ROW_COUNT,
     UNSENT_FD, UNSENT_START, WATCH_ALL, SESSION_SPIN_NS, RUNG_FD, BELLS, AWAKE, SPIN_UNTIL_NS,
-    UNTIL_NS, CLOCK,
-) = range(26)  # fmt: skip
+    UNTIL_NS, DUE_NS, CATALOG, IS_SHORT, CLOCK, _CLOCK_NS,
+) = range(30)  # fmt: skip
 ROWS_AT, ROW_WORDS = 32, 3
 ROW_FD, ROW_START, ROW_END = 0, 1, 2
 ROWS_MAX = 256  # Of one turn.

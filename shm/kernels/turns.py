@@ -1,6 +1,6 @@
 """Whole turns of a shard in one call, for what is most frequent: small requests.
 
-    wait      until a connection has something, awake for a moment before giving up
+    wait      until a connection has something: awake for a moment, then asleep
     receive   one recv a connection, or what is in a session's inbox (shm.kernels.turn_sessions):
               Produce requests are parsed, appended and answered (shm.kernels.produce), a Fetch is
               answered (shm.kernels.fetch_request) or waits (shm.kernels.waiting);
@@ -21,11 +21,12 @@ How it receives: shm.kernels.turn_receive. Its words, and what `clients` says: t
 import numpy as np
 from numba import types
 
-from shm.atomics import address
+from shm.atomics import address, load_acquire
 from shm.kernels.fetch_request import ANSWERED, STATE_START, WAITS, answer_fetch
 from shm.kernels.jit import kernel
 from shm.kernels.memory import get_word, release_word, ring_at
 from shm.kernels.plan import HEAD_OUT_START
+from shm.kernels.spin import may_spin, note_spin
 from shm.kernels.turn_receive import CLOCK_MONOTONIC, now_ns, ready, receive, send_fetched
 from shm.kernels.turn_sessions import (
     MSG_DONTWAIT,
@@ -37,7 +38,10 @@ from shm.kernels.turn_sessions import (
 )
 from shm.kernels.turn_words import (
     AWAKE,
+    CATALOG,
+    DUE_NS,
     HAS_IDLED,
+    IS_SHORT,
     IS_WATCHED,
     LEFT_FD,
     LEVEL,
@@ -69,6 +73,7 @@ from shm.kernels.waiting import (
     W_BYTES,
     W_FD,
     WAITING_COUNT,
+    WAITING_DUE_NS,
     asks_for,
     remove_waiting,
     waiting_at,
@@ -82,6 +87,7 @@ from shm.kernels.words import (
 )
 
 SESSION_LOOKS = 20  # At the inboxes that are awake, before sockets are looked at again.
+MS_NS = 1_000_000
 
 _i32, _i64 = types.int32, types.int64
 _send = types.ExternalFunction("send", _i64(_i32, _i64, _i64, _i32))
@@ -90,24 +96,65 @@ _sched_yield = types.ExternalFunction("sched_yield", _i32())
 
 
 @kernel
-def _wait(turn, events, sessions):
-    """As ready(), after waiting awake for a while; 0: nothing has come to any socket.
+def _wait_awake(turn, events, sessions, until_ns):
+    """As ready(), looking again and again; 0: nothing has come to any socket.
 
     Whoever else wants the core gets it meanwhile: a client would else wait for it until the
     scheduler's next tick.
     """
-    count = ready(turn, events)
-    if count != 0 or (turn[TURN_COUNT] == 0 and turn[AWAKE] == 0):
-        return count
-    until_ns = now_ns(turn, CLOCK_MONOTONIC) + turn[SPIN_NS] * (turn[TURN_COUNT] > 0)
-    if turn[AWAKE] != 0:
-        until_ns = max(until_ns, min(turn[SPIN_UNTIL_NS], turn[UNTIL_NS]))
+    count = np.int64(0)
     while count == 0 and not any_requests(sessions[0], turn[AWAKE], SESSION_LOOKS):
         if now_ns(turn, CLOCK_MONOTONIC) >= until_ns:
             break
         _sched_yield()
-        count = ready(turn, events)
+        count = ready(turn, events, 0)
     return count
+
+
+@kernel
+def _look(turn, events, sessions, spin):
+    """How many descriptors are ready: at once, or if it is worth it after waiting awake."""
+    count, is_tried = ready(turn, events, 0), turn[IS_SHORT] != 0 and may_spin(spin)
+    turn[IS_SHORT] = 0
+    if count == 0 and (is_tried or turn[AWAKE] != 0):
+        until_ns = now_ns(turn, CLOCK_MONOTONIC) + turn[SPIN_NS] * is_tried
+        if turn[AWAKE] != 0:
+            until_ns = max(until_ns, min(turn[SPIN_UNTIL_NS], turn[UNTIL_NS]))
+        count = _wait_awake(turn, events, sessions, until_ns)
+    if is_tried:
+        note_spin(spin, count != 0 or any_requests(sessions[0], turn[AWAKE], 1))
+    return count
+
+
+@kernel
+def _sleep(turn, events, due_ns):
+    """As ready(), when something comes; at most until something is due."""
+    at_ns = now_ns(turn, CLOCK_MONOTONIC)
+    if at_ns >= due_ns:
+        return np.int64(0)
+    count = ready(turn, events, (due_ns - at_ns + MS_NS - 1) // MS_NS)
+    turn[UNTIL_NS] += now_ns(turn, CLOCK_MONOTONIC) - at_ns  # It is time awake that is limited.
+    return count
+
+
+@kernel
+def _rest(turn, sessions, at_ns):
+    """Sessions whose time awake is over sleep, unless there is something in their inbox."""
+    if turn[AWAKE] != 0 and at_ns >= turn[SPIN_UNTIL_NS]:
+        turn[AWAKE] = let_sleep(sessions[0], turn[AWAKE])
+
+
+@kernel
+def _wait(turn, events, sessions, spin, waiting):
+    """How many descriptors are ready; -1: nothing is, nor in the inboxes that are awake."""
+    count = _look(turn, events, sessions, spin)
+    if count > 0 or any_requests(sessions[0], turn[AWAKE], 1):
+        return count
+    _rest(turn, sessions, now_ns(turn, CLOCK_MONOTONIC))
+    if turn[AWAKE] != 0:
+        return np.int64(0 if turn[SPIN_UNTIL_NS] <= turn[UNTIL_NS] else -1)
+    count = _sleep(turn, events, min(turn[DUE_NS], waiting[0][WAITING_DUE_NS]))
+    return count if count > 0 else np.int64(-1)
 
 
 @kernel
@@ -208,13 +255,6 @@ def _send_answers(turn, clients, sessions, out):
 
 
 @kernel
-def _rest(turn, sessions, at_ns):
-    """Sessions whose time awake is over sleep, unless there is something in their inbox."""
-    if turn[AWAKE] != 0 and at_ns >= turn[SPIN_UNTIL_NS]:
-        turn[AWAKE] = let_sleep(sessions[0], turn[AWAKE])
-
-
-@kernel
 def _begin(turn):
     """Nothing has happened yet."""
     turn[TURN_COUNT] = turn[HAS_IDLED] = turn[MOVED] = turn[LEVEL] = turn[ROW] = 0
@@ -236,6 +276,8 @@ def take_turns(
     cursors,
     touched,
     watched,
+    spin,
+    published,
 ):
     """Take turns until something comes up that the loop must do (see above), or nothing comes.
 
@@ -248,18 +290,21 @@ def take_turns(
     sessions    (table, watchers): see shm.kernels.turn_sessions
     cursors, touched   see `publish`
     watched     uint8 by slot: 1 where somebody waits of whom only the loop knows
+    spin        see shm.kernels.spin
+    published   int64: the version of the catalog that was published last
     """
     plan, out = producing
     _begin(turn)
     turn[UNTIL_NS], is_going_on = now_ns(turn, CLOCK_MONOTONIC) + turn[TURNS_NS], True
     while is_going_on:
-        count = _wait(turn, events, sessions)
-        if count <= 0 and not any_requests(sessions[0], turn[AWAKE], 1):
-            _rest(turn, sessions, now_ns(turn, CLOCK_MONOTONIC))
-            if turn[AWAKE] == 0 or turn[SPIN_UNTIL_NS] > turn[UNTIL_NS]:
-                turn[HAS_IDLED] = 1
-                break
+        count = _wait(turn, events, sessions, spin, waiting)
+        if count < 0:
+            turn[HAS_IDLED] = 1
+            break
+        if load_acquire(published, 0) != turn[CATALOG]:
+            break
         turn[TURN_COUNT] += 1
+        turn[IS_SHORT] = 1
         turn[ROW] = turn[ROW_COUNT] = plan[HEAD_OUT_START] = 0
         is_going_on = receive(
             turn, events, count, clients, data, log, producing, fetching, waiting, sessions

@@ -54,6 +54,7 @@ from shm.kernels.session import (
     take_requests,
     tell_event,
 )
+from shm.kernels.spin import may_spin, new_spin, note_spin
 from shm.kernels.sync import BOX_WORDS, post_sync, stop_sync, sync_loop
 from shm.kernels.turn_sessions import new_sessions
 from shm.kernels.turn_words import EPOLL, TURN_WORDS
@@ -122,8 +123,9 @@ def _warm_turns(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
     take_turns(
         turn, events, np.zeros(1, np.int64), data, (log.memory, links, producers, directory),
         (plan, out), (state, out), waiting, new_sessions(1), np.zeros(3, np.int64),
-        np.zeros(1, np.int64), data,
+        np.zeros(1, np.int64), data, new_spin(), np.zeros(1, np.int64),
     )  # fmt: skip
+    note_spin(new_spin(), may_spin(new_spin()))
     waiting[0][WAITING_COUNT] = 1
     remove_waiting(waiting, 0)
     publish(log.memory, links, np.zeros(3, np.int64), 1, 0, np.zeros(1, np.int64))

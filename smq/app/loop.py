@@ -3,8 +3,8 @@
 Level-triggered. A callback does a bounded amount and returns; whoever has more to do is called
 again. `turn_starts` run once a turn before the callbacks, and `turn_ends` after them: there the
 shard writes what the turn appended, with one system call for all connections. `quick` is offered
-a turn's events before the callbacks and may take them all. Between two turns `Spin` decides whether
-to wait awake.
+a turn's events before the callbacks and may take them all; `sleep` is offered the wait, until a
+monotonic time, and may take what comes meanwhile. Else `Spin` decides whether to wait awake.
 """
 
 import heapq
@@ -13,49 +13,36 @@ import select
 from collections.abc import Callable
 from itertools import count
 
+from shm.kernels.spin import SPIN_MAX_NS, may_spin, new_spin, note_spin
 from smq.app.clock import monotonic_ns
 
 EVENTS_MAX = 128  # Of one turn: bounds how long the acks of the first one wait.
 IDLE_TIMEOUT_S = 0.5  # An idle process looks at the shared words twice a second.
-SPIN_NS = 50_000  # About what falling asleep and being woken costs.
-SPIN_CREDIT_MAX, SPIN_LOSS = 16, 2  # Two of three must succeed.
-SPIN_PAUSE_TURNS = 100
 CANCELLED_MAX = 1000  # Of timers kept although they were cancelled; a client may wait for weeks.
 
 Callback = Callable[[int], None]
 
 
 class Spin:
-    """Whether to look again for a while before going to sleep, learnt from what came of it.
+    """Whether a loop waits awake after a turn (shm.kernels.spin).
 
-    Waking a sleeping process costs more than a small request, often several times as much. Who has
-    just answered a client that asks again at once gains by waiting awake; who waits in vain stops
-    trying, for SPIN_PAUSE_TURNS. An idle process never spins: it has no turns.
+    words   what a kernel takes that waits in the loop's place
     """
 
-    __slots__ = ("_credit", "_pause", "wanted")
+    __slots__ = ("wanted", "words")
 
     def __init__(self) -> None:
         self.wanted = False  # Set in a turn that was short: the next event may be near.
-        self._credit, self._pause = SPIN_CREDIT_MAX, 0
+        self.words = new_spin()
 
     def is_worth_it(self) -> bool:
         """To be asked once after each turn."""
         wanted, self.wanted = self.wanted, False
-        return wanted and self.allowed_ns() > 0
+        return wanted and may_spin(self.words)
 
-    def allowed_ns(self) -> int:
-        """How long to wait awake after a short turn; to be asked once for each."""
-        if self._pause:
-            self._pause -= 1
-            return 0
-        return SPIN_NS
-
-    def note(self, *, came: int, missed: int) -> None:
-        """How often an event came while we waited awake, and how often none did."""
-        self._credit = min(SPIN_CREDIT_MAX, self._credit + came) - SPIN_LOSS * missed
-        if self._credit <= 0:
-            self._credit, self._pause = 1, SPIN_PAUSE_TURNS
+    def note(self, *, has_come: bool) -> None:
+        """Whether an event has come while we waited awake."""
+        note_spin(self.words, has_come)
 
 
 class Timer:
@@ -86,6 +73,7 @@ class Loop:
         self.turn_starts: list[Callable[[], None]] = []
         self.turn_ends: list[Callable[[], None]] = []
         self.quick: Callable[[list[tuple[int, int]]], bool] = lambda _events: False
+        self.sleep: Callable[[int], bool] = lambda _due_ns: False
         self.spin = Spin()
         self.stopped = False
 
@@ -152,19 +140,23 @@ class Loop:
         return called
 
     def _wait(self, timeout_s: float) -> list[tuple[int, int]]:
+        now_ns = monotonic_ns()
+        due_ns = now_ns + int(timeout_s * 1e9)
         if self._timers:
-            timeout_s = min(timeout_s, max(0.0, (self._timers[0][0] - monotonic_ns()) / 1e9))
+            due_ns = min(due_ns, self._timers[0][0])
+        if due_ns > now_ns and self.sleep(due_ns):
+            due_ns = now_ns
         if self.spin.is_worth_it() and (events := self._look_again()):
             return events
-        return self._epoll.poll(timeout_s, EVENTS_MAX)
+        return self._epoll.poll(max(0, due_ns - now_ns) / 1e9, EVENTS_MAX)
 
     def _look_again(self) -> list[tuple[int, int]]:
-        until_ns = monotonic_ns() + SPIN_NS
+        until_ns = monotonic_ns() + SPIN_MAX_NS
         events: list[tuple[int, int]] = []
         while not events and monotonic_ns() < until_ns:
             os.sched_yield()  # A client on this core would else wait for the scheduler's tick.
             events = self._epoll.poll(0, EVENTS_MAX)
-        self.spin.note(came=bool(events), missed=not events)
+        self.spin.note(has_come=bool(events))
         return events
 
     def _run_timers(self) -> int:

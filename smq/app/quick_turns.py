@@ -3,7 +3,9 @@
 Frequent is a connection that holds no part of a request and waits for no answer, to a shard of one
 log whose partitions are visible when the WAL has them. The kernel does for it what ShardServer
 does, in the same order, without a line of Python between the calls of the system. A fetch that
-waits then waits in the kernel's table. Sessions of the local door are served alike.
+waits then waits in the kernel's table. Sessions of the local door are served alike. The kernel may
+also sleep in the loop's place: then there is no Python either between a request that ends a rest
+and its answer.
 """
 
 from collections.abc import Iterator
@@ -13,13 +15,17 @@ import numpy as np
 
 from gateway.quick_fetch import Answer, QuickFetch
 from shm.kernels.plan import HEAD_END
+from shm.kernels.spin import SPIN_MAX_NS
 from shm.kernels.turn_words import (
     AWAKE,
     BELLS,
+    CATALOG,
+    DUE_NS,
     EPOLL,
     EVENT_WORDS,
     EVENTS_MAX,
     HAS_IDLED,
+    IS_SHORT,
     IS_WATCHED,
     LEFT_FD,
     LEFT_STOP,
@@ -59,32 +65,35 @@ from smq.shard.shard import Shard
 
 DESCRIPTORS_MAX = 1 << 16  # Connections with larger ones are served as any other.
 PAUSE_TURNS = 30  # After a run whose first turn met something else: it costs more than it saves.
-TURNS_MAX_NS = 1_000_000  # Of one call: timers and other descriptors wait for so long.
+TURNS_MAX_NS = 1_000_000  # Awake, of one call: timers and other descriptors wait for so long.
 _NOT_TAKEN = {LOOPS, PARKED}
 
 
 class QuickTurns:
     """Runs the kernel for a shard. One that serves several logs takes no turn here.
 
-    watched   uint8 by slot: 1 where somebody waits in the loop
-    waiting   the fetches that wait in the kernel's table
-    sessions  the sessions that the kernel serves
+    watched    uint8 by slot: 1 where somebody waits in the loop
+    published  int64: the version of the catalog that was published last
+    waiting    the fetches that wait in the kernel's table
+    sessions   the sessions that the kernel serves
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (what a kernel works with)
         self,
         epoll_fd: int,
         shard: Shard,
         producing: Producing,
         fetching: QuickFetch,
         watched: np.ndarray,
+        published: np.ndarray,
     ) -> None:
         self._shard, self._producing = shard, producing
-        self._fetching, self._watched = fetching, watched
+        self._fetching, self._watched, self._published = fetching, watched, published
         self._log = next(iter(shard.logs.values())) if len(shard.logs) == 1 else None
         turn = self._turn = np.zeros(TURN_WORDS, np.int64)
         self._words = turn.data
         self._words[EPOLL], self._words[TURNS_NS] = epoll_fd, TURNS_MAX_NS
+        self._words[SPIN_NS] = SPIN_MAX_NS
         self._pause = 0
         self._events = np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32)
         self._clients = np.zeros(DESCRIPTORS_MAX, np.int64)
@@ -139,19 +148,20 @@ class QuickTurns:
         segments = log.wal.segments
         return bool(segments) and segments[-1].first_entry >= 0 and log.is_written()
 
-    def run(self, data: np.ndarray, spin: Spin, *, is_watched: bool) -> bool:
+    def run(self, data: np.ndarray, spin: Spin, due_ns: int, *, is_watched: bool) -> bool:
         """Take turns, receiving into `data`; whether anything was taken.
 
-        It returns when records have become visible that somebody waits for in the loop, or that
-        anybody may wait for when `is_watched`.
+        May sleep until `due_ns` (monotonic), again and again; 0: it may not. It returns when
+        records have become visible that somebody waits for in the loop, or that anybody may wait
+        for when `is_watched`.
         """
-        spin_ns = spin.allowed_ns()
         log, words, producing = self._log, self._words, self._producing
         assert log is not None
         written = log.words[WORD_WRITTEN]
         segment = log.wal.segments[-1]
         words[WAL_FD], words[WAL_START], words[WAL_END] = segment.fd, segment.start, segment.end
-        words[IS_WATCHED], words[SPIN_NS] = is_watched, spin_ns
+        words[IS_WATCHED], words[IS_SHORT], words[DUE_NS] = is_watched, spin.wanted, due_ns
+        words[CATALOG] = self._shard.catalog_version
         sessions = self.sessions
         words[WATCH_ALL], words[AWAKE] = sessions.watch_all, sessions.awake
         producing.begin()
@@ -159,17 +169,16 @@ class QuickTurns:
             self._turn, self._events, self._clients, data,
             (log.memory.memory, log.links, log.producers, self._shard.directory),
             (producing.plan, producing.out), self._fetching.arrays, self.waiting.arrays,
-            sessions.arrays, log.cursors, self._touched, self._watched,
+            sessions.arrays, log.cursors, self._touched, self._watched, spin.words,
+            self._published,
         )  # fmt: skip
         sessions.awake, sessions.spin_until_ns = words[AWAKE], words[SPIN_UNTIL_NS]
+        spin.wanted = words[TURN_COUNT] > 0 and not words[HAS_IDLED]
+        is_ours = words[RUNG_FD] >= 0 or (words[RECEIVED] > 0 and words[LEFT_FD] < 0)
+        if words[TURN_COUNT] == 1 and not is_ours:
+            self._pause = PAUSE_TURNS
         if not words[RECEIVED]:
             return words[RUNG_FD] >= 0
-        has_idled = bool(words[HAS_IDLED])
-        if words[TURN_COUNT] == 1 and words[LEFT_FD] >= 0:
-            self._pause = PAUSE_TURNS
-        spin.wanted = not has_idled
-        if spin_ns:
-            spin.note(came=words[TURN_COUNT] - 1, missed=has_idled)
         if log.words[WORD_WRITTEN] > written:
             log.note_written()
         self._shard.moved.update(zip(repeat(log.number), self._touched[: words[MOVED]].tolist()))

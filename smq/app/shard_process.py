@@ -46,7 +46,8 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     peers = Peers(
         loop, node_id, inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
     )
-    server = ShardServer(loop, shard, peers, partial(_take_catalog, inheritance, shard))
+    take_catalog = partial(_take_catalog, inheritance, shard)
+    server = ShardServer(loop, shard, peers, take_catalog, inheritance.catalog.words)
     commands = ShardCommands(loop, shard, peers)
     commands.listen(inheritance.unix_listeners[shard_name(node_id)])
     sessions = _sessions(loop, inheritance, shard, server)

@@ -76,10 +76,19 @@ class Door(Protocol):
 
 
 class ShardServer:
-    """Serves clients for a shard. `peers` reaches coordinator and sealer."""
+    """Serves clients for a shard. `peers` reaches coordinator and sealer.
+
+    `published` is the version of the catalog that was published last (int64), `read_catalog` has
+    the shard take that one.
+    """
 
     def __init__(
-        self, loop: Loop, shard: Shard, peers: Peers, read_catalog: Callable[[], bool]
+        self,
+        loop: Loop,
+        shard: Shard,
+        peers: Peers,
+        read_catalog: Callable[[], bool],
+        published: np.ndarray,
     ) -> None:
         self._loop, self._shard = loop, shard
         self._read_catalog = read_catalog
@@ -101,7 +110,12 @@ class ShardServer:
         self._polls = LongPolls(loop, slots)
         self._answering = Answering(peers, self._polls)
         self._quick_turns = QuickTurns(
-            loop.fileno(), shard, self._producing, self._quick_fetch, self._polls.watched
+            loop.fileno(),
+            shard,
+            self._producing,
+            self._quick_fetch,
+            self._polls.watched,
+            published,
         )
         self._expiry: Timer | None = None  # Of fetches that wait in the kernel's table.
         self._touched: set[Connection | Session] = set()  # In this turn.
@@ -112,7 +126,7 @@ class ShardServer:
             self._polls.look_again,
         ]
         self._acceptor: Acceptor | None = None
-        loop.quick = self._take_turns
+        loop.quick, loop.sleep = self._take_turns, self._sleep
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
 
@@ -203,13 +217,20 @@ class ShardServer:
             return False
         return self._run_turns()
 
-    def _run_turns(self) -> bool:
+    def _sleep(self, due_ns: int) -> bool:
+        """Have a kernel sleep, and take what comes meanwhile; False: the loop must sleep itself."""
+        if not self._quick_turns.may_run():
+            return False
+        self._run_turns(due_ns)
+        return True
+
+    def _run_turns(self, due_ns: int = 0) -> bool:
         quick, door = self._quick_turns, self.door
         buffer = self._buffers.take(Rest())
         if door is not None:
             door.hand_over()
         is_watched = door is not None and door.is_watching
-        has_taken = quick.run(buffer.array, self._loop.spin, is_watched=is_watched)
+        has_taken = quick.run(buffer.array, self._loop.spin, due_ns, is_watched=is_watched)
         if has_taken:
             self._take_left(buffer)
             self._watch_expiry()

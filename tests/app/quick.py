@@ -1,19 +1,22 @@
 """What a kernel's turns have taken of a bench's loop, and what they hold."""
 
-from tests.app.shard_client import ServerBench
+from typing import Any
 
-Events = list[tuple[int, int]]
+from tests.app.shard_client import ServerBench
 
 
 class Quick:
     """Counts the calls that a kernel took; forbids them if it is to."""
 
     def __init__(self, bench: ServerBench, *, is_allowed: bool = True) -> None:
-        self._take, self._is_allowed, self.taken = bench.loop.quick, is_allowed, 0
-        bench.loop.quick = self._called
+        turns = bench.server._quick_turns
+        self._run, self.taken = turns.run, 0
+        turns.run = self._counted  # type: ignore[method-assign]
+        if not is_allowed:
+            turns.may_run = lambda: False  # type: ignore[method-assign]
 
-    def _called(self, events: Events) -> bool:
-        is_taken = self._is_allowed and self._take(events)
+    def _counted(self, *arguments: Any, **keywords: Any) -> bool:
+        is_taken = self._run(*arguments, **keywords)
         self.taken += is_taken
         return is_taken
 

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from gateway.apis.table import API_BY_KEY
 from smq.app.shard_server import ShardServer
 from smq.model.catalog import Catalog, Topic
@@ -45,7 +47,16 @@ class ServerBench:
         self.peers = FakePeers()
         self.shard = new_shard(directory, *topics, **config)
         self._next: Catalog | None = None
-        self.server = ShardServer(self.loop, self.shard, self.peers, self._read_catalog)  # type: ignore[arg-type]
+        self.published = np.array([self.shard.catalog_version])
+        self.server = ShardServer(
+            self.loop,
+            self.shard,
+            self.peers,  # type: ignore[arg-type]
+            self._read_catalog,
+            self.published,
+        )
+        self._sleep, self.loop.sleep = self.loop.sleep, lambda _: False
+        self._turn_s = 0.0
         listener = socket.create_server(("127.0.0.1", 0))
         self.loop.opened.append(listener)
         self.address = listener.getsockname()
@@ -68,11 +79,13 @@ class ServerBench:
 
     def publish(self, catalog: Catalog) -> None:
         self._next = catalog
+        self.published += 1
 
     def client(self, receive_bytes: int | None = None) -> "Client":
         sock = socket.socket()
         if receive_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # What is sent is there.
         sock.connect(self.address)
         sock.setblocking(False)
         self.loop.opened.append(sock)
@@ -80,9 +93,16 @@ class ServerBench:
         turn_until(self.loop, lambda: self.server.connection_count() > before)
         return Client(self.loop, sock)
 
+    def let_kernel_sleep(self) -> None:
+        """Have a kernel wait in the loop's place, a moment in each turn.
+
+        Most tests do not: what comes then would be taken in a turn that ends later.
+        """
+        self.loop.sleep, self._turn_s = self._sleep, 0.001
+
     def turn(self, times: int = 3) -> None:
         for _ in range(times):
-            self.loop.run_once(0)
+            self.loop.run_once(self._turn_s)
 
 
 BenchT = TypeVar("BenchT", bound=ServerBench)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from smq.app.clock import monotonic_ms, monotonic_ns
-from smq.app.loop import SPIN_CREDIT_MAX, SPIN_LOSS, SPIN_PAUSE_TURNS, Loop, Spin
+from smq.app.loop import Loop, Spin
 
 
 @pytest.fixture
@@ -109,26 +109,6 @@ def test_after_a_short_turn_an_event_is_waited_for_awake() -> None:
     assert not spin.is_worth_it()  # It holds for one turn.
 
 
-def test_who_waits_awake_in_vain_stops_trying_for_a_while() -> None:
-    spin, tried = Spin(), []
-    for _ in range(2 * SPIN_PAUSE_TURNS):
-        spin.wanted = True
-        if worth := spin.is_worth_it():
-            spin.note(came=0, missed=1)
-        tried.append(worth)
-    in_vain = SPIN_CREDIT_MAX // SPIN_LOSS
-    assert sum(tried) == in_vain + 1
-    assert tried.index(False) == in_vain
-
-
-def test_who_mostly_succeeds_goes_on_trying() -> None:
-    spin = Spin()
-    for i in range(3 * SPIN_PAUSE_TURNS):
-        spin.wanted = True
-        assert spin.is_worth_it()
-        spin.note(came=i % 3 != 0, missed=i % 3 == 0)
-
-
 def test_what_comes_while_waiting_awake_is_handled_in_that_turn() -> None:
     loop, seen = Loop(), []
     read, write = os.pipe()
@@ -139,3 +119,24 @@ def test_what_comes_while_waiting_awake_is_handled_in_that_turn() -> None:
     assert seen == [b"x"]
     os.close(read)
     os.close(write)
+
+
+def test_a_wait_is_offered_first_until_what_is_due(pipe: tuple[int, int]) -> None:
+    loop, offered, seen = Loop(), list[int](), list[int]()
+
+    def sleep(due_ns: int) -> bool:
+        offered.append(due_ns)
+        os.write(pipe[1], b"x")
+        return True
+
+    loop.sleep = sleep
+    loop.register(pipe[0], select.EPOLLIN, seen.append)
+    started_ns = monotonic_ns()
+    loop.call_later(60_000, loop.stop)
+    loop.run_once(0)
+    assert offered == []  # There was nothing to wait for.
+    loop.run_once(100)
+    assert seen == [select.EPOLLIN]
+    loop.run_once(10)
+    for due_ns, seconds in zip(offered, (60, 10), strict=True):
+        assert seconds <= (due_ns - started_ns) / 1e9 < seconds + 5

@@ -128,9 +128,11 @@ def test_programs_see_the_same_whoever_takes_the_turns(
 ) -> None:
     topics = [topic("one"), topic("safe", range(2, 3), DISK)]
     with benches(tmp_path_factory.mktemp("pair"), DoorBench) as make:
-        quick, slow = make(*topics), make(*topics)
+        quick, sleeping, slow = make(*topics), make(*topics), make(*topics)
+        sleeping.let_kernel_sleep()
         Quick(slow, is_allowed=False)
         slow.server.take_awake = lambda: False  # type: ignore[method-assign]
-        assert served(quick, script) == served(slow, script)
-        assert hwm(quick) == hwm(slow)
-        quick.shard.invariants()
+        expected = served(slow, script), hwm(slow)
+        for each in (quick, sleeping):
+            assert (served(each, script), hwm(each)) == expected
+            each.shard.invariants()

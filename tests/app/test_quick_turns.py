@@ -1,6 +1,7 @@
 """What the kernel's turns do, the loop's turns do with the same bytes; the rest is left to them."""
 
 import os
+import select
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -132,10 +133,13 @@ def test_clients_see_the_same_whoever_takes_the_turns(
     tmp_path_factory: pytest.TempPathFactory, script: list[Step]
 ) -> None:
     with benches(tmp_path_factory.mktemp("pair"), ServerBench) as make:
-        quick, slow = make(*TOPICS), make(*TOPICS)
+        quick, sleeping, slow = make(*TOPICS), make(*TOPICS), make(*TOPICS)
+        sleeping.let_kernel_sleep()
         Quick(slow, is_allowed=False)
-        assert outcome(quick, script) == outcome(slow, script)
-        quick.shard.invariants()
+        expected = outcome(slow, script)
+        for each in (quick, sleeping):
+            assert outcome(each, script) == expected
+            each.shard.invariants()
 
 
 # --- what is taken, and what is left -------------------------------------------------------------
@@ -417,6 +421,38 @@ def test_a_client_that_never_stops_does_not_keep_the_loop_from_its_timers(make: 
     turn_until(bench.loop, lambda: bool(told))
     turn_until(bench.loop, lambda: not thread.is_alive())
     assert told[0] > 0
+
+
+def test_while_the_kernel_sleeps_everything_else_has_its_turn(make: Make) -> None:
+    bench = make(topic("one"))
+    bench.let_kernel_sleep()
+    quick, client, told = Quick(bench), bench.client(), list[str]()
+    read, write = os.pipe()
+    bench.loop.register(read, select.EPOLLIN, lambda _: told.append(os.read(read, 9).decode()))
+    bench.loop.call_later(20, lambda: told.append("due"))
+    client.socket.settimeout(10)
+
+    def ask_then_tell() -> None:
+        for _ in range(20):
+            client.socket.sendall(one())
+            assert client.socket.recv(1000)
+        os.write(write, b"other")
+        with socket.create_connection(bench.address) as newcomer:
+            newcomer.sendall(versions())
+            told.append(f"{len(newcomer.recv(1000)) > 0}")
+
+    thread = Thread(target=ask_then_tell)
+    thread.start()
+    turns = 0
+    while len(told) < 3:
+        bench.loop.run_once(10)
+        turns += 1
+    thread.join()
+    assert sorted(told) == ["True", "due", "other"]
+    assert 0 < quick.taken <= turns < 20
+    bench.loop.unregister(read)
+    for fd in (read, write):
+        os.close(fd)
 
 
 def test_who_hangs_up_or_is_reset_is_forgotten(make: Make) -> None:

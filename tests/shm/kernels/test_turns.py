@@ -1,13 +1,18 @@
 """Turns over a real epoll, sockets and a file; what the loop makes of them: test_quick_turns."""
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread, get_ident
+from time import monotonic_ns
 
 import pytest
 
 from shm.kernels.turn_words import (
+    CATALOG,
+    DUE_NS,
     HAS_IDLED,
     IS_WATCHED,
     LEFT_FD,
@@ -28,7 +33,7 @@ from shm.kernels.waiting import WAITING_COUNT
 from shm.kernels.words import WORD_TAIL, WORD_WRITTEN
 from tests.oracle.batches import batch
 from tests.shm.kernels.rig import SLOTS
-from tests.shm.kernels.turn_rig import LONG_NS, ONE, SAFE, Turns, answered, fetch_of
+from tests.shm.kernels.turn_rig import LONG_NS, ONE, OTHER, SAFE, Turns, answered, fetch_of
 
 
 @pytest.fixture
@@ -109,9 +114,81 @@ def test_answers_that_do_not_fit_into_the_socket_are_left_from_there_on(turns: T
 def test_it_returns_in_time_although_requests_keep_coming(turns: Turns) -> None:
     client, _ = turns.pairs[0]
     turns.turn[TURNS_NS], turns.turn[SPIN_NS] = 0, LONG_NS
+    turns.turn[DUE_NS] = monotonic_ns() + LONG_NS
     client.send(ONE)
     turn = turns.take()
     assert (turn[TURN_COUNT], turn[HAS_IDLED]) == (1, 0)
+
+
+def test_it_sleeps_and_takes_what_comes_until_that_is_not_its_own(turns: Turns) -> None:
+    client, ours = turns.pairs[0]
+    client.settimeout(10)
+    turns.turn[DUE_NS] = monotonic_ns() + LONG_NS
+
+    def ask_and_wait() -> None:
+        for _ in range(20):
+            client.send(ONE)
+            assert client.recv(1 << 16)
+        client.send(OTHER)
+
+    thread = Thread(target=ask_and_wait)
+    thread.start()
+    turn = turns.take()
+    thread.join()
+    assert (turn[LEFT_FD], turn[HAS_IDLED], turn[RECEIVED]) == (ours.fileno(), 0, 21)
+    assert turns.high_watermark(10) == 20
+
+
+@pytest.mark.parametrize("is_fetch", [True, False])
+def test_it_sleeps_until_something_is_due(turns: Turns, is_fetch: bool) -> None:
+    client, _ = turns.pairs[0]
+    started_ns = monotonic_ns()
+    turns.turn[DUE_NS] = started_ns + (LONG_NS if is_fetch else 20_000_000)
+    if is_fetch:
+        client.send(fetch_of(0, wait_ms=20))
+    assert turns.take()[HAS_IDLED] == 1
+    assert monotonic_ns() >= started_ns + 20_000_000
+    started_ns = monotonic_ns()
+    turns.take()  # It is due now.
+    assert monotonic_ns() < started_ns + LONG_NS
+
+
+def test_a_signal_ends_its_sleep(turns: Turns) -> None:
+    heard, is_awake = list[int](), Event()
+    before = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
+    turns.turn[DUE_NS] = monotonic_ns() + LONG_NS
+    main = get_ident()
+
+    def call() -> None:
+        while not is_awake.wait(0.01):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    thread, started_ns = Thread(target=call), monotonic_ns()
+    thread.start()
+    assert turns.take()[HAS_IDLED] == 1
+    assert monotonic_ns() < started_ns + LONG_NS
+    is_awake.set()
+    thread.join()
+    assert heard
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_nothing_is_received_under_a_catalog_that_is_not_the_one_published(turns: Turns) -> None:
+    client, _ = turns.pairs[0]
+    turns.turn[DUE_NS] = monotonic_ns() + LONG_NS
+
+    def publish_and_ask() -> None:
+        turns.published[0] += 1
+        client.send(ONE)
+
+    thread = Thread(target=publish_and_ask)
+    thread.start()
+    turn = turns.take()
+    thread.join()
+    assert (turn[TURN_COUNT], turn[RECEIVED], turn[HAS_IDLED]) == (0, 0, 0)
+    turn[CATALOG], turn[DUE_NS] = 1, 0
+    assert turns.take()[RECEIVED] == 1
+    assert answered(client) == 1
 
 
 def test_a_fetch_that_waits_is_answered_before_the_ack_of_what_it_waits_for(turns: Turns) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from shm.kernels.fetch_request import FETCH_KEY, STATE_WORDS
 from shm.kernels.plan import HEAD_REQUEST_BYTES_MAX, new_plan
+from shm.kernels.spin import new_spin
 from shm.kernels.turn_receive import RECEIVE_BYTES
 from shm.kernels.turn_sessions import new_sessions
 from shm.kernels.turn_words import (
@@ -53,6 +54,7 @@ class Turns:
         self.touched = np.zeros(16, np.int64)
         self.cursors = np.zeros(3, np.int64)
         self.watched = np.zeros(8, np.uint8)
+        self.spin, self.published = new_spin(), np.zeros(1, np.int64)
         self.wal = os.open(path, os.O_RDWR | os.O_CREAT)
         self.epoll = select.epoll()
         self.turn[EPOLL], self.turn[TURNS_NS] = self.epoll.fileno(), LONG_NS
@@ -75,7 +77,7 @@ class Turns:
             self.turn, np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32), self.clients, self.data,
             (self.rig.log.memory, self.rig.links, self.rig.producers, self.rig.directory),
             (self.plan, self.out), self.fetching, self.waiting, self.sessions, self.cursors,
-            self.touched, self.watched,
+            self.touched, self.watched, self.spin, self.published,
         )  # fmt: skip
         return self.turn
 

@@ -1,0 +1,40 @@
+"""Whether to look again for a while before going to sleep, learnt from what came of it.
+
+Waking a sleeping process costs more than a small request, often several times as much. Who has just
+answered a client that asks again at once gains by waiting awake; who waits in vain stops trying,
+for SPIN_PAUSE_TURNS. An idle process never spins: it has no turns.
+
+    spin      int64: credit, which grows with success; turns without trying that are left
+"""
+
+import numpy as np
+
+from shm.kernels.jit import kernel
+
+SPIN_MAX_NS = 50_000  # About what falling asleep and being woken costs.
+SPIN_CREDIT_MAX, SPIN_LOSS = 16, 2  # Two of three must succeed.
+SPIN_PAUSE_TURNS = 100
+_CREDIT, _PAUSE = 0, 1
+
+
+def new_spin() -> np.ndarray:
+    """Of somebody who has yet to try."""
+    return np.array([SPIN_CREDIT_MAX, 0])
+
+
+@kernel
+def may_spin(spin):
+    """Whether to wait awake; to be asked once after each turn."""
+    if spin[_PAUSE] > 0:
+        spin[_PAUSE] -= 1
+        return False
+    return True
+
+
+@kernel
+def note_spin(spin, has_come):
+    """Something has come while we waited awake, or nothing has."""
+    gain = 1 if has_come else -SPIN_LOSS
+    spin[_CREDIT] = min(SPIN_CREDIT_MAX, spin[_CREDIT] + gain)
+    if spin[_CREDIT] <= 0:
+        spin[_CREDIT], spin[_PAUSE] = 1, SPIN_PAUSE_TURNS
