@@ -112,8 +112,8 @@ def _by_reference(
                 while True:
                     with consumer.poll(timeout_s=1) as batch:
                         for record in batch:
-                            assert record.payload is not None
                             payload = record.payload
+                            assert payload is not None
                             payload.view(verify=False)
                             return payload
 

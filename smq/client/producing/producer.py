@@ -215,8 +215,8 @@ class Producer:
             raise TypeError(
                 f"reference is a {type(reference).__name__}; it must be what `upload` gave"
             )
-        headers = header_pairs(fields.pop("headers", None) or ())
-        headers_with = headers + HANDLE_HEADERS if headers else HANDLE_HEADERS
+        headers = fields.pop("headers", None)
+        headers_with = header_pairs(headers) + HANDLE_HEADERS if headers else HANDLE_HEADERS
         return self.send(topic, reference.handle(), headers=headers_with, **fields)
 
     def _send_typed(self, topic: str, value: Any, kind: bytes, fields: dict[str, Any]) -> Future:  # noqa: ANN401
