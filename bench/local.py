@@ -24,6 +24,7 @@ from bench.peers import (
     faster_fifo_peer,
     iceoryx2_peer,
     queue_peer,
+    relay_peer,
     smq_peer,
     zmq_peer,
 )
@@ -248,6 +249,7 @@ def measure(bootstrap: str, directory: Path, scale: float) -> list[Line]:
         "faster-fifo": latency(faster_fifo_peer(), HOPS),
         "multiprocessing.Queue": latency(queue_peer(), HOPS),
     }
+    woken = {"SMQ": latency(relay_peer(LATENCY_BYTES), HOPS)}
     spun = {
         "SMQ": spinning(directory / "spinning", HOPS),
         "iceoryx2": hops["iceoryx2"],
@@ -268,6 +270,7 @@ def measure(bootstrap: str, directory: Path, scale: float) -> list[Line]:
         _line("one call a message, received: msg/s", calls, "msg_s", "≥ 1,000,000"),
         _line("one way, 64 B: p50 µs", hops, "p50_us", "≤ 30"),
         _line("one way, 64 B: p99 µs", hops, "p99_us", ""),
+        _line("of which two wake-ups alone, `cat` between two pipes: p50 µs", woken, "p50_us", ""),
         _line("64 B to a receiver that spins (SMQ: into the log): p50 µs", spun, "p50_us", "≤ 5"),
         _line("64 B to a receiver that spins (SMQ: into the log): p99 µs", spun, "p99_us", ""),
         Line(PUBLISHING, {"SMQ": crowded / alone}, "≥ 0.98"),

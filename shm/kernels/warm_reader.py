@@ -17,6 +17,7 @@ from shm.kernels.lend import (
     oldest_position,
     place_rows,
 )
+from shm.kernels.lend_few import lend_few, new_few
 from shm.kernels.records import count_utf8, fill_headers, new_columns, new_headers, scan_batches
 from shm.kernels.views import VIEW_BYTES, fill_views
 from shm.segment import LogMemory
@@ -31,6 +32,7 @@ def warm_reader() -> None:
     facts = np.zeros((F_FIELDS, 1), np.int64)
     place_rows(log.memory, wanted, cursor)
     lend_batches(log.memory, wanted, cursor, facts, 1)
+    lend_few(log.memory, log.ring, wanted, cursor, *new_few(), 1)
     first_whole_entry(log.memory, 0, 0)
     oldest_entry(log.memory)
     oldest_position(log.memory)

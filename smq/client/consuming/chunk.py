@@ -17,6 +17,7 @@ import numpy as np
 
 from shm.kernels.cut import cut_batches, records_announced, run_of
 from shm.kernels.lend import F_ROW
+from shm.kernels.lend_few import RECORDS_FEW
 from shm.kernels.records import (
     B_AT,
     B_END,
@@ -94,9 +95,15 @@ class Chunk:
 
     def records(self) -> Iterator[Record]:
         """All of them: tuples that look at the columns when they are asked."""
-        columns = self.columns
-        fields = columns[C_OFFSET].tolist(), columns[C_TIMESTAMP].tolist()
-        return map(_new_record, zip(*fields, repeat(self), range(len(self)), strict=False))
+        columns, count = self.columns, len(self)
+        if count <= RECORDS_FEW:  # All fields in one step: somebody waits for them.
+            every = columns.tolist()
+            self.keys = every[C_KEY_AT], every[C_KEY_LENGTH]
+            self.values = every[C_VALUE_AT], every[C_VALUE_LENGTH]
+            fields = every[C_OFFSET], every[C_TIMESTAMP]
+        else:
+            fields = columns[C_OFFSET].tolist(), columns[C_TIMESTAMP].tolist()
+        return map(_new_record, zip(*fields, repeat(self), range(count), strict=False))
 
     def runs(self) -> Iterator[tuple[TopicPartition, Iterator[Record]]]:
         """The same, batch by batch, with the partition of each."""

@@ -28,9 +28,10 @@ from shm.kernels.lend import (
     oldest_position,
     place_rows,
 )
+from shm.kernels.lend_few import NOT_FEW, lend_few, new_few
 from shm.kernels.records import B_LAST_OFFSET
 from shm.reader import LogReader
-from smq.client.consuming.chunk import Batches
+from smq.client.consuming.chunk import Batches, Chunk
 from smq.client.consuming.source import Partition, Taken
 
 BATCHES_MAX = 256  # Lent at a time: the facts of one batch lie on few pages.
@@ -54,6 +55,7 @@ class Lane:
         assert len(self._cursor) == CURSOR_WORDS
         self._before = _FAR
         self._facts = np.empty((F_FIELDS, BATCHES_MAX), np.int64)
+        self._few = new_few()
 
     def numbers(self) -> list[int]:
         """What frames call its partitions."""
@@ -85,7 +87,11 @@ class Lane:
     def take(self) -> tuple[Taken | None, list[Partition]]:
         """What comes next; and those that the ring no longer has, which are read here no longer."""
         gone = self._leave_away()
-        count = self._lend()
+        count = self._lend_few()
+        if count > 0:
+            return self._taken_few(count), gone
+        if count == NOT_FEW:
+            count = self._lend()
         if count == OVERTAKEN:
             self._wanted[W_STATE] = W_SEEKING
             gone += self._place()
@@ -94,7 +100,7 @@ class Lane:
             self._wanted[W_STATE] = self._cursor[CURSOR_AWAY] = W_AWAY
         if count <= 0:
             return None, gone + self._leave_away()
-        return self._taken(count), gone
+        return self._taken(self._facts[:, :count].copy()), gone
 
     def is_ready(self) -> bool:
         """Whether `take` would give something."""
@@ -107,17 +113,28 @@ class Lane:
         state = self._wanted, self._cursor, self._facts
         return int(lend_batches(self._memory, *state, self._bytes_max))
 
-    def _taken(self, count: int) -> Taken:
-        facts = self._facts[:, :count].copy()
+    def _lend_few(self) -> int:
+        self._before = self._cursor.item(CURSOR_ENTRY)
+        state = self._wanted, self._cursor, *self._few
+        return int(lend_few(self._memory, self._ring, *state, self._bytes_max))
+
+    def _taken_few(self, count: int) -> Taken:
+        facts, columns, counts = self._few
+        columns, counts = columns[:, : counts.item(count)].copy(), counts[:count].copy()
+        return self._taken(facts[:, :count].copy(), (columns, counts))
+
+    def _taken(self, facts: np.ndarray, cut: tuple[np.ndarray, np.ndarray] | None = None) -> Taken:
         moved = self._wanted[W_MOVED, : self._cursor.item(CURSOR_MOVED)].tolist()
         ends = self._wanted[W_AFTER]
         moves = [(self.partitions[row], ends.item(row)) for row in moved]
-        memory, first = self._memory, facts.item(F_POSITION * count)
+        memory, first = self._memory, facts.item(F_POSITION, 0)
+        batches = Batches(self._ring, facts, self._names, is_lent=True)
         return Taken(
-            Batches(self._ring, facts, self._names, is_lent=True),
+            batches,
             moves,
             lambda good: self._commit(facts, good),
             lambda: oldest_position(memory) <= first,
+            None if cut is None else Chunk(batches, *cut),
         )
 
     def _commit(self, facts: np.ndarray, good: int) -> None:

@@ -189,12 +189,12 @@ class Reading:
 
     def _cut(self, taken: Taken, lot: Lot) -> None:
         """Add the records of what was taken; its partitions move on."""
-        chunks, good = cut(taken.batches)
-        if not taken.is_intact():
+        count, moves = taken.batches.facts.shape[1], taken.moves
+        chunks, good = ([taken.chunk], count) if taken.chunk is not None else cut(taken.batches)
+        if taken.chunk is None and not taken.is_intact():
             taken.commit(0)
             return
-        moves = taken.moves
-        if good < taken.batches.facts.shape[1]:
+        if good < count:
             self._stopped = _unreadable(taken, good)
             moves = _moves_before(taken, good)
         taken.commit(good)

@@ -10,7 +10,7 @@ says `commit`: a batch that cannot be cut leaves the partition where it was.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from smq.client.consuming.chunk import Batches
+from smq.client.consuming.chunk import Batches, Chunk
 from smq.client.consuming.record import TopicPartition
 
 
@@ -30,12 +30,14 @@ class Taken(NamedTuple):
     moves      where partitions go on when all of these batches were cut
     commit     called with how many batches were cut
     is_intact  whether they are still what they were
+    chunk      the records of all of them, if they have been cut and were intact then
     """
 
     batches: Batches
     moves: list[tuple[Partition, int]]
     commit: Callable[[int], None]
     is_intact: Callable[[], bool]
+    chunk: Chunk | None = None
 
 
 class Source(Protocol):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from shm.kernels.lend_few import BATCHES_FEW
 from smq.client.consuming.local_source import LocalSource
 from smq.client.consuming.reading import Lot, Reading
 from smq.client.consuming.record import TopicPartition
@@ -206,7 +207,7 @@ def test_a_batch_that_cannot_be_read_is_told_behind_what_can(rig: Rig) -> None:
 
 def test_a_batch_that_was_overwritten_while_it_was_cut_is_not_handed_out(rig: Rig) -> None:
     rig.reading.assign({ZERO: 0})
-    rig.append(0)
+    rig.append(0, BATCHES_FEW)  # So many are not cut as they are lent.
     taken = rig.local.take()
     rig.append(0, 40, 500)
     lot = Lot([], [], [])
