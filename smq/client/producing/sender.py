@@ -27,6 +27,7 @@ from smq.model.errors import BrokerError, PeerError
 from smq.wire.compression import Codec
 
 SLEEP_MS_MAX = 1000  # Until the next look at deadlines that nobody woke us for.
+ROOM_BELOW = 0.75  # Of the buffer: who is woken for each batch that has gone does little else.
 GONE_MS = 3000  # A topic that is not there for so long has been deleted; else it has just come.
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class _Topic:
 
 
 class Sender:
-    """`lock` guards everything; `changed` tells who waits for room or for fates.
+    """`lock` guards everything; `changed` tells who waits for fates, `_freed` who waits for room.
 
     `parcels` are the open ones, by topic. A sender of before a fork is dead in the child.
     """
@@ -75,6 +76,7 @@ class Sender:
     def __init__(self, links: Links, options: Options) -> None:
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
+        self._freed = threading.Condition(self.lock)
         self.parcels: dict[str, Parcel] = {}
         self.is_closed = False
         self._links = links
@@ -131,7 +133,7 @@ class Sender:
             self._learn_first(topic)
         if self._has_room(size_bytes):
             return
-        if not self.changed.wait_for(
+        if not self._freed.wait_for(
             lambda: self.is_closed or self._has_room(size_bytes), self._options.block_s
         ):
             raise BufferFull(
@@ -240,6 +242,7 @@ class Sender:
         self.is_closed = True
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
+        self._freed = threading.Condition(self.lock)
         for channel in self._channels.values():
             channel.forget()
         self._let_go()
@@ -265,6 +268,7 @@ class Sender:
                     channel.close()
                 self._let_go()
                 self.changed.notify_all()
+                self._freed.notify_all()
 
     def _do_round(self) -> None:
         callbacks, sleep_ms, is_settled = self._turn()
@@ -292,6 +296,8 @@ class Sender:
                 if parcel.is_resolved() and not parcel.failures:
                     self._unseen.pop(parcel, None)
             self.changed.notify_all()
+            if accumulator.buffered_bytes <= ROOM_BELOW * self._options.buffer_bytes:
+                self._freed.notify_all()
             due_ms = accumulator.next_due_ms(now_ms)
             sleep_ms = SLEEP_MS_MAX if due_ms is None else due_ms - now_ms
             if self.parcels and self._options.linger_ms:
