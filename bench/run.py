@@ -9,6 +9,7 @@ docs/performance.md and its headlines into README.md.
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -100,6 +101,7 @@ def _measure(measure: Measure, brokers: list[Broker], rounds: int) -> dict[str, 
         for broker in brokers:
             others = [pid for other in brokers if other is not broker for pid in other.pids()]
             try:
+                os.sync()  # The system would write what came before while the next is measured.
                 with stopped(others):
                     taken[broker.name].append(measure.run(broker))
             except ClientFailed as failure:
