@@ -20,6 +20,7 @@ from shm.kernels.session_client import (
     take_answers,
     wake_client,
 )
+from shm.kernels.session_one import write_one
 from shm.session import SessionMemory
 
 
@@ -30,6 +31,8 @@ def warm_client() -> None:
     memory, side = session.memory, session.side
     find_room(memory, side, 8)
     await_room(memory, side, 8, 1)
+    data = np.frombuffer(bytes(16), np.uint8)
+    write_one(memory, side, 256, data, 0, data, 1, data, 1, data, 0, 0, 0, 0)
     publish_request(memory, side, 0)
     has_news(memory, side)
     fall_asleep_client(memory, side)

@@ -9,7 +9,9 @@ from collections import defaultdict, deque
 
 import numpy as np
 
-from smq.client.producing.channel import PRODUCE_VERSION, ChannelGone
+from shm.kernels.records_encode import One, encode_one
+from smq.client.producing.batch_writer import Stamp
+from smq.client.producing.channel import PRODUCE_VERSION, ChannelGone, put_head
 from smq.model.errors import ErrorCode
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (
@@ -108,7 +110,8 @@ class FakeShard:
 class FakeChannel:
     """See smq.client.producing.channel. `room_bytes` is what may wait undelivered."""
 
-    def __init__(self, room_bytes: int = 1_000_000) -> None:
+    def __init__(self, room_bytes: int = 1_000_000, *, writes_ones: bool = True) -> None:
+        self.writes_ones = writes_ones
         self.sent: deque[bytes] = deque()
         self.received: list[bytes] = []
         self.is_gone = False
@@ -121,6 +124,17 @@ class FakeChannel:
             return None
         self._room = np.full(size_bytes, 0xAA, np.uint8)
         return self._room
+
+    def write_one(
+        self, size_bytes: int, head: np.ndarray, correlation_id: int, one: One, stamp: Stamp
+    ) -> int | None:
+        if not self.writes_ones:
+            return None
+        if (out := self.reserve(size_bytes)) is None:
+            return 0
+        end: int = encode_one(*one, 0, *stamp, out, len(head))
+        put_head(out, head.tobytes(), end, correlation_id)
+        return end
 
     def commit(self, used_bytes: int) -> None:
         self._check()

@@ -32,6 +32,7 @@ import numpy as np
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
+from shm.kernels.records_encode import One
 from shm.kernels.session_client import (
     await_room,
     fall_asleep_client,
@@ -42,6 +43,7 @@ from shm.kernels.session_client import (
     take_answers,
     wake_client,
 )
+from shm.kernels.session_one import write_one
 from shm.kernels.words import WORD_LOG
 from shm.reader import LogReader
 from shm.segment import LogMemory
@@ -135,8 +137,7 @@ class Door:
         Waits for room until `deadline_ns` (time.monotonic_ns), then raises InboxFull. A reservation
         that is not committed costs nothing: the next one replaces it.
         """
-        if not 0 < size <= self.request_bytes_max:
-            raise ValueError(f"size is {size}; a request takes 1 to {self.request_bytes_max} bytes")
+        self._check_size(size)
         self._check_open()
         at = find_room(self._memory, self._side, size)
         while at < 0:
@@ -148,6 +149,23 @@ class Door:
                 self._check_hung_up()
         self._reserved = size
         return self._memory[at : at + size]
+
+    def write_one(
+        self,
+        size: int,
+        head: np.ndarray,
+        correlation_id: int,
+        one: One,
+        stamp: tuple[int, int, int],
+    ) -> int:
+        """Reserve room and write a request of one record; its bytes, to commit. 0: there is none.
+
+        See shm.kernels.session_one; `stamp` is the producer's id, epoch and sequence.
+        """
+        self._check_size(size)
+        self._check_open()
+        self._reserved = size
+        return int(write_one(self._memory, self._side, size, head, correlation_id, *one, *stamp))
 
     def commit(self, used_bytes: int) -> None:
         """Hand over the request in the first bytes of the room that was reserved last."""
@@ -267,6 +285,10 @@ class Door:
             return False
         except OSError:
             return True
+
+    def _check_size(self, size: int) -> None:
+        if not 0 < size <= self.request_bytes_max:
+            raise ValueError(f"size is {size}; a request takes 1 to {self.request_bytes_max} bytes")
 
     def _check_ours(self) -> None:
         if self._is_anothers:

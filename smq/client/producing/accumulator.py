@@ -21,6 +21,9 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
+from shm.kernels.records_encode import One
 from smq.client.errors import (
     BrokerUnavailable,
     NoSuchTopic,
@@ -94,6 +97,7 @@ class Queue:
         self.topic = topic
         self.partition = partition
         self.head = request_head(client_id, topic, partition)
+        self.head_data = np.frombuffer(self.head, np.uint8)
         self.answer_format = answer_format(topic)
         self.leader = -1
         self.message_bytes_max = 0
@@ -241,16 +245,14 @@ class Accumulator:
             self._fail(queue, batch, self._too_large(queue, batch), batch.first + 1)
             return True
         bytes_max = min(self._batch_bytes, queue.message_bytes_max) if is_new else batch.size_bytes
-        head_bytes = len(queue.head)
-        size = head_bytes + self._writer.room(parcel.bound(*part), one, bytes_max)
-        if channel is None or (out := channel.reserve(size)) is None:
-            return False
-        self._last_correlation_id = (self._last_correlation_id + 1) & 0x7FFFFFFF
+        size = len(queue.head) + self._writer.room(parcel.bound(*part), one, bytes_max)
         epoch, sequence = (queue.epoch, queue.sequence) if is_new else (batch.epoch, batch.sequence)
         stamp = Stamp(self._producer_id, epoch, sequence)
-        assert parcel.rows is not None
-        written = self._writer.write(parcel.rows, part, stamp, bytes_max, out, head_bytes)
-        put_head(out, queue.head, written.end, self._last_correlation_id)
+        if channel is None:
+            return False
+        written = self._write(queue, batch, stamp, bytes_max, channel, size)
+        if written is None:
+            return False
         if is_new:
             self._depart(queue, batch, written, stamp)
         else:
@@ -262,6 +264,33 @@ class Accumulator:
         owed.append((self._last_correlation_id, queue, batch))
         channel.commit(written.end)
         return True
+
+    def _write(  # noqa: PLR0913, PLR0917  (as a kernel)
+        self,
+        queue: Queue,
+        batch: Batch,
+        stamp: Stamp,
+        bytes_max: int,
+        channel: Channel,
+        size: int,
+    ) -> Written | None:
+        """Write a request into a channel, if it has `size` bytes of room."""
+        rows, head_bytes, correlation_id = batch.parcel.rows, len(queue.head), self._next_id()
+        assert rows is not None
+        if isinstance(rows, One) and self._writer.is_plain:
+            end = channel.write_one(size, queue.head_data, correlation_id, rows, stamp)
+            if end is not None:
+                return Written(1, end, end - head_bytes) if end else None
+        if (out := channel.reserve(size)) is None:
+            return None
+        part = batch.first, batch.end
+        written = self._writer.write(rows, part, stamp, bytes_max, out, head_bytes)
+        put_head(out, queue.head, written.end, correlation_id)
+        return written
+
+    def _next_id(self) -> int:
+        self._last_correlation_id = (self._last_correlation_id + 1) & 0x7FFFFFFF
+        return self._last_correlation_id
 
     @staticmethod
     def _depart(queue: Queue, batch: Batch, written: Written, stamp: Stamp) -> None:

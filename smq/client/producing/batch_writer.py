@@ -61,6 +61,11 @@ class BatchWriter:
         self._codec = codec
         self._scratch = np.zeros(0, np.uint8)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it leaves records as they are."""
+        return self._codec is Codec.NONE
+
     @staticmethod
     def least_bytes(bound: int) -> int:
         """What a batch of one record takes at least, given the bytes that suffice for it."""

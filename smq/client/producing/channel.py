@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from shm.kernels.records_encode import One
+from smq.client.producing.batch_writer import Stamp
 from smq.wire.codec import Malformed, Writer
 from smq.wire.generated.produce import (
     PartitionProduceData,
@@ -38,6 +40,14 @@ class Channel(Protocol):
 
     def reserve(self, size_bytes: int) -> np.ndarray | None:
         """Room to write a request of at most this size, uint8; None: there is none for now."""
+
+    def write_one(
+        self, size_bytes: int, head: np.ndarray, correlation_id: int, one: One, stamp: Stamp
+    ) -> int | None:
+        """Reserve, and write a request of one record that is not compressed; its bytes.
+
+        0: there is no room for now; None: write it yourself. `commit` sends it.
+        """
 
     def commit(self, used_bytes: int) -> None:
         """Send what was written into the room."""

@@ -170,7 +170,7 @@ def one_of(value: bytes | None, key: bytes | None, headers: Headers, timestamp_m
         -1 if value is None else len(value),
         np.frombuffer(key, np.uint8) if key else _NOTHING,
         -1 if key is None else len(key),
-        np.frombuffer(write_headers(headers), np.uint8),
+        np.frombuffer(write_headers(headers), np.uint8) if headers else _NO_HEADER,
         timestamp_ms,
     )
 
@@ -197,4 +197,5 @@ def bounds_of(rows: Rows) -> np.ndarray:
 
 
 _NOTHING = np.frombuffer(b"", np.uint8)
+_NO_HEADER = np.frombuffer(write_headers(()), np.uint8)
 _NO_HEADERS = np.zeros((H_FIELDS, 0), np.int64)

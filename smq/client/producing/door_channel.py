@@ -5,7 +5,9 @@ from contextlib import suppress
 
 import numpy as np
 
+from shm.kernels.records_encode import One
 from smq.client.door.door import Door, DoorGone, InboxFull
+from smq.client.producing.batch_writer import Stamp
 from smq.client.producing.channel import ChannelGone
 
 
@@ -21,6 +23,15 @@ class DoorChannel:
             return self._door.reserve(size_bytes, 0)
         except InboxFull:
             return None
+        except DoorGone as error:
+            raise ChannelGone(str(error)) from error
+
+    def write_one(
+        self, size_bytes: int, head: np.ndarray, correlation_id: int, one: One, stamp: Stamp
+    ) -> int | None:
+        """A kernel does it in one call."""
+        try:
+            return self._door.write_one(size_bytes, head, correlation_id, one, stamp)
         except DoorGone as error:
             raise ChannelGone(str(error)) from error
 

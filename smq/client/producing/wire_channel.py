@@ -7,8 +7,10 @@ from struct import Struct
 
 import numpy as np
 
+from shm.kernels.records_encode import One
 from smq.client.errors import BrokerUnavailable
 from smq.client.kafka.connection import CONNECT_SECONDS_MAX, RESPONSE_BYTES_MAX
+from smq.client.producing.batch_writer import Stamp
 from smq.client.producing.channel import ChannelGone
 
 # What a slow broker may let pile up here. The producer's buffer bounds what may follow.
@@ -41,6 +43,12 @@ class WireChannel:
         if len(self._room) < size_bytes:
             self._room = np.zeros(size_bytes, np.uint8)
         return self._room[:size_bytes]
+
+    def write_one(
+        self, _size_bytes: int, _head: np.ndarray, _correlation_id: int, _one: One, _stamp: Stamp
+    ) -> int | None:
+        """As any other request: a network takes longer."""
+        return None
 
     def commit(self, used_bytes: int) -> None:
         """Send as much as the socket takes; the rest is kept."""

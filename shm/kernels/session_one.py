@@ -1,0 +1,38 @@
+"""A request of one record, written into a session's inbox in one call: room, head, batch.
+
+Who sends a record now and then finds caches that have forgotten the way. This one is shorter than
+that by `find_room`, `encode_one` and a head that Python completes, and ends in the same bytes.
+"""
+
+from shm.kernels.bytes import copy_bytes, put32
+from shm.kernels.jit import kernel
+from shm.kernels.records_encode import encode_one
+from shm.kernels.session_client import find_room
+
+SIZE_BYTES = 4  # Of a request, in front of it; also of a batch's length, at the end of the head.
+CORRELATION_AT = SIZE_BYTES + 4  # Behind the API's key and version.
+
+
+@kernel
+def write_one(
+    memory, side, size, head, correlation_id, value, value_length, key, key_length, headers,
+    timestamp, producer_id, producer_epoch, base_sequence,
+):  # fmt: skip
+    """Write a request of one record, not compressed; its bytes, 0: there is no room.
+
+    `size` bytes suffice for it. `head` is a request up to its batch, which leaves open the
+    request's size, the correlation and the batch's length; the others are those of `encode_one`.
+    """
+    at = find_room(memory, side, size)
+    if at < 0:
+        return 0
+    out, head_bytes = memory[at : at + size], len(head)
+    copy_bytes(out, 0, head, 0, head_bytes)
+    end = encode_one(
+        value, value_length, key, key_length, headers, timestamp, 0, producer_id, producer_epoch,
+        base_sequence, out, head_bytes,
+    )  # fmt: skip
+    put32(out, 0, end - SIZE_BYTES)
+    put32(out, CORRELATION_AT, correlation_id)
+    put32(out, head_bytes - SIZE_BYTES, end - head_bytes)
+    return end

@@ -1,0 +1,64 @@
+"""A request of one record is, written in one call, what it is in several; nothing else changes."""
+
+import os
+
+import numpy as np
+from hypothesis import example, given, settings, strategies as st
+
+from shm.kernels.session_client import find_room
+from shm.kernels.session_one import write_one
+from shm.kernels.session_words import IN_POSITION, INBOX_AT
+from shm.session import SessionMemory
+from smq.client.producing.batch_writer import BatchWriter, Stamp
+from smq.client.producing.channel import put_head, request_head
+from smq.client.producing.columns import one_bound, one_of
+from smq.wire.compression import Codec
+
+INBOX_BYTES = 1 << 16
+STAMP = Stamp(7, 3, 2**31 - 1)
+HEAD = np.frombuffer(request_head("who", "töpic", 5), np.uint8)
+
+
+def session(position: int) -> SessionMemory:
+    """One whose inbox is full of something, and free from `position` on."""
+    memory = SessionMemory.create(INBOX_BYTES, 4096)
+    os.close(memory.fd)
+    memory.memory[INBOX_AT:] = 0xAA
+    memory.side[IN_POSITION] = position
+    return memory
+
+
+values = st.one_of(st.none(), st.binary(max_size=300))
+headers = st.lists(st.tuples(st.binary(max_size=5), values), max_size=3).map(tuple)
+
+
+@settings(deadline=None)
+@given(value=values, key=values, headers=headers, at=st.integers(0, INBOX_BYTES // 8 - 1))
+@example(value=b"v" * 32, key=None, headers=(), at=INBOX_BYTES // 8 - 1)
+def test_one_call_writes_what_the_channels_way_writes(
+    value: bytes | None, key: bytes | None, headers: tuple[tuple[bytes, bytes | None], ...], at: int
+) -> None:
+    row = one_of(value, key, headers, 1_700_000_000_000)
+    writer = BatchWriter(Codec.NONE)
+    size = len(HEAD) + writer.room(one_bound(row), one_bound(row), 1 << 20)
+    quick, slow = session(8 * at), session(8 * at)
+    used = write_one(quick.memory, quick.side, size, HEAD, 9, *row, *STAMP)
+    place = find_room(slow.memory, slow.side, size)
+    if place < 0:
+        assert used == 0
+    else:
+        out = slow.memory[place : place + size]
+        assert used == writer.write(row, (0, 1), STAMP, 1 << 20, out, len(HEAD)).end <= size
+        put_head(out, HEAD.tobytes(), used, 9)
+        quick.memory[place + used : place + size] = out[used:]  # What lies there is nobody's.
+    assert (quick.memory == slow.memory).all()
+    assert (quick.side == slow.side).all()
+
+
+def test_where_there_is_no_room_nothing_is_written() -> None:
+    memory = session(INBOX_BYTES - 64)
+    memory.words[8] = 0  # INBOX_HEAD: all of it is to be read yet.
+    before = memory.memory.copy()
+    row = one_of(b"v", None, (), 0)
+    assert write_one(memory.memory, memory.side, 200, HEAD, 1, *row, *STAMP) == 0
+    assert (memory.memory == before).all()
