@@ -226,6 +226,7 @@ class ShardServer:
 
     def _run_turns(self, due_ns: int = 0) -> bool:
         quick, door = self._quick_turns, self.door
+        self._note_touched()
         buffer = self._buffers.take(Rest())
         if door is not None:
             door.hand_over()
@@ -234,6 +235,7 @@ class ShardServer:
         if has_taken:
             self._take_left(buffer)
             self._watch_expiry()
+            self._note_touched()
         else:
             self._buffers.put_back(buffer, Rest())
         if door is not None:
@@ -445,9 +447,14 @@ class ShardServer:
         dirty, self._answering.dirty = self._answering.dirty, {}
         for connection in dirty:
             connection.flush()
-        for client in self._touched.union(dirty):
-            self.note(client)
+        self._touched.update(dirty)
+        self._note_touched()
         self._touched.clear()
+
+    def _note_touched(self) -> None:
+        """Have the kernel know how it stands with those of this turn: it may run more than once."""
+        for client in self._touched.union(self._answering.dirty):
+            self.note(client)
 
     @property
     def sessions(self) -> SessionTable:

@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.words import WORD_TAIL, WORD_WRITTEN
 from smq.app import quick_turns
+from smq.app.clock import monotonic_ns
 from smq.app.quick_turns import TURNS_MAX_NS
 from smq.model.errors import ErrorCode
 from smq.wire.records import read_batches
@@ -169,6 +170,23 @@ def test_a_request_in_two_parts_and_one_of_another_kind_are_left_where_they_are(
     client.wait(4)
     assert client.correlations() == [1, 7, 8, 9]
     assert quick.taken >= 1
+
+
+def test_a_rest_that_comes_in_the_turn_of_its_beginning_finds_it(make: Make) -> None:
+    bench = make(topic("one"))
+    client, sent = bench.client(), one(b"y" * 30_000)
+    [connection] = bench.server._connections.values()
+    bench.turn()
+    client.send(sent[:20_000])
+    assert bench.server._sleep(monotonic_ns() + TURNS_MAX_NS)  # A kernel takes the beginning …
+    client.send(sent[20_000:])
+    client.wait(1)
+    client.send(sent[:20_000])
+    bench.server.readable(connection)  # … or the loop, and a kernel looks before the turn ends.
+    client.send(sent[20_000:])
+    bench.server.take_awake()
+    client.wait(2)
+    assert offsets(client) == [0, 1]
 
 
 def test_fetches_that_wait_are_answered_by_the_kernel_turn_after_turn(make: Make) -> None:
