@@ -6,15 +6,16 @@
     inline     the same bytes as values, produced and consumed by librdkafka: in messages of the
                default size, and in the largest that the broker may take; the faster of both counts
 
-All on one topic of one broker, one payload at a time, medians of some rounds. `--write` puts table
-and plot into docs/references.md.
+One payload at a time, medians of some rounds. What is sent inline goes to a broker of its own, set
+to take 50 MB. `--write` puts table and plot into docs/references.md.
 """
 
 import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TypeVar
@@ -32,6 +33,7 @@ KiB, MB = 1024, 1_000_000
 SIZES = (KiB, 16 * KiB, 128 * KiB, MB, 10 * MB, 100 * MB)
 DEFAULT_MESSAGE_BYTES = 1_000_000
 LARGE_MESSAGE_BYTES = 50 * MB  # Half a ring and a WAL segment hold one.
+MESSAGE_BYTES = DEFAULT_MESSAGE_BYTES, LARGE_MESSAGE_BYTES
 ROUNDS_MAX, ROUNDS_MIN = 100, 5
 ROUND_BYTES = 200 * MB
 HANDOFFS = 200  # Of each size: they cost nothing, and the machine has other things to do.
@@ -68,13 +70,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="into docs/references.md")
     given = parser.parse_args()
     share = 0.1 if given.quick else 1.0
-    settings = {"message.max.bytes": str(LARGE_MESSAGE_BYTES + MB)}
-    with (
-        tempfile.TemporaryDirectory(prefix="smq-bench-") as name,
-        SmqCommand(Path(name), settings) as broker,
-    ):
-        rows = [_measure(broker, size, share) for size in SIZES]
-        plain_us = _plain(broker)
+    rows, plain_us = _measure(share)
     text = table(rows) + "\n" + _words(rows, plain_us)
     print(text)
     if given.write:
@@ -85,15 +81,31 @@ def main() -> None:
         DOCUMENT.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
 
 
-def _measure(broker: SmqBroker, size: int, share: float) -> Row:
-    rounds = max(ROUNDS_MIN, int(share * min(ROUNDS_MAX, ROUND_BYTES // size)))
-    data = os.urandom(size)
-    uploads, handoffs, first_uses = _by_reference(broker, data, rounds)
-    inline = min(
-        median(_inline(broker, data, rounds, message_bytes))
-        for message_bytes in (DEFAULT_MESSAGE_BYTES, LARGE_MESSAGE_BYTES)
-    )
-    return Row(size, median(uploads), median(handoffs), median(first_uses), inline)
+def _measure(share: float) -> tuple[list[Row], float]:
+    """Of each size, and a plain record. Each way has a broker with the settings that suit it."""
+    data = [os.urandom(size) for size in SIZES]
+    rounds = [max(ROUNDS_MIN, int(share * min(ROUNDS_MAX, ROUND_BYTES // size))) for size in SIZES]
+    pairs = list(zip(data, rounds, strict=True))
+    with _broker({}) as broker:
+        plain_us = _plain(broker)
+        times = [_by_reference(broker, *pair) for pair in pairs]
+    with _broker({"message.max.bytes": str(LARGE_MESSAGE_BYTES + MB)}) as broker:
+        inline_us = [
+            min(median(_inline(broker, *pair, size)) for size in MESSAGE_BYTES) for pair in pairs
+        ]
+    return [
+        Row(size, median(upload), median(handoff), median(first_use), us)
+        for size, (upload, handoff, first_use), us in zip(SIZES, times, inline_us, strict=True)
+    ], plain_us
+
+
+@contextmanager
+def _broker(settings: dict[str, str]) -> Iterator[SmqBroker]:
+    with (
+        tempfile.TemporaryDirectory(prefix="smq-bench-") as name,
+        SmqCommand(Path(name), settings) as broker,
+    ):
+        yield broker
 
 
 def _by_reference(
