@@ -80,7 +80,7 @@ STATE_TOPICS = STATE_PLACES + PLACES_MAX  # Places in the directory, each topic 
 STATE_LENT = STATE_TOPICS + PLACES_MAX  # LENT_WORDS for each batch.
 LENT_AT, LENT_POSITION, LENT_BYTES, LENT_WORDS = 0, 1, 2, 3  # Its place in `out`; the log's bytes.
 STATE_MESSAGE = STATE_LENT + LENT_MAX * LENT_WORDS  # See shm.kernels.fetch_send.
-MESSAGE_WORDS = 8 + 2 * 1024
+MESSAGE_WORDS = 9 + 2 * 1024
 STATE_WORDS = STATE_MESSAGE + MESSAGE_WORDS
 
 

@@ -26,17 +26,16 @@ from shm.kernels.memory import get_word, ring_at
 from shm.kernels.turn_sessions import MSG_DONTWAIT, MSG_NOSIGNAL
 from shm.kernels.words import WORD_RING_BYTES
 
-_POLL = STATE_MESSAGE + 7
 _MESSAGE_IOV, _MESSAGE_IOV_COUNT = STATE_MESSAGE + 2, STATE_MESSAGE + 3
-_VECTORS = STATE_MESSAGE + 8
+_POLL = STATE_MESSAGE + 7  # Two of struct pollfd.
+_VECTORS = STATE_MESSAGE + 9
 _VECTOR_WORDS = 2
-_POLLOUT = 4
-LOOKS_MAX = 64  # For room in a full socket: as long as Python would take to wait for it.
+_POLLIN, _POLLOUT = 1, 4
+ROOM_MS = 1  # Who reads so slowly that there is no room for so long is the loop's.
 
 _i32, _i64 = types.int32, types.int64
 _sendmsg = types.ExternalFunction("sendmsg", _i64(_i32, _i64, _i32))
 _poll = types.ExternalFunction("poll", _i32(_i64, _i64, _i32))
-_sched_yield = types.ExternalFunction("sched_yield", _i32())
 
 
 @kernel
@@ -78,18 +77,19 @@ def _take_off(state, sent):
 
 
 @kernel
-def _has_room(fd, state):
-    """Whether the socket takes more, now or in a moment: its client is reading."""
-    for _ in range(LOOKS_MAX):
-        state[_POLL] = fd | _POLLOUT << 32
-        if _poll(address(state, _POLL), np.int64(1), np.int32(0)) > 0:
-            return True
-        _sched_yield()
-    return False
+def _has_room(fd, epoll, state):
+    """Whether the socket takes more in a moment, for its client is reading; nobody waits for it.
+
+    Whoever else has something ends the wait.
+    """
+    state[_POLL], state[_POLL + 1] = fd | _POLLOUT << 32, epoll | _POLLIN << 32
+    if _poll(address(state, _POLL), np.int64(2), np.int32(ROOM_MS)) <= 0:
+        return False
+    return state[_POLL] >> 48 & _POLLOUT != 0
 
 
 @kernel
-def send_answer(fd, memory, state, out):
+def send_answer(fd, epoll, memory, state, out):
     """Send it; how many bytes the socket has taken."""
     flags, total = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL), np.int64(0)
     left = state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES]
@@ -102,5 +102,5 @@ def send_answer(fd, memory, state, out):
         if left == 0:
             return total
         _take_off(state, sent)
-        if not _has_room(fd, state):
+        if not _has_room(fd, epoll, state):
             return total

@@ -103,7 +103,7 @@ def ready(turn, events, timeout_ms):
 def send_fetched(turn, fd, memory, fetching):
     """Send a Fetch's answer, or note what the socket has not taken."""
     state, out = fetching
-    sent = send_answer(fd, memory, state, out)
+    sent = send_answer(fd, turn[EPOLL], memory, state, out)
     if sent != state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES]:
         turn[UNSENT_FD], turn[UNSENT_START] = fd, sent
 

@@ -1,5 +1,7 @@
 """The response goes out with the batches it lends between its parts."""
 
+import os
+import select
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -52,8 +54,9 @@ class Answer:
             start = at
         self.expected += RESPONSE[start:]
 
-    def send(self, to: socket.socket) -> int:
-        return int(send_answer(to.fileno(), self.log.memory, self.state, self.out))
+    def send(self, to: socket.socket, others: int = -1) -> int:
+        """`others` is the epoll of whoever else may have something."""
+        return int(send_answer(to.fileno(), others, self.log.memory, self.state, self.out))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +109,18 @@ def test_what_finds_room_while_the_client_reads_goes_in_order(pair: Pair) -> Non
         return taken > full
 
     eventually(more_than_it_holds, "more has found room")
+
+
+def test_whoever_else_has_something_does_not_wait_for_room(pair: Pair) -> None:
+    ours, client = pair
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    full, answer = Answer(MUCH).send(ours), Answer(MUCH)
+    bell = os.eventfd(1)
+    with select.epoll() as others:
+        others.register(bell, select.EPOLLIN)
+        pull(client, full)
+        assert answer.send(ours, others.fileno()) == full
+    os.close(bell)
 
 
 def test_who_has_hung_up_takes_nothing(pair: Pair) -> None:
