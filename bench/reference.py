@@ -202,8 +202,8 @@ def table(rows: list[Row]) -> str:
 
 def _words(rows: list[Row], plain_us: float) -> str:
     handoffs = [row.handoff_us for row in rows]
-    crossover = next((row for row in rows if row.whole_us < row.inline_us), None)
-    where = "at no size" if crossover is None else f"from {_size(crossover.size)} on"
+    faster = [_size(row.size) for row in rows if row.whole_us < row.inline_us]
+    where = f"at {', '.join(faster) or 'no size'}"
     return (
         f"The slowest hand-off takes {max(handoffs) / min(handoffs):.2f} times the fastest (to "
         f"reach: ≤ 1.5); a plain record of 100 bytes takes {_time(plain_us)} the same way. At "
