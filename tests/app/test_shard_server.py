@@ -1,5 +1,6 @@
 """The server over real sockets: cuts, order, levels, slow clients, garbage."""
 
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.words import WORD_SPACE_END
 from smq.app.clock import monotonic_ms
+from smq.app.shard_server import HOST_SEND_BYTES
 from smq.model.errors import ErrorCode
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from smq.wire.generated.metadata import MetadataRequest
@@ -362,3 +364,23 @@ def test_requests_that_never_end_hold_no_more_than_their_bytes(make: Make) -> No
     assert pool._lent == 0
     held = sum(len(c.rest.copied) for c in bench.server._connections.values())
     assert held == 50 * len(unfinished)
+
+
+def test_what_goes_to_a_client_on_this_host_goes_through_a_buffer_that_caches_hold(
+    make: Make,
+) -> None:
+    bench = make()
+    with socket.socket() as bounded:
+        bounded.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
+        expected = send_bytes(bounded)
+    for address in ("127.0.0.1", "127.0.0.2"):
+        with socket.create_connection(bench.address, source_address=(address, 0)):
+            turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+            [connection] = bench.server._connections.values()
+            is_bounded = send_bytes(connection.socket) == expected
+            assert is_bounded == (address == "127.0.0.1")
+        turn_until(bench.loop, lambda: bench.server.connection_count() == 0)
+
+
+def send_bytes(sock: socket.socket) -> int:
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
