@@ -3,7 +3,8 @@
 What is sent is copied by the system during the call. Nothing is appended meanwhile, so the batches
 stay where they are.
 
-    state[STATE_MESSAGE:]   struct msghdr, then its struct iovec [1024] (sendmsg(2)), as words
+    state[STATE_MESSAGE:]   as words: struct msghdr, two struct pollfd, struct iovec [1024] of the
+                            message (sendmsg(2), poll(2))
 """
 
 import numpy as np

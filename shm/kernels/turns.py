@@ -1,4 +1,4 @@
-"""Whole turns of a shard in one call, for what is most frequent: small requests.
+"""Whole turns of a shard in one call, for what is most frequent: small requests, and fetches.
 
     wait      until a connection has something: awake for a moment, then asleep
     receive   one recv a connection, or what is in a session's inbox (shm.kernels.turn_sessions):
