@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
 from bench.clients import raw, raw_process
@@ -67,6 +70,25 @@ def disk(broker: Broker, directory: Path) -> Figures:
         "acks_s_16": sixteen["req_s"],
         "of_serial_syncs": sixteen["req_s"] * limit_us / 1e6,
     }
+
+
+def first_start(directory: Path) -> Figures:
+    """Seconds from `smq serve` to its word that it is ready, when nothing is compiled yet."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    options = [f"--data-dir={directory / 'first'}", "--port=0"]
+    started = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, "-m", "smq.app.cli", "serve", *options],
+        env=environment | {"XDG_CACHE_HOME": str(directory / "cache")},
+        stdout=subprocess.PIPE, text=True,
+    ) as broker:  # fmt: skip
+        assert broker.stdout is not None
+        said = list(takewhile(lambda line: not line.startswith("ready"), broker.stdout))
+        seconds = time.perf_counter() - started
+        broker.terminate()
+    if not any("compiled" in line for line in said):
+        raise RuntimeError(f"no first start: {said}")
+    return {"first_start_s": seconds}
 
 
 def death(directory: Path) -> Figures:

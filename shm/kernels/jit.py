@@ -19,7 +19,6 @@ R = TypeVar("R")
 _SOURCES = Path(__file__).resolve().parent
 # No kernel is called through a C pointer: making the wrappers for it slowed the first start.
 _OPTIONS: dict[str, Any] = {
-    "cache": True,
     "nogil": True,
     "error_model": "numpy",
     "_nrt": False,
@@ -48,6 +47,10 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
 
 import numba  # noqa: E402  (It reads NUMBA_CACHE_DIR when it is imported.)
 
+from shm.kernels.parts import PartCompiler  # noqa: E402
+
+_PART_OPTIONS = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
+
 numba.config.reload_config()  # Somebody may have imported it before.
 
 
@@ -58,21 +61,22 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     whose locked instructions took two thirds of a small request's time.
     The interpreted function stays at hand as the attribute `py_func`.
     """
-    compiled: Any = numba.njit(**_OPTIONS)(function)
-    _without_literals(compiled)
+    compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
+    part: Any = numba.njit(**_PART_OPTIONS)(function)
+    _have_kernels_call(part, compiled)
     return cast("Callable[P, R]", compiled)
 
 
-def _without_literals(compiled: Any) -> None:
-    """Have kernels that call this one share a version for all constants they pass.
+def _have_kernels_call(part: Any, compiled: Any) -> None:
+    """Python calls `compiled`; kernels that call it take in `part` (see shm.kernels.parts).
 
-    Numba compiles `get_word(memory, 7)` and `get_word(memory, 8)` apart, which cost a fourth of
-    the first start; LLVM inlines them into the caller all the same.
+    They share a version of it for all constants they pass: Numba compiles `get_word(memory, 7)` and
+    `get_word(memory, 8)` apart, though LLVM inlines them into the caller all the same.
     """
-    template_of = compiled.get_call_template
 
     def get_call_template(args: list[Any], keywords: dict[str, Any]) -> Any:
         assert not keywords, "kernels take no keywords"
-        return template_of([numba.types.unliteral(each) for each in args], keywords)
+        return part.get_call_template([numba.types.unliteral(each) for each in args], keywords)
 
     compiled.get_call_template = get_call_template
+    compiled.get_overload = part.get_overload
