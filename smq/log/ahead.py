@@ -7,9 +7,11 @@ broker that is at rest holds no ring it has no use for.
 
 from shm.segment import LogMemory
 from smq.log.background import Background, Lane
+from smq.log.pieces import by_pieces
 
 AHEAD_BYTES = 32 * 1024 * 1024  # A burst that lasts while the thread is not there yet.
-STEP_BYTES = 4 * 1024 * 1024  # Of one job: others of its lane wait for it for some milliseconds.
+STEP_BYTES = 4 * 1024 * 1024  # Of one job.
+PIECE_BYTES = 64 * 1024  # At a time: a tenth of a millisecond, or two.
 
 
 class RingAhead:
@@ -37,4 +39,8 @@ class RingAhead:
             self._present = start + length
             self.look(tail)
 
-        self._background.submit(Lane.PAGES, lambda: self._memory.touch(place, length), done)
+        def touch() -> None:
+            for piece in by_pieces(length, PIECE_BYTES):
+                self._memory.touch(place + piece.start, piece.stop - piece.start)
+
+        self._background.submit(Lane.PAGES, touch, done)

@@ -8,7 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-READ_THROUGH_BYTES = 1024 * 1024  # At a time: what stays in the caches.
+from smq.log.pieces import by_pieces
+
+PIECE_BYTES = 64 * 1024  # Of a long file, at a time: it stays in the caches.
 
 
 class Disk(Protocol):
@@ -52,7 +54,7 @@ class Disk(Protocol):
     def sync(self, fd: int) -> None:
         """Return when the file's data are on the disk (fdatasync)."""
 
-    def replace(self, path: Path, data: bytes) -> None:
+    def replace(self, path: Path, data: bytes | memoryview) -> None:
         """Write a file whole: temporary, synced, renamed, the directory synced."""
 
     def rename(self, path: Path, target: Path) -> None:
@@ -79,12 +81,10 @@ def read_now(fd: int, length: int, at: int) -> np.ndarray | None:
 
 def read_through(fd: int, length: int) -> None:
     """Bring a file into the page cache. Raises OSError if some of it cannot be read."""
-    scratch, at = memoryview(bytearray(READ_THROUGH_BYTES)), 0
-    while at < length:
-        count = os.preadv(fd, [scratch], at)
-        if count == 0:
+    scratch = memoryview(bytearray(PIECE_BYTES))
+    for piece in by_pieces(length, PIECE_BYTES):
+        if os.preadv(fd, [scratch], piece.start) < piece.stop - piece.start:
             raise OSError(errno.EIO, "the file is shorter than it was")
-        at += count
 
 
 class OsDisk:
@@ -157,12 +157,13 @@ class OsDisk:
         """See Disk."""
         os.fdatasync(fd)
 
-    def replace(self, path: Path, data: bytes) -> None:
+    def replace(self, path: Path, data: bytes | memoryview) -> None:
         """See Disk."""
         temporary = path.with_name(path.name + ".new")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            self.write(fd, memoryview(data), 0)
+            for piece in by_pieces(len(data), PIECE_BYTES):
+                self.write(fd, memoryview(data)[piece], piece.start)
             os.fsync(fd)
         finally:
             os.close(fd)

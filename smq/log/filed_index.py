@@ -19,6 +19,7 @@ import numpy as np
 from shm.kernels.crc32c import crc32c
 from shm.kernels.words import FRAME_HEADER_BYTES
 from smq.log.disk import Disk, read_through
+from smq.log.pieces import by_pieces
 
 MAGIC = b"SMQIDX\0\1"
 _HEAD = struct.Struct("<8sI4x")
@@ -37,17 +38,19 @@ ENTRY = np.dtype(
         ("unused", "<i2"),
     ]
 )
+PIECE_ENTRIES = 4096  # Copied at a time: 160 KiB.
 
 
 class FiledIndex:
-    """The entries of one full segment.
+    """The entries of one full segment, in the file's bytes; a file's head is filled by save().
 
     `first_offsets` and `ends` give, for each partition number in it, the base offset of its first
     batch and the offset after its last.
     """
 
-    def __init__(self, entries: np.ndarray, *, has_disk_frames: bool) -> None:
-        self.entries = entries
+    def __init__(self, data: np.ndarray, *, has_disk_frames: bool) -> None:
+        self._data = data
+        self.entries = entries = data[HEAD_BYTES:].view(ENTRY)
         self.has_disk_frames = has_disk_frames
         numbers = entries["partition"]
         edges = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
@@ -67,7 +70,11 @@ class FiledIndex:
     def sorted(cls, entries: np.ndarray, *, has_disk_frames: bool) -> "FiledIndex":
         """Of entries in the order of the log, which is the order of offsets in each partition."""
         order = np.argsort(entries["partition"], kind="stable")
-        return cls(entries[order], has_disk_frames=has_disk_frames)
+        data = np.zeros(HEAD_BYTES + entries.nbytes, np.uint8)
+        ordered = data[HEAD_BYTES:].view(ENTRY)
+        for piece in by_pieces(len(entries), PIECE_ENTRIES):
+            ordered[piece] = entries[order[piece]]
+        return cls(data, has_disk_frames=has_disk_frames)
 
     def choose(
         self, number: int, offset: int, limit: int, bytes_max: int, spans: np.ndarray
@@ -114,9 +121,10 @@ class FiledIndex:
 
     def save(self, disk: Disk, path: Path, segment_start: int, boot_id: bytes) -> None:
         """Write the table beside its segment."""
-        facts = _FACTS.pack(segment_start, len(self.entries), boot_id, self.has_disk_frames)
-        body = facts + self.entries.tobytes()
-        disk.replace(path, _HEAD.pack(MAGIC, _check(np.frombuffer(body, np.uint8))) + body)
+        facts = (segment_start, len(self.entries), boot_id, self.has_disk_frames)
+        _FACTS.pack_into(self._data.data, _HEAD.size, *facts)
+        _HEAD.pack_into(self._data.data, 0, MAGIC, _check(self._data[_HEAD.size :]))
+        disk.replace(path, self._data.data)
 
     @classmethod
     def load(cls, path: Path, segment_start: int) -> tuple["FiledIndex", bytes] | None:
@@ -135,11 +143,9 @@ class FiledIndex:
         if magic != MAGIC or _check(data[_HEAD.size :]) != check:
             return None
         start, count, boot_id, has_disk = _FACTS.unpack_from(data.data, _HEAD.size)
-        body = data[HEAD_BYTES:]
-        if start != segment_start or len(body) != count * ENTRY.itemsize:
+        if start != segment_start or len(data) != HEAD_BYTES + count * ENTRY.itemsize:
             return None
-        entries = np.asarray(body).view(ENTRY)
-        return cls(entries, has_disk_frames=bool(has_disk)), boot_id
+        return cls(data, has_disk_frames=bool(has_disk)), boot_id
 
 
 def _check(data: np.ndarray) -> int:

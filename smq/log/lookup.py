@@ -17,7 +17,8 @@ from shm.kernels.fetch import NOT_IN_WINDOW, choose_batches
 from shm.kernels.index import LINK_COLUMNS, first_entry
 from shm.kernels.words import FRAME_HEADER_BYTES, WORD_INDEX_TAIL
 from shm.segment import LogMemory
-from smq.log.filed_index import ENTRY, FiledIndex
+from smq.log.filed_index import ENTRY, PIECE_ENTRIES, FiledIndex
+from smq.log.pieces import by_pieces
 from smq.log.wal import Segment
 
 SPANS_MAX = 16384  # Batches one fetch of one partition can take.
@@ -100,10 +101,12 @@ class Lookup:
     def entries(self, first: int, end: int) -> np.ndarray:
         """The entries [first, end) as filed tables hold them; all must be in the window."""
         assert end - first <= self._capacity
-        slots = np.arange(first, end) % self._capacity
-        entries = np.zeros(len(slots), ENTRY)
-        for name in self._memory.layout.index_columns():
-            entries[name] = self._memory.column(name)[slots]
+        entries = np.zeros(end - first, ENTRY)
+        columns = {name: self._memory.column(name) for name in self._memory.layout.index_columns()}
+        for piece in by_pieces(end - first, PIECE_ENTRIES):
+            slots = np.arange(first + piece.start, first + piece.stop) % self._capacity
+            for name, column in columns.items():
+                entries[name][piece] = column[slots]
         return entries
 
     def first_offset_from(self, number: int, position: int) -> int | None:

@@ -90,9 +90,10 @@ class TracingDisk(OsDisk):
         """See Disk. Nothing is written through to the real disk: crashes are ours."""
         self.trace.append(Operation("sync", self._opened[fd]))
 
-    def replace(self, path: Path, data: bytes) -> None:
+    def replace(self, path: Path, data: bytes | memoryview) -> None:
         """See Disk."""
         path.write_bytes(data)
+        data = bytes(data)
         self.trace.append(Operation("replace", self._new_file(path.name), path.name, data=data))
 
     def rename(self, path: Path, target: Path) -> None:
@@ -343,7 +344,7 @@ class FailingDisk:
         self._call("sync")
         self.inner.sync(fd)
 
-    def replace(self, path: Path, data: bytes) -> None:
+    def replace(self, path: Path, data: bytes | memoryview) -> None:
         """See Disk."""
         self._call("replace")
         self.inner.replace(path, data)
