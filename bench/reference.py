@@ -1,7 +1,7 @@
 """`make bench-reference`: payloads by reference beside the same bytes through Kafka's protocol.
 
     upload     until the payload's bytes are written, synced and named
-    hand-off   from then on, until a consumer has it mapped: send_handle → ack and poll → view
+    hand-off   from then on, until a consumer in another process has it mapped: send_handle → view
     first use  the CRC-32C of what was mapped, once
     inline     the same bytes as values, produced and consumed by librdkafka: in messages of the
                default size, and in the largest that the broker may take; the faster of both counts
@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import smq
+from bench.local import beside
 from bench.plot import Curve, plot
 from shm.kernels.crc32c import crc32c
 from shm.kernels.references import find_key
@@ -112,42 +113,62 @@ def _by_reference(
     broker: SmqBroker, data: bytes, rounds: int
 ) -> tuple[list[float], list[float], list[float]]:
     """Microseconds of uploads, of hand-offs of what was uploaded last, and of first uses."""
+    name = f"reference-{len(data)}"
     with smq.connect(broker.bootstrap) as client:
-        name = f"reference-{len(data)}"
         client.create_topic(name, 1)
         uploaded = [_timed(lambda: client.upload(name, data)) for _ in range(rounds)]
-        reference = uploaded[-1][1]
-        with client.producer() as producer, client.consumer(name, start="earliest") as consumer:
-
-            def hand_off() -> smq.Payload:
-                producer.send_handle(name, reference)
-                while True:
-                    with consumer.poll(timeout_s=1) as batch:
-                        for record in batch:
-                            payload = record.payload
-                            assert payload is not None
-                            payload.view(verify=False)
-                            return payload
-
-            handed = [_timed(hand_off) for _ in range(HANDOFFS)][HANDOFFS // 10 :]
-            first_uses = [_timed(payload.view)[0] for _, payload in handed[-rounds:]]
-    return [us for us, _ in uploaded], [us for us, _ in handed], first_uses
+    reference = uploaded[-1][1]
+    times = _handed(broker, name, lambda producer: producer.send_handle(name, reference), rounds)
+    return [us for us, _ in uploaded], *times
 
 
 def _plain(broker: SmqBroker) -> float:
     """Microseconds until a small record of the ordinary kind is with a consumer."""
     with smq.connect(broker.bootstrap) as client:
         client.create_topic("plain", 1)
-        with client.producer() as producer, client.consumer("plain", start="earliest") as consumer:
+    return median(_handed(broker, "plain", lambda it: it.send("plain", bytes(100)), 0)[0])
 
-            def once() -> None:
-                producer.send("plain", bytes(100))
-                while True:
-                    with consumer.poll(timeout_s=1) as batch:
-                        if list(batch):
-                            return
 
-            return median(_timed(once)[0] for _ in range(HANDOFFS))
+def _handed(
+    broker: SmqBroker, topic: str, send: Callable[[smq.Producer], object], first_uses: int
+) -> tuple[list[float], list[float]]:
+    """Microseconds from here until a consumer in another process has what was sent."""
+    started_ns = []
+    with (
+        beside(_take, broker.bootstrap, topic, first_uses) as pipe,
+        smq.connect(broker.bootstrap) as client,
+        client.producer() as producer,
+    ):
+        for _ in range(HANDOFFS):
+            started_ns.append(time.perf_counter_ns())
+            send(producer)
+            pipe.recv()
+        had_ns, uses = pipe.recv()
+    times = [(had - started) / 1000 for had, started in zip(had_ns, started_ns, strict=True)]
+    return times[HANDOFFS // 10 :], uses
+
+
+def _take(pipe: Any, bootstrap: str, topic: str, first_uses: int) -> None:  # noqa: ANN401
+    had_ns, uses = [], []
+    with smq.connect(bootstrap) as client, client.consumer(topic, start="earliest") as consumer:
+        pipe.send("ready")
+        for i in range(HANDOFFS):
+            payload = _next_payload(consumer)
+            had_ns.append(time.perf_counter_ns())
+            if payload is not None and i >= HANDOFFS - first_uses:
+                uses.append(_timed(payload.view)[0])
+            pipe.send("taken")
+    pipe.send((had_ns, uses))
+
+
+def _next_payload(consumer: smq.Consumer) -> smq.Payload | None:
+    """The next record's payload, mapped; None: it is an ordinary record."""
+    while True:
+        with consumer.poll(timeout_s=1) as batch:
+            for record in batch:
+                if record.payload is not None:
+                    record.payload.view(verify=False)
+                return record.payload
 
 
 def _inline(broker: SmqBroker, data: bytes, rounds: int, message_bytes: int) -> list[float]:
