@@ -10,6 +10,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -62,21 +63,24 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     The interpreted function stays at hand as the attribute `py_func`.
     """
     compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
-    part: Any = numba.njit(**_PART_OPTIONS)(function)
-    _have_kernels_call(part, compiled)
+    _have_kernels_call_a_part(compiled, function)
     return cast("Callable[P, R]", compiled)
 
 
-def _have_kernels_call(part: Any, compiled: Any) -> None:
-    """Python calls `compiled`; kernels that call it take in `part` (see shm.kernels.parts).
+def _have_kernels_call_a_part(compiled: Any, function: Callable[..., Any]) -> None:
+    """Kernels that call `compiled` take in a part of their own instead (see shm.kernels.parts).
 
     They share a version of it for all constants they pass: Numba compiles `get_word(memory, 7)` and
     `get_word(memory, 8)` apart, though LLVM inlines them into the caller all the same.
     """
 
+    @cache  # Made when it is asked for: a process that finds all in the cache needs none.
+    def part() -> Any:
+        return numba.njit(**_PART_OPTIONS)(function)
+
     def get_call_template(args: list[Any], keywords: dict[str, Any]) -> Any:
         assert not keywords, "kernels take no keywords"
-        return part.get_call_template([numba.types.unliteral(each) for each in args], keywords)
+        return part().get_call_template([numba.types.unliteral(each) for each in args], keywords)
 
     compiled.get_call_template = get_call_template
-    compiled.get_overload = part.get_overload
+    compiled.get_overload = lambda signature: part().get_overload(signature)

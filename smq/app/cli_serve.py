@@ -3,6 +3,7 @@
 Heavy imports happen when the arguments are good: nobody waits for Numba to read a help text.
 """
 
+import gc
 import inspect
 import os
 from pathlib import Path
@@ -46,6 +47,7 @@ def serve(*, config: Path | None, print_config: bool, **given: str | None) -> No
         typer.echo(or_refuse(sized).text(), nl=False)
         return
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    gc.disable()  # What is imported stays, and is not looked at again and again.
     from smq.app.composition import serve_broker  # noqa: PLC0415  (NumPy reads the environment)
 
     raise typer.Exit(serve_broker(settings, machine))

@@ -27,7 +27,11 @@ def serve_broker(config: Config, machine: Machine) -> int:
 
 
 def warm_kernels() -> None:
-    """Load the kernels; compile them if this machine never has, and say so: it takes a while."""
+    """Load the kernels; compile them if this machine never has, and say so: it takes a while.
+
+    Without the collector: both make very many objects, and keep most of them.
+    """
+    gc.disable()
     started_ms = monotonic_ms()
     first_time = not any(cache_directory().rglob("*.nbi"))
     if first_time:
@@ -36,14 +40,11 @@ def warm_kernels() -> None:
     warm()
     if first_time:
         say(f"the kernels are compiled, in {(monotonic_ms() - started_ms) / 1000:.1f} s")
+    gc.enable()
 
 
 def _compile_by_two() -> None:
-    """Fill the cache with two processes; what one of them could not do, loading does.
-
-    Without the collector: a compiler makes very many objects, and keeps most of them.
-    """
-    gc.disable()
+    """Fill the cache with two processes; what one of them could not do, loading does."""
     helper = os.fork()
     if not helper:
         try:
@@ -54,4 +55,3 @@ def _compile_by_two() -> None:
             os._exit(0)
     warm_turns()
     os.waitpid(helper, 0)
-    gc.enable()
