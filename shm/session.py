@@ -45,10 +45,10 @@ from shm.kernels.session_words import (
     WATCH_SEEN,
     WATCH_VERSION,
 )
+from shm.kernels.wire import SIZE_BYTES
 
 MAGIC = 0x0001_53_51_4D_53  # "SMQS" and the version of this map, little endian.
 HEADER_BYTES = WATCH_AT
-SIZE_BYTES = 4
 
 assert WATCH_AT % mmap.PAGESIZE == 0
 assert INBOX_AT % mmap.PAGESIZE == 0

@@ -24,7 +24,7 @@ from shm.kernels.fetch_request import (
 )
 from shm.kernels.jit import kernel
 from shm.kernels.memory import get_word, ring_at
-from shm.kernels.turn_sessions import MSG_DONTWAIT, MSG_NOSIGNAL
+from shm.kernels.turn_words import MSG_DONTWAIT, MSG_NOSIGNAL
 from shm.kernels.words import WORD_RING_BYTES
 
 _MESSAGE_IOV, _MESSAGE_IOV_COUNT = STATE_MESSAGE + 2, STATE_MESSAGE + 3

@@ -36,9 +36,9 @@ from shm.kernels.session_words import (
     SHARD_SLEEP,
     SLEEP,
 )
+from shm.kernels.wire import SIZE_BYTES
 
 REQUEST_BYTES_MIN = 8  # Key, version and correlation: what the parser looks at first.
-SIZE_BYTES = 4
 
 
 @kernel

@@ -8,8 +8,8 @@ from shm.kernels.bytes import copy_bytes, put32
 from shm.kernels.jit import kernel
 from shm.kernels.records_encode import encode_one
 from shm.kernels.session_client import find_room
+from shm.kernels.wire import SIZE_BYTES
 
-SIZE_BYTES = 4  # Of a request, in front of it; also of a batch's length, at the end of the head.
 CORRELATION_AT = SIZE_BYTES + 4  # Behind the API's key and version.
 
 

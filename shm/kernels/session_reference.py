@@ -13,8 +13,8 @@ from shm.kernels.session_words import (
     PAD,
     RESTART_BYTES,
 )
+from shm.kernels.wire import SIZE_BYTES
 
-SIZE_BYTES = 4
 REQUEST_BYTES_MIN = 8
 
 

@@ -34,7 +34,6 @@ from shm.kernels.plan import (
 from shm.kernels.produce import produce
 from shm.kernels.turn_sessions import (
     BELLS_MAX,
-    MSG_DONTWAIT,
     S_FD,
     SESSION_WORDS,
     SESSIONS_MAX,
@@ -53,6 +52,7 @@ from shm.kernels.turn_words import (
     LEFT_STOP,
     LEVEL,
     LOOPS,
+    MSG_DONTWAIT,
     PARKED,
     RECEIVED,
     ROW_COUNT,
@@ -70,13 +70,13 @@ from shm.kernels.turn_words import (
     UNSENT_START,
 )
 from shm.kernels.waiting import add_waiting
+from shm.kernels.wire import SIZE_BYTES
 
 RECEIVE_BYTES = 1024 * 1024  # Of one recv: what fits the caches while it is appended.
 LOOKS_MAX = 8  # Of one turn: bounds how long its first answers wait.
 SHORT_BYTES = 128 * 1024  # A turn that has received more does not look again.
 ANSWERS_BYTES_MIN = 4096  # Room for answers without which a turn does not look again.
 EPOLLIN = 1
-SIZE_BYTES = 4
 CLOCK_REALTIME, CLOCK_MONOTONIC = 0, 1
 
 _i32, _i64 = types.int32, types.int64

@@ -22,12 +22,12 @@ from shm.kernels.session import (
     tell_event,
 )
 from shm.kernels.session_words import BELLS_IN_VAIN, WATCH_SEEN, WATCH_VERSION
+from shm.kernels.turn_words import MSG_DONTWAIT, MSG_NOSIGNAL
 
 S_FD, S_MEMORY, S_MEMORY_BYTES, S_SIDE, S_SIDE_WORDS = range(5)
 SESSION_WORDS = 5
 SESSIONS_MAX = 60  # Bits of a word. Later sessions are the loop's.
 BELLS_MAX = 512  # Swallowed at once. A client rings once for each time that we fall asleep.
-MSG_DONTWAIT, MSG_NOSIGNAL = 0x40, 0x4000
 _BELL_BYTES = 1
 
 _i32, _i64 = types.int32, types.int64

@@ -40,6 +40,7 @@ ROW_FD, ROW_START, ROW_END = 0, 1, 2
 ROWS_MAX = 256  # Of one turn.
 TURN_WORDS = ROWS_AT + ROW_WORDS * ROWS_MAX
 EVENTS_MAX = 64
+MSG_DONTWAIT, MSG_NOSIGNAL = 0x40, 0x4000  # Flags of recv and send.
 # struct epoll_event is packed on x86 alone: in words of 32 bits.
 EVENT_WORDS, EVENT_FD = (3, 1) if platform.machine() == "x86_64" else (4, 2)
 LOOPS, PARKED, SESSION = 0, -1, -2  # Instead of a time in `clients`.

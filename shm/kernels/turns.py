@@ -29,8 +29,6 @@ from shm.kernels.plan import HEAD_OUT_START
 from shm.kernels.spin import may_spin, note_spin
 from shm.kernels.turn_receive import CLOCK_MONOTONIC, now_ns, ready, receive, send_fetched
 from shm.kernels.turn_sessions import (
-    MSG_DONTWAIT,
-    MSG_NOSIGNAL,
     answer_session,
     any_requests,
     let_sleep,
@@ -46,6 +44,8 @@ from shm.kernels.turn_words import (
     LEFT_FD,
     LEVEL,
     MOVED,
+    MSG_DONTWAIT,
+    MSG_NOSIGNAL,
     RECEIVED,
     ROW,
     ROW_COUNT,

@@ -10,6 +10,7 @@ from shm.kernels.bytes import get16, get32, put16, put32
 from shm.kernels.jit import kernel
 
 BAD = -1  # A cursor that left the request.
+SIZE_BYTES = 4  # Of a request or an answer, in front of it: an int32.
 
 
 @kernel

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from gateway.apis.fetch import lent_of
 from gateway.context import Ask, Message, ReadLog, Result, Wait
 from gateway.dispatch import Dispatched, encode
+from shm.kernels.wire import SIZE_BYTES
 from smq.app.connection import Connection, Slot
 from smq.app.long_polls import LongPolls
 from smq.app.peers import Peers
-from smq.app.receive import SIZE_BYTES
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from shm.kernels.turn_receive import RECEIVE_BYTES
+from shm.kernels.wire import SIZE_BYTES
 
 BUFFER_BYTES = 4 * RECEIVE_BYTES
 SHORT_REST_BYTES = 16 * 1024  # Cheaper to copy twice than to keep a buffer for.
 LENT_MAX = 32  # Buffers lent to connections; beyond that rests are copied, whatever their size.
 SPARE_MAX = 4
-SIZE_BYTES = 4
 
 
 class Buffer:

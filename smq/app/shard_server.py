@@ -28,6 +28,7 @@ from shm.kernels.plan import (
     STOP_PLAN_FULL,
 )
 from shm.kernels.waiting import NEVER_NS
+from shm.kernels.wire import SIZE_BYTES
 from shm.kernels.words import DURABILITY_MEMORY
 from smq.app.acceptor import Acceptor
 from smq.app.acks import Acks
@@ -39,7 +40,7 @@ from smq.app.loop import Loop, Timer
 from smq.app.payloads import payloads_of
 from smq.app.peers import Peers
 from smq.app.quick_turns import QuickTurns
-from smq.app.receive import SIZE_BYTES, Buffer, BufferPool, Rest
+from smq.app.receive import Buffer, BufferPool, Rest
 from smq.app.session import Session
 from smq.app.session_table import SessionTable
 from smq.model.errors import PeerError

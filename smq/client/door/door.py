@@ -44,10 +44,11 @@ from shm.kernels.session_client import (
     wake_client,
 )
 from shm.kernels.session_one import write_one
+from shm.kernels.wire import SIZE_BYTES
 from shm.kernels.words import WORD_LOG
 from shm.reader import LogReader
 from shm.segment import LogMemory
-from shm.session import SIZE_BYTES, SessionMemory
+from shm.session import SessionMemory
 from smq.model.catalog import Catalog
 from smq.model.errors import PeerError
 from smq.wire.attach import ANSWER_BYTES, DESCRIPTORS_BEFORE_LOGS, LOGS_MAX, Answer, Hello
