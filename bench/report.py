@@ -10,6 +10,8 @@ BEGIN, END = "<!-- written by bench.run: begin -->", "<!-- written by bench.run:
 # The words of each absolute figure, and the bound it should keep.
 _ABSOLUTE = {
     "loopback_mb_s": ("the machine's loopback, one connection: MB/s", ""),
+    "gaps_percent": ("threads that only look at the clock, kept from a core 1 ms or more: %", ""),
+    "gap_us_max": ("— the longest: µs", ""),
     "fdatasync_us": ("the machine's fdatasync, 4 KiB: µs", ""),
     "ack_p50_us": ("`disk` topic, one connection: ack p50 µs", ""),
     "of_fdatasync": ("— beside the machine's fdatasync", "≤ 2"),

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from bench import lifecycle
-from bench.clients import ClientFailed, has_librdkafka, librdkafka
+from bench.clients import ClientFailed, has_librdkafka, librdkafka, raw
 from bench.machine import loopback_mb_s, stopped, touch_free_memory
 from bench.measures import (
     Figures,
@@ -35,6 +35,7 @@ from smq.testing.smq_broker import SmqCommand
 
 WARM_UP_BYTES = 600_000_000
 WARM_UP_REQUESTS = 100_000
+GAPS_SECONDS = 10
 KAFKA_SETTINGS = {"broker.session.timeout.ms": "3600000"}  # It stands still for minutes.
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
@@ -61,6 +62,8 @@ def main() -> None:
             print(table(rows[-len(measure.lines) :], heading=False), flush=True)
         if "disk" in options.only or not options.only:
             rows += absolute_rows({"loopback_mb_s": loopback_mb_s()})
+            with stopped([pid for broker in brokers for pid in broker.pids()]):
+                rows += absolute_rows(raw(0, "gaps", seconds=GAPS_SECONDS))
             rows += absolute_rows(lifecycle.disk(brokers[0], directory))
     if not options.only or "rest" in options.only:
         rows += _rest(with_kafka=len(brokers) > 1)

@@ -1,4 +1,5 @@
-// A Kafka client that costs almost nothing: `raw produce|fetch|end-to-end|idle --option=value…`.
+// A Kafka client that costs almost nothing: `raw produce|fetch|end-to-end|idle --option=value…`;
+// `gaps` asks no broker.
 // The broker is on 127.0.0.1 and leads all partitions. The result is one line of JSON.
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -51,12 +52,13 @@ int main(int argc, char **argv) {
     } measures[] = {{"produce", measure_produce},
                     {"fetch", measure_fetch},
                     {"end-to-end", measure_end_to_end},
+                    {"gaps", measure_gaps},
                     {"idle", hold_idle}};
     for (size_t i = 0; argc > 1 && i < sizeof measures / sizeof *measures; i++) {
         if (strcmp(argv[1], measures[i].name)) continue;
         Options options = parse(argc - 1, argv + 1);
         return measures[i].measure(&options);
     }
-    fprintf(stderr, "usage: raw produce|fetch|end-to-end|idle --port=… --topic=… (see main.c)\n");
+    fprintf(stderr, "usage: raw produce|fetch|end-to-end|gaps|idle --port=… --topic=… (see main.c)\n");
     return 2;
 }

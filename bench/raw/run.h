@@ -24,6 +24,7 @@ typedef struct {
 int measure_produce(const Options *options);
 int measure_fetch(const Options *options);
 int measure_end_to_end(const Options *options);
+int measure_gaps(const Options *options);
 int hold_idle(const Options *options);
 
 void fail(const char *what) __attribute__((noreturn));

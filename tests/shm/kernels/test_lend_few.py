@@ -69,7 +69,9 @@ def test_a_few_batches_are_what_the_way_of_all_gives(
         writer.show(0, 1, 2)
         taken, expected = few(quick), some(slow)
         if taken[0] == NOT_FEW:
-            records_max = sum(expected[1][2]) + 2 * start  # Of both partitions some are passed over.
+            records_max = (
+                sum(expected[1][2]) + 2 * start
+            )  # Of both partitions some are passed over.
             assert expected[0] >= BATCHES_FEW or records_max > RECORDS_FEW
             taken = some(quick)
         assert taken == expected
