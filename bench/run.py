@@ -18,7 +18,7 @@ from statistics import median
 
 from bench import lifecycle
 from bench.clients import ClientFailed, has_librdkafka, librdkafka, raw
-from bench.machine import loopback_mb_s, stopped, touch_free_memory
+from bench.machine import loopback_mb_s, pss_mb, stopped, touch_free_memory
 from bench.measures import (
     Figures,
     Measure,
@@ -60,6 +60,9 @@ def main() -> None:
             figures = _measure(measure, brokers, rounds)
             rows += comparison_rows(measure, figures)
             print(table(rows[-len(measure.lines) :], heading=False), flush=True)
+        if not options.only:
+            resident = [{"resident_mb": pss_mb(broker.pids())} for broker in brokers]
+            rows += absolute_rows(*resident)
         if "disk" in options.only or not options.only:
             rows += absolute_rows({"loopback_mb_s": loopback_mb_s()})
             with stopped([pid for broker in brokers for pid in broker.pids()]):
