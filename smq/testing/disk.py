@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import compress, product
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -222,6 +223,21 @@ def power_lost(past: Past, chance: Random) -> Image:
         state.land(file, [piece for piece in pieces if chance.random() < keep])
     state.move(chance.randint(0, len(state.moves)))
     return state.image()
+
+
+def power_losses(past: Past, writes_max: int) -> Iterator[Image]:
+    """The directory after every power loss: each subset of the writes that were not synced, with
+    each number of the changes of names that were not. None if there are more writes than that."""
+    pending = _state_after(past.image, past.trace)
+    writes = [(file, write) for file, some in pending.unsynced.items() for write in some]
+    subsets = product((False, True), repeat=len(writes)) if len(writes) <= writes_max else ()
+    for kept in subsets:
+        for moves in range(len(pending.moves) + 1):
+            state = _state_after(past.image, past.trace)
+            for file, write in compress(writes, kept):
+                state.land(file, [write])
+            state.move(moves)
+            yield state.image()
 
 
 class SlowDisk(OsDisk):

@@ -1,7 +1,8 @@
 """A log is traced and crashed everywhere: what its levels promise is there, nothing else is.
 
 Every prefix of a trace is a crash. A kill leaves what was written, its last write torn; a power
-loss any subset of what was not synced. The log that starts then lives on, and crashes again.
+loss any subset of what was not synced: all of them are tried where few writes were pending, drawn
+ones everywhere, down to pages and sectors. The log that starts then lives on, and crashes again.
 """
 
 from collections import deque
@@ -11,7 +12,16 @@ from typing import NamedTuple
 
 import pytest
 
-from smq.testing.disk import Image, Past, TracingDisk, killed, power_lost, torn, write_image
+from smq.testing.disk import (
+    Image,
+    Past,
+    TracingDisk,
+    killed,
+    power_losses,
+    power_lost,
+    torn,
+    write_image,
+)
 from tests.log.logs import (
     BOOT,
     DISK,
@@ -31,6 +41,7 @@ from tests.log.logs import (
 
 LEVELS = {1: MEMORY, 2: OS, 3: DISK, 4: OS}
 WORLDS = 8
+UNSYNCED_MAX = 6  # Writes of which all subsets are tried: their number doubles with each.
 
 
 class Ack(NamedTuple):
@@ -178,6 +189,22 @@ def test_a_crash_after_any_step_loses_nothing_that_was_promised(
         end = crash(story, steps, chance, loses_power=loses_power)
         boot = OTHER_BOOT if loses_power else BOOT
         check(story, worlds.start(end, 1, boot), end.steps, end.levels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_a_power_loss_leaves_of_unsynced_writes_is_enough(
+    tmp_path: Path, seed: int
+) -> None:
+    chance, worlds = Random(f"subsets {seed}"), Worlds(tmp_path)
+    story, images = worlds.start(NOTHING, 0, BOOT).live(chance, turns=16), 0
+    for steps in range(len(story.disk.trace) + 1):
+        past = Past(story.disk.image, story.disk.trace[:steps])
+        for image in power_losses(past, UNSYNCED_MAX):
+            end = Crash(image, steps, {DISK}, None)
+            check(story, worlds.start(end, 1, OTHER_BOOT), end.steps, end.levels)
+            images += 1
+    assert images > 2 * len(story.disk.trace)
 
 
 @pytest.mark.slow
