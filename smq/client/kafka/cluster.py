@@ -25,6 +25,7 @@ from smq.wire.generated.metadata import (
 DEADLINE_SECONDS = 30.0
 METADATA_MAX_AGE_S = 300.0  # Kafka's metadata.max.age.ms.
 RETRY_SECONDS = 0.1
+PORT_MAX = 65_535
 
 # These pass: the same question may be answered soon, by this broker or by another.
 PASSING = frozenset(
@@ -241,7 +242,14 @@ def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal()):
         raise ValueError(f"a broker's address is host:port, and not {text!r}")
-    return host.strip("[]"), int(port)
+    if int(port) > PORT_MAX:
+        raise ValueError(f"a port is at most {PORT_MAX}, and not {port}")
+    host = host.strip("[]")
+    try:
+        host.encode("idna")  # As who looks it up does, and would fail.
+    except UnicodeError as error:
+        raise ValueError(f"{host!r} is no name of a host") from error
+    return host, int(port)
 
 
 def _facts(topic: MetadataResponseTopic) -> TopicFacts:

@@ -61,6 +61,19 @@ def test_an_address_that_is_none_is_told(bootstrap: str) -> None:
         Cluster(bootstrap)
 
 
+@pytest.mark.parametrize(
+    ("bootstrap", "sentence"),
+    [
+        ("127.0.0.1:65536", "a port is at most 65535, and not 65536"),
+        ("a..b:9092", "'a..b' is no name of a host"),
+        ("\udcff:9092", r"'\\udcff' is no name of a host"),
+    ],
+)
+def test_an_address_that_cannot_be_is_told_why(bootstrap: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Cluster(bootstrap)
+
+
 def test_an_error_code_we_do_not_know_is_named_by_its_number() -> None:
     check(0)
     with pytest.raises(BrokerError, match="error code 999"):
