@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.model.names import topic_name_problem
 
 if TYPE_CHECKING:
     from smq.client.client import Client
     from smq.client.kafka.cluster import Cluster
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+PARTITION_MAX = 2**31 - 1  # As Kafka's messages have it.
 
 Bootstrap = Annotated[
     str,
@@ -23,7 +25,19 @@ Bootstrap = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
+
+
+def _checked_name(context: typer.Context, name: str) -> str:
+    problem = topic_name_problem(name)
+    if problem and not context.resilient_parsing:  # As it is while the shell completes.
+        raise refusal(problem)
+    return name
+
+
+TopicName = Annotated[
+    str,
+    typer.Argument(metavar="TOPIC", help="The topic.", show_default=False, callback=_checked_name),
+]
 
 
 @contextmanager
@@ -83,7 +97,16 @@ def split_pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise refusal(f"{option} takes name=value, and not {text!r}")
+    utf8(text, option)
     return name, value
+
+
+def utf8(text: str, option: str) -> bytes:
+    """The bytes of an argument; it may have others, which Python keeps in a text of its own."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise refusal(f"{option} takes UTF-8, and not {text!r}") from error
 
 
 def to_json(data: bytes | None) -> str | dict[str, str] | None:

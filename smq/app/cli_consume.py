@@ -1,17 +1,17 @@
 """`smq consume`: the records of a topic on standard output, to an end or for ever."""
 
 import json
-import os
 import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from smq.app.cli_client import (
     BOOTSTRAP_DEFAULT,
+    PARTITION_MAX,
     AsJson,
     Bootstrap,
     TopicName,
@@ -19,15 +19,19 @@ from smq.app.cli_client import (
     refusal,
     to_json,
 )
+from smq.app.cli_output import flush, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from smq.client.client import Client
+    from smq.client.consuming.consumer import Consumer
     from smq.client.consuming.offsets import Place
-    from smq.client.consuming.record import Record
+    from smq.client.consuming.record import Record, TopicPartition
 
 PLACES = "earliest, latest, an offset, or @ and a time: milliseconds since 1970, or ISO 8601"
+OFFSET_OR_TIME_MAX = 2**63 - 1  # As Kafka's messages have them.
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def consume(  # noqa: PLR0913  (Each is an option.)
@@ -38,13 +42,22 @@ def consume(  # noqa: PLR0913  (Each is an option.)
     ] = "earliest",
     until: Annotated[
         str | None,
-        typer.Option("--until", help="Where to end, before it; else where the topic ends now."),
+        typer.Option(
+            "--until",
+            help="Where to end, before it; else where the topic ends now, and there at the latest "
+            "unless with --follow.",
+            metavar="PLACE",
+        ),
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", help="One of those to read; else all.")
+        list[int] | None,
+        typer.Option(
+            "--partition", min=0, max=PARTITION_MAX, help="One of those to read; else all."
+        ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", min=0, help="How many records at most.")
+        int | None,
+        typer.Option("--count", min=0, max=sys.maxsize, help="How many records at most."),
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     follow: Annotated[
@@ -59,36 +72,57 @@ def consume(  # noqa: PLR0913  (Each is an option.)
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic, one on a line."""
-    places = place(start, "--from"), place("latest" if until is None else until, "--until")
+    places = place(start, "--from"), None if until is None else place(until, "--until")
     with client_at(bootstrap) as client:
-        found = _records(client, topic, partition, places, follow=follow and until is None)
-        output = sys.stdout.buffer
+        found = _records(client, topic, partition, places, follow=follow)
         try:
             for record in islice(found, count):
                 line = _json_line(record) if as_json else _line(record, keys=keys, headers=headers)
-                _write(output, line, at_once=follow)
-            output.flush()
+                write(line, at_once=follow)
         except KeyboardInterrupt:  # How one leaves --follow.
-            output.flush()
-        except BrokenPipeError:  # Who reads us has enough.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # Python flushes at its end.
+            pass
+        flush()
 
 
 def _records(
     client: "Client",
     topic: str,
     partitions: list[int] | None,
-    places: "tuple[Place, Place]",
+    places: "tuple[Place, Place | None]",
     *,
     follow: bool,
 ) -> "Iterator[Record]":
-    start, until = places
-    with client.consumer(topic if partitions is None else (), start=start) as consumer:
+    from smq.client.consuming.offsets import EARLIEST  # noqa: PLC0415  (takes its time)
+
+    (start, until), least = places, places[0].offset
+    begin = start if least is None else EARLIEST
+    with client.consumer(topic if partitions is None else (), start=begin) as consumer:
         if partitions is not None:
             consumer.assign((topic, each) for each in partitions)
-        if follow:
-            yield from consumer
-        yield from consumer.read_until(consumer.find(until))
+        ends = consumer.find("latest")
+        if least is not None:
+            _go_to(consumer, topic, least, ends)
+        if until is not None:
+            wanted = consumer.find(until)
+            ends = wanted if follow else {name: min(wanted[name], ends[name]) for name in ends}
+        found = consumer if follow and until is None else consumer.read_until(ends)
+        for record in found:
+            if least is None or record.offset >= least:
+                yield record
+
+
+def _go_to(
+    consumer: "Consumer", topic: str, offset: int, ends: "dict[TopicPartition, int]"
+) -> None:
+    """Have each partition go on at an offset, or as near to it as it has records."""
+    firsts = consumer.find("earliest")
+    if not any(first <= offset <= ends[name] for name, first in firsts.items()):
+        raise refusal(
+            f"topic {topic} has no offset {offset}: "
+            f"its records are from {min(firsts.values())} up to {max(ends.values())}"
+        )
+    for name, first in firsts.items():
+        consumer.seek(*name, min(max(offset, first), ends[name]))
 
 
 def place(text: str, option: str) -> "Place":
@@ -97,22 +131,22 @@ def place(text: str, option: str) -> "Place":
 
     if text in {"earliest", "latest"}:
         return EARLIEST if text == "earliest" else LATEST
-    if text.isdecimal():
-        return Place(offset=int(text))
-    if re.fullmatch(r"@\d+", text):
-        return Place(timestamp=int(text[1:]))
+    if re.fullmatch(r"@?[0-9]+", text):
+        number = _bounded(text.removeprefix("@"), option)
+        return Place(timestamp=number) if text[0] == "@" else Place(offset=number)
     at, sign, time_text = text.partition("@")
     try:
         time = datetime.fromisoformat(time_text if sign and not at else "")
     except ValueError:
         raise refusal(f"{option} takes {PLACES}; and not {text!r}") from None
-    return Place(timestamp=int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000))
+    time_ms = (time.replace(tzinfo=time.tzinfo or UTC) - EPOCH) // timedelta(milliseconds=1)
+    return EARLIEST if time_ms < 0 else Place(timestamp=time_ms)  # Below 0 Kafka means others.
 
 
-def _write(output: BinaryIO, line: bytes, *, at_once: bool) -> None:
-    output.write(line)
-    if at_once:
-        output.flush()
+def _bounded(digits: str, option: str) -> int:
+    if len(digits) > len(str(OFFSET_OR_TIME_MAX)) or int(digits) > OFFSET_OR_TIME_MAX:
+        raise refusal(f"{option} takes offsets and times up to {OFFSET_OR_TIME_MAX}")
+    return int(digits)
 
 
 def _line(record: "Record", *, keys: bool, headers: bool) -> bytes:

@@ -18,6 +18,7 @@ import typer
 
 from smq.app.cli_client import (
     BOOTSTRAP_DEFAULT,
+    PARTITION_MAX,
     AsJson,
     Bootstrap,
     TopicName,
@@ -25,7 +26,9 @@ from smq.app.cli_client import (
     from_json,
     refusal,
     split_pair,
+    utf8,
 )
+from smq.app.cli_output import say
 from smq.app.clock import wall_ms
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ READ_BYTES = 1024 * 1024
 LINES_MAX = 10_000  # Of a batch: enough that no step of Python is felt, and few megabytes.
 BATCHES_ON_WAY_MAX = 4
 DELIVERY_TIMEOUT_S = 30.0  # Somebody sits at the terminal.
+NUMBERS_MAX = {"partition": PARTITION_MAX, "timestamp": 2**63 - 1}
+BACKSLASH_AND_T = rb"\t"  # A tab to many programs; but no shell makes one of it.
 
 
 class Compression(StrEnum):
@@ -73,27 +78,29 @@ class Format(NamedTuple):
     def record(self, line: bytes) -> Input:
         """The record of a line. Raises ValueError."""
         if self.is_json:
-            return self._record_of_json(json.loads(line))
+            try:
+                return self._record_of_json(json.loads(line))
+            except RecursionError as error:
+                raise ValueError("it is nested too deeply") from error
         if self.key_separator is None:
             return Input(line, None, self.headers, self.partition)
         key, separator, value = line.partition(self.key_separator)
         if not separator:
-            raise ValueError(f"it has no {self.key_separator.decode()!r} behind its key")
+            hint = "; a tab is $'\\t'" if self.key_separator == BACKSLASH_AND_T else ""
+            raise ValueError(f"it has no {self.key_separator.decode()!r} behind its key{hint}")
         return Input(value, key, self.headers, self.partition)
 
     def _record_of_json(self, fields: Any) -> Input:  # noqa: ANN401  (what JSON gives)
         if not isinstance(fields, dict):
             raise ValueError("it is no JSON object")  # noqa: TRY004  (a line, and not our type)
         headers = [(from_json(key) or b"", from_json(value)) for key, value in _headers(fields)]
-        numbers = [fields.get(name) for name in ("partition", "timestamp")]
-        if not all(number is None or type(number) is int for number in numbers):
-            raise ValueError("its partition and its timestamp are whole numbers")
+        partition, timestamp_ms = (_number(fields, name) for name in NUMBERS_MAX)
         return Input(
             from_json(fields.get("value")),
             from_json(fields.get("key")),
             (*self.headers, *headers),
-            numbers[0] if self.partition is None else self.partition,
-            numbers[1],
+            partition if self.partition is None else self.partition,
+            timestamp_ms,
         )
 
 
@@ -112,7 +119,10 @@ def produce(  # noqa: PLR0913  (Each is an option.)
         typer.Option("--header", help="A header of every record; may be repeated.", metavar="K=V"),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", help="The partition of every record.")
+        int | None,
+        typer.Option(
+            "--partition", min=0, max=PARTITION_MAX, help="The partition of every record."
+        ),
     ] = None,
     compression: Annotated[
         Compression, typer.Option("--compression", help="Of the batches.")
@@ -131,7 +141,7 @@ def produce(  # noqa: PLR0913  (Each is an option.)
     """Send each line as a record."""
     pairs = [split_pair(each, "--header") for each in header or []]
     headers = tuple((name.encode(), value.encode()) for name, value in pairs)
-    separator = None if key_separator is None else key_separator.encode()
+    separator = None if key_separator is None else utf8(key_separator, "--key-separator")
     line_format = Format(separator, headers, partition, json_lines)
     codec, timeout_s = compression.value, DELIVERY_TIMEOUT_S
     with (
@@ -142,10 +152,10 @@ def produce(  # noqa: PLR0913  (Each is an option.)
         _send_all(sending, line_format, _sources(files or []))
     if as_json:
         summary = {"topic": topic, "records": sending.acknowledged}
-        typer.echo(json.dumps(summary | {"next_offsets": sending.next_offsets}))
+        say(json.dumps(summary | {"next_offsets": sending.next_offsets}))
     else:
         count = sending.acknowledged
-        typer.echo(f"{count:,} record{'s' if count != 1 else ''} sent to {topic}")
+        say(f"{count:,} record{'s' if count != 1 else ''} sent to {topic}")
 
 
 def _sources(files: list[Path]) -> Iterator[tuple[str, Iterable[bytes | None]]]:
@@ -239,8 +249,17 @@ def _send_all(
     sending.flush()
 
 
+def _number(fields: dict[str, Any], name: str) -> int | None:
+    number, most = fields.get(name), NUMBERS_MAX[name]
+    if number is None or (type(number) is int and 0 <= number <= most):
+        return number
+    raise ValueError(f"its {name} is a whole number from 0 to {most}")
+
+
 def _headers(fields: dict[str, Any]) -> list[tuple[Any, Any]]:
     headers = fields.get("headers", [])
-    if not all(isinstance(each, list) and len(each) == 2 for each in headers):
+    if not isinstance(headers, list) or not all(
+        isinstance(each, list) and len(each) == 2 for each in headers
+    ):
         raise ValueError("its headers are a list of pairs")
     return [(key, value) for key, value in headers]

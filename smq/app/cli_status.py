@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smq.app.cli_output import say
 from smq.app.cli_serve import ConfigFile, load_config
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ def status(
     if as_json:
         groups = group_facts(facts["bootstrap"])
         facts |= {"groups": list(groups.groups.values()), "missing": groups.missing}
-        typer.echo(json.dumps(facts, indent=2))
+        say(json.dumps(facts, indent=2))
         return
     for line in _lines(facts):
-        typer.echo(line)
+        say(line)
     # Last, for it is asked of the shards: a broker that hangs is on the screen by now.
     for line in _group_lines(group_facts(facts["bootstrap"])):
-        typer.echo(line)
+        say(line)
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:

@@ -1,18 +1,26 @@
 """`smq topic create|list|describe|delete`."""
 
 import json
-from typing import Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from smq.app.cli_client import (
     BOOTSTRAP_DEFAULT,
+    PARTITION_MAX,
     AsJson,
     Bootstrap,
     TopicName,
     cluster_at,
+    refusal,
     split_pair,
 )
+from smq.app.cli_output import say
+
+if TYPE_CHECKING:
+    from smq.client.kafka.cluster import Cluster
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 
@@ -22,7 +30,12 @@ def create(
     topic: TopicName,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", help="How many; as many as the broker says if not given."),
+        typer.Option(
+            "--partitions",
+            min=1,
+            max=PARTITION_MAX,
+            help="How many; as many as the broker says if not given.",
+        ),
     ] = None,
     config: Annotated[
         list[str] | None,
@@ -40,9 +53,9 @@ def create(
         count = admin.DEFAULT_OF_THE_BROKER if partitions is None else partitions
         count = admin.create_topic(cluster, topic, count, configs)
     if as_json:
-        typer.echo(json.dumps({"topic": topic, "partitions": count}))
+        say(json.dumps({"topic": topic, "partitions": count}))
     else:
-        typer.echo(f"created {topic} with {count} partition{'s' if count != 1 else ''}")
+        say(f"created {topic} with {count} partition{'s' if count != 1 else ''}")
 
 
 @app.command("list")
@@ -57,10 +70,10 @@ def list_topics(
         topics = [topic for topic in cluster.topics() if internal or not topic.is_internal]
     if as_json:
         found = [{"topic": topic.name, "partitions": len(topic.leaders)} for topic in topics]
-        typer.echo(json.dumps(found))
+        say(json.dumps(found))
         return
     for topic in topics:
-        typer.echo(f"{topic.name:<40} {len(topic.leaders):>5}")
+        say(f"{topic.name:<40} {len(topic.leaders):>5}")
 
 
 @app.command()
@@ -70,17 +83,17 @@ def describe(
     """Show a topic's partitions and settings."""
     facts = _facts(topic, bootstrap)
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        say(json.dumps(facts, indent=2))
         return
-    typer.echo(f"{'partition':>9} {'leader':>6} {'first offset':>14} {'next offset':>14}")
+    say(f"{'partition':>9} {'leader':>6} {'first offset':>14} {'next offset':>14}")
     for each in facts["partitions"]:
-        typer.echo(
+        say(
             f"{each['partition']:>9} {each['leader']:>6} "
             f"{each['first_offset']:>14} {each['next_offset']:>14}"
         )
     for name, setting in facts["configs"].items():
         if setting["set"]:
-            typer.echo(f"{name}={setting['value']}")
+            say(f"{name}={setting['value']}")
 
 
 @app.command()
@@ -90,16 +103,30 @@ def delete(
     """Delete a topic and its records."""
     from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
 
-    with cluster_at(bootstrap) as cluster:
+    with _cluster_with(topic, bootstrap) as cluster:
         admin.delete_topic(cluster, topic)
-    typer.echo(json.dumps({"topic": topic}) if as_json else f"deleted {topic}")
+    say(json.dumps({"topic": topic}) if as_json else f"deleted {topic}")
+
+
+@contextmanager
+def _cluster_with(topic: str, bootstrap: str) -> Iterator["Cluster"]:
+    """The cluster, which ought to have a topic; whoever names none that it has learns of them."""
+    from smq.client.errors import NoSuchTopic  # noqa: PLC0415  (NumPy takes its time.)
+
+    with cluster_at(bootstrap) as cluster:
+        try:
+            yield cluster
+        except NoSuchTopic as error:
+            raise refusal(
+                f"there is no topic {topic}; `smq topic list` shows which there are"
+            ) from error
 
 
 def _facts(topic: str, bootstrap: str) -> dict[str, Any]:
     from smq.client.consuming.offsets import EARLIEST, LATEST, resolve  # noqa: PLC0415
     from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
 
-    with cluster_at(bootstrap) as cluster:
+    with _cluster_with(topic, bootstrap) as cluster:
         leaders = cluster.retrying(lambda: cluster.topic(topic)).leaders
         first = resolve(cluster, topic, range(len(leaders)), EARLIEST)
         after = resolve(cluster, topic, range(len(leaders)), LATEST)

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from smq.app.cli_client import client_at, cluster_at, from_json, refusal, split_pair, to_json
+from smq.app.cli import app
+from smq.app.cli_client import client_at, cluster_at, from_json, refusal, split_pair, to_json, utf8
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from tests.client.fake_kafka import fake_kafka
 
@@ -31,6 +32,23 @@ def test_a_pair_has_a_name() -> None:
             split_pair(text, "--header")
 
 
+def test_an_argument_is_utf8() -> None:
+    assert utf8("ü", "--header") == "ü".encode()
+    for refused in (utf8, split_pair):
+        with pytest.raises(SystemExit, match=r"^smq: --header takes UTF-8, and not 'k=\\udcff'"):
+            refused("k=\udcff", "--header")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [["topic", each] for each in ("create", "describe", "delete")] + [["produce"], ["consume"]],
+)
+@pytest.mark.parametrize("name", ["", "bad name", "\udcff\udcfe", "a" * 250])
+def test_a_name_that_no_topic_can_have_is_refused_in_a_sentence(verb: list[str], name: str) -> None:
+    with pytest.raises(SystemExit, match=r"^smq: Topic name is invalid: "):
+        app([*verb, name], standalone_mode=False)
+
+
 @pytest.mark.parametrize(
     ("failure", "sentence"),
     [
@@ -53,6 +71,8 @@ def test_an_address_that_is_none_is_told() -> None:
     for verb in (cluster_at, client_at):
         with pytest.raises(SystemExit, match=r"^smq: --bootstrap: a broker's address is host:port"):
             verb("nowhere").__enter__()
+        with pytest.raises(SystemExit, match=r"^smq: --bootstrap: a port is at most 65535"):
+            verb("127.0.0.1:99999").__enter__()
 
 
 def test_when_no_broker_answers_it_says_what_to_do() -> None:

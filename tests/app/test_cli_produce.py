@@ -43,8 +43,13 @@ def test_a_line_is_a_value() -> None:
 def test_a_separator_cuts_off_the_key() -> None:
     keyed = PLAIN._replace(key_separator=b"::")
     assert keyed.record(b"k::v::w") == Input(b"v::w", b"k")
-    with pytest.raises(ValueError, match="no '::'"):
+    with pytest.raises(ValueError, match=r"no '::' behind its key$"):
         keyed.record(b"k:v")
+
+
+def test_who_means_a_tab_learns_how_to_write_one() -> None:
+    with pytest.raises(ValueError, match=r"; a tab is \$'\\t'$"):
+        PLAIN._replace(key_separator=rb"\t").record(b"k\tv")
 
 
 def test_json_says_all_of_a_record() -> None:
@@ -65,6 +70,9 @@ def test_json_says_all_of_a_record() -> None:
     [
         b"", b"{", b"1", b"null", b'{"value": 1}', b'{"partition": "1"}', b'{"timestamp": true}',
         b'{"headers": ["a"]}', b'{"headers": [["a"]]}', b'{"headers": {"a": 1}}', b"\xff",
+        b'{"headers": 3}', b'{"headers": null}', b"[" * 100_000, b'{"value": "\\ud800"}',
+        b'{"timestamp": -1}', b'{"timestamp": 9223372036854775808}', b'{"timestamp": 1e3}',
+        b'{"partition": -1}', b'{"partition": 2147483648}', b'{"partition": ' + b"1" * 5000 + b"}",
     ],
 )  # fmt: skip
 def test_json_that_is_no_record_is_refused(line: bytes) -> None:
@@ -103,6 +111,23 @@ def test_a_line_that_is_no_record_ends_it_after_those_before(
     assert output.startswith(f"smq: line 2 of {path} is no record: ")
     assert output.endswith("; records sent before it: 1\n")
     assert [each.value for each in records(kafka)] == [b"good"]
+
+
+def test_a_time_that_cannot_be_is_told_with_its_line(kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"timestamp": 0}\n{"timestamp": -1}\n')
+    output = produce(kafka, str(path), "--json-lines", exit_code=1)
+    assert output.startswith(f"smq: line 2 of {path} is no record: its timestamp is a whole number")
+
+
+@pytest.mark.parametrize("partition", ["-1", "99999999999999"])
+def test_a_partition_that_cannot_be_is_wrong_usage(kafka: FakeKafka, partition: str) -> None:
+    produce(kafka, "--partition", partition, exit_code=2)
+
+
+def test_a_separator_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(SystemExit, match="--key-separator takes UTF-8"):
+        app(["produce", "a", "--key-separator", "\udcff"], standalone_mode=False)
 
 
 def test_a_file_that_cannot_be_read_is_told(kafka: FakeKafka, tmp_path: Path) -> None:
