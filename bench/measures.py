@@ -192,13 +192,7 @@ MB_S, CPU = Line("MB/s", "mb_s"), Line("broker CPU s/GB", "cpu_s_gb")
 P50, P99 = Line("p50 µs", "p50_us"), Line("p99 µs", "p99_us")
 
 
-def measures(scale: float) -> list[Measure]:
-    """Those of the raw client; `scale` 1 for figures to keep, less for a look."""
-
-    def n(full: float) -> int:
-        return max(1, int(full * scale))
-
-    seconds = 1 + 9 * scale  # The first is not counted.
+def _produce_measures(n: Callable[[float], int]) -> list[Measure]:
     return [
         Measure(
             "produce 1 KiB, 1 MB batches, five deep",
@@ -225,6 +219,18 @@ def measures(scale: float) -> list[Measure]:
             raw_single(1, n(40_000)),
             (Line("requests/s", "req_s", "≥ 1.4"), P50, P99),
         ),
+    ]
+
+
+def measures(scale: float) -> list[Measure]:
+    """Those of the raw client; `scale` 1 for figures to keep, less for a look."""
+
+    def n(full: float) -> int:
+        return max(1, int(full * scale))
+
+    seconds = 1 + 9 * scale  # The first is not counted.
+    return [
+        *_produce_measures(n),
         Measure(
             "consume hot, 1 MB batches",
             raw_fetch(1_000_000, n(4 * GB)),
