@@ -28,10 +28,18 @@ def load_config(file: Path | None, given: dict[str, Any]) -> tuple[Config, Machi
     """The configuration of this invocation. Raises SystemExit with all that is wrong."""
     try:
         text = file.read_text() if file else ""
-    except (OSError, UnicodeDecodeError) as reason:
-        raise SystemExit(f"smq: the configuration file cannot be read: {reason}") from reason
+    except OSError as reason:
+        raise SystemExit(
+            f"smq: the configuration file {file} cannot be read: {reason.strerror}"
+        ) from reason
+    except UnicodeDecodeError as reason:
+        raise SystemExit(
+            f"smq: the configuration file {file} is not text in UTF-8; save it as that"
+        ) from reason
     machine = this_machine(os.environ)
-    return or_refuse(parse(machine, file=text, environment=os.environ, command_line=given)), machine
+    name = f"configuration file {file}"
+    parsed = parse(machine, file=text, file_name=name, environment=os.environ, command_line=given)
+    return or_refuse(parsed), machine
 
 
 def serve(*, config: Path | None, print_config: bool, **given: str | None) -> None:

@@ -41,8 +41,9 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     """
     directory = DataDirectory(config.data_dir)
     log_count = max(directory.meta.log_count, config.shards)
-    config = or_refuse(config.sized(log_count, memory_bytes))
-    or_refuse(Location.of(config).problems() or config)
+    sized = config.sized(log_count, memory_bytes)
+    misfits = sized if isinstance(sized, list) else []
+    config = or_refuse([*misfits, *Location.of(config).problems()] or sized)
     config = replace(config, max_connections=room_for(config.max_connections))
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)

@@ -172,7 +172,7 @@ class LocalStore(Store):
             os.close(fd)
 
     def _walk(self, directory: Path, base: str, prefix: bytes, after: bytes) -> Iterator[Facts]:
-        with _failures(base):
+        with _failures(base or str(self.root)):
             try:
                 entries = [
                     (each.name + "/" * each.is_dir(), each) for each in os.scandir(directory)

@@ -6,7 +6,7 @@ threads: only processes that fork no others do that.
 
 import configparser
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -54,7 +54,7 @@ class Location(NamedTuple):
     def problems(self, environment: Mapping[str, str] = os.environ) -> list[str]:
         """What is wrong with it that no waiting will cure, as sentences."""
         if not self.is_s3:
-            return []
+            return list(_in_the_way(Path(self.root)))
         for library in ("obstore", "botocore"):
             if find_spec(library) is None:
                 return [f"filer.root: {self.root} needs {library}; `pip install 'smq-broker[s3]'`"]
@@ -87,6 +87,19 @@ class Location(NamedTuple):
             if (path := Path(named).expanduser()).exists():
                 access.update(_keys_in(path, environment))
         return access
+
+
+def _in_the_way(root: Path) -> Iterator[str]:
+    """Why no directory can be made there, or used."""
+    try:
+        nearest = next(each for each in (root, *root.parents) if each.exists())
+        if not nearest.is_dir():
+            yield (
+                f"filer.root: {nearest} is not a directory; move it away, or choose another "
+                "place with --filer-root"
+            )
+    except OSError as reason:
+        yield f"filer.root: {root} cannot be used: {reason.strerror}; choose another directory"
 
 
 def _keys_in(path: Path, environment: Mapping[str, str]) -> Access:

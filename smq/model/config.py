@@ -274,14 +274,8 @@ class Config:
 
     def sized(self, log_count: int, memory_bytes: int) -> "Config | list[str]":
         """With ring and segment sizes that fit this many logs; or what does not fit."""
-        assert log_count >= self.shards
-        budget = min(RING_BYTES_PER_SHARD * self.shards, memory_bytes // RING_MEMORY_SHARE)
-        ring = self.ring_bytes or max(budget // log_count, RING_BYTES_MIN)
-        segment = self.wal_segment_bytes or _power_of_two_below(min(64 * MiB, ring // 2))
-        if not self.ring_bytes:
-            ring = max(ring - ring % segment, segment)
-        sized = replace(self, ring_bytes=ring, wal_segment_bytes=segment)
-        return list(_misfits(sized)) or sized
+        sized, problems = _fitted(self, log_count, memory_bytes)
+        return [problem.sentence for problem in problems] or sized
 
 
 def _table() -> Iterator[Setting]:
@@ -295,10 +289,18 @@ def _table() -> Iterator[Setting]:
 SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in _table()}
 
 
+class _Problem(NamedTuple):
+    """A sentence for the user, and the fields of `Config` it is about."""
+
+    sentence: str
+    keys: tuple[str, ...] = ()
+
+
 def parse(
     machine: Machine,
     *,
     file: str = "",
+    file_name: str = "configuration file",
     environment: Mapping[str, str] | None = None,
     command_line: Mapping[str, Any] | None = None,
 ) -> Config | list[str]:
@@ -307,41 +309,45 @@ def parse(
     `file` is the text of a configuration file, `environment` all variables (ours are picked out),
     `command_line` holds what was given there, under the settings' names.
     """
-    problems: list[str] = []
+    problems: list[_Problem] = []
     chosen: dict[str, Any] = {}
     for source, given in (
-        ("configuration file", _of_file(file, problems)),
+        (file_name, _of_file(file, file_name, problems)),
         ("environment", _of_environment(environment or {})),
         ("command line", command_line or {}),
     ):
         for name, raw in given.items():
             _choose(chosen, name, raw, source, problems)
     config = _with_machine_defaults(Config(**chosen), machine)
-    # A value out of its bounds would only repeat itself in the relations.
-    problems = problems or list(_relations_broken(config))
-    return problems or config
+    # A value out of its bounds has its default now, of which nothing is to be said.
+    wrong = {key for problem in problems for key in problem.keys}
+    problems += [each for each in _relations_broken(config) if wrong.isdisjoint(each.keys)]
+    if problems:  # Else the sizes are looked at when the logs have been counted: see `sized`.
+        _, misfits = _fitted(config, config.shards, machine.memory_bytes)
+        problems += [each for each in misfits if wrong.isdisjoint(each.keys)]
+    return [problem.sentence for problem in problems] or config
 
 
 def _choose(
-    chosen: dict[str, Any], name: str, raw: object, source: str, problems: list[str]
+    chosen: dict[str, Any], name: str, raw: object, source: str, problems: list[_Problem]
 ) -> None:
     found = SETTINGS.get(name)
     if found is None:
         near = difflib.get_close_matches(name, SETTINGS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        problems.append(f"{name} ({source}): there is no such setting{hint}")
+        problems.append(_Problem(f"{name} ({source}): there is no such setting{hint}"))
         return
     try:
         chosen[found.key] = value_of(found, raw)
     except ValueError as reason:
-        problems.append(f"{name} ({source}): {reason}")
+        problems.append(_Problem(f"{name} ({source}): {reason}", (found.key,)))
 
 
-def _of_file(text: str, problems: list[str]) -> dict[str, Any]:
+def _of_file(text: str, name: str, problems: list[_Problem]) -> dict[str, Any]:
     try:
         return dict(_flat("", tomllib.loads(text)))
     except tomllib.TOMLDecodeError as reason:
-        problems.append(f"configuration file: it is not TOML: {reason}")
+        problems.append(_Problem(f"{name}: it is not TOML: {reason}"))
         return {}
 
 
@@ -372,45 +378,81 @@ def _with_machine_defaults(config: Config, machine: Machine) -> Config:
     )
 
 
-def _relations_broken(config: Config) -> Iterator[str]:
+def _relations_broken(config: Config) -> Iterator[_Problem]:
     """What is wrong between settings that are right one by one."""
     if config.port and config.port + config.shards - 1 > 65535:
-        yield (
+        yield _Problem(
             f"port: {config.shards} shards take ports {config.port} to "
-            f"{config.port + config.shards - 1}, but the last port is 65535"
+            f"{config.port + config.shards - 1}, but the last port is 65535",
+            ("port", "shards"),
         )
     try:
         _host_and_port(config.advertise or bracketed(config.host))
     except ValueError as reason:
-        yield f"advertise: {reason}"
+        yield _Problem(f"advertise: {reason}", ("advertise", "host"))
     if not config.advertise and config.host in {"0.0.0.0", "::"}:  # noqa: S104
-        yield (
+        yield _Problem(
             f"advertise: a broker that listens on {config.host} must be told which address "
-            "clients can reach it at, for example --advertise myhost"
+            "clients can reach it at, for example --advertise myhost",
+            ("advertise", "host"),
         )
     if config.http_port > 0 and 0 <= config.http_port - config.port < config.shards:
-        yield f"http.port: {config.http_port} is the port of a shard"
+        yield _Problem(
+            f"http.port: {config.http_port} is the port of a shard", ("http_port", "port", "shards")
+        )
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
-        yield "group.min.session.timeout.ms: it is above group.max.session.timeout.ms"
+        yield _Problem(
+            "group.min.session.timeout.ms: it is above group.max.session.timeout.ms",
+            ("group_min_session_timeout_ms", "group_max_session_timeout_ms"),
+        )
     if config.message_max_bytes + FRAME_OVERHEAD_BYTES > config.socket_request_max_bytes:
-        yield "message.max.bytes: such a batch does not fit in socket.request.max.bytes"
+        yield _Problem(
+            "message.max.bytes: such a batch does not fit in socket.request.max.bytes",
+            ("message_max_bytes", "socket_request_max_bytes"),
+        )
 
 
-def _misfits(config: Config) -> Iterator[str]:
+def _fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, list[_Problem]]:
+    """The config with sizes for so many logs, and what does not fit."""
+    assert log_count >= config.shards
+    budget = min(RING_BYTES_PER_SHARD * config.shards, memory_bytes // RING_MEMORY_SHARE)
+    ring = config.ring_bytes or max(budget // log_count, RING_BYTES_MIN)
+    segment = config.wal_segment_bytes or _power_of_two_below(min(64 * MiB, ring // 2))
+    if not config.ring_bytes:
+        ring = max(ring - ring % segment, segment)
+    sized = replace(config, ring_bytes=ring, wal_segment_bytes=segment)
+    problems = list(_misfits(sized))
+    # Memory is not there until it is used: a small machine may have the smallest rings.
+    if config.ring_bytes and log_count * ring > memory_bytes:
+        remedy = "ring.bytes or shards" if 1 < log_count == config.shards else "ring.bytes"
+        sentence = (
+            f"ring.bytes: a ring a log, {log_count} x {_rounded(ring)}, is more than this "
+            f"machine's memory, {_rounded(memory_bytes)}; lower {remedy}"
+        )
+        problems.append(_Problem(sentence, ("ring_bytes", "shards")))
+    return sized, problems
+
+
+def _misfits(config: Config) -> Iterator[_Problem]:
     """What is wrong between the sizes of ring, segments and batches."""
     ring, segment = config.ring_bytes, config.wal_segment_bytes
+    sizes = ("shards", "ring_bytes", "wal_segment_bytes")
     if ring % segment:
-        yield f"ring.bytes: {ring} is not a multiple of wal.segment.bytes, {segment}"
+        yield _Problem(
+            f"ring.bytes: {ring} is not a multiple of wal.segment.bytes, {segment}", sizes
+        )
     if config.wal_bytes_max < WAL_SEGMENTS_MIN * segment:
-        yield (
+        yield _Problem(
             f"wal.bytes.max: a log needs {WAL_SEGMENTS_MIN} segments at least, "
-            f"{WAL_SEGMENTS_MIN * segment} bytes"
+            f"{WAL_SEGMENTS_MIN * segment} bytes",
+            (*sizes, "wal_bytes_max"),
         )
     frame_bytes_max = min(segment, ring // 2)
     if config.message_max_bytes + FRAME_OVERHEAD_BYTES > frame_bytes_max:
-        yield (
+        yield _Problem(
             f"message.max.bytes: a batch of {config.message_max_bytes} bytes must fit in half a "
-            f"ring and in a WAL segment, {frame_bytes_max} bytes; raise ring.bytes"
+            f"ring and in a WAL segment, {frame_bytes_max} bytes; raise ring.bytes",
+            (*sizes, "message_max_bytes"),
         )
 
 
@@ -429,6 +471,13 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 def _power_of_two_below(number: int) -> int:
     return 1 << (number.bit_length() - 1)
+
+
+def _rounded(size: int) -> str:
+    """A size as people say it."""
+    units = {"TiB": 1024 * GiB, "GiB": GiB, "MiB": MiB, "bytes": 1}
+    unit = next(each for each, count in units.items() if size >= count)
+    return f"{size / units[unit]:.4g} {unit}"
 
 
 def _toml(value: object) -> str:

@@ -4,6 +4,8 @@ import socket
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from smq.model.config import SETTINGS
 from tests.app.fake_broker import running
 from tests.app.smq_command import smq
@@ -34,10 +36,25 @@ def test_all_problems_are_refused_at_once_on_stderr() -> None:
     ]
 
 
-def test_a_configuration_file_that_is_not_there_is_named() -> None:
-    done = smq("serve", "--config", "/nowhere/smq.toml")
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "the configuration file {} cannot be read: No such file or directory\n"),
+        (b"host = '\xff'", "the configuration file {} is not text in UTF-8; save it as that\n"),
+        (b"port 9092", "configuration file {}: it is not TOML: "),
+        (b"port = 'x'", "port (configuration file {}): 'x' is not a whole number\n"),
+    ],
+)
+def test_a_configuration_file_that_cannot_be_used_is_named(
+    tmp_path: Path, content: bytes | None, sentence: str
+) -> None:
+    path = tmp_path / "smq.toml"
+    if content is not None:
+        path.write_bytes(content)
+    done = smq("serve", "--config", str(path))
     assert done.returncode == 1
-    assert done.stderr.startswith("smq: the configuration file cannot be read")
+    assert done.stderr.startswith("smq: " + sentence.format(path))
+    assert done.stderr.count("\n") == 1
 
 
 def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path: Path) -> None:
@@ -53,6 +70,8 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path: Path) -> None:
             (("--data-dir", str(file)), "it is not a directory"),
             (("--data-dir", str(tmp_path / "new"), "--port", str(port)), f"port {port} of"),
             (("--data-dir", str(tmp_path / "new"), "--ring-bytes", "5MiB"), "not a multiple"),
+            (("--data-dir", str(tmp_path / "new"), "--ring-bytes", "900TiB"), "more than this"),
+            (("--data-dir", str(tmp_path / "new"), "--filer-root", str(file)), f"{file} is not a"),
         ):
             done = smq("serve", "--port", "0", *options)
             assert done.returncode == 1, options

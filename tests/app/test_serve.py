@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 
 from smq.app import serve as module
+from smq.app.datadir import DataDirectory
 from smq.app.supervisor import Mains
 from smq.model.setting import GiB, MiB
 from tests.app.fake_broker import config_for
@@ -26,6 +27,22 @@ def test_sizes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     config = config_for(tmp_path, 1, **{"wal.bytes.max": 5 * MiB})
     with pytest.raises(SystemExit, match=r"smq: wal\.bytes\.max: a log needs 4 segments"):
         module.serve(config, 4 * GiB, NOBODY, never)
+
+
+def test_what_the_number_of_logs_and_the_place_of_the_filer_refuse_is_named_at_once(
+    tmp_path: Path,
+) -> None:
+    datadir = DataDirectory(tmp_path)
+    datadir.start(8)
+    datadir.close()
+    config = config_for(
+        tmp_path, 1, **{"ring.bytes": GiB, "filer.root": tmp_path / "meta.json" / "filer"}
+    )
+    with pytest.raises(SystemExit) as refusal:
+        module.serve(config, 4 * GiB, NOBODY, never)
+    rings, filer = str(refusal.value).splitlines()
+    assert rings.startswith("smq: ring.bytes: a ring a log, 8 x 1 GiB, is more than")
+    assert filer.startswith(f"smq: filer.root: {tmp_path / 'meta.json'} is not a directory")
 
 
 def test_a_refused_start_takes_no_generation(tmp_path: Path) -> None:

@@ -37,6 +37,20 @@ def test_a_directory_is_a_local_store(tmp_path: Path) -> None:
     assert location.problems() == []
 
 
+@pytest.mark.parametrize("below", [".", "files", "files/deep"])
+def test_a_file_where_the_directory_should_be_is_named(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    [problem] = Location(str(file / below)).problems()
+    assert problem.startswith(f"filer.root: {file} is not a directory; move it away")
+    assert Location(str(tmp_path / below)).problems() == []
+
+
+def test_a_place_that_cannot_be_looked_at_is_said_so(tmp_path: Path) -> None:
+    [problem] = Location(str(tmp_path / ("n" * 300))).problems()
+    assert problem.endswith("cannot be used: File name too long; choose another directory")
+
+
 def test_a_bucket_is_an_s3_store_and_its_prefix_stays_within(tmp_path: Path) -> None:
     settings = {"filer_root": "s3://bucket/some/prefix", "filer_s3_endpoint": "http://127.0.0.1:9"}
     store = Location.of(config_of(tmp_path, **settings)).open({"AWS_ACCESS_KEY_ID": "x"})

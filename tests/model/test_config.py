@@ -72,6 +72,8 @@ def test_every_problem_is_named_at_once() -> None:
 def test_a_file_that_is_not_toml_is_said_so() -> None:
     (problem,) = problems_of(file="port 9092")
     assert problem.startswith("configuration file: it is not TOML")
+    (problem,) = problems_of(file="port 9092", file_name="/etc/smq.toml")
+    assert problem.startswith("/etc/smq.toml: it is not TOML")
 
 
 @pytest.mark.parametrize(
@@ -137,12 +139,76 @@ def test_an_address_that_is_none_is_refused(wrong: str) -> None:
             {"group.min.session.timeout.ms": 10, "group.max.session.timeout.ms": 9},
             "above group.max",
         ),
-        ({"message.max.bytes": "200MiB"}, "does not fit in socket.request.max.bytes"),
+        (
+            {"message.max.bytes": "2MiB", "socket.request.max.bytes": "1MiB"},
+            "does not fit in socket.request.max.bytes",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(given: dict[str, Any], words: str) -> None:
     (problem,) = problems_of(command_line=given)
     assert words in problem
+
+
+def test_contradictions_and_sizes_are_named_beside_values_that_are_wrong() -> None:
+    problems = problems_of(
+        command_line={
+            "durability": "none",
+            "port": 65535,
+            "message.max.bytes": 999_999_999_999,
+            "ring.bytes": "1TiB",
+        }
+    )
+    assert [problem.split(":")[0] for problem in problems] == [
+        "durability (command line)",
+        "port",
+        "message.max.bytes",
+        "message.max.bytes",
+        "ring.bytes",
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"port": 65535, "shards": "many"},
+        {"port": "http", "http.port": 9092},
+        {"group.min.session.timeout.ms": "5 min", "group.max.session.timeout.ms": 5},
+        {"message.max.bytes": "200MiB", "socket.request.max.bytes": 0, "ring.bytes": "tiny"},
+    ],
+)
+def test_of_a_value_that_is_wrong_nothing_else_is_said(given: dict[str, Any]) -> None:
+    assert all("(command line)" in problem for problem in problems_of(command_line=given))
+
+
+@pytest.mark.parametrize(
+    ("shards", "log_count", "ring", "sentence"),
+    [
+        (1, 1, "1TiB", "1 x 1 TiB, is more than this machine's memory, 24 GiB; lower ring.bytes"),
+        (
+            2,
+            2,
+            "16GiB",
+            "2 x 16 GiB, is more than this machine's memory, 24 GiB; lower ring.bytes or shards",
+        ),
+        (
+            1,
+            7,
+            "3584MiB",
+            "7 x 3.5 GiB, is more than this machine's memory, 24 GiB; lower ring.bytes",
+        ),
+    ],
+)
+def test_rings_that_take_more_than_the_memory_are_refused(
+    shards: int, log_count: int, ring: str, sentence: str
+) -> None:
+    config = config_of(command_line={"shards": shards, "ring.bytes": ring})
+    assert config.sized(log_count, 24 * GiB) == [f"ring.bytes: a ring a log, {sentence}"]
+    assert isinstance(config.sized(log_count, 2 * log_count * config.ring_bytes), Config)
+
+
+def test_a_machine_too_small_for_its_smallest_rings_is_served_all_the_same() -> None:
+    assert sized(config_of(command_line={"shards": 256}), 256, 512 * MiB).ring_bytes == 4 * MiB
 
 
 def test_a_ring_is_256_mib_where_there_is_memory() -> None:
