@@ -29,7 +29,6 @@ WITHOUT_OWN_TEST = {
     "shm/kernels/reference_produce.py": "as above",
     "smq/testing": "the test kit: every test that uses it tests it",
     "smq/app/demo": "run by tests/app/test_demo.py as a program",
-    "smq/app/composition.py": "puts the broker together: tests/clients start it",
     "bench": "measures; checked by running it",
 }
 PROGRAMS = {

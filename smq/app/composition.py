@@ -3,8 +3,12 @@
 The only module that imports all of them, so the only one that is slow to import.
 """
 
+import fcntl
 import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from shm.kernels.jit import cache_directory
 from shm.kernels.warm import warm, warm_rest, warm_turns
@@ -18,6 +22,8 @@ from smq.app.serve import say, serve
 from smq.app.shard_process import shard_main
 from smq.app.supervisor import Mains
 from smq.model.config import Config, Machine
+
+COMPLETE = "complete"  # The last file of a cache: without it a start was interrupted, or is at it.
 
 
 def serve_broker(config: Config, machine: Machine) -> int:
@@ -33,14 +39,29 @@ def warm_kernels() -> None:
     """
     gc.disable()
     started_ms = monotonic_ms()
-    first_time = not any(cache_directory().rglob("*.nbi"))
-    if first_time:
+    complete = cache_directory() / COMPLETE
+    if complete.exists():
+        warm()
+    else:
         say("compiling the kernels, once on this machine …")
-        _compile_by_two()
-    warm()
-    if first_time:
+        with _alone(complete.parent):
+            if not complete.exists():  # Another process may have done it while we waited.
+                _compile_by_two()
+            warm()
+            complete.touch()
         say(f"the kernels are compiled, in {(monotonic_ms() - started_ms) / 1000:.1f} s")
     gc.enable()
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Of all processes that compile: Numba may give two versions of a kernel one file."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _compile_by_two() -> None:
