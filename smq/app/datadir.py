@@ -23,12 +23,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 from smq.app.clock import monotonic_ms
 
 FORMAT_VERSION = 1
 STRAGGLERS_WAIT_MS = 10_000  # Children see the supervisor's death in milliseconds; a dump is slow.
 _POLL_S = 0.02
+_KINDS = {"format_version": int, "cluster_id": str, "log_count": int, "generation": int}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +121,25 @@ class DataDirectory:
     def _read_meta(self) -> Meta:
         path = self.path / "meta.json"
         try:
-            text = path.read_text()
+            content = path.read_bytes()
         except FileNotFoundError:
             # As Kafka writes its cluster ids.
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             return Meta(cluster_id, 0, -1)
         try:
-            fields = json.loads(text)
-            version = int(fields.pop("format_version"))
-            if version <= FORMAT_VERSION:
-                return Meta(**fields)
-        except (ValueError, KeyError, TypeError) as reason:
+            fields = _fields_of_meta(content)
+        except ValueError as reason:
             raise SystemExit(
                 f"smq: {path} is damaged ({reason}); restore it from a backup: "
                 "the generation and the cluster id stand there"
             ) from reason
-        raise SystemExit(
-            f"smq: {self.path} was written by a newer smq (format {version}, this one reads "
-            f"{FORMAT_VERSION}); serve it with that version"
-        )
+        version = fields["format_version"]
+        if version > FORMAT_VERSION:
+            raise SystemExit(
+                f"smq: {self.path} was written by a newer smq (format {version}, this one reads "
+                f"{FORMAT_VERSION}); serve it with that version"
+            )
+        return Meta(fields["cluster_id"], fields["log_count"], fields["generation"])
 
     def _write(self, meta: Meta) -> Meta:
         fields = {
@@ -149,6 +151,21 @@ class DataDirectory:
         replace_durably(self.path / "meta.json", json.dumps(fields, indent=2).encode() + b"\n")
         self.meta = meta
         return meta
+
+
+def _fields_of_meta(content: bytes) -> dict[str, Any]:
+    """What meta.json says; a newer format may say other things. Raises ValueError with a reason."""
+    try:
+        fields = json.loads(content)
+    except ValueError:
+        raise ValueError("it is not JSON") from None
+    given = fields if isinstance(fields, dict) else {}
+    version = given.get("format_version")
+    is_newer = isinstance(version, int) and version > FORMAT_VERSION
+    for name, kind in _KINDS.items():
+        if not (is_newer or isinstance(given.get(name), kind)):
+            raise ValueError(f"it has no {name}")
+    return given
 
 
 def replace_durably(path: Path, content: bytes) -> None:
@@ -170,18 +187,21 @@ def replace_durably(path: Path, content: bytes) -> None:
         os.close(directory)
 
 
-_ADVICE = {
-    errno.ENOSPC: "the disk is full; free some space",
-    errno.EDQUOT: "your quota of that disk is used up; free some space",
+_WHY = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your quota of that disk is used up",
     errno.EACCES: "this user may not write there",
     errno.EPERM: "this user may not write there",
     errno.EROFS: "it lies on a read-only file system",
     errno.ENOTDIR: "it is not a directory",
     errno.EEXIST: "it is not a directory",
+    errno.ENOENT: "no directory can be made there",
 }
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def unusable(path: Path, reason: OSError) -> str:
     """A sentence for a data directory that cannot be used."""
-    why = _ADVICE.get(reason.errno or 0, str(reason))
-    return f"the data directory {path} cannot be used: {why}, or choose another with --data-dir"
+    why = _WHY.get(reason.errno or 0, str(reason))
+    remedy = "free some space, or choose" if reason.errno in _FULL else "choose"
+    return f"the data directory {path} cannot be used: {why}; {remedy} another with --data-dir"

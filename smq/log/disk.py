@@ -67,6 +67,12 @@ class Disk(Protocol):
         """Return when what was created, renamed and removed in a directory is so on the disk."""
 
 
+def told(error: OSError) -> str:
+    """What the operating system said, and what to do if that is known."""
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return f"{error} (free some space)" if is_full else str(error)
+
+
 def read_now(fd: int, length: int, at: int) -> np.ndarray | None:
     """Bytes of a file that the page cache has; None when it lacks any of them, or will not say."""
     data = np.empty(length, np.uint8)

@@ -47,7 +47,7 @@ from shm.segment import LogMemory
 from smq.log.ahead import RingAhead
 from smq.log.background import Background, Lane
 from smq.log.checkpoint import Checkpoint
-from smq.log.disk import Disk
+from smq.log.disk import Disk, told
 from smq.log.filed_index import FiledIndex
 from smq.log.partitions import PartitionSettings
 from smq.log.reading import ReadableLog
@@ -171,7 +171,7 @@ class Log(ReadableLog):
             self.fail(str(error), segments[-1].end if segments else start)
             return False
         except OSError as error:
-            self.fail(f"writing the WAL failed: {error}", start)
+            self.fail(f"writing the WAL failed: {told(error)}", start)
             return False
         self.words[WORD_WRITTEN] = end
         self.note_written()
@@ -349,7 +349,7 @@ class Log(ReadableLog):
         for part, fd in zip(parts, result.fds, strict=False):
             self.wal.swap(part.segment, fd)
         if result.failure is not None:
-            self.failed = f"the WAL cannot be written: {result.failure}"
+            self.failed = f"the WAL cannot be written: {told(result.failure)}"
             return
         words, written = self.words, max([since, *(part.end for part in parts)])
         words[WORD_WRITTEN] = max(words[WORD_WRITTEN], written)
@@ -493,7 +493,7 @@ class Log(ReadableLog):
                 self.words[WORD_SYNCED] = self.words[WORD_WRITTEN]
             self.snapshot().save(self.disk, self.directory)
         except OSError as error:
-            self.notices.append(f"{self.directory}: closing: {error}")
+            self.notices.append(f"{self.directory}: closing: {told(error)}")
             note_failed_sync(self.directory)
         self.syncer.stop()
         self.wal.close()

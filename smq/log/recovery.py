@@ -69,7 +69,7 @@ from shm.kernels.words import (
 from shm.segment import LogMemory
 from smq.log.background import Background
 from smq.log.checkpoint import FILE_NAME, Checkpoint
-from smq.log.disk import Disk
+from smq.log.disk import Disk, told
 from smq.log.filed_index import ENTRY, FiledIndex
 from smq.log.log import Log
 from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
@@ -456,5 +456,5 @@ class _Recovery:
                 log.disk.write(covering.fd, header, tail - covering.start)
                 words[WORD_WRITTEN] = words[WORD_TAIL]
             except OSError as error:
-                log.fail(f"writing the WAL failed: {error}", tail)
+                log.fail(f"writing the WAL failed: {told(error)}", tail)
         words[WORD_RING_START] = words[WORD_TAIL]

@@ -15,7 +15,7 @@ import numpy as np
 
 from shm.kernels.words import SPACE_UNLIMITED
 from smq.log.background import Background, Lane
-from smq.log.disk import Disk
+from smq.log.disk import Disk, told
 from smq.log.filed_index import FiledIndex
 from smq.log.salvage import salvage
 
@@ -26,6 +26,9 @@ SPARES_SHARE = 2  # Of wal.bytes.max, one part in so many: the next burst writes
 
 class NoSegment(OSError):
     """The next segment's file cannot be made. Nothing that was written is in doubt."""
+
+    def __str__(self) -> str:
+        return self.strerror or ""  # It has the number of its cause already.
 
 
 @dataclass(slots=True, eq=False)
@@ -217,7 +220,7 @@ class Wal:
             try:
                 segment = self._prepare(start, self._spares[-1] if self._spares else None)
             except OSError as error:
-                raise NoSegment(error.errno, f"beginning a segment: {error}") from error
+                raise NoSegment(error.errno, f"beginning a segment: {told(error)}") from error
             self._spares = self._spares[:-1]
         assert segment.start == start
         self.segments.append(segment)

@@ -20,6 +20,7 @@ from smq.store.migrations import MIGRATIONS
 LOCK_TIMEOUT_S = (
     5.0  # A reader in WAL mode blocks nobody; this covers a checkpoint of another tool.
 )
+_DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
 class Database:
@@ -142,4 +143,7 @@ def _connect(path: Path, uri: str) -> sqlite3.Connection:
 
 
 def _unavailable(path: Path, reason: sqlite3.Error) -> Unavailable:
+    # The low byte is the code, what is above says more; errors of Python's own have none.
+    if getattr(reason, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+        return Unavailable(str(path), f"it is damaged ({reason}); restore it from a backup")
     return Unavailable(str(path), f"the database could not do it: {reason}")

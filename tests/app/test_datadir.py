@@ -1,5 +1,6 @@
 """Locks, generations and refusals of the data directory."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -81,10 +82,22 @@ def test_data_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         DataDirectory(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format_version": 1, "cluster_id": "x"}'])
-def test_a_damaged_meta_file_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "meta.json").write_text(text)
-    with pytest.raises(SystemExit, match=r"meta\.json is damaged"):
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it is not JSON"),
+        (b"\xff", "it is not JSON"),
+        (b"[]", "it has no format_version"),
+        (b"{}", "it has no format_version"),
+        (b'{"format_version": "x"}', "it has no format_version"),
+        (b'{"format_version": 1, "cluster_id": "x"}', "it has no log_count"),
+    ],
+)
+def test_a_damaged_meta_file_is_named(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "meta.json").write_bytes(content)
+    with pytest.raises(
+        SystemExit, match=rf"meta\.json is damaged \({why}\); restore it from a backup"
+    ):
         DataDirectory(tmp_path)
 
 
@@ -111,10 +124,25 @@ def test_a_full_disk_is_said_so(tmp_path: Path) -> None:
     directory.close()
 
 
-def test_a_read_only_file_system_is_said_so() -> None:
-    with pytest.raises(SystemExit, match="cannot be used"):
+def test_a_place_where_no_directory_can_be_is_said_so() -> None:
+    with pytest.raises(SystemExit, match="/proc/data cannot be used: no directory can be made"):
         DataDirectory(Path("/proc/data"))
-    assert "read-only" in unusable(Path("/x"), OSError(30, "Read-only file system"))
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (errno.ENOSPC, "the disk is full; free some space, or choose another with --data-dir"),
+        (errno.EROFS, "it lies on a read-only file system; choose another with --data-dir"),
+        (errno.ENOENT, "no directory can be made there; choose another with --data-dir"),
+        (errno.EIO, "[Errno 5] Input/output error; choose another with --data-dir"),
+    ],
+)
+def test_why_a_directory_cannot_be_used_is_told_apart_from_what_to_do(
+    number: int, sentence: str
+) -> None:
+    told = unusable(Path("/x"), OSError(number, os.strerror(number)))
+    assert told == f"the data directory /x cannot be used: {sentence}"
 
 
 def test_a_file_is_replaced_whole_and_keeps_no_rest(tmp_path: Path) -> None:

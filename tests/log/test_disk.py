@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.log.disk import OsDisk
+from smq.log.disk import OsDisk, told
 
 DISK = OsDisk()
 
@@ -31,6 +31,14 @@ def test_a_file_that_does_not_fit_is_not_left_behind(tmp_path: Path) -> None:
         DISK.create(tmp_path / "file", 1 << 62)
     assert caught.value.errno in {errno.ENOSPC, errno.EFBIG}
     assert not (tmp_path / "file").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(errno.ENOSPC, " (free some space)"), (errno.EDQUOT, " (free some space)"), (errno.EIO, "")],
+)
+def test_what_helps_a_full_disk_is_said(number: int, remedy: str) -> None:
+    assert told(OSError(number, "it failed")) == f"[Errno {number}] it failed{remedy}"
 
 
 def test_filling_writes_zeros_and_keeps_the_size(tmp_path: Path) -> None:

@@ -141,7 +141,9 @@ def test_a_full_disk_is_waited_out(tmp_path: Path, disk: FailingDisk) -> None:
         append_all(log, count)
         count += 1
         turn(log)
-    assert "No space left" in log.failed
+    assert log.failed.count("Errno") == 1
+    assert log.failed.startswith("beginning a segment: [Errno 28] No space left on device")
+    assert log.failed.endswith("(free some space)")
     assert not log.repair()
     disk.heal()
     log.tend()

@@ -24,9 +24,20 @@ def test_a_database_of_a_newer_version_is_refused_with_a_sentence(tmp_path: Path
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     path.write_bytes(b"hello, " * 1000)
-    with pytest.raises(Unavailable, match="not a database"):
+    with pytest.raises(
+        Unavailable, match=r"it is damaged \(.*not a database\); restore it from a backup"
+    ):
         Database.open(path)
     assert path.read_bytes().startswith(b"hello")
+
+
+def test_a_database_whose_pages_are_damaged_is_said_so(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    Database.open(path).close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
+    with pytest.raises(Unavailable, match=r"it is damaged \(.*\); restore it from a backup"):
+        Database.open(path).rows("SELECT * FROM topics")
 
 
 def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
