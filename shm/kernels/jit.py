@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -29,7 +30,7 @@ _OPTIONS: dict[str, Any] = {
 
 def cache_directory() -> Path:
     """Where compiled kernels are kept; the directory exists and can be written."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(version("numba").encode())
     for source in sorted([*_SOURCES.glob("*.py"), *_SOURCES.parent.glob("*.py")]):
         digest.update(source.read_bytes())
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
