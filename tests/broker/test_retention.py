@@ -134,9 +134,12 @@ def test_a_deleted_topic_leaves_neither_files_nor_segments_of_the_log(
 
 def test_while_the_filer_is_down_retention_drops_what_could_not_be_sealed(tmp_path: Path) -> None:
     filer = tmp_path / "filer"
-    filer.write_bytes(b"no directory")
+    aside = tmp_path / "aside"
+    filer.mkdir()
     settings = {**SETTINGS, **QUICK, "wal.bytes.max": "8MiB", "filer.root": str(filer)}
     with SmqBroker(tmp_path, settings) as broker, Cluster(broker.bootstrap) as cluster:
+        filer.rename(aside)
+        filer.write_bytes(b"no directory")
         topic = OneTopic(broker, cluster, "brief", {"retention.ms": "1000"})
         for number in range(60):  # More than twice what the log may hold.
             topic.append(noise(number))
@@ -148,6 +151,8 @@ def test_while_the_filer_is_down_retention_drops_what_could_not_be_sealed(tmp_pa
         assert keys == [b"%d" % number for number in range(start, 60)]
         cluster.forget()
         broker.kill(SUPERVISOR)
+        filer.unlink()
+        aside.rename(filer)
         broker.restart()
         assert topic.offset_at(EARLIEST) >= start  # It may have moved on meanwhile.
         below_is_gone(topic, topic.offset_at(EARLIEST))
