@@ -10,13 +10,14 @@ its neighbours from being Parquet.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from shm.arrow import read_only
 from shm.kernels.crc32c import crc32c
 from shm.kernels.records import B_MAX_TIMESTAMP, C_TIMESTAMP
 from smq.filer.store import Data, Store
-from smq.model.errors import AlreadyExists
+from smq.model.errors import AlreadyExists, Unavailable
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.parquet import ParquetWriter
 from smq.sealer.payloads import CHUNK_BYTES, payloads_of
@@ -27,6 +28,7 @@ from smq.store.rows import Segment
 MiB = 1024 * 1024
 # A file is made in memory; and engines like files of this size, whatever `smq.seal.bytes` says.
 SEGMENT_BYTES_MAX = 128 * MiB
+ATTEMPTS_MAX = 100  # Names that are tried: few are taken, of topics of this name long deleted.
 SUFFIXES = {Kind.ROWS: "parquet", Kind.RAW: "batches"}
 KINDS = {Kind.ROWS: "parquet", Kind.RAW: "raw"}
 
@@ -143,14 +145,14 @@ class Sealing(NamedTuple):
         return segment.end_offset
 
     def _put(self, place: Place, segment: _Open, data: Data) -> tuple[int, str]:
-        """Write the file under the first attempt's name that is free."""
-        attempt = self.now_ms()
-        while True:
-            suffix = SUFFIXES[segment.kind]
+        """Write the file under the first attempt's name that is free.
+
+        Raises Unavailable if none is: something lies where a directory should be.
+        """
+        first, suffix = self.now_ms(), SUFFIXES[segment.kind]
+        for attempt in range(first, first + ATTEMPTS_MAX):
             key = place.key(segment.base_offset, segment.end_offset, attempt, suffix)
-            try:
+            with suppress(AlreadyExists):
                 self.store.put(key, data)
-            except AlreadyExists:
-                attempt += 1
-            else:
                 return attempt, key
+        raise Unavailable(key, "no name is free there: is a file where a directory should be?")

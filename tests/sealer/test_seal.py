@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from smq.filer.local import LocalStore
 from smq.model.errors import Unavailable
 from smq.sealer.seal import Gone
 from smq.store.manifest import WritableManifest
@@ -152,6 +153,17 @@ def test_a_name_that_is_taken_is_not_overwritten(manifest: WritableManifest) -> 
     [segment] = manifest.segments(1)
     assert segment.attempt == 1001
     assert store.get(left_behind).startswith(b"of a topic")
+
+
+def test_a_file_where_the_topics_should_be_is_told_of(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    (tmp_path / "filer").mkdir()
+    (tmp_path / "filer" / "topics").touch()
+    shard = FakeShard([batch(0)])
+    with pytest.raises(Unavailable, match="no name is free there"):
+        seal(LocalStore(tmp_path / "filer"), shard, manifest, sealed_end=0, end=1)
+    assert manifest.segments(1) == []
 
 
 def test_a_partition_that_was_deleted_meanwhile_leaves_nothing(tmp_path: Path) -> None:
