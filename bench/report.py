@@ -18,10 +18,7 @@ _ABSOLUTE = {
     "acks_s_16": ("`disk` topics, 16 connections: acks/s", ""),
     "of_serial_syncs": ("— beside one fdatasync after another", "≥ 1.8"),
     "first_start_s": ("first start on a machine, kernels compiled: s", "≤ 20"),
-    "resident_mb": (
-        "after these measurements, all processes: resident MB, what they share once",
-        "",
-    ),
+    "loaded_pss_mb": ("after these measurements, all processes: PSS MB, rings too", ""),
     "ready_s": ("ready after start, warm kernels: s", "≤ 1.0"),
     "idle_pss_mb": ("at rest, all processes: PSS MB, rings not counted", "≤ 200"),
     "idle_cpu_percent": ("at rest: % of a core", "≤ 1"),

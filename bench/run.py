@@ -61,8 +61,8 @@ def main() -> None:
             rows += comparison_rows(measure, figures)
             print(table(rows[-len(measure.lines) :], heading=False), flush=True)
         if not options.only:
-            resident = [{"resident_mb": pss_mb(broker.pids())} for broker in brokers]
-            rows += absolute_rows(*resident)
+            loaded = [{"loaded_pss_mb": pss_mb(broker.pids())} for broker in brokers]
+            rows += absolute_rows(*loaded)
         if "disk" in options.only or not options.only:
             rows += absolute_rows({"loopback_mb_s": loopback_mb_s()})
             with stopped([pid for broker in brokers for pid in broker.pids()]):

@@ -1,8 +1,8 @@
 """Parts: kernels as other kernels take them in, lowered but neither optimized nor machine code.
 
 Numba optimizes a function, and makes machine code of it, for itself and once again in each that
-calls it. Of kernels that call ten deep, that was half of the first start. A part is linked into its
-callers as it was lowered, so LLVM sees all of a kernel at once, and once.
+calls it: a kernel that others call ten deep, ten times. A part is linked into its callers as it was
+lowered, so LLVM sees all of a kernel at once, and once.
 
 Written to Numba's documented way of customizing its compiler (Developer manual, "Customizing the
 Compiler"); `no_compile` and `insert_user_function` are what its own subroutines are made with.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smq.model.config import INT32_MAX
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.model.names import topic_name_problem
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from smq.client.kafka.cluster import Cluster
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
-PARTITION_MAX = 2**31 - 1  # As Kafka's messages have it.
+PARTITION_MAX = INT32_MAX  # As Kafka's messages have it.
 
 Bootstrap = Annotated[
     str,

@@ -20,6 +20,7 @@ from smq.app.cli_client import (
     to_json,
 )
 from smq.app.cli_output import flush, write
+from smq.model.setting import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from smq.client.consuming.record import Record, TopicPartition
 
 PLACES = "earliest, latest, an offset, or @ and a time: milliseconds since 1970, or ISO 8601"
-OFFSET_OR_TIME_MAX = 2**63 - 1  # As Kafka's messages have them.
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -144,8 +144,8 @@ def place(text: str, option: str) -> "Place":
 
 
 def _bounded(digits: str, option: str) -> int:
-    if len(digits) > len(str(OFFSET_OR_TIME_MAX)) or int(digits) > OFFSET_OR_TIME_MAX:
-        raise refusal(f"{option} takes offsets and times up to {OFFSET_OR_TIME_MAX}")
+    if len(digits) > len(str(INT64_MAX)) or int(digits) > INT64_MAX:
+        raise refusal(f"{option} takes offsets and times up to {INT64_MAX}")
     return int(digits)
 
 

@@ -30,6 +30,7 @@ from smq.app.cli_client import (
 )
 from smq.app.cli_output import say
 from smq.app.clock import wall_ms
+from smq.model.setting import INT64_MAX
 
 if TYPE_CHECKING:
     from smq.client.producing.futures import BatchFuture
@@ -39,7 +40,7 @@ READ_BYTES = 1024 * 1024
 LINES_MAX = 10_000  # Of a batch: enough that no step of Python is felt, and few megabytes.
 BATCHES_ON_WAY_MAX = 4
 DELIVERY_TIMEOUT_S = 30.0  # Somebody sits at the terminal.
-NUMBERS_MAX = {"partition": PARTITION_MAX, "timestamp": 2**63 - 1}
+NUMBERS_MAX = {"partition": PARTITION_MAX, "timestamp": INT64_MAX}
 BACKSLASH_AND_T = rb"\t"  # A tab to many programs; but no shell makes one of it.
 
 

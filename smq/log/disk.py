@@ -90,7 +90,7 @@ def read_through(fd: int, length: int) -> None:
     scratch = memoryview(bytearray(PIECE_BYTES))
     for piece in by_pieces(length, PIECE_BYTES):
         if os.preadv(fd, [scratch], piece.start) < piece.stop - piece.start:
-            raise OSError(errno.EIO, "the file is shorter than it was")
+            raise OSError(errno.EIO, "the file is shorter than what is to be mapped of it")
 
 
 class OsDisk:

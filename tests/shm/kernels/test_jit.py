@@ -24,7 +24,7 @@ def run(code: str, home: Path) -> str:
     return said.stdout.strip()
 
 
-def test_the_cache_is_named_by_the_sources_in_the_users_cache_directory(
+def test_the_cache_is_named_by_sources_and_version_in_the_users_cache_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -38,7 +38,9 @@ def test_the_cache_is_named_by_the_sources_in_the_users_cache_directory(
     monkeypatch.setattr(jit, "_SOURCES", sources)
     second = cache_directory()
     (sources / "one.py").write_text("x = 2")
-    assert len({first, second, cache_directory()}) == 3
+    third = cache_directory()
+    monkeypatch.setattr(jit, "version", lambda name: f"another {name}")
+    assert len({first, second, third, cache_directory()}) == 4
 
 
 def test_where_the_home_cannot_be_written_another_place_is_taken(
