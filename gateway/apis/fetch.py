@@ -116,6 +116,8 @@ class _Fetch:
         )
         self._context.shard.count_fetch(reader.total_bytes)
         if reader.cold:
+            for lent in lent_of(response):
+                lent.hold()  # For as long as the sealer takes.
             commands = [each.command() for each in reader.cold]
             return Ask(commands, partial(_with_cold, response, reader.cold))
         return response

@@ -29,13 +29,15 @@ _READ = select.EPOLLIN | select.EPOLLRDHUP
 
 
 class Slot:
-    """Where one answer, or a run of produce answers, will stand."""
+    """Where one answer, or a run of produce answers, will stand. What is lent to it is held."""
 
     __slots__ = ("is_open", "pieces")
 
     def __init__(self, pieces: Iterable[bytes | Sendable] = (), *, is_open: bool) -> None:
         self.pieces: deque[bytes | memoryview | Sendable] = deque(pieces)
         self.is_open = is_open
+        for piece in self.lent():
+            piece.hold()
 
     def fill(self, pieces: Iterable[bytes | Sendable]) -> None:
         """The answer is known and may go. Raises DamagedFrame, OSError."""
@@ -50,6 +52,7 @@ class Slot:
                 run.append(copy)
                 piece.release()
             else:
+                piece.hold()
                 self.pieces += (b"".join(run), piece)
                 run = []
         if run:
@@ -233,10 +236,10 @@ class Connection:
             slot.pieces.popleft()
 
     def _block(self) -> None:
-        """Wait until the socket takes more; keep what is left from being recycled meanwhile."""
+        """Wait until the socket takes more."""
         lent = [piece for slot in self.slots for piece in slot.lent()]
         for piece in lent:
-            piece.hold()
+            piece.pause()
         self._is_blocked = True
         self._listen_to(select.EPOLLOUT)
         if self._deadline is None:
@@ -250,7 +253,6 @@ class Connection:
             self._is_loading = False
             self.flush()
 
-        piece.hold()
         self._is_loading = True
         piece.load(ready)
 

@@ -132,7 +132,10 @@ class Wal:
         return None
 
     def covering(self, positions: np.ndarray) -> list[Segment]:
-        """The segments that cover any of these positions (int64)."""
+        """The segments that cover any of these positions (int64, ascending)."""
+        first = self.find(int(positions[0])) if len(positions) else None
+        if first is not None and positions[-1] < first.end:
+            return [first]
         starts = [segment.start for segment in self.segments]
         indices = np.unique(np.searchsorted(starts, positions, "right") - 1).tolist()
         return [self.segments[i] for i in indices if i >= 0]

@@ -44,7 +44,10 @@ class Sendable(Protocol):
         """So many of them were sent; True when nothing is left."""
 
     def hold(self) -> None:
-        """The socket is slow: keep what is left from being recycled."""
+        """It is not sent at once: until release() nothing of it is recycled."""
+
+    def pause(self) -> None:
+        """The socket is slow: no memory is kept for it."""
 
     def release(self) -> None:
         """Sent, or the connection is gone."""
@@ -116,12 +119,15 @@ class LentBatches:
         return self._index == len(self._ends)
 
     def hold(self) -> None:
-        """See Sendable. Nor is what was read of the WAL kept for it: it is read again."""
-        self._from_wal = None
+        """See Sendable."""
         if not self._pinned:
             self._pinned = self._log.wal.covering(self._spans[self._index :, 0])
             for segment in self._pinned:
                 segment.pins += 1
+
+    def pause(self) -> None:
+        """See Sendable. What was read of the WAL is read again."""
+        self._from_wal = None
 
     def release(self) -> None:
         """See Sendable."""
@@ -176,6 +182,9 @@ class FileRange:
         return self._at == self._end
 
     def hold(self) -> None:
+        """See Sendable."""
+
+    def pause(self) -> None:
         """See Sendable."""
 
     def release(self) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from smq.log.background import InlineBackground
 from smq.model.errors import ErrorCode
+from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
@@ -17,7 +19,7 @@ from tests.app.shard_client import (
     settle,
     versions,
 )
-from tests.shard.shard_bench import batch, produce_request, topic
+from tests.shard.shard_bench import RING_BYTES, batch, produce_request, topic
 
 Make = Callable[..., ServerBench]
 
@@ -86,3 +88,82 @@ def test_cold_records_come_from_the_sealer_s_file_and_its_silence_is_an_error(
     first, second = client.wait(15)[13:]
     assert bytes(fetched(first).records) == b"batches"
     assert fetched(second).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+MINE = b"MINE" * 7500
+
+
+def write_past_the_ring(bench: ServerBench) -> None:
+    """Two batches of topic `one`, which the ring has left, and others."""
+    client = bench.client()
+    for i in range(RING_BYTES // len(MINE) + 4):
+        name = "one" if i < 2 else "other"
+        client.send(produce_request({name: {0: batch(MINE)}}))
+        client.wait(i + 1)
+    [log] = bench.shard.logs.values()
+    assert not log.in_ring(0)
+
+
+def recycle(bench: ServerBench) -> None:
+    """Everything is sealed: the WAL frees what nobody holds."""
+    [log] = bench.shard.logs.values()
+    for led in bench.shard.led():
+        log.sealed(led.number, led.offsets().high_watermark, 0)
+    log.checkpoint()
+
+
+class Recycling(InlineBackground):
+    """A checkpoint that is ready at a turn's end, when the turn has found what it will send."""
+
+    def __init__(self, bench: ServerBench) -> None:
+        self._bench = bench
+
+    def collect(self) -> int:
+        recycle(self._bench)
+        return 1
+
+
+def test_what_a_turn_lends_is_not_recycled_in_it(make: Make) -> None:
+    bench = make(topic("one"), topic("other", range(2, 3)))
+    write_past_the_ring(bench)
+    [log] = bench.shard.logs.values()
+    reader = bench.client()
+    log.background = Recycling(bench)
+    reader.send(fetch("one"))
+    assert bytes(fetched(reader.wait(1)[0]).records).count(MINE) == 2
+    recycle(bench)
+    assert log.wal.find(0) is None
+
+
+def test_what_is_lent_behind_an_answer_that_is_not_known_yet_is_not_recycled(make: Make) -> None:
+    bench = make(topic("one"), topic("other", range(2, 3)))
+    write_past_the_ring(bench)
+    reader = bench.client()
+    reader.send(request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), 7) + fetch("one"))
+    settle(bench, reader)
+    recycle(bench)
+    bench.peers.relayed[0][1]((7).to_bytes(4) + b"found")
+    assert bytes(fetched(reader.wait(2)[1]).records).count(MINE) == 2
+
+
+def test_what_is_lent_beside_records_that_the_sealer_brings_is_not_recycled(
+    make: Make, tmp_path: Path
+) -> None:
+    bench = make(topic("one"), topic("other", range(2, 3)), topic("cold", range(3, 4)))
+    bench.shard.logs[0].sealed(3, 8, 0)
+    write_past_the_ring(bench)
+    reader = bench.client()
+    asked = FetchRequest(
+        max_bytes=1 << 20,
+        topics=[
+            FetchTopic(topic=name, partitions=[FetchPartition(partition_max_bytes=1 << 20)])
+            for name in ("one", "cold")
+        ],
+    )
+    reader.send(request("Fetch", 12, asked))
+    turn_until(bench.loop, lambda: bool(bench.peers.asked))
+    recycle(bench)
+    (tmp_path / "cache").write_bytes(b"cold batches")
+    [(_, found)] = bench.peers.asked
+    found({"ok": {"path": str(tmp_path / "cache"), "at": 5, "length": 7}})
+    assert bytes(fetched(reader.wait(1)[0]).records).count(MINE) == 2

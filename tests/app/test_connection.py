@@ -40,7 +40,7 @@ class FakeLent:
 
     def __init__(self, data: bytes) -> None:
         self._data, self.length = data, len(data)
-        self.at = self.holds = self.releases = 0
+        self.at = self.holds = self.pauses = self.releases = 0
 
     def next_buffers(self) -> list[memoryview]:
         return [memoryview(self._data)[self.at : self.at + 100_000]]
@@ -54,6 +54,9 @@ class FakeLent:
 
     def hold(self) -> None:
         self.holds += 1
+
+    def pause(self) -> None:
+        self.pauses += 1
 
     def release(self) -> None:
         self.releases += 1
@@ -131,7 +134,7 @@ def test_what_is_lent_and_small_is_copied_and_given_back_at_once(bench: Bench) -
     bench.connection.flush()
     sent = b"head" + b"s" * small.length + b"middle" + b"l" * large.length + b"tail"
     assert bench.receive(len(sent)) == sent
-    assert (large.holds, large.releases) == (0, 1)
+    assert (large.holds, large.pauses, large.releases) == (1, 0, 1)
 
 
 def test_a_socket_that_takes_a_part_gets_the_rest_later(bench: Bench) -> None:
@@ -140,7 +143,7 @@ def test_a_socket_that_takes_a_part_gets_the_rest_later(bench: Bench) -> None:
     bench.slot(b"last")
     bench.connection.flush()
     assert bench.connection.is_full
-    assert (lent.holds, lent.releases) == (1, 0)
+    assert (lent.holds, lent.pauses, lent.releases) == (1, 1, 0)
     whole = b"first " + plain + b"lent" * (LARGE_BYTES // 4) + b"last"
     assert bench.receive(len(whole)) == whole
     assert lent.releases == 1
