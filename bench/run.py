@@ -67,7 +67,8 @@ def main() -> None:
             rows += absolute_rows({"loopback_mb_s": loopback_mb_s()})
             with stopped([pid for broker in brokers for pid in broker.pids()]):
                 rows += absolute_rows(raw(0, "gaps", seconds=GAPS_SECONDS))
-            rows += absolute_rows(lifecycle.disk(brokers[0], directory))
+            with stopped([pid for broker in brokers[1:] for pid in broker.pids()]):
+                rows += absolute_rows(lifecycle.disk(brokers[0], directory))
     if not options.only or "rest" in options.only:
         rows += _rest(with_kafka=len(brokers) > 1)
     ceiling = _ceiling(scale) if has_librdkafka() and not options.only else {}

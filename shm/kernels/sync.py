@@ -26,8 +26,10 @@ BOX_REQUESTED, BOX_STOP, BOX_ERRNO, BOX_DONE, BOX_EVENT_FD, BOX_ONE = 0, 1, 2, 3
 BOX_REQUESTS_AT = 8
 BOX_REQUESTS = 64
 WAIT_NS = 1_000_000_000
+LOOKS = 300  # Before it sleeps: who was just acknowledged may send the next at once.
 
 _fdatasync = types.ExternalFunction("fdatasync", types.int32(types.int32))
+_sched_yield = types.ExternalFunction("sched_yield", types.int32())
 _write = types.ExternalFunction("write", types.int64(types.int32, types.int64, types.int64))
 
 
@@ -49,6 +51,16 @@ def _sync_round(memory, box, done, requested):
 
 
 @kernel
+def _wait(box, requested):
+    """Until there is more than was requested, awake for some moments; or for WAIT_NS."""
+    for _ in range(LOOKS):
+        if load_acquire(box, BOX_REQUESTED) != requested or load_acquire(box, BOX_STOP) != 0:
+            return
+        _sched_yield()
+    futex_wait(box, BOX_REQUESTED, requested, WAIT_NS)
+
+
+@kernel
 def sync_loop(memory, box):
     """Serve sync requests until BOX_STOP. Runs in a thread of its own, without the GIL."""
     box[BOX_ONE] = 1
@@ -56,7 +68,7 @@ def sync_loop(memory, box):
         requested = load_acquire(box, BOX_REQUESTED)
         done = load_acquire(box, BOX_DONE)
         if done == requested or load_acquire(box, BOX_ERRNO) != 0:
-            futex_wait(box, BOX_REQUESTED, requested, WAIT_NS)
+            _wait(box, requested)
             continue
         if _sync_round(memory, box, done, requested) < 0:
             store_release(box, BOX_ERRNO, 5)

@@ -61,9 +61,9 @@ class Acks:
             if not had_failed:
                 self._in_doubt[log.number], self._open_now = self._open_now, []
             return
-        self._shard.publish(log, DURABILITY_OS)
         if DURABILITY_DISK in self._shard.levels:
-            log.want_sync()
+            log.want_sync()  # First: the disk is the slowest.
+        self._shard.publish(log, DURABILITY_OS)
 
     def _settle_failure(self, log: Log) -> None:
         """When an attempt at repair has ended: what waited for it is written now, or never was."""
@@ -80,10 +80,10 @@ class Acks:
             self._open_now += waiting
             self._write(log)
 
-    def show_synced(self) -> None:
-        """Show what the disk has, and let those go who waited for it."""
+    def show_synced(self) -> bool:
+        """Show what the disk has, and let those go who waited for it; whether anybody has."""
         if DURABILITY_DISK not in self._shard.levels:
-            return
+            return False
         for log in self._shard.logs.values():
             log.push_sync()
             if log.failed is not None:
@@ -93,6 +93,7 @@ class Acks:
         for each in ready:
             self._open_when_synced.remove(each)
             self._open_now.append(each[1:])
+        return bool(ready or self._open_when_synced)
 
     def _is_synced(self, tails: dict[int, int]) -> bool:
         logs = self._shard.logs

@@ -13,7 +13,7 @@ import select
 from collections.abc import Callable
 from itertools import count
 
-from shm.kernels.spin import SPIN_MAX_NS, may_spin, new_spin, note_spin
+from shm.kernels.spin import may_spin, new_spin, note_spin
 from smq.app.clock import monotonic_ns
 
 EVENTS_MAX = 128  # Of one turn: bounds how long the acks of the first one wait.
@@ -26,19 +26,20 @@ Callback = Callable[[int], None]
 class Spin:
     """Whether a loop waits awake after a turn (shm.kernels.spin).
 
-    words   what a kernel takes that waits in the loop's place
+    wanted_ns   set in a turn after which the next event may be near: how long to wait for it
+    words       what a kernel takes that waits in the loop's place
     """
 
-    __slots__ = ("wanted", "words")
+    __slots__ = ("wanted_ns", "words")
 
     def __init__(self) -> None:
-        self.wanted = False  # Set in a turn that was short: the next event may be near.
+        self.wanted_ns = 0
         self.words = new_spin()
 
-    def is_worth_it(self) -> bool:
-        """To be asked once after each turn."""
-        wanted, self.wanted = self.wanted, False
-        return wanted and may_spin(self.words)
+    def take_ns(self) -> int:
+        """How long to wait awake now, 0: not at all. To be asked once after each turn."""
+        wanted_ns, self.wanted_ns = self.wanted_ns, 0
+        return wanted_ns if wanted_ns and may_spin(self.words) else 0
 
     def note(self, *, has_come: bool) -> None:
         """Whether an event has come while we waited awake."""
@@ -146,12 +147,12 @@ class Loop:
             due_ns = min(due_ns, self._timers[0][0])
         if due_ns > now_ns and self.sleep(due_ns):
             due_ns = now_ns
-        if self.spin.is_worth_it() and (events := self._look_again()):
+        if (spin_ns := self.spin.take_ns()) and (events := self._look_again(spin_ns)):
             return events
         return self._epoll.poll(max(0, due_ns - now_ns) / 1e9, EVENTS_MAX)
 
-    def _look_again(self) -> list[tuple[int, int]]:
-        until_ns = monotonic_ns() + SPIN_MAX_NS
+    def _look_again(self, spin_ns: int) -> list[tuple[int, int]]:
+        until_ns = monotonic_ns() + spin_ns
         events: list[tuple[int, int]] = []
         while not events and monotonic_ns() < until_ns:
             os.sched_yield()  # A client on this core would else wait for the scheduler's tick.

@@ -93,7 +93,6 @@ class QuickTurns:
         turn = self._turn = np.zeros(TURN_WORDS, np.int64)
         self._words = turn.data
         self._words[EPOLL], self._words[TURNS_NS] = epoll_fd, TURNS_MAX_NS
-        self._words[SPIN_NS] = SPIN_MAX_NS
         self._pause = 0
         self._events = np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32)
         self._clients = np.zeros(DESCRIPTORS_MAX, np.int64)
@@ -160,7 +159,8 @@ class QuickTurns:
         written = log.words[WORD_WRITTEN]
         segment = log.wal.segments[-1]
         words[WAL_FD], words[WAL_START], words[WAL_END] = segment.fd, segment.start, segment.end
-        words[IS_WATCHED], words[IS_SHORT], words[DUE_NS] = is_watched, spin.wanted, due_ns
+        words[IS_WATCHED], words[DUE_NS] = is_watched, due_ns
+        words[IS_SHORT], words[SPIN_NS] = spin.wanted_ns > 0, spin.wanted_ns or SPIN_MAX_NS
         words[CATALOG] = self._shard.catalog_version
         sessions = self.sessions
         words[WATCH_ALL], words[AWAKE] = sessions.watch_all, sessions.awake
@@ -173,7 +173,7 @@ class QuickTurns:
             self._published,
         )  # fmt: skip
         sessions.awake, sessions.spin_until_ns = words[AWAKE], words[SPIN_UNTIL_NS]
-        spin.wanted = words[TURN_COUNT] > 0 and not words[HAS_IDLED]
+        spin.wanted_ns = SPIN_MAX_NS if words[TURN_COUNT] > 0 and not words[HAS_IDLED] else 0
         is_ours = words[RUNG_FD] >= 0 or (words[RECEIVED] > 0 and words[LEFT_FD] < 0)
         if words[TURN_COUNT] == 1 and not is_ours:
             self._pause = PAUSE_TURNS

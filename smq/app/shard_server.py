@@ -27,6 +27,7 @@ from shm.kernels.plan import (
     STOP_OTHER_API,
     STOP_PLAN_FULL,
 )
+from shm.kernels.spin import SPIN_MAX_NS, SPIN_SYNC_NS
 from shm.kernels.waiting import NEVER_NS
 from shm.kernels.wire import SIZE_BYTES
 from shm.kernels.words import DURABILITY_MEMORY
@@ -199,7 +200,7 @@ class ShardServer:
         if count > 0:
             buffer.end += count
             connection.last_used_ns = monotonic_ns()
-            self._loop.spin.wanted = count <= SMALL_BYTES
+            self._loop.spin.wanted_ns = SPIN_MAX_NS if count <= SMALL_BYTES else 0
             self._take(connection, buffer)
         elif count == 0:
             connection.close()
@@ -441,7 +442,8 @@ class ShardServer:
                 shard.publish(log, DURABILITY_MEMORY)
             self._tell_moved()
         self._acks.write()
-        self._acks.show_synced()
+        if self._acks.show_synced():  # The disk, or who asks again at once.
+            self._loop.spin.wanted_ns = SPIN_SYNC_NS
         self._tell_moved()
         for client in self._acks.open():
             self._answering.dirty[client] = None

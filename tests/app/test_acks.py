@@ -45,7 +45,7 @@ class Bench:
     def turn(self) -> int:
         """The end of a turn; how many clients have something to send."""
         self.acks.write()
-        self.acks.show_synced()
+        self.is_syncing = self.acks.show_synced()
         return len(self.acks.open())
 
 
@@ -67,6 +67,7 @@ def test_an_ack_of_disk_level_waits_for_the_sync(bench: Bench) -> None:
     bench.queue(DURABILITY_DISK)
     assert bench.turn() == 0
     assert bench.client.is_held
+    assert bench.is_syncing
     cast("HeldSyncer", bench.log.syncer).release()
     assert bench.turn() == 1
     assert (bench.client.open_count, bench.client.is_held) == (1, False)

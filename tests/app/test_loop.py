@@ -103,17 +103,17 @@ def test_run_turns_until_it_is_stopped() -> None:
 
 def test_after_a_short_turn_an_event_is_waited_for_awake() -> None:
     spin = Spin()
-    assert not spin.is_worth_it()  # Nobody has asked.
-    spin.wanted = True
-    assert spin.is_worth_it()
-    assert not spin.is_worth_it()  # It holds for one turn.
+    assert spin.take_ns() == 0  # Nobody has asked.
+    spin.wanted_ns = 50_000
+    assert spin.take_ns() == 50_000
+    assert spin.take_ns() == 0  # It holds for one turn.
 
 
 def test_what_comes_while_waiting_awake_is_handled_in_that_turn() -> None:
     loop, seen = Loop(), []
     read, write = os.pipe()
     loop.register(read, select.EPOLLIN, lambda _events: seen.append(os.read(read, 1)))
-    loop.spin.wanted = True
+    loop.spin.wanted_ns = 50_000_000
     os.write(write, b"x")
     loop.run_once(0)
     assert seen == [b"x"]
