@@ -11,7 +11,7 @@ import numpy as np
 
 from shm.kernels.jit import kernel
 
-SPIN_MAX_NS = 50_000  # About what falling asleep and being woken costs.
+SPIN_MAX_NS = 30_000  # About what falling asleep and being woken costs.
 SPIN_SYNC_NS = 250_000  # Of who waits for a disk: as long as a good one takes, and being woken.
 SPIN_CREDIT_MAX, SPIN_LOSS = 16, 2  # Two of three must succeed.
 SPIN_PAUSE_TURNS = 100

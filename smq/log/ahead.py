@@ -11,7 +11,7 @@ from smq.log.pieces import by_pieces
 
 AHEAD_BYTES = 32 * 1024 * 1024  # A burst that lasts while the thread is not there yet.
 STEP_BYTES = 4 * 1024 * 1024  # Of one job.
-PIECE_BYTES = 64 * 1024  # At a time: a tenth of a millisecond, or two.
+PIECE_BYTES = 16 * 1024  # At a time: a tenth of a millisecond, or less.
 
 
 class RingAhead:

@@ -38,7 +38,8 @@ ENTRY = np.dtype(
         ("unused", "<i2"),
     ]
 )
-PIECE_ENTRIES = 4096  # Copied at a time: 160 KiB.
+ENTRY_WORDS = ENTRY.itemsize // 8
+PIECE_ENTRIES = 1024  # Copied at a time: a tenth of a millisecond.
 
 
 class FiledIndex:
@@ -71,9 +72,12 @@ class FiledIndex:
         """Of entries in the order of the log, which is the order of offsets in each partition."""
         order = np.argsort(entries["partition"], kind="stable")
         data = np.zeros(HEAD_BYTES + entries.nbytes, np.uint8)
-        ordered = data[HEAD_BYTES:].view(ENTRY)
+        # As rows of words: fields are copied one by one, which takes ten times as long.
+        rows, ordered = (
+            each.view(np.int64).reshape(-1, ENTRY_WORDS) for each in (entries, data[HEAD_BYTES:])
+        )
         for piece in by_pieces(len(entries), PIECE_ENTRIES):
-            ordered[piece] = entries[order[piece]]
+            rows.take(order[piece], axis=0, out=ordered[piece], mode="clip")
         return cls(data, has_disk_frames=has_disk_frames)
 
     def choose(

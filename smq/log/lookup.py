@@ -103,10 +103,13 @@ class Lookup:
         assert end - first <= self._capacity
         entries = np.zeros(end - first, ENTRY)
         columns = {name: self._memory.column(name) for name in self._memory.layout.index_columns()}
-        for piece in by_pieces(end - first, PIECE_ENTRIES):
-            slots = np.arange(first + piece.start, first + piece.stop) % self._capacity
-            for name, column in columns.items():
-                entries[name][piece] = column[slots]
+        begin = first % self._capacity
+        turn = min(end - first, self._capacity - begin)  # There the slots begin again at 0.
+        for part, slot in ((entries[:turn], begin), (entries[turn:], 0)):
+            for piece in by_pieces(len(part), PIECE_ENTRIES):
+                slots = slice(slot + piece.start, slot + piece.stop)
+                for name, column in columns.items():
+                    part[name][piece] = column[slots]
         return entries
 
     def first_offset_from(self, number: int, position: int) -> int | None:
