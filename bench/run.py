@@ -74,6 +74,8 @@ def main() -> None:
     ceiling = _ceiling(scale) if has_librdkafka() and not options.only else {}
     print("\n" + table(rows))
     print(json.dumps(ceiling))
+    if options.write and not ceiling:
+        sys.exit("nothing is written without librdkafka: install its headers (librdkafka-dev)")
     if options.write:
         command = f'make bench ARGS="{" ".join(sys.argv[1:])}"'
         write_into(DOCUMENT, rows, ceiling, command)
