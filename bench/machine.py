@@ -23,22 +23,28 @@ TOUCH_BYTES = 1 << 30
 MADV_POPULATE_WRITE = 23  # Linux 5.14.
 
 
+def with_children(pids: Iterable[int]) -> set[int]:
+    """Processes and all that they have started: a sealer's workers come and go."""
+    roots = [psutil.Process(pid) for pid in pids]
+    return {each.pid for root in roots for each in (root, *root.children(recursive=True))}
+
+
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time of processes so far; those that are gone count nothing."""
+    """User and system time of processes so far, and of the children that they have waited for."""
     total = 0
-    for pid in pids:
+    for pid in with_children(pids):
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        total += int(fields[11]) + int(fields[12])
+        total += sum(map(int, fields[11:15]))
     return total / CLOCK_TICKS
 
 
 def pss_mb(pids: Iterable[int], *, without: str = "") -> float:
     """Proportional set size of processes, in MB; mappings whose name has `without` left out."""
     total = 0
-    for pid in pids:
+    for pid in with_children(pids):
         counted = True
         for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
             if line[0] in "0123456789abcdef" and "-" in line.partition(" ")[0]:

@@ -23,6 +23,7 @@ from smq.app.clock import wall_ms
 from smq.app.datadir import DataDirectory
 from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, attach_name, shard_name
 from smq.app.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
+from smq.app.machine import give_back_code
 from smq.app.refusal import or_refuse
 from smq.app.supervisor import Mains, Supervisor
 from smq.filer.location import Location
@@ -30,6 +31,7 @@ from smq.model.config import Config
 
 # A row is 128 bytes of memory that is not there until it is used; a topic has up to 100,000.
 PARTITIONS_PER_LOG_MAX = 131_072
+COMPILER = "libllvmlite"  # Loading kernels was the last that anybody wants of it.
 # Of one process, beside its clients' connections: WAL segments, sockets, cold reads.
 DESCRIPTORS_OF_OURS = 4096
 
@@ -72,6 +74,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         http_listener=http_listener,
     )
     assert len([*Path("/proc/self/task").iterdir()]) == 1, "a thread was started before the forks"
+    give_back_code(COMPILER)
     gc.freeze()  # What is shared from now on is not copied by a collection that touches it.
     exit_code = Supervisor(directory, estate, mains, say).run()
     shutil.rmtree(runtime_dir, ignore_errors=True)

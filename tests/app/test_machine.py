@@ -3,8 +3,15 @@
 from pathlib import Path
 
 import pytest
+from llvmlite import binding
 
-from smq.app.machine import _core_limits, _memory_limits_bytes, own_groups, this_machine
+from smq.app.machine import (
+    _core_limits,
+    _memory_limits_bytes,
+    give_back_code,
+    own_groups,
+    this_machine,
+)
 
 
 def test_the_machine_has_cores_memory_and_directories() -> None:
@@ -43,3 +50,24 @@ def test_half_a_core_is_one_and_no_quota_is_no_limit(tmp_path: Path) -> None:
     assert _core_limits([tmp_path]) == [1]
     (tmp_path / "cpu.max").write_text("max 100000\n")
     assert _core_limits([tmp_path]) == []
+
+
+def code_kib(library: str) -> int:
+    """What this process has of a library's code."""
+    total, counted = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.partition(" ")[0]:
+            counted = library in line and "r-xp" in line
+        elif counted and line.startswith("Rss:"):
+            total += int(line.split()[1])
+    return total
+
+
+def test_code_that_was_given_back_runs_as_before() -> None:
+    version = binding.llvm_version_info
+    binding.parse_assembly("define i32 @one() { ret i32 1 }").verify()
+    before = code_kib("libllvmlite")
+    give_back_code("libllvmlite")
+    assert code_kib("libllvmlite") < before / 2
+    binding.parse_assembly("define i32 @two() { ret i32 2 }").verify()
+    assert binding.llvm_version_info == version
