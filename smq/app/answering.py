@@ -47,13 +47,12 @@ class Answering:
                 self.dirty[connection] = None
             return
         if connection.closed:
-            if dispatched.api.name == "Fetch":
-                for lent in lent_of(response):
-                    lent.release()
+            _let_go(dispatched, response)
             return
         try:
             slot.fill(encode(dispatched.api, dispatched.header, response))  # type: ignore[arg-type]
         except (PeerError, DamagedFrame, OSError):
+            _let_go(dispatched, response)
             connection.close()
             return
         self.dirty[connection] = None
@@ -97,3 +96,10 @@ class Answering:
 
         poll = self._polls.add(wait, settle)
         connection.polls.add(poll)
+
+
+def _let_go(dispatched: Dispatched, response: Message) -> None:
+    """Nobody gets the response: what it lends may be recycled."""
+    if dispatched.api.name == "Fetch":
+        for lent in lent_of(response):
+            lent.release()

@@ -37,7 +37,7 @@ class Segment:
 
     first_entry   of the log's index that lies in it; -1: not looked up yet
     index         its look-up table, once it is full
-    pins          of slow readers: it is not freed meanwhile
+    pins          of answers on their way: it is not freed meanwhile
     """
 
     start: int

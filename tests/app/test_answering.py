@@ -146,6 +146,13 @@ def test_what_is_lent_behind_an_answer_that_is_not_known_yet_is_not_recycled(mak
     assert bytes(fetched(reader.wait(2)[1]).records).count(MINE) == 2
 
 
+def fetch_of(*names: str) -> bytes:
+    """A Fetch of topics from their beginnings."""
+    partition = FetchPartition(partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic=name, partitions=[partition]) for name in names]
+    return request("Fetch", 12, FetchRequest(max_bytes=1 << 20, topics=topics))
+
+
 def test_what_is_lent_beside_records_that_the_sealer_brings_is_not_recycled(
     make: Make, tmp_path: Path
 ) -> None:
@@ -153,17 +160,31 @@ def test_what_is_lent_beside_records_that_the_sealer_brings_is_not_recycled(
     bench.shard.logs[0].sealed(3, 8, 0)
     write_past_the_ring(bench)
     reader = bench.client()
-    asked = FetchRequest(
-        max_bytes=1 << 20,
-        topics=[
-            FetchTopic(topic=name, partitions=[FetchPartition(partition_max_bytes=1 << 20)])
-            for name in ("one", "cold")
-        ],
-    )
-    reader.send(request("Fetch", 12, asked))
+    reader.send(fetch_of("one", "cold"))
     turn_until(bench.loop, lambda: bool(bench.peers.asked))
     recycle(bench)
     (tmp_path / "cache").write_bytes(b"cold batches")
     [(_, found)] = bench.peers.asked
     found({"ok": {"path": str(tmp_path / "cache"), "at": 5, "length": 7}})
     assert bytes(fetched(reader.wait(1)[0]).records).count(MINE) == 2
+
+
+def test_an_answer_that_cannot_be_given_holds_nothing(
+    make: Make,
+) -> None:
+    bench = make(topic("bad"), topic("one", range(2, 3)), topic("cold", range(3, 4)))
+    bench.shard.logs[0].sealed(3, 8, 0)
+    client = bench.client()
+    client.send(produce_request({"bad": {0: batch(b"small")}}))
+    for i in range(RING_BYTES // len(MINE) + 4):
+        client.send(produce_request({"one": {0: batch(MINE)}}))
+        client.wait(i + 2)
+    [log] = bench.shard.logs.values()
+    with log.wal.segments[0].path.open("r+b") as file:
+        file.seek(file.read(4096).index(b"small"))
+        file.write(b"other")
+    client.send(fetch_of("bad", "one", "cold"))
+    turn_until(bench.loop, lambda: bool(bench.peers.asked))
+    bench.peers.asked[0][1](None)
+    client.wait_closed()
+    assert all(segment.pins == 0 for segment in log.wal.segments)
