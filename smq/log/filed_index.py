@@ -72,7 +72,7 @@ class FiledIndex:
         """Of entries in the order of the log, which is the order of offsets in each partition."""
         order = np.argsort(entries["partition"], kind="stable")
         data = np.zeros(HEAD_BYTES + entries.nbytes, np.uint8)
-        # As rows of words: fields are copied one by one, which takes ten times as long.
+        # As rows of words: fields are copied one by one, which takes far longer.
         rows, ordered = (
             each.view(np.int64).reshape(-1, ENTRY_WORDS) for each in (entries, data[HEAD_BYTES:])
         )

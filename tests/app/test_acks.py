@@ -70,7 +70,10 @@ def test_an_ack_of_disk_level_waits_for_the_sync(bench: Bench) -> None:
     assert bench.is_syncing
     cast("HeldSyncer", bench.log.syncer).release()
     assert bench.turn() == 1
+    assert bench.is_syncing  # Who was just acknowledged may ask again at once.
     assert (bench.client.open_count, bench.client.is_held) == (1, False)
+    assert bench.turn() == 0
+    assert not bench.is_syncing
 
 
 def test_a_client_is_held_until_the_last_of_its_acks(bench: Bench) -> None:

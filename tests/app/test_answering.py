@@ -169,9 +169,7 @@ def test_what_is_lent_beside_records_that_the_sealer_brings_is_not_recycled(
     assert bytes(fetched(reader.wait(1)[0]).records).count(MINE) == 2
 
 
-def test_an_answer_that_cannot_be_given_holds_nothing(
-    make: Make,
-) -> None:
+def test_an_answer_that_cannot_be_given_holds_nothing(make: Make) -> None:
     bench = make(topic("bad"), topic("one", range(2, 3)), topic("cold", range(3, 4)))
     bench.shard.logs[0].sealed(3, 8, 0)
     client = bench.client()
