@@ -1,32 +1,34 @@
-"""A request of one record, written into a session's inbox in one call: room, head, batch.
+"""A request of one record, handed over in one call: room, head, batch, and the tail published.
 
 Who sends a record now and then finds caches that have forgotten the way. This one is shorter than
-that by `find_room`, `encode_one` and a head that Python completes, and ends in the same bytes.
+that by `find_room`, `encode_one`, `publish_request` and a head that Python completes, and ends in
+the same bytes.
 """
 
 from shm.kernels.bytes import copy_bytes, put32
 from shm.kernels.jit import kernel
 from shm.kernels.records_encode import encode_one
-from shm.kernels.session_client import find_room
+from shm.kernels.session_client import find_room, publish_request
 from shm.kernels.wire import SIZE_BYTES
 
 CORRELATION_AT = SIZE_BYTES + 4  # Behind the API's key and version.
 
+NO_ROOM = 0  # Nothing was sent.
+SENT = 1
+MUST_RING = 2  # It was sent, and the shard sleeps.
+
 
 @kernel
-def write_one(
-    memory, side, size, head, correlation_id, value, value_length, key, key_length, headers,
-    timestamp, producer_id, producer_epoch, base_sequence,
+def put_one(
+    out, head, correlation_id, value, value_length, key, key_length, headers, timestamp,
+    producer_id, producer_epoch, base_sequence,
 ):  # fmt: skip
-    """Write a request of one record, not compressed; its bytes, 0: there is no room.
+    """Write a request of one record, not compressed, to `out`, which has room; where it ends.
 
-    `size` bytes suffice for it. `head` is a request up to its batch, which leaves open the
-    request's size, the correlation and the batch's length; the others are those of `encode_one`.
+    `head` is a request up to its batch, which leaves open the request's size, the correlation and
+    the batch's length; the others are those of `encode_one`.
     """
-    at = find_room(memory, side, size)
-    if at < 0:
-        return 0
-    out, head_bytes = memory[at : at + size], len(head)
+    head_bytes = len(head)
     copy_bytes(out, 0, head, 0, head_bytes)
     end = encode_one(
         value, value_length, key, key_length, headers, timestamp, 0, producer_id, producer_epoch,
@@ -36,3 +38,19 @@ def write_one(
     put32(out, CORRELATION_AT, correlation_id)
     put32(out, head_bytes - SIZE_BYTES, end - head_bytes)
     return end
+
+
+@kernel
+def send_one(
+    memory, side, size, head, correlation_id, value, value_length, key, key_length, headers,
+    timestamp, producer_id, producer_epoch, base_sequence,
+):  # fmt: skip
+    """As put_one, into a session's inbox: NO_ROOM, SENT or MUST_RING. `size` bytes suffice."""
+    at = find_room(memory, side, size)
+    if at < 0:
+        return NO_ROOM
+    end = put_one(
+        memory[at : at + size], head, correlation_id, value, value_length, key, key_length,
+        headers, timestamp, producer_id, producer_epoch, base_sequence,
+    )  # fmt: skip
+    return MUST_RING if publish_request(memory, side, end) else SENT

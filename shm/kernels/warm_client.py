@@ -20,7 +20,7 @@ from shm.kernels.session_client import (
     take_answers,
     wake_client,
 )
-from shm.kernels.session_one import write_one
+from shm.kernels.session_one import put_one, send_one
 from shm.session import SessionMemory
 
 
@@ -32,7 +32,8 @@ def warm_client() -> None:
     find_room(memory, side, 8)
     await_room(memory, side, 8, 1)
     data = np.frombuffer(bytes(16), np.uint8)
-    write_one(memory, side, 256, data, 0, data, 1, data, 1, data, 0, 0, 0, 0)
+    put_one(np.zeros(256, np.uint8), data, 0, data, 1, data, 1, data, 0, 0, 0, 0)
+    send_one(memory, side, 256, data, 0, data, 1, data, 1, data, 0, 0, 0, 0)
     publish_request(memory, side, 0)
     has_news(memory, side)
     fall_asleep_client(memory, side)

@@ -110,8 +110,9 @@ class FakeShard:
 class FakeChannel:
     """See smq.client.producing.channel. `room_bytes` is what may wait undelivered."""
 
-    def __init__(self, room_bytes: int = 1_000_000, *, writes_ones: bool = True) -> None:
-        self.writes_ones = writes_ones
+    is_quiet = True
+
+    def __init__(self, room_bytes: int = 1_000_000) -> None:
         self.sent: deque[bytes] = deque()
         self.received: list[bytes] = []
         self.is_gone = False
@@ -125,16 +126,15 @@ class FakeChannel:
         self._room = np.full(size_bytes, 0xAA, np.uint8)
         return self._room
 
-    def write_one(
+    def send_one(
         self, size_bytes: int, head: np.ndarray, correlation_id: int, one: One, stamp: Stamp
-    ) -> int | None:
-        if not self.writes_ones:
-            return None
+    ) -> bool:
         if (out := self.reserve(size_bytes)) is None:
-            return 0
+            return False
         end: int = encode_one(*one, 0, *stamp, out, len(head))
         put_head(out, head.tobytes(), end, correlation_id)
-        return end
+        self.commit(end)
+        return True
 
     def commit(self, used_bytes: int) -> None:
         self._check()

@@ -15,6 +15,12 @@ class NoWaiting:
         if not condition():
             raise TimeoutError
 
+    def look(self) -> None:
+        pass
+
+    def listen(self) -> None:
+        pass
+
 
 def open_parcel(topic: str = "t", deadline_ms: int = 10**9) -> Parcel:
     return Parcel(topic, NoWaiting(), OPENED_MS, deadline_ms, 0)

@@ -14,8 +14,8 @@ nothing, a sleep on the attach socket, over which the shard sends a byte. When t
 the shard is gone, or has dropped us: every call raises DoorGone from then on, and a new door may be
 opened, which waits in line while the shard is being restarted.
 
-Threads: one may send (reserve, commit) while another one waits and takes answers. Processes: a
-fork's doors are closed in it; the parent's go on.
+Threads: one may send (reserve, commit, send_one) while another one waits and takes answers.
+Processes: a fork's doors are closed in it; the parent's go on.
 """
 
 import os
@@ -43,7 +43,7 @@ from shm.kernels.session_client import (
     take_answers,
     wake_client,
 )
-from shm.kernels.session_one import write_one
+from shm.kernels.session_one import MUST_RING, NO_ROOM, send_one
 from shm.kernels.wire import SIZE_BYTES
 from shm.kernels.words import WORD_LOG
 from shm.reader import LogReader
@@ -151,22 +151,24 @@ class Door:
         self._reserved = size
         return self._memory[at : at + size]
 
-    def write_one(
+    def send_one(
         self,
         size: int,
         head: np.ndarray,
         correlation_id: int,
         one: One,
         stamp: tuple[int, int, int],
-    ) -> int:
-        """Reserve room and write a request of one record; its bytes, to commit. 0: there is none.
+    ) -> bool:
+        """Hand over a request of one record, in `size` bytes or less; False: there is no room.
 
         See shm.kernels.session_one; `stamp` is the producer's id, epoch and sequence.
         """
         self._check_size(size)
         self._check_open()
-        self._reserved = size
-        return int(write_one(self._memory, self._side, size, head, correlation_id, *one, *stamp))
+        done = send_one(self._memory, self._side, size, head, correlation_id, *one, *stamp)
+        if done == MUST_RING:
+            self._ring()
+        return bool(done != NO_ROOM)
 
     def commit(self, used_bytes: int) -> None:
         """Hand over the request in the first bytes of the room that was reserved last."""

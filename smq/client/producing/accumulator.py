@@ -17,13 +17,10 @@ from something new. Three rules keep a partition's records in order and single:
 Errors that pass are met again until the parcel's deadline, those that do not fail the batch's rows.
 """
 
-from bisect import insort
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
-from shm.kernels.records_encode import One
+from shm.kernels.words import BATCH_HEADER_BYTES
 from smq.client.errors import (
     BrokerUnavailable,
     NoSuchTopic,
@@ -31,21 +28,20 @@ from smq.client.errors import (
     ReferenceRejected,
 )
 from smq.client.kafka.cluster import PASSING
+from smq.client.producing.batch_queue import NEVER_SENT, Batch, Queue
 from smq.client.producing.batch_writer import BatchWriter, Stamp, Written
 from smq.client.producing.channel import (
     Answer,
     Channel,
     ChannelGone,
-    answer_format,
     put_head,
     read_answer,
-    request_head,
 )
 from smq.client.producing.parcel import Parcel
+from smq.client.producing.single import Single
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.codec import Malformed
 
-IN_FLIGHT_MAX = 5  # A broker remembers five batches of a producer and partition (KIP-98).
 RETRY_MS = 100  # Kafka's retry.backoff.ms.
 ANSWER_MS_MAX = 45_000  # Above PRODUCE_TIMEOUT_MS: a broker that is silent for so long is gone.
 SEQUENCE_END = 2**31  # Sequences begin again at 0 after 2^31 - 1.
@@ -53,115 +49,14 @@ EPOCH_MAX = 2**15 - 1
 
 _PASSING = PASSING | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
 _SEQUENCE_REFUSED = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
-NEVER_SENT = -1
-
-
-class Batch:
-    """Rows [first, end) of a parcel's columns. Before it is sent it may be cut anywhere."""
-
-    __slots__ = (
-        "end",
-        "epoch",
-        "first",
-        "is_refused",
-        "ordinal",
-        "parcel",
-        "sent_ms",
-        "sequence",
-        "size_bytes",
-    )
-
-    def __init__(self, parcel: Parcel, first: int, end: int) -> None:
-        self.parcel = parcel
-        self.first = first
-        self.end = end
-        self.ordinal = NEVER_SENT  # Its place among the batches of its partition.
-        self.epoch = 0
-        self.sequence = 0
-        self.size_bytes = 0
-        self.sent_ms = 0
-        self.is_refused = False
-
-    def __lt__(self, other: "Batch") -> bool:
-        return self.ordinal < other.ordinal
-
-
-class Queue:
-    """One partition's batches: sent ones that must be sent again, in order, then the others.
-
-    Invariants: `in_flight` and `again` are in the order of their ordinals, and no two of them are
-    IN_FLIGHT_MAX apart or more; only one is in flight if the broker does not know us yet.
-    """
-
-    def __init__(self, topic: str, partition: int, client_id: str) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.head = request_head(client_id, topic, partition)
-        self.head_data = np.frombuffer(self.head, np.uint8)
-        self.answer_format = answer_format(topic)
-        self.leader = -1
-        self.message_bytes_max = 0
-        self.again: list[Batch] = []
-        self.waiting: deque[Batch] = deque()
-        self.in_flight: list[Batch] = []
-        self.epoch = 0
-        self.sequence = 0
-        self.next_ordinal = 0
-        self.is_known = False
-        self.retry_ms = 0
-        self.is_doubtful = False  # Whether its leader must be asked for before anything is sent.
-
-    def may_send(self, now_ms: int) -> bool:
-        """Whether the next batch may go now, as far as this queue knows."""
-        if now_ms < self.retry_ms or self.is_doubtful or self.leader < 0:
-            return False
-        if self.again:
-            return not self.in_flight
-        if not self.in_flight:
-            return bool(self.waiting)
-        # What is in flight for the second time may be followed by batches that have arrived: it is
-        # the distance from the oldest that the broker must remember.
-        distance = self.next_ordinal - self.in_flight[0].ordinal
-        return bool(self.waiting) and self.is_known and distance < IN_FLIGHT_MAX
-
-    def next(self) -> Batch:
-        """The batch whose turn it is."""
-        return self.again[0] if self.again else self.waiting[0]
-
-    def take_back(self, batch: Batch) -> None:
-        """A batch was not taken, or nobody knows: it will be sent again."""
-        insort(self.again, batch)
-
-    def doubt(self, retry_ms: int) -> None:
-        """Something passing went wrong: wait a little, and ask who leads."""
-        self.retry_ms, self.is_doubtful = retry_ms, True
-
-    def begin_epoch_if_refused(self) -> None:
-        """Once nothing is in flight any more, what waits behind a refused sequence begins again."""
-        if self.in_flight or not self.again or not self.again[0].is_refused:
-            return
-        self.epoch, self.sequence, self.is_known = self.epoch + 1, 0, False
-        for batch in reversed(self.again):
-            batch.ordinal, batch.is_refused = NEVER_SENT, False
-            self.waiting.appendleft(batch)
-        self.again.clear()
-
-    def invariants(self) -> None:
-        """Assert them."""
-        assert self.again == sorted(self.again)
-        assert self.in_flight == sorted(self.in_flight)
-        assert self.is_known or len(self.in_flight) <= 1
-        ordinals = [batch.ordinal for batch in [*self.again, *self.in_flight]]
-        assert max(ordinals, default=0) - min(ordinals, default=0) < IN_FLIGHT_MAX
-        assert all(batch.ordinal == NEVER_SENT for batch in self.waiting)
-        assert all(batch.ordinal >= 0 for batch in [*self.again, *self.in_flight])
 
 
 class Accumulator:
     """All queues of a producer. Times are monotonic.
 
-    `stale` names the topics whose metadata should be asked for; `resolved` collects the parcels of
-    which rows have met their fate, until somebody takes them.
+    `stale` names the topics whose metadata should be asked for, `gone` the brokers whose channel
+    was found to be gone; `resolved` collects the parcels of which rows have met their fate, until
+    somebody takes them. `last_id` is the last request's.
     """
 
     def __init__(
@@ -172,9 +67,10 @@ class Accumulator:
         batch_bytes: int,
     ) -> None:
         self.stale: set[str] = set()
-        self.resolved: dict[Parcel, None] = {}
+        self.gone: set[int] = set()
+        self.resolved: dict[Parcel | Single, None] = {}
         self.buffered_bytes = 0
-        self.parcels: dict[Parcel, None] = {}
+        self.parcels: dict[Parcel | Single, None] = {}
         self.on_way: dict[str, int] = {}  # Parcels by topic.
         self._client_id = client_id
         self._producer_id, self._first_epoch = producer
@@ -183,7 +79,7 @@ class Accumulator:
         self._queues: dict[tuple[str, int], Queue] = {}
         self._ready: dict[Queue, None] = {}  # Those with something to send, now or later.
         self._owed: dict[int, deque[tuple[int, Queue, Batch]]] = {}
-        self._last_correlation_id = 0
+        self.last_id = 0
 
     def learn(self, topic: str, leaders: Sequence[int], message_bytes_max: int) -> None:
         """What Metadata says of a topic."""
@@ -205,17 +101,44 @@ class Accumulator:
         """Take a closed parcel."""
         if not parcel.unresolved:
             return
-        self.parcels[parcel] = None
-        self.buffered_bytes += parcel.bytes
-        self.on_way[parcel.topic] = self.on_way.get(parcel.topic, 0) + 1
+        self._take(parcel)
         for partition, first, end in parcel.stretches():
             queue = self._queue(parcel.topic, partition)
             queue.waiting.append(Batch(parcel, first, end))
             self._ready[queue] = None
 
-    def drain(self, channels: Mapping[int, Channel], now_ms: int) -> set[int]:
-        """Write all that may go now into the channels to the leaders; whose channel is gone."""
-        shut, gone = set[int](), set[int]()
+    def _take(self, parcel: Parcel | Single) -> None:
+        self.parcels[parcel] = None
+        self.buffered_bytes += parcel.bytes
+        self.on_way[parcel.topic] = self.on_way.get(parcel.topic, 0) + 1
+
+    def send_single(self, single: Single, channels: Mapping[int, Channel], now_ms: int) -> bool:
+        """Take a record and send it, if nothing stands before it; whether that was done."""
+        queue = self._queue(single.topic, single.partition)
+        channel, one, size = channels.get(queue.leader), single.rows, single.bytes
+        if channel is None or one is None or not (self._writer.is_plain and queue.is_free(now_ms)):
+            return False
+        if size + BATCH_HEADER_BYTES > queue.message_bytes_max or queue.epoch > EPOCH_MAX:
+            return False
+        self._take(single)
+        batch, stamp = Batch(single, 0, 1), Stamp(self._producer_id, queue.epoch, queue.sequence)
+        self._note_sent(queue, batch, now_ms)
+        self._stamp(queue, batch, stamp, size + BATCH_HEADER_BYTES)
+        room = len(queue.head) + BATCH_HEADER_BYTES + size
+        try:
+            has_gone = channel.send_one(room, queue.head_data, self.last_id, one, stamp)
+        except ChannelGone:  # Nobody knows what was taken: it is sent again as any other.
+            self.gone.add(queue.leader)
+            return True
+        if not has_gone:
+            self._owed[queue.leader].pop()
+            queue.take_back(queue.in_flight.pop())
+            self._keep_ready(queue)
+        return True
+
+    def drain(self, channels: Mapping[int, Channel], now_ms: int) -> None:
+        """Write all that may go now into the channels to the leaders."""
+        shut = set[int]()
         for queue in list(self._ready):
             if queue.leader < 0:
                 self.stale.add(queue.topic)
@@ -224,10 +147,14 @@ class Accumulator:
                     if not self._send_next(queue, channels.get(queue.leader), now_ms):
                         shut.add(queue.leader)
                 except ChannelGone:
-                    gone.add(queue.leader)
+                    self.gone.add(queue.leader)
                     shut.add(queue.leader)
             self._keep_ready(queue)
-        return gone
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether something is yet to be sent."""
+        return bool(self._ready)
 
     def leaders_wanted(self) -> set[int]:
         """Brokers to which something waits."""
@@ -258,10 +185,7 @@ class Accumulator:
         else:
             assert written.row == batch.end
             queue.again.pop(0)
-        batch.sent_ms = now_ms
-        queue.in_flight.append(batch)
-        owed = self._owed.setdefault(queue.leader, deque())
-        owed.append((self._last_correlation_id, queue, batch))
+        self._note_sent(queue, batch, now_ms)
         channel.commit(written.end)
         return True
 
@@ -275,31 +199,37 @@ class Accumulator:
         size: int,
     ) -> Written | None:
         """Write a request into a channel, if it has `size` bytes of room."""
-        rows, head_bytes, correlation_id = batch.parcel.rows, len(queue.head), self._next_id()
+        rows = batch.parcel.rows
         assert rows is not None
-        if isinstance(rows, One) and self._writer.is_plain:
-            end = channel.write_one(size, queue.head_data, correlation_id, rows, stamp)
-            if end is not None:
-                return Written(1, end, end - head_bytes) if end else None
         if (out := channel.reserve(size)) is None:
             return None
         part = batch.first, batch.end
-        written = self._writer.write(rows, part, stamp, bytes_max, out, head_bytes)
-        put_head(out, queue.head, written.end, correlation_id)
+        written = self._writer.write(rows, part, stamp, bytes_max, out, len(queue.head))
+        put_head(out, queue.head, written.end, self._next_id())
         return written
 
     def _next_id(self) -> int:
-        self._last_correlation_id = (self._last_correlation_id + 1) & 0x7FFFFFFF
-        return self._last_correlation_id
+        return (self.last_id + 1) & 0x7FFFFFFF
 
-    @staticmethod
-    def _depart(queue: Queue, batch: Batch, written: Written, stamp: Stamp) -> None:
+    def _note_sent(self, queue: Queue, batch: Batch, now_ms: int) -> None:
+        """A batch is in flight, or will be at once, as the next request."""
+        self.last_id = self._next_id()
+        batch.sent_ms = now_ms
+        queue.in_flight.append(batch)
+        self._owed.setdefault(queue.leader, deque()).append((self.last_id, queue, batch))
+
+    def _depart(self, queue: Queue, batch: Batch, written: Written, stamp: Stamp) -> None:
         """A new batch ends where it was cut; the rest waits as another."""
         queue.waiting.popleft()
         if written.row < batch.end:
             queue.waiting.appendleft(Batch(batch.parcel, written.row, batch.end))
             batch.end = written.row
-        batch.size_bytes = written.size_bytes
+        self._stamp(queue, batch, stamp, written.size_bytes)
+
+    @staticmethod
+    def _stamp(queue: Queue, batch: Batch, stamp: Stamp, size_bytes: int) -> None:
+        """A new batch has its place from now on."""
+        batch.size_bytes = size_bytes
         batch.epoch, batch.sequence = stamp.epoch, stamp.sequence
         batch.ordinal = queue.next_ordinal
         queue.next_ordinal += 1
@@ -400,7 +330,7 @@ class Accumulator:
                 queue.waiting.popleft()
         self._settled(queue, batch.parcel)
 
-    def _settled(self, queue: Queue, parcel: Parcel) -> None:
+    def _settled(self, queue: Queue, parcel: Parcel | Single) -> None:
         """Rows of a parcel may have met their fate, and the queue may go on."""
         queue.begin_epoch_if_refused()
         self._keep_ready(queue)
@@ -416,7 +346,7 @@ class Accumulator:
         else:
             self._ready.pop(queue, None)
 
-    def take_resolved(self) -> Iterator[Parcel]:
+    def take_resolved(self) -> Iterator[Parcel | Single]:
         """The parcels of which rows have met their fate since this was last asked."""
         resolved, self.resolved = self.resolved, {}
         return iter(resolved)

@@ -36,18 +36,20 @@ class ChannelGone(Exception):
 
 
 class Channel(Protocol):
-    """Raises ChannelGone from all of these. One thread writes at a time, and one waits."""
+    """Raises ChannelGone from all of these. One thread at a time uses it, and one may poll.
+
+    is_quiet   whether an answer wakes nobody who polls, unless that was asked for by `arm`
+    """
+
+    is_quiet: bool
 
     def reserve(self, size_bytes: int) -> np.ndarray | None:
         """Room to write a request of at most this size, uint8; None: there is none for now."""
 
-    def write_one(
+    def send_one(
         self, size_bytes: int, head: np.ndarray, correlation_id: int, one: One, stamp: Stamp
-    ) -> int | None:
-        """Reserve, and write a request of one record that is not compressed; its bytes.
-
-        0: there is no room for now; None: write it yourself. `commit` sends it.
-        """
+    ) -> bool:
+        """Send a request of one record that is not compressed; False: there is no room for now."""
 
     def commit(self, used_bytes: int) -> None:
         """Send what was written into the room."""

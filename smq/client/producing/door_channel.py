@@ -14,6 +14,8 @@ from smq.client.producing.channel import ChannelGone
 class DoorChannel:
     """See smq.client.producing.channel."""
 
+    is_quiet = True
+
     def __init__(self, door: Door) -> None:
         self._door = door
 
@@ -26,12 +28,12 @@ class DoorChannel:
         except DoorGone as error:
             raise ChannelGone(str(error)) from error
 
-    def write_one(
+    def send_one(
         self, size_bytes: int, head: np.ndarray, correlation_id: int, one: One, stamp: Stamp
-    ) -> int | None:
+    ) -> bool:
         """A kernel does it in one call."""
         try:
-            return self._door.write_one(size_bytes, head, correlation_id, one, stamp)
+            return self._door.send_one(size_bytes, head, correlation_id, one, stamp)
         except DoorGone as error:
             raise ChannelGone(str(error)) from error
 

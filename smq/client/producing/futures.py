@@ -15,6 +15,7 @@ import numpy as np
 from smq.client.arguments import duration
 
 if TYPE_CHECKING:
+    from smq.client.producing.fate import Fate
     from smq.client.producing.parcel import Parcel
 
 
@@ -41,12 +42,17 @@ class Future:
 
     __slots__ = ("_parcel", "_row")
 
-    def __init__(self, parcel: "Parcel", row: int) -> None:
+    def __init__(self, parcel: "Fate", row: int) -> None:
         self._parcel = parcel
         self._row = row
 
     def done(self) -> bool:
         """Whether the record's fate is known."""
+        if not self._is_done():
+            self._parcel.sink.look()
+        return self._is_done()
+
+    def _is_done(self) -> bool:
         return self._parcel.is_done(self._row)
 
     def result(self, timeout: float | None = None) -> Delivery:
@@ -59,8 +65,8 @@ class Future:
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait for what went wrong; None when nothing did. Raises TimeoutError."""
         parcel = self._parcel
-        if not parcel.is_done(self._row):
-            parcel.sink.wait(self.done, timeout)
+        if not self._is_done():
+            parcel.sink.wait(self._is_done, timeout)
         return parcel.error_of(self._row)
 
     def add_done_callback(self, function: "Callable[[Future], object]") -> None:
@@ -84,7 +90,10 @@ class BatchFuture:
 
     def done(self) -> bool:
         """Whether the fate of all records is known."""
-        return all(parcel.is_resolved() for parcel in self._parcels)
+        waiting = [parcel for parcel in self._parcels if not parcel.is_resolved()]
+        if waiting:
+            waiting[0].sink.look()
+        return all(parcel.is_resolved() for parcel in waiting)
 
     def result(self, timeout: float | None = None) -> Deliveries:
         """Wait for the records' places. Raises an exception of one of them, or TimeoutError."""

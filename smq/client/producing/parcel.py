@@ -8,38 +8,26 @@ A row keeps the number under which it was added, whatever its partition: `_order
 stands in each place of the sorted columns.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import count, pairwise
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.partition import assign_partitions, choose_partition
+from shm.kernels.partition import assign_partitions
 from shm.kernels.records import C_OFFSET, C_TIMESTAMP
-from shm.kernels.records_encode import One, Rows, Values
+from shm.kernels.records_encode import Rows, Values
 from smq.client.producing.columns import (
     bounds_of,
     field_of,
     headers_of,
-    one_bound,
-    one_of,
     rows_of,
     values_bound,
     values_of,
 )
+from smq.client.producing.fate import FAILED, PENDING, UNKNOWN_OFFSET, Failure, Fate, Sink
 from smq.client.producing.futures import Delivery
 from smq.wire.records import Headers
-
-PENDING = -3
-FAILED = -2
-UNKNOWN_OFFSET = -1  # The broker has the record and does not know where.
-
-
-class Sink(Protocol):
-    """Who resolves the parcel, and lets threads wait for that."""
-
-    def wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
-        """Sleep until the condition holds. Raises TimeoutError."""
 
 
 class Extras(NamedTuple):
@@ -50,19 +38,11 @@ class Extras(NamedTuple):
     partition: int | None
 
 
-class Failure:
-    """Why some rows of a parcel are not in the topic; `is_seen` once somebody has asked."""
-
-    __slots__ = ("error", "is_seen", "rows")
-
-    def __init__(self, rows: np.ndarray, error: Exception) -> None:
-        self.rows = rows
-        self.error = error
-        self.is_seen = False
+NO_EXTRAS = Extras((), None, None)
 
 
-class Parcel:
-    """Rows and what becomes of them; `unresolved` is how many still wait, -1 while it is open.
+class Parcel(Fate):
+    """Rows and what becomes of them; `unresolved` is -1 while it is open.
 
     `partitions` and timestamps are one number where all rows have the same. `offsets` are made when
     the first of them is known. While it is open `send` counts `room` down: bytes that still fit.
@@ -72,29 +52,19 @@ class Parcel:
         "_bounds",
         "_order",
         "_timestamps",
-        "bytes",
-        "callbacks",
-        "deadline_ms",
         "extras",
-        "failures",
         "keys",
         "offsets",
         "opened_ms",
         "partitions",
         "room",
-        "row_count",
         "rows",
-        "sink",
-        "topic",
-        "unresolved",
         "values",
     )
 
     def __init__(self, topic: str, sink: Sink, now_ms: int, deadline_ms: int, room: int) -> None:
-        self.topic = topic
-        self.sink = sink
+        super().__init__(topic, sink, deadline_ms)
         self.opened_ms = now_ms  # Wall time: the timestamp of rows without one of their own.
-        self.deadline_ms = deadline_ms
         self.room = room
         self.bytes = 0
         self.values: list[bytes | None] = []
@@ -102,9 +72,7 @@ class Parcel:
         self.extras: dict[int, Extras] = {}
         self.row_count = 0
         self.unresolved = -1
-        self.callbacks: dict[int, tuple[int | None, Callable[[], object]]] = {}
-        self.failures: list[Failure] = []
-        self.rows: Rows | Values | One | None = None
+        self.rows: Rows | Values | None = None
         self.offsets: np.ndarray | None = None
         self.partitions: np.ndarray | int = 0
         self._timestamps: np.ndarray | int = now_ms
@@ -115,9 +83,6 @@ class Parcel:
         """Turn what was added into columns."""
         values, keys, extras = self.values, self.keys, self.extras
         row_count = len(values)
-        if row_count == 1:
-            self._close_one(partition_count, keyless)
-            return
         field = field_of(values)
         keyed = field_of(keys) if keys.count(None) != row_count else None
         self.values, self.keys, self.extras = _EMPTY, _EMPTY, {}
@@ -133,20 +98,6 @@ class Parcel:
             if each.partition is not None:
                 wanted[row] = each.partition
         self.fill(rows_of(field, keyed, headers, timestamps), wanted, partition_count, keyless)
-
-    def _close_one(self, partition_count: int, keyless: int) -> None:
-        """As above, for a record that leaves at once: it should not pay for columns."""
-        (value,), (key,) = self.values, self.keys
-        headers, timestamp_ms, partition = self.extras.get(0, _NO_EXTRAS)
-        if timestamp_ms is None:
-            timestamp_ms = self.opened_ms
-        rows = one_of(value, key, headers, timestamp_ms)
-        if partition is None and key is not None:
-            partition = choose_partition(rows.key, 0, len(key), partition_count, keyless)
-        self.partitions = keyless if partition is None else partition
-        self._timestamps = timestamp_ms
-        self.values, self.keys, self.extras = _EMPTY, _EMPTY, {}
-        self._start(rows, 1, one_bound(rows))
 
     def fill(self, rows: Rows, partitions: np.ndarray, partition_count: int, keyless: int) -> None:
         """Take columns; rows go to the partition they name, or if it is negative by their key."""
@@ -166,7 +117,7 @@ class Parcel:
         self.partitions, self._timestamps = partition, values.timestamp
         self._start(values, row_count, values_bound(values, 0, row_count))
 
-    def _start(self, rows: Rows | Values | One, row_count: int, size_bytes: int) -> None:
+    def _start(self, rows: Rows | Values, row_count: int, size_bytes: int) -> None:
         self.rows, self.bytes = rows, size_bytes
         self.row_count = self.unresolved = row_count
 
@@ -225,10 +176,6 @@ class Parcel:
         """Whether a row's fate is known."""
         return self.offsets is not None and bool(self.offsets[row] != PENDING)
 
-    def is_resolved(self) -> bool:
-        """Whether the fate of all rows is known."""
-        return self.unresolved == 0
-
     def delivery(self, row: int) -> Delivery:
         """Where a row is, once it is done without an error."""
         assert self.offsets is not None
@@ -240,44 +187,11 @@ class Parcel:
         count, offsets = self.row_count, _NONE if self.offsets is None else self.offsets
         return _each(self.partitions, count), offsets, _each(self._timestamps, count)
 
-    def error_of(self, row: int) -> Exception | None:
-        """Why a row is not in the topic."""
-        assert self.offsets is not None
-        if self.offsets[row] != FAILED:
-            return None
-        (failure,) = (each for each in self.failures if row in each.rows)
-        failure.is_seen = True
-        return failure.error
-
     def first_error(self) -> Exception | None:
         """Why some row is not in the topic."""
         for failure in self.failures:
             failure.is_seen = True
         return self.failures[0].error if self.failures else None
-
-    def call_when_done(self, row: int | None, function: Callable[[], object]) -> bool:
-        """Have the function called when a row is done (None: all are); False: it is already.
-
-        Whoever resolves takes `due_callbacks` afterwards. Here the function is noted before a look
-        at the row: either the resolver finds it, or this look finds the row done. Only one of the
-        two gets the function out of the dict, which is one step under the interpreter's lock.
-        """
-        number = next(_numbers)
-        self.callbacks[number] = (row, function)
-        if not self._is_due(row):
-            return True
-        return self.callbacks.pop(number, None) is None
-
-    def due_callbacks(self) -> list[Callable[[], object]]:
-        """Take those callbacks whose rows are done."""
-        due = []
-        for number, (row, function) in list(self.callbacks.items()):
-            if self._is_due(row) and self.callbacks.pop(number, None) is not None:
-                due.append(function)
-        return due
-
-    def _is_due(self, row: int | None) -> bool:
-        return self.is_resolved() if row is None else self.is_done(row)
 
 
 def _of(numbers: np.ndarray | int, row: int) -> int:
@@ -291,6 +205,4 @@ def _each(numbers: np.ndarray | int, row_count: int) -> np.ndarray:
 
 
 _NONE = np.zeros(0, np.int64)
-_NO_EXTRAS = Extras((), None, None)
-_numbers = count()
 _EMPTY: list[bytes | None] = []

@@ -33,7 +33,7 @@ from smq.client.producing.batches_in import ABSENT, Piece, pieces_of
 from smq.client.producing.columns import rows_of, values_of
 from smq.client.producing.futures import BatchFuture, Future
 from smq.client.producing.links import Links
-from smq.client.producing.parcel import Extras, Parcel
+from smq.client.producing.parcel import NO_EXTRAS, Extras, Parcel
 from smq.client.producing.sender import Options, Sender
 from smq.client.reach import Reach
 from smq.client.reference import HANDLE_HEADERS, Source
@@ -112,17 +112,19 @@ class Producer:
             value = bytes_of("value", value)
         if key is not None and type(key) is not bytes:
             key = bytes_of("key", key)
-        extras = None
-        if headers is not None or timestamp_ms is not None or partition is not None:
-            extras = _extras(headers, timestamp_ms, partition)
+        is_plain = headers is None and timestamp_ms is None and partition is None
+        extras = NO_EXTRAS if is_plain else _extras(headers, timestamp_ms, partition)
         sender = self._sender or self._start()
         sender.lock.acquire()  # Slower with `with`, and felt: this is each send.
         try:
             parcel = sender.parcels.get(topic)
             if parcel is None:
+                single = sender.send_single(topic, value, key, extras)
+                if single is not None:
+                    return Future(single, 0)
                 parcel = sender.open_parcel(topic)
             row = len(parcel.values)
-            if extras is not None:
+            if not is_plain:
                 sender.check_partition(topic, extras.partition)
                 parcel.extras[row] = extras
             parcel.keys.append(key)

@@ -9,24 +9,26 @@ record does not wait, and many share batches, whatever their rate.
 """
 
 import logging
-import os
-import select
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
+from shm.kernels.partition import choose_partition
 from smq.client.arguments import duration, text, whole_number
 from smq.client.errors import BufferFull, Closed, NoSuchTopic
 from smq.client.producing.accumulator import RETRY_MS, Accumulator
 from smq.client.producing.batch_writer import BatchWriter
-from smq.client.producing.channel import Channel, ChannelGone
+from smq.client.producing.columns import one_of
+from smq.client.producing.exchange import Exchange, monotonic_ms
 from smq.client.producing.links import Links, ProducerTopic
-from smq.client.producing.parcel import Parcel
+from smq.client.producing.parcel import Extras, Parcel
+from smq.client.producing.single import Single
 from smq.model.errors import BrokerError, PeerError
 from smq.wire.compression import Codec
 
 SLEEP_MS_MAX = 1000  # Until the next look at deadlines that nobody woke us for.
+SINGLES_MAX = 4  # On their way, at a time when nobody has looked for their acks.
 ROOM_BELOW = 0.75  # Of the buffer: who is woken for each batch that has gone does little else.
 GONE_MS = 3000  # A topic that is not there for so long has been deleted; else it has just come.
 
@@ -48,11 +50,6 @@ class Options(NamedTuple):
 def wall_ms() -> int:
     """Milliseconds since 1970, as in Kafka's timestamps."""
     return time.time_ns() // 1_000_000
-
-
-def monotonic_ms() -> int:
-    """Milliseconds that only grow."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class _Topic:
@@ -84,13 +81,13 @@ class Sender:
         producer = links.new_producer()
         writer = BatchWriter(options.compression)
         self._accumulator = Accumulator(options.client_id, producer, writer, options.batch_bytes)
+        self._exchange = Exchange(self._accumulator)
         self._first_partition = producer[0]  # Not all producers begin with partition 0.
         self._topics: dict[str, _Topic] = {}
-        self._channels: dict[int, Channel] = {}
         self._refreshed_ms = self._look_ms = 0
         self._is_closing = False
-        self._unseen: dict[Parcel, None] = {}
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._unseen: dict[Parcel | Single, None] = {}
+        self._asking = 0  # Threads that wait for fates or room.
         self._thread = threading.Thread(target=self._run, name="smq-producer", daemon=True)
         self._thread.start()
 
@@ -105,6 +102,42 @@ class Sender:
         if partition is not None:
             whole_number("partition", partition, 0, self.partition_count(topic))
 
+    def send_single(
+        self, topic: str, value: bytes | None, key: bytes | None, extras: Extras
+    ) -> Single | None:
+        """With the lock held: send a record alone; None: it must go with others, or wait."""
+        accumulator, exchange, known = self._accumulator, self._exchange, self._topics.get(topic)
+        on_way = accumulator.on_way.get(topic, 0)
+        if known is None or not self._may_go_alone(on_way):
+            return None
+        time_ms, partition, count = extras.timestamp_ms, extras.partition, len(known.facts.leaders)
+        one = one_of(value, key, extras.headers, wall_ms() if time_ms is None else time_ms)
+        if partition is None:
+            partition = choose_partition(one.key, 0, one.key_length, count, known.keyless)
+        now_ms = monotonic_ms()
+        deadline_ms = now_ms + int(1000 * self._options.delivery_timeout_s)
+        single = Single(topic, self, one, partition, deadline_ms)
+        if partition >= count or not accumulator.send_single(single, exchange.channels, now_ms):
+            return None
+        known.keyless = (known.keyless + 1) % count
+        self._unseen[single] = None
+        if on_way + 1 == SINGLES_MAX:
+            exchange.hear()
+        if accumulator.gone or accumulator.has_waiting:
+            self._wake()
+        return single
+
+    def _may_go_alone(self, on_way: int) -> bool:
+        """Whether a record need not wait for those of its topic that are on their way.
+
+        While the thread is deaf some of these may have arrived, and nobody has looked.
+        """
+        if on_way and not (self._exchange.is_deaf and on_way < SINGLES_MAX):
+            return False
+        if self.is_closed or self._options.linger_ms:
+            return False
+        return self._has_room(self._options.batch_bytes)
+
     def open_parcel(self, topic: str) -> Parcel:
         """With the lock held: the topic's open parcel, waiting until there is room for one.
 
@@ -113,7 +146,12 @@ class Sender:
         self.await_room(topic, self._options.batch_bytes)
         parcel = self.parcels.get(topic)
         if parcel is None:  # Nobody else has opened one meanwhile.
-            is_idle = not self._options.linger_ms and not self._accumulator.on_way.get(topic)
+            on_way = self._accumulator.on_way
+            if on_way.get(topic):
+                self._exchange.hear()
+            is_idle = not self._options.linger_ms and not on_way.get(topic)
+            if not is_idle:
+                self._exchange.listen()
             room = -1 if is_idle else self._options.batch_bytes
             parcel = self.parcels[topic] = self.new_parcel(topic, room)
             if self._options.linger_ms:
@@ -133,8 +171,9 @@ class Sender:
             self._learn_first(topic)
         if self._has_room(size_bytes):
             return
-        if not self._freed.wait_for(
-            lambda: self.is_closed or self._has_room(size_bytes), self._options.block_s
+        self._exchange.hear()
+        if not self._wait_for(
+            self._freed, lambda: self._has_room(size_bytes), self._options.block_s
         ):
             raise BufferFull(
                 f"{self._accumulator.buffered_bytes} bytes wait to be acknowledged, of "
@@ -147,6 +186,7 @@ class Sender:
         """With the lock held: whether `open_parcel` would wait."""
         if topic in self.parcels:
             return False
+        self._exchange.hear()
         return topic not in self._topics or not self._has_room(self._options.batch_bytes)
 
     def _has_room(self, size_bytes: int) -> bool:
@@ -180,20 +220,19 @@ class Sender:
         known.keyless = (known.keyless + 1) % len(known.facts.leaders)
         self._accumulator.add(parcel)
         self._unseen[parcel] = None
-        gone = self._accumulator.drain(self._channels, monotonic_ms())
+        accumulator, exchange = self._accumulator, self._exchange
+        failed = len(accumulator.resolved)
+        accumulator.drain(exchange.channels, monotonic_ms())
+        if accumulator.has_waiting:  # For answers, mostly.
+            exchange.listen()
         # What only the thread does: to mourn and make channels, to call back, to push.
-        if gone or self._accumulator.resolved or self._wants_channels() or self._must_push():
+        has_failed = len(accumulator.resolved) > failed
+        if accumulator.gone or has_failed or exchange.wants_channels() or exchange.must_push():
             self._wake()
 
     def keyless(self, topic: str) -> int:
         """With the lock held: where rows without key go now."""
         return self._topics[topic].keyless
-
-    def _wants_channels(self) -> bool:
-        return not self._accumulator.leaders_wanted() <= self._channels.keys()
-
-    def _must_push(self) -> bool:
-        return any(each.events() & select.POLLOUT for each in self._channels.values())
 
     def wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
         """Sleep until the condition holds. Raises TimeoutError, Closed."""
@@ -202,11 +241,35 @@ class Sender:
         if threading.get_ident() == self._thread.ident and not condition():
             raise RuntimeError("a callback must not wait: it is called by the thread that sends")
         with self.changed:
-            done = self.changed.wait_for(lambda: condition() or self.is_closed, timeout_s)
+            self._exchange.hear()
+            done = self._wait_for(self.changed, condition, timeout_s)
         if not done:
             raise TimeoutError("the broker has not acknowledged in time")
         if not condition():
             raise Closed("the producer has been closed, or its process has forked")
+
+    def look(self) -> None:
+        """Take the answers that have come, if nobody else does now."""
+        with self.lock:
+            self._exchange.hear()
+
+    def listen(self) -> None:
+        """As above; the next ones will be taken as they come."""
+        with self.lock:
+            self._exchange.hear()
+            self._exchange.listen()
+
+    def _wait_for(
+        self, told: threading.Condition, condition: Callable[[], bool], timeout_s: float | None
+    ) -> bool:
+        """With the lock held: sleep until the condition holds or all is closed; False: too long."""
+        self._asking += 1
+        try:
+            if not condition():
+                self._exchange.listen()
+            return told.wait_for(lambda: condition() or self.is_closed, timeout_s)
+        finally:
+            self._asking -= 1
 
     def flush(self, timeout_s: float | None) -> None:
         """Send all that is open and wait until the fate of all is known. Raises TimeoutError.
@@ -243,17 +306,12 @@ class Sender:
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self._freed = threading.Condition(self.lock)
-        for channel in self._channels.values():
-            channel.forget()
-        self._let_go()
-
-    def _let_go(self) -> None:
+        self._exchange.forget()
         self._links.close()
-        os.close(self._wake_fd)
 
     def _wake(self) -> None:
         if not self.is_closed:
-            os.eventfd_write(self._wake_fd, 1)
+            self._exchange.wake()
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -264,9 +322,8 @@ class Sender:
         finally:  # Nobody may wait for a thread that is not there.
             with self.changed:
                 self.is_closed = True
-                for channel in self._channels.values():
-                    channel.close()
-                self._let_go()
+                self._exchange.close()
+                self._links.close()
                 self.changed.notify_all()
                 self._freed.notify_all()
 
@@ -277,7 +334,6 @@ class Sender:
         if not is_settled and (self._refresh() or self._connect()):
             return
         self._sleep(0 if callbacks else sleep_ms)
-        self._receive()
 
     def _turn(self) -> tuple[list[Callable[[], object]], int, bool]:
         """Do what is due; callbacks to call, how long there is nothing else to do, and whether
@@ -288,8 +344,8 @@ class Sender:
             for topic in [*filter(self._is_due, self.parcels)]:
                 self.cut(topic)
             accumulator.expire(now_ms)
-            gone = accumulator.drain(self._channels, now_ms) | set(accumulator.silent(now_ms))
-            self._mourn(gone, now_ms)
+            accumulator.drain(self._exchange.channels, now_ms)
+            self._exchange.mourn(now_ms)
             callbacks = []
             for parcel in accumulator.take_resolved():
                 callbacks += parcel.due_callbacks()
@@ -302,7 +358,7 @@ class Sender:
             sleep_ms = SLEEP_MS_MAX if due_ms is None else due_ms - now_ms
             if self.parcels and self._options.linger_ms:
                 sleep_ms = min(sleep_ms, self._linger_left_ms())
-            is_settled = not accumulator.stale and not self._wants_channels()
+            is_settled = not accumulator.stale and not self._exchange.wants_channels()
             if not is_settled:
                 sleep_ms = min(sleep_ms, RETRY_MS)
         sleep_ms = max(0, min(sleep_ms, SLEEP_MS_MAX))
@@ -317,13 +373,6 @@ class Sender:
     def _linger_left_ms(self) -> int:
         oldest_ms = min(parcel.opened_ms for parcel in self.parcels.values())
         return oldest_ms + self._options.linger_ms - wall_ms()
-
-    def _mourn(self, gone: Iterable[int], now_ms: int) -> None:
-        for node_id in gone:
-            channel = self._channels.pop(node_id, None)
-            if channel is not None:
-                channel.close()
-            self._accumulator.lost(node_id, now_ms)
 
     def _refresh(self) -> bool:
         """Ask for metadata that may be out of date, not too often; whether it was asked."""
@@ -369,7 +418,7 @@ class Sender:
     def _connect(self) -> bool:
         """Open the channels that something waits for; whether one was opened."""
         with self.lock:
-            wanted = self._accumulator.leaders_wanted() - self._channels.keys()
+            wanted = self._accumulator.leaders_wanted() - self._exchange.channels.keys()
         opened = False
         for node_id in wanted:
             try:
@@ -380,43 +429,20 @@ class Sender:
                     self._accumulator.doubt(node_id)
                 continue
             with self.lock:
-                self._channels[node_id] = channel
+                self._exchange.channels[node_id] = channel
             opened = True
         return opened
 
     def _sleep(self, sleep_ms: int) -> None:
-        poller = select.poll()
-        poller.register(self._wake_fd, select.POLLIN)
-        channels = list(self._channels.values())  # Only this thread adds and removes.
-        news = False
-        for channel in channels:
-            fd = channel.fileno()
-            if fd < 0:  # Somebody who sent has found that nobody is there.
-                news = True
-                continue
-            poller.register(fd, channel.events())
-            news |= not channel.arm()
+        exchange = self._exchange
         with self.lock:
-            news |= any(map(self._is_due, self.parcels))
-        ready = poller.poll(0 if news else sleep_ms)
-        for channel in channels:
-            channel.disarm()
-        if (self._wake_fd, select.POLLIN) in ready:
-            os.eventfd_read(self._wake_fd)
-
-    def _receive(self) -> None:
-        for node_id, channel in list(self._channels.items()):
-            try:
-                answers = channel.answers()
-                with self.lock:
-                    channel.push()
-                    now_ms = monotonic_ms()
-                    for answer in answers:
-                        self._accumulator.answered(node_id, answer, now_ms)
-            except (ChannelGone, PeerError) as reason:
-                logger.info("broker %s is gone: %s", node_id, reason)
-                with self.lock:
-                    self._mourn([node_id], monotonic_ms())
+            is_asked = bool(self._asking or self.parcels)
+            sleep_ms = exchange.fall_asleep(sleep_ms, is_asked=is_asked)
+            if any(map(self._is_due, self.parcels)):
+                sleep_ms = 0
+        exchange.sleep(sleep_ms)
+        with self.lock:
+            exchange.wake_up()
 
 
 def _call(function: Callable[[], object]) -> None:

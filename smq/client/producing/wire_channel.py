@@ -8,6 +8,7 @@ from struct import Struct
 import numpy as np
 
 from shm.kernels.records_encode import One
+from shm.kernels.session_one import put_one
 from smq.client.errors import BrokerUnavailable
 from smq.client.kafka.connection import CONNECT_SECONDS_MAX, RESPONSE_BYTES_MAX
 from smq.client.producing.batch_writer import Stamp
@@ -22,6 +23,8 @@ _SIZE = Struct(">i")
 
 class WireChannel:
     """See channel. Raises BrokerUnavailable when nobody is there to connect to."""
+
+    is_quiet = False
 
     def __init__(self, host: str, port: int) -> None:
         try:
@@ -44,11 +47,14 @@ class WireChannel:
             self._room = np.zeros(size_bytes, np.uint8)
         return self._room[:size_bytes]
 
-    def write_one(
-        self, _size_bytes: int, _head: np.ndarray, _correlation_id: int, _one: One, _stamp: Stamp
-    ) -> int | None:
-        """As any other request: a network takes longer."""
-        return None
+    def send_one(
+        self, size_bytes: int, head: np.ndarray, correlation_id: int, one: One, stamp: Stamp
+    ) -> bool:
+        """Write it into the room, and send it."""
+        if (out := self.reserve(size_bytes)) is None:
+            return False
+        self.commit(int(put_one(out, head, correlation_id, *one, *stamp)))
+        return True
 
     def commit(self, used_bytes: int) -> None:
         """Send as much as the socket takes; the rest is kept."""

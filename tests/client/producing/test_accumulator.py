@@ -6,15 +6,18 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from smq.client.errors import BrokerUnavailable, NoSuchTopic, RecordTooLarge
-from smq.client.producing.accumulator import ANSWER_MS_MAX, IN_FLIGHT_MAX, RETRY_MS, Accumulator
+from smq.client.producing.accumulator import ANSWER_MS_MAX, RETRY_MS, Accumulator
+from smq.client.producing.batch_queue import IN_FLIGHT_MAX
 from smq.client.producing.batch_writer import BatchWriter
-from smq.client.producing.parcel import FAILED, Parcel
+from smq.client.producing.columns import one_of
+from smq.client.producing.parcel import Parcel
+from smq.client.producing.single import Single
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.codec import Malformed
 from smq.wire.compression import Codec
 from smq.wire.records import read_batches
 from tests.client.fake_shard import FakeChannel, FakeShard
-from tests.client.parcels import closed
+from tests.client.parcels import OPENED_MS, NoWaiting, closed
 
 NODE = 1
 PASSING_WITHOUT_APPEND = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -32,7 +35,7 @@ class Rig:
         self.shard, self.channel = FakeShard(), FakeChannel()
         self.accumulator = Accumulator("test", (7, 0), BatchWriter(Codec.NONE), batch_bytes)
         self.accumulator.learn("t", [NODE] * partitions, message_bytes_max)
-        self.parcels: list[Parcel] = []
+        self.parcels: list[Parcel | Single] = []
         self.count = 0
         self.partition_count, self.message_bytes_max = partitions, message_bytes_max
 
@@ -44,14 +47,24 @@ class Rig:
         self.accumulator.add(parcel)
         return parcel
 
+    def send_single(self, partition: int) -> bool:
+        """A record alone, or if that is not possible as any other."""
+        single = single_of(b"%d" % self.count, partition)
+        if self.accumulator.send_single(single, {NODE: self.channel}, self.now_ms):
+            self.count += 1
+            self.parcels.append(single)
+            return True
+        self.add([partition])
+        return False
+
     def learn(self) -> None:
         """What the sender does about stale topics."""
         if self.accumulator.stale:
             self.accumulator.learn("t", [NODE] * self.partition_count, self.message_bytes_max)
 
     def drain(self) -> None:
-        gone = self.accumulator.drain({NODE: self.channel}, self.now_ms)
-        assert gone == ({NODE} if self.channel.is_gone and gone else set())
+        self.accumulator.drain({NODE: self.channel}, self.now_ms)
+        assert not self.accumulator.gone
         self.accumulator.invariants()
 
     def deliver(self, fault: ErrorCode = ErrorCode.NONE, *, append: bool = True) -> None:
@@ -91,10 +104,10 @@ class Rig:
         """Every row that is not failed is in the log once, in order, where its future says."""
         expected: dict[int, list[bytes | None]] = {each: [] for each in range(3)}
         for parcel in self.parcels:
-            partitions, offsets, _ = parcel.deliveries()
-            for row, (partition, offset) in enumerate(zip(partitions, offsets, strict=True)):
-                if offset == FAILED:
+            for row in range(parcel.row_count):
+                if parcel.error_of(row) is not None:
                     continue
+                _, partition, offset, _ = parcel.delivery(row)
                 number = self.parcels_first(parcel) + row
                 expected[partition].append(b"%d" % number)
                 records = self.shard.partitions["t", partition].records
@@ -102,9 +115,13 @@ class Rig:
         found = {each: self.shard.partitions["t", each].values() for each in range(3)}
         assert found == expected
 
-    def parcels_first(self, parcel: Parcel) -> int:
+    def parcels_first(self, parcel: Parcel | Single) -> int:
         at = self.parcels.index(parcel)
         return sum(each.row_count for each in self.parcels[:at])
+
+
+def single_of(value: bytes, partition: int = 0) -> Single:
+    return Single("t", NoWaiting(), one_of(value, None, (), OPENED_MS), partition, 10**9)
 
 
 FAULTS = st.sampled_from(
@@ -112,8 +129,11 @@ FAULTS = st.sampled_from(
 )
 ADD = st.tuples(st.just("add"), st.lists(st.integers(0, 1), min_size=1, max_size=30))
 SEND = st.tuples(st.just("send"), st.lists(FAULTS, max_size=8))
+SINGLE = st.tuples(st.just("single"), st.integers(0, 1))
 STEPS = st.one_of(
     ADD,
+    SINGLE,
+    SINGLE,
     SEND,
     SEND,
     st.tuples(st.just("answer")),
@@ -127,6 +147,8 @@ def do(rig: Rig, step: tuple[object, ...]) -> None:
     match step:
         case ("add", list(partitions)):
             rig.add(partitions)
+        case ("single", int(partition)):
+            rig.send_single(partition)
         case ("send", list(faults)):
             rig.drain()
             for fault, _ in zip(faults, list(rig.channel.sent), strict=False):
@@ -381,3 +403,54 @@ def test_epochs_that_are_used_up_are_told() -> None:
     error = parcel.error_of(0)
     assert isinstance(error, BrokerError)
     assert error.code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_single_record_leaves_at_once_and_as_many_follow_as_a_broker_remembers() -> None:
+    rig = Rig()
+    assert rig.send_single(0)
+    assert not rig.send_single(0)  # The broker does not know us yet.
+    rig.settle()
+    sent = [rig.send_single(0) for _ in range(IN_FLIGHT_MAX + 1)]
+    assert sent == [True] * IN_FLIGHT_MAX + [False]
+    rig.settle()
+    rig.check()
+
+
+@pytest.mark.parametrize("lacks", ["channel", "room for it", "plainness", "epoch"])
+def test_a_single_record_that_cannot_go_alone_is_not_taken(lacks: str) -> None:
+    rig = Rig(message_bytes_max=150 if lacks == "room for it" else 10_000)
+    codec = Codec.GZIP if lacks == "plainness" else Codec.NONE
+    producer = (7, 2**15 if lacks == "epoch" else 0)
+    rig.accumulator = Accumulator("test", producer, BatchWriter(codec), 200)
+    rig.accumulator.learn("t", [NODE], rig.message_bytes_max)
+    channels = {} if lacks == "channel" else {NODE: rig.channel}
+    assert not rig.accumulator.send_single(single_of(bytes(100)), channels, 0)
+    rig.accumulator.invariants()
+    assert not rig.accumulator.parcels
+    assert not rig.channel.sent
+
+
+def test_a_single_record_waits_for_room() -> None:
+    rig = Rig()
+    rig.add([0])
+    rig.settle()
+    rig.channel = FakeChannel(room_bytes=200)
+    for _ in range(3):
+        rig.send_single(0)
+        rig.accumulator.invariants()
+    assert len(rig.channel.sent) == 1
+    rig.settle()
+    rig.check()
+
+
+def test_a_single_record_whose_channel_is_gone_is_sent_again() -> None:
+    rig = Rig()
+    rig.add([0])
+    rig.settle()
+    rig.channel.close()
+    assert rig.send_single(0)
+    assert rig.accumulator.gone == {NODE}
+    rig.accumulator.gone.clear()
+    rig.lose(delivered=0)
+    rig.settle()
+    rig.check()

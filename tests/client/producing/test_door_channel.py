@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from smq.client.door.door import Door, DoorGone, InboxFull
+from smq.client.producing.batch_writer import Stamp
 from smq.client.producing.channel import ChannelGone
+from smq.client.producing.columns import one_of
 from smq.client.producing.door_channel import DoorChannel
 
 
@@ -16,6 +18,7 @@ class FakeDoor:
 
     def __init__(self) -> None:
         self.fails_with: Exception | None = None
+        self.has_room = True
         self.calls: list[tuple[Any, ...]] = []
 
     def _do(self, *call: Any) -> None:
@@ -29,6 +32,10 @@ class FakeDoor:
 
     def commit(self, used_bytes: int) -> None:
         self._do("commit", used_bytes)
+
+    def send_one(self, size: int, *request: Any) -> bool:
+        self._do("send_one", size, *request)
+        return self.has_room
 
     def answers(self) -> list[bytes]:
         self._do("answers")
@@ -68,6 +75,18 @@ def test_room_is_asked_for_without_waiting(door: FakeDoor, channel: DoorChannel)
     channel.commit(5)
     assert door.calls == [("reserve", 9, 0), ("commit", 5)]
     assert channel.answers() == [b"answer"]
+
+
+def test_a_single_record_goes_in_one_call(door: FakeDoor, channel: DoorChannel) -> None:
+    head, stamp = np.zeros(1, np.uint8), Stamp(1, 2, 3)
+    one = one_of(b"v", None, (), 0)
+    assert channel.send_one(9, head, 5, one, stamp)
+    assert door.calls == [("send_one", 9, head, 5, one, stamp)]
+    door.has_room = False
+    assert not channel.send_one(9, head, 5, one, stamp)
+    door.fails_with = DoorGone("gone")
+    with pytest.raises(ChannelGone):
+        channel.send_one(9, head, 5, one, stamp)
 
 
 def test_a_full_inbox_is_no_room(door: FakeDoor, channel: DoorChannel) -> None:

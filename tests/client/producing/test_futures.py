@@ -22,6 +22,12 @@ class Waiting:
             if not self._changed.wait_for(condition, timeout_s):
                 raise TimeoutError
 
+    def look(self) -> None:
+        pass
+
+    def listen(self) -> None:
+        pass
+
     def resolve(self, parcel: Parcel, first: int, end: int, offset: int = 0) -> None:
         with self._changed:
             parcel.resolve(first, end, offset, -1)

@@ -3,12 +3,10 @@
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.records import C_OFFSET, C_TIMESTAMP
-from shm.kernels.records_encode import One, Rows, Values
-from smq.client.producing.columns import one_bound
+from shm.kernels.records_encode import Rows, Values
 from smq.client.producing.futures import Delivery
 from smq.client.producing.parcel import Parcel
 from smq.model.partitioner import partition_of_key
-from smq.wire.records import write_headers
 from tests.client.parcels import OPENED_MS, add, closed, open_parcel
 
 
@@ -90,35 +88,6 @@ def test_a_null_among_values_makes_them_rows() -> None:
     assert parcel.deliveries()[0].tolist() == [3, 3]
 
 
-@given(
-    st.none() | st.binary(max_size=9),
-    st.none() | st.integers(0, 6),
-    st.none() | st.integers(0, 2**40),
-    st.booleans(),
-)
-@settings(deadline=None)
-def test_a_single_record_takes_a_short_way_to_the_same_place(
-    key: bytes | None,
-    partition: int | None,
-    time: int | None,
-    has_header: bool,
-) -> None:
-    alone, other = open_parcel(), open_parcel()
-    headers = ((b"k", b"v"),) if has_header else ()
-    for parcel, rows in ((alone, 1), (other, 2)):
-        for _ in range(rows):
-            add(parcel, b"value", key=key, partition=partition, timestamp_ms=time, headers=headers)
-        parcel.close(7, 3)
-    assert isinstance(alone.rows, One)
-    assert alone.rows.value.tobytes() == b"value"
-    assert alone.rows.headers.tobytes() == write_headers(headers)
-    assert alone.bytes == alone.bound(0, 1) == one_bound(alone.rows)
-    (where, *_), _, (when, *_) = other.deliveries()
-    assert list(alone.stretches()) == [(where, 0, 1)]
-    alone.resolve(0, 1, 5, -1)
-    assert alone.delivery(0) == Delivery("t", where, 5, when)
-
-
 def test_a_timestamp_is_the_rows_own_or_that_of_the_parcel_or_the_brokers() -> None:
     parcel = open_parcel()
     add(parcel, b"a", timestamp_ms=5)
@@ -160,21 +129,3 @@ def test_an_empty_parcel_has_nothing_to_resolve() -> None:
     parcel.close(3, 0)
     assert list(parcel.stretches()) == []
     assert parcel.is_resolved()
-
-
-def test_callbacks_are_called_once_by_one_of_both_sides() -> None:
-    parcel = closed([(b"a", 0), (b"b", 1)])
-    called: list[str] = []
-    assert parcel.call_when_done(0, lambda: called.append("first"))
-    assert parcel.call_when_done(None, lambda: called.append("all"))
-    assert parcel.due_callbacks() == []
-    parcel.resolve(0, 1, 0, -1)
-    for each in parcel.due_callbacks():
-        each()
-    assert called == ["first"]
-    assert not parcel.call_when_done(0, lambda: called.append("never"))
-    parcel.resolve(1, 2, 0, -1)
-    for each in parcel.due_callbacks():
-        each()
-    assert called == ["first", "all"]
-    assert parcel.callbacks == {}

@@ -4,7 +4,10 @@ import concurrent.futures
 import multiprocessing
 import os
 import pickle
+import select
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,13 @@ def records(running: SmqBroker, topic: str, count: int) -> list[Read]:
         ends = resolve(cluster, topic, range(3), LATEST)
     assert sum(ends.values()) == count
     return sorted(read(running.bootstrap, topic, ends))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        select.select([], [], [], 0.001)
 
 
 def test_a_record_has_all_that_it_was_given(
@@ -90,6 +100,35 @@ def test_a_table_arrives_row_by_row(client: smq.Client, running: SmqBroker, topi
     for partition in range(3):
         rows = [int(each.value or b"") for each in found.values() if each.partition == partition]
         assert len(rows) == len(set(rows)) > 0
+
+
+def test_acks_that_nobody_asks_for_are_taken_all_the_same(
+    client: smq.Client, running: SmqBroker, topic: str
+) -> None:
+    with client.producer() as producer:
+        sent = [producer.send(topic, b"%d" % number, partition=0) for number in range(50)]
+        sender = producer._sender
+        assert sender is not None
+        until(lambda: not sender._accumulator.parcels)
+        assert [each.result(0).offset for each in sent] == list(range(50))
+    assert len(records(running, topic, 50)) == 50
+
+
+def test_futures_of_records_sent_one_by_one_are_done_for_whoever_looks_waits_or_is_called(
+    client: smq.Client, topic: str
+) -> None:
+    called: list[int] = []
+    with client.producer() as producer:
+        for number in range(0, 300, 3):
+            looked = producer.send(topic, b"v", partition=0)
+            until(looked.done)
+            waited = producer.send(topic, b"v", partition=0).result(WAIT_S)
+            assert [looked.result().offset, waited.offset] == [number, number + 1]
+            producer.send(topic, b"v", partition=0).add_done_callback(
+                lambda each: called.append(each.result().offset)
+            )
+            until(lambda: len(called) == number // 3 + 1)  # noqa: B023  (called here)
+    assert called == list(range(2, 300, 3))
 
 
 def test_what_was_sent_before_a_batch_is_before_it(

@@ -103,7 +103,7 @@ def test_a_channel_that_closed_under_the_thread_is_replaced(
     for number in range(20):
         producer.send("t", b"%d" % number).result(WAIT_S)
         assert producer._sender is not None
-        for channel in list(producer._sender._channels.values()):
+        for channel in list(producer._sender._exchange.channels.values()):
             channel.close()  # As a door does for the thread that finds its shard gone.
     assert values(kafka) == [[*range(20)]]
 

@@ -4,11 +4,15 @@ import select
 import socket
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from smq.client.errors import BrokerUnavailable
-from smq.client.producing.channel import ChannelGone
+from smq.client.producing.batch_writer import BatchWriter, Stamp
+from smq.client.producing.channel import ChannelGone, put_head, request_head
+from smq.client.producing.columns import one_of
 from smq.client.producing.wire_channel import UNSENT_BYTES_MAX, WireChannel
+from smq.wire.compression import Codec
 
 WAIT_MS = 5000
 
@@ -51,6 +55,16 @@ def pair() -> Iterator[Pair]:
     yield made
     made.channel.close()
     made.broker.close()
+
+
+def test_a_single_record_is_a_request_as_any_other(pair: Pair) -> None:
+    head, one, stamp = request_head("who", "t", 3), one_of(b"v", b"k", (), 7), Stamp(1, 2, 3)
+    written = np.zeros(1000, np.uint8)
+    writer = BatchWriter(Codec.NONE)
+    end = writer.write(one, (0, 1), stamp, 1000, written, len(head)).end
+    put_head(written, head, end, 9)
+    assert pair.channel.send_one(1000, np.frombuffer(head, np.uint8), 9, one, stamp)
+    assert pair.broker.recv(end, socket.MSG_WAITALL) == written[:end].tobytes()
 
 
 def test_requests_arrive_as_they_were_written(pair: Pair) -> None:

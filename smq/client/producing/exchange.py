@@ -1,0 +1,153 @@
+"""The channels of a producer: what comes back over them, and whom that wakes.
+
+An ack that nobody waits for wakes nobody: a thread woken for each of many single records would cost
+more than sending them. So the thread may sleep deaf, for NAP_MS; who sends next, or asks, hears
+what has come by then, and who waits has the thread listen again.
+"""
+
+import logging
+import os
+import select
+import time
+from contextlib import suppress
+
+from smq.client.producing.accumulator import Accumulator
+from smq.client.producing.channel import Channel, ChannelGone
+from smq.model.errors import PeerError
+
+NAP_MS = 10  # Until acks are taken that nobody waits for.
+
+logger = logging.getLogger(__name__)
+
+
+def monotonic_ms() -> int:
+    """Milliseconds that only grow."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Exchange:
+    """Channels by broker. All but `sleep` and `wake` are called with the sender's lock held.
+
+    is_deaf    the thread sleeps, and no answer wakes it
+    """
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        self.channels: dict[int, Channel] = {}  # Only the thread adds and removes.
+        self.is_deaf = False
+        self._accumulator = accumulator
+        self._last_id = 0  # Of the last request before the thread fell asleep.
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def wake(self) -> None:
+        """Have the thread do its round."""
+        os.eventfd_write(self._wake_fd, 1)
+
+    def wants_channels(self) -> bool:
+        """Whether something waits for a broker to which there is no channel."""
+        return not self._accumulator.leaders_wanted() <= self.channels.keys()
+
+    def must_push(self) -> bool:
+        """Whether something was written that a socket has not taken."""
+        return any(each.events() & select.POLLOUT for each in self.channels.values())
+
+    def mourn(self, now_ms: int) -> None:
+        """Close the channels that were found to be gone, or whose broker is silent."""
+        accumulator = self._accumulator
+        gone, accumulator.gone = accumulator.gone | set(accumulator.silent(now_ms)), set()
+        for node_id in gone:
+            channel = self.channels.pop(node_id, None)
+            if channel is not None:
+                channel.close()
+            accumulator.lost(node_id, now_ms)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def hear(self) -> None:
+        """Take the answers that have come, if the thread is deaf."""
+        if self.is_deaf:
+            self._receive()
+            if self._accumulator.gone:
+                self.wake()
+
+    def listen(self) -> None:
+        """Have the thread wake at the next answer."""
+        if self.is_deaf:
+            self.is_deaf = False
+            if not self._arm():
+                self.wake()
+
+    def _arm(self) -> bool:
+        """Have answers wake who polls; False: there are some already."""
+        is_quiet = True
+        for channel in self.channels.values():
+            is_quiet &= channel.arm()
+        return is_quiet
+
+    def _receive(self) -> None:
+        """Take the answers that have come, and push."""
+        now_ms = monotonic_ms()
+        for node_id, channel in self.channels.items():
+            try:
+                answers = channel.answers()
+                channel.push()
+                for answer in answers:
+                    self._accumulator.answered(node_id, answer, now_ms)
+            except (ChannelGone, PeerError) as reason:
+                logger.info("broker %s is gone: %s", node_id, reason)
+                self._accumulator.gone.add(node_id)
+
+    # --- the thread's sleep ----------------------------------------------------------------------
+
+    def fall_asleep(self, sleep_ms: int, *, is_asked: bool) -> int:
+        """How long to sleep, if that is for `sleep_ms` at most; 0: there is something already.
+
+        Deaf for a moment, if something was sent since the last sleep and nobody waits for its fate.
+        """
+        last_id, self._last_id = self._last_id, self._accumulator.last_id
+        self.is_deaf = last_id != self._last_id and not is_asked and self._may_be_deaf()
+        if self.is_deaf:
+            return min(sleep_ms, NAP_MS)
+        return sleep_ms if self._arm() else 0
+
+    def _may_be_deaf(self) -> bool:
+        """Whether nothing of what is on its way goes on, or calls back, with the next answer."""
+        accumulator = self._accumulator
+        if accumulator.has_waiting or not all(each.is_quiet for each in self.channels.values()):
+            return False
+        return not any(parcel.callbacks for parcel in accumulator.parcels)
+
+    def sleep(self, sleep_ms: int) -> None:
+        """Sleep until there is something, or for so long; without the lock."""
+        poller = select.poll()
+        poller.register(self._wake_fd, select.POLLIN)
+        for channel in list(self.channels.values()):
+            fd = channel.fileno()
+            if fd < 0:  # Somebody who sent has found that nobody is there.
+                return
+            poller.register(fd, channel.events())
+        poller.poll(sleep_ms)
+
+    def wake_up(self) -> None:
+        """Take what has come."""
+        self.is_deaf = False
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wake_fd)
+        for channel in self.channels.values():
+            channel.disarm()
+        self._receive()
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the channels; what is on its way is lost sight of."""
+        self.is_deaf = False
+        for channel in self.channels.values():
+            channel.close()
+        os.close(self._wake_fd)
+
+    def forget(self) -> None:
+        """In a forked child: let go of copies."""
+        self.is_deaf = False  # Nobody is to take answers there.
+        for channel in self.channels.values():
+            channel.forget()
+        os.close(self._wake_fd)

@@ -1,0 +1,54 @@
+"""A record that sets out alone: what a parcel is to many rows, without a column.
+
+made      by `send`, when nothing of its topic is on its way
+resolved  it has an offset or an error; the record is dropped
+"""
+
+import numpy as np
+
+from shm.kernels.records_encode import One
+from smq.client.producing.columns import one_bound
+from smq.client.producing.fate import FAILED, PENDING, UNKNOWN_OFFSET, Failure, Fate, Sink
+from smq.client.producing.futures import Delivery
+
+
+class Single(Fate):
+    """A row and what becomes of it."""
+
+    __slots__ = ("offset", "partition", "rows", "timestamp_ms")
+
+    def __init__(self, topic: str, sink: Sink, one: One, partition: int, deadline_ms: int) -> None:
+        super().__init__(topic, sink, deadline_ms)
+        self.row_count = self.unresolved = 1
+        self.rows: One | None = one
+        self.partition = partition
+        self.timestamp_ms = one.timestamp
+        self.bytes = one_bound(one)
+        self.offset = PENDING
+
+    def bound(self, _first: int, _end: int) -> int:
+        """Bytes that suffice for the record."""
+        return self.bytes
+
+    def resolve(self, _first: int, _end: int, base_offset: int, append_time_ms: int) -> None:
+        """It is in the topic."""
+        if append_time_ms >= 0:
+            self.timestamp_ms = append_time_ms
+        self._settle(base_offset if base_offset >= 0 else UNKNOWN_OFFSET)
+
+    def fail(self, _first: int, _end: int, error: Exception) -> None:
+        """It is not in the topic, or nobody knows."""
+        self.failures.append(Failure(np.zeros(1, np.int64), error))
+        self._settle(FAILED)
+
+    def _settle(self, offset: int) -> None:
+        self.offset = offset  # At last: other threads look at it without a lock.
+        self.unresolved, self.rows = 0, None
+
+    def is_done(self, _row: int) -> bool:
+        """Whether its fate is known."""
+        return self.offset != PENDING
+
+    def delivery(self, _row: int) -> Delivery:
+        """Where it is, once it is done without an error."""
+        return Delivery(self.topic, self.partition, self.offset, self.timestamp_ms)

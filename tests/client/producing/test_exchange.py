@@ -1,0 +1,206 @@
+"""An answer that nobody waits for wakes nobody; whoever asks gets it all the same."""
+
+import os
+import select
+from collections.abc import Iterator
+
+import pytest
+
+from smq.client.producing.accumulator import ANSWER_MS_MAX, Accumulator
+from smq.client.producing.batch_writer import BatchWriter
+from smq.client.producing.exchange import NAP_MS, Exchange
+from smq.client.producing.parcel import Parcel
+from smq.wire.compression import Codec
+from tests.client.fake_shard import FakeChannel, FakeShard
+from tests.client.parcels import closed
+
+NODE = 1
+LONG_MS = 60_000
+
+
+class Polled(FakeChannel):
+    """A channel that can be polled; it is not rung."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.descriptor = os.eventfd(0)
+        self.is_armed = False
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+    def arm(self) -> bool:
+        self.is_armed = True
+        return super().arm()
+
+    def disarm(self) -> None:
+        self.is_armed = False
+
+
+class Rig:
+    """An exchange with one broker, moved by hand."""
+
+    def __init__(self) -> None:
+        self.accumulator = Accumulator("test", (7, 0), BatchWriter(Codec.NONE), 10_000)
+        self.accumulator.learn("t", [NODE], 10_000)
+        self.exchange = Exchange(self.accumulator)
+        self.channel, self.shard = Polled(), FakeShard()
+        self.exchange.channels[NODE] = self.channel
+
+    def send(self) -> Parcel:
+        parcel = closed([(b"a", 0)])
+        self.accumulator.add(parcel)
+        self.accumulator.drain(self.exchange.channels, 0)
+        return parcel
+
+    def deliver(self) -> None:
+        answer = self.shard.answer(self.channel.sent.popleft(), append=True)
+        self.channel.received.append(answer)
+
+    def fall_asleep(self, *, is_asked: bool = False) -> int:
+        return self.exchange.fall_asleep(LONG_MS, is_asked=is_asked)
+
+    @property
+    def is_woken(self) -> bool:
+        poller = select.poll()
+        poller.register(self.exchange._wake_fd, select.POLLIN)
+        return bool(poller.poll(0))
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    os.close(made.channel.descriptor)
+    made.exchange.close()
+
+
+def test_who_has_sent_and_is_not_asked_naps_and_hears_nothing(rig: Rig) -> None:
+    parcel = rig.send()
+    assert rig.fall_asleep() == NAP_MS
+    assert rig.exchange.is_deaf
+    assert not rig.channel.is_armed
+    rig.deliver()
+    assert not parcel.is_resolved()
+    rig.exchange.wake_up()
+    assert parcel.is_resolved()
+    assert rig.fall_asleep() == LONG_MS  # Nothing was sent meanwhile.
+    assert rig.channel.is_armed
+
+
+@pytest.mark.parametrize("who", ["a thread", "a callback", "a record", "a socket"])
+def test_who_is_asked_listens(rig: Rig, who: str) -> None:
+    parcel = rig.send()
+    if who == "a callback":
+        parcel.call_when_done(0, lambda: None)
+    elif who == "a record":
+        rig.send()  # It waits until the broker knows us.
+    elif who == "a socket":
+        rig.channel.is_quiet = False
+    assert rig.fall_asleep(is_asked=who == "a thread") == LONG_MS
+    assert not rig.exchange.is_deaf
+    assert rig.channel.is_armed
+
+
+def test_whoever_asks_hears_what_has_come(rig: Rig) -> None:
+    parcel = rig.send()
+    rig.fall_asleep()
+    rig.exchange.hear()
+    assert not parcel.is_resolved()
+    rig.deliver()
+    rig.exchange.hear()
+    assert parcel.is_resolved()
+    assert not rig.is_woken
+
+
+def test_who_waits_has_the_thread_woken_by_the_next_answer(rig: Rig) -> None:
+    rig.send()
+    rig.fall_asleep()
+    rig.exchange.listen()
+    assert rig.channel.is_armed
+    assert not rig.exchange.is_deaf
+    assert not rig.is_woken
+
+
+def test_who_waits_for_an_answer_that_came_just_then_wakes_the_thread(rig: Rig) -> None:
+    rig.send()
+    rig.fall_asleep()
+    rig.deliver()
+    rig.exchange.listen()
+    assert rig.is_woken
+
+
+def test_while_the_thread_listens_answers_are_its_own(rig: Rig) -> None:
+    parcel = rig.send()
+    rig.fall_asleep(is_asked=True)
+    rig.deliver()
+    rig.exchange.hear()
+    rig.exchange.listen()
+    assert not parcel.is_resolved()
+    assert not rig.is_woken
+
+
+def test_an_answer_is_not_slept_over(rig: Rig) -> None:
+    rig.send()
+    rig.deliver()
+    assert rig.fall_asleep(is_asked=True) == 0
+
+
+def test_whoever_finds_a_channel_gone_has_the_thread_mourn_it(rig: Rig) -> None:
+    parcel = rig.send()
+    rig.fall_asleep()
+    rig.channel.is_gone = True
+    rig.exchange.hear()
+    assert rig.is_woken
+    assert rig.accumulator.gone == {NODE}
+    rig.exchange.mourn(0)
+    assert rig.exchange.channels == {}
+    assert rig.accumulator.gone == set()
+    assert not parcel.is_resolved()
+    assert rig.exchange.wants_channels()
+
+
+def test_a_broker_that_is_silent_is_mourned(rig: Rig) -> None:
+    rig.send()
+    rig.exchange.mourn(ANSWER_MS_MAX)
+    assert rig.exchange.channels == {NODE: rig.channel}
+    rig.exchange.mourn(ANSWER_MS_MAX + 1)
+    assert rig.exchange.channels == {}
+    assert rig.channel.is_gone
+
+
+def test_it_sleeps_until_it_is_woken_or_rung(rig: Rig) -> None:
+    rig.exchange.sleep(1)
+    rig.exchange.wake()
+    rig.exchange.sleep(LONG_MS)
+    rig.exchange.wake_up()
+    assert not rig.is_woken
+    os.eventfd_write(rig.channel.descriptor, 1)
+    rig.exchange.sleep(LONG_MS)
+
+
+def test_nobody_sleeps_on_a_channel_that_was_closed(rig: Rig) -> None:
+    os.close(rig.channel.descriptor)
+    rig.channel.descriptor = -1
+    rig.exchange.sleep(LONG_MS)
+    rig.channel.descriptor = os.eventfd(0)
+
+
+def test_what_a_socket_has_not_taken_is_to_be_pushed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not rig.exchange.must_push()
+    monkeypatch.setattr(rig.channel, "events", lambda: select.POLLIN | select.POLLOUT)
+    assert rig.exchange.must_push()
+
+
+def test_in_a_fork_nobody_takes_the_parents_answers() -> None:
+    rig = Rig()
+    parcel = rig.send()
+    rig.fall_asleep()
+    rig.deliver()
+    rig.exchange.forget()
+    rig.exchange.hear()
+    rig.exchange.listen()
+    assert not parcel.is_resolved()
+    os.close(rig.channel.descriptor)
