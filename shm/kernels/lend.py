@@ -113,6 +113,12 @@ def oldest_position(memory):
 
 
 @kernel
+def has_from(memory, position):
+    """Whether the ring still has every frame from there on."""
+    return oldest_position(memory) <= position
+
+
+@kernel
 def oldest_entry(memory):
     """The index still has every entry from here on, also while a next one is being written."""
     tail = word_after_reading(memory, WORD_INDEX_TAIL)

@@ -11,10 +11,14 @@ from shm.kernels.cut import cut_batches, run_of
 from shm.kernels.jit import kernel
 from shm.kernels.lend import (
     CURSOR_ENTRY,
+    CURSOR_MOVED,
     F_FIELDS,
     F_POSITION,
+    W_AFTER,
+    W_MOVED,
+    W_NEXT,
+    has_from,
     lend_batches,
-    oldest_position,
 )
 from shm.kernels.records import C_FIELDS
 
@@ -22,11 +26,20 @@ BATCHES_FEW = 4
 RECORDS_FEW = 16
 NOT_FEW = -2
 
+# What `told` says: how many records, the position of the first batch's frame, how many partitions
+# have moved, and of each of these its column of `wanted` and the offset it goes on at.
+_RECORDS, _POSITION, _MOVED, _MOVES = 0, 1, 2, 3
 
-def new_few() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Room for the facts of a few batches, the columns of their records, and how many each has."""
+
+def new_few() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Room for the facts of a few batches, the columns of their records, how many records each
+    has, and what is told."""
     facts = np.zeros((F_FIELDS, BATCHES_FEW), np.int64)
-    return facts, np.zeros((C_FIELDS, RECORDS_FEW), np.int64), np.zeros(BATCHES_FEW + 1, np.int64)
+    columns, counts = (
+        np.zeros((C_FIELDS, RECORDS_FEW), np.int64),
+        np.zeros(BATCHES_FEW + 1, np.int64),
+    )
+    return facts, columns, counts, np.zeros(_MOVES + 2 * BATCHES_FEW, np.int64)
 
 
 @kernel
@@ -37,21 +50,34 @@ def _cut(memory, ring, facts, columns, counts, count):
         return False
     if cut_batches(ring, facts, 0, count, columns, counts) < count:
         return False
-    return oldest_position(memory) <= facts[F_POSITION, 0]
+    return has_from(memory, facts[F_POSITION, 0])
 
 
 @kernel
-def lend_few(memory, ring, wanted, cursor, facts, columns, counts, bytes_max):
-    """Lend and cut a few plain batches, as lend_batches and cut_batches do one after the other.
+def _tell(wanted, cursor, facts, records, told):
+    """Say what was found; the partitions stand behind it from now on."""
+    told[_RECORDS], told[_POSITION], told[_MOVED] = records, facts[F_POSITION, 0], 0
+    for i in range(cursor[CURSOR_MOVED]):
+        row = wanted[W_MOVED, i]
+        wanted[W_NEXT, row] = wanted[W_AFTER, row]
+        told[_MOVES + 2 * i], told[_MOVES + 2 * i + 1] = row, wanted[W_AFTER, row]
+        told[_MOVED] = i + 1
+
+
+@kernel
+def lend_few(memory, ring, wanted, cursor, facts, columns, counts, told, bytes_max):
+    """Lend, cut and take a few plain batches, as lend_batches and cut_batches do one by one.
 
     Returns how many batches, 0: there is nothing; or NOT_FEW: it is something else, and nothing has
-    moved. The records of all stand behind the last one's in `counts`.
+    moved.
     """
     before = cursor[CURSOR_ENTRY]
     count = np.int64(lend_batches(memory, wanted, cursor, facts, bytes_max))
     if count == 0:
         return count
-    if 0 < count < facts.shape[1] and _cut(memory, ring, facts, columns, counts, count):
+    is_few = 0 < count < facts.shape[1] and cursor[CURSOR_MOVED] <= facts.shape[1]
+    if is_few and _cut(memory, ring, facts, columns, counts, count):
+        _tell(wanted, cursor, facts, counts[count], told)
         return count
     cursor[CURSOR_ENTRY] = before
     return np.int64(NOT_FEW)

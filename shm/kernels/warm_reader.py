@@ -4,23 +4,29 @@ A client needs these, and no process of the broker does. Without it the first ba
 some seconds late.
 """
 
+import os
+
 import numpy as np
 
+from shm.catalog import CatalogBlock
 from shm.kernels.cut import cut_batches, records_announced, run_of
 from shm.kernels.lend import (
     CURSOR_WORDS,
     F_FIELDS,
     W_FIELDS,
     first_whole_entry,
+    has_from,
     lend_batches,
     oldest_entry,
     oldest_position,
     place_rows,
 )
 from shm.kernels.lend_few import lend_few, new_few
+from shm.kernels.reader_sleep import BELLS_MAX, POLLED_WORDS, ReaderState, sleep_reader
 from shm.kernels.records import count_utf8, fill_headers, new_columns, new_headers, scan_batches
 from shm.kernels.views import VIEW_BYTES, fill_views
 from shm.segment import LogMemory
+from shm.session import SessionMemory
 
 
 def warm_reader() -> None:
@@ -33,6 +39,7 @@ def warm_reader() -> None:
     place_rows(log.memory, wanted, cursor)
     lend_batches(log.memory, wanted, cursor, facts, 1)
     lend_few(log.memory, log.ring, wanted, cursor, *new_few(), 1)
+    has_from(log.memory, 0)
     first_whole_entry(log.memory, 0, 0)
     oldest_entry(log.memory)
     oldest_position(log.memory)
@@ -46,3 +53,13 @@ def warm_reader() -> None:
     count_utf8(log.ring, headers[0], headers[1])
     views, bits = np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8)
     fill_views(log.ring, columns[0], columns[1], views, bits)
+    _warm_sleep(ReaderState(log.memory, wanted, cursor, facts))
+
+
+def _warm_sleep(reader: ReaderState) -> None:
+    session, catalog = SessionMemory.create(4096, 4096), CatalogBlock.create(4096)
+    polled, bells = np.full(POLLED_WORDS, -1, np.int32), np.zeros(BELLS_MAX, np.uint8)
+    seen = CatalogBlock.attach(catalog.fd).words, 0
+    sleep_reader(session.memory, session.side, polled, bells, *reader, *seen, 0)
+    os.close(session.fd)
+    os.close(catalog.fd)

@@ -11,6 +11,7 @@ from smq.model.catalog import Catalog, Topic
 from tests.shm.kernels.test_lend import NUMBERS, Reader, Writer
 
 if TYPE_CHECKING:
+    from shm.kernels.reader_sleep import ReaderState
     from shm.reader import LogReader
 
 TOPIC = Topic("t", UUID(int=1), NUMBERS, (0, 0, 0))
@@ -23,6 +24,7 @@ class FakeDoor:
         self.readers: dict[int, LogReader] = {0: Reader(writer).log}
         self.closed = False
         self.watched: set[int] = set()
+        self.slept: list[tuple[int, int]] = []
         self.topics = {"t": TOPIC}
         self.snapshot = Catalog("c", 1, self.topics)
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
@@ -46,6 +48,12 @@ class FakeDoor:
         if self.closed:
             raise DoorGone
         return False
+
+    def sleep(self, reader: "ReaderState", also: int, timeout_ms: int) -> bool:
+        if self.closed:
+            return False
+        self.slept.append((also, timeout_ms))
+        return True
 
     def watch(self, numbers: Iterable[int]) -> None:
         if self.closed:

@@ -50,14 +50,14 @@ class Batch:
         return self._count
 
     def __iter__(self) -> Iterator[Record]:
-        return self.records()
+        return chain.from_iterable(map(Chunk.records, self._lent()))
 
     def __repr__(self) -> str:
         return f"<batch of {self._count} records{', given back' * (self._chunks is None)}>"
 
     def records(self) -> Iterator[Record]:
         """The records; those of a partition come in order."""
-        return chain.from_iterable(map(Chunk.records, self._lent()))
+        return iter(self)
 
     def runs(self) -> Iterator[tuple[TopicPartition, Iterator[Record]]]:
         """The same, by stretches of one partition; each is gone through before the next."""

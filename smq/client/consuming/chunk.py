@@ -80,13 +80,14 @@ class Chunk:
         self.memory = batches.memory
         self.columns = columns
         self.counts = counts
+        self._length: int = columns.shape[1]
         self.view: memoryview | _Released = batches.memory.data
         self.keys: Places | None = None  # Once somebody has asked for one.
         self.values: Places | None = None
         self.payloads: Payloads | None = None  # Whom to ask for what handles stand for.
 
     def __len__(self) -> int:
-        return int(self.columns.shape[1])
+        return self._length
 
     def release(self) -> None:
         """Have records that are used from now on say that they are gone."""
@@ -95,15 +96,15 @@ class Chunk:
 
     def records(self) -> Iterator[Record]:
         """All of them: tuples that look at the columns when they are asked."""
-        columns, count = self.columns, len(self)
+        columns, count = self.columns, self._length
         if count <= RECORDS_FEW:  # All fields in one step: somebody waits for them.
             every = columns.tolist()
             self.keys = every[C_KEY_AT], every[C_KEY_LENGTH]
             self.values = every[C_VALUE_AT], every[C_VALUE_LENGTH]
-            fields = every[C_OFFSET], every[C_TIMESTAMP]
+            offsets, times = every[C_OFFSET], every[C_TIMESTAMP]
         else:
-            fields = columns[C_OFFSET].tolist(), columns[C_TIMESTAMP].tolist()
-        return map(_new_record, zip(*fields, repeat(self), range(count), strict=False))
+            offsets, times = columns[C_OFFSET].tolist(), columns[C_TIMESTAMP].tolist()
+        return map(_new_record, zip(offsets, times, repeat(self), range(count), strict=False))
 
     def runs(self) -> Iterator[tuple[TopicPartition, Iterator[Record]]]:
         """The same, batch by batch, with the partition of each."""

@@ -80,6 +80,7 @@ class Consumer:
         self._moves: list[Move] = []  # That came with it.
         self._walk: Walk | None = None
         self._rebalances = 0
+        self._has_waited = False
         self._cluster, self._payloads = reach.cluster(), reach.payloads()
         self._beginnings = Beginnings(self._cluster, place_of(settings.start))
         bytes_max, self._metadata_max_age_s = settings.batch_bytes_max, reach.metadata_max_age_s
@@ -214,12 +215,17 @@ class Consumer:
         self.give_back()
         now = time.monotonic()
         deadline, spin_until = now + timeout_s, now + self._settings.spin_us / 1e6
-        while (batch := self.take()) is None:
+        # Who had to wait for the last batch probably has to again, and looks as he falls asleep.
+        batch = None if self._has_waited and timeout_s else self.take()
+        self._has_waited = False
+        while batch is None:
             now = time.monotonic()
             if now >= deadline:
                 return Batch([])
             if now >= spin_until:
                 self._wait(deadline - now)
+                self._has_waited = True
+            batch = self.take()
         return batch
 
     def __iter__(self) -> Iterator[Record]:
@@ -322,6 +328,9 @@ class Consumer:
             self._reading.go_back(lot)
 
     def _wait(self, timeout_s: float) -> None:
+        also = -1 if self._member is None else self._member.fileno()
+        if self._reading.sleep(also, self.nap_seconds(timeout_s)):
+            return
         filenos = self.fall_asleep()
         if filenos is not None:
             poll = select.poll()

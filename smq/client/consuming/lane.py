@@ -1,6 +1,7 @@
 """The partitions of one log that are read where they lie, in the ring."""
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
@@ -24,15 +25,17 @@ from shm.kernels.lend import (
     W_SEEKING,
     W_SLOT,
     W_STATE,
+    has_from,
     lend_batches,
-    oldest_position,
     place_rows,
 )
 from shm.kernels.lend_few import NOT_FEW, lend_few, new_few
+from shm.kernels.reader_sleep import ReaderState
 from shm.kernels.records import B_LAST_OFFSET
 from shm.reader import LogReader
 from smq.client.consuming.chunk import Batches, Chunk
 from smq.client.consuming.source import Partition, Taken
+from smq.client.door.doors import ReadingDoor
 
 BATCHES_MAX = 256  # Lent at a time: the facts of one batch lie on few pages.
 _FAR = np.iinfo(np.int64).max
@@ -87,7 +90,8 @@ class Lane:
     def take(self) -> tuple[Taken | None, list[Partition]]:
         """What comes next; and those that the ring no longer has, which are read here no longer."""
         gone = self._leave_away()
-        count = self._lend_few()
+        state = self._wanted, self._cursor, *self._few
+        count = lend_few(self._memory, self._ring, *state, self._bytes_max)
         if count > 0:
             return self._taken_few(count), gone
         if count == NOT_FEW:
@@ -108,34 +112,33 @@ class Lane:
         self._cursor[CURSOR_ENTRY] = self._before
         return count != 0 or self._cursor.item(CURSOR_AWAY) != 0
 
+    def sleep(self, door: ReadingDoor, also: int, timeout_ms: int) -> bool:
+        """See ReadingDoor."""
+        reader = ReaderState(self._memory, self._wanted, self._cursor, self._facts)
+        return door.sleep(reader, also, timeout_ms)
+
     def _lend(self) -> int:
         self._before = self._cursor.item(CURSOR_ENTRY)
         state = self._wanted, self._cursor, self._facts
         return int(lend_batches(self._memory, *state, self._bytes_max))
 
-    def _lend_few(self) -> int:
-        self._before = self._cursor.item(CURSOR_ENTRY)
-        state = self._wanted, self._cursor, *self._few
-        return int(lend_few(self._memory, self._ring, *state, self._bytes_max))
-
     def _taken_few(self, count: int) -> Taken:
-        facts, columns, counts = self._few
-        columns, counts = columns[:, : counts.item(count)].copy(), counts[:count].copy()
-        return self._taken(facts[:, :count].copy(), (columns, counts))
+        facts, columns, counts, told = self._few
+        records, position, moved, *moves = told.tolist()
+        is_lent = True
+        batches = Batches(self._ring, facts[:, :count].copy(), self._names, is_lent)
+        chunk = Chunk(batches, columns[:, :records].copy(), counts[:count].copy())
+        ends = [(self.partitions[moves[i]], moves[i + 1]) for i in range(0, 2 * moved, 2)]
+        is_intact = partial(has_from, self._memory, position)
+        return Taken(batches, ends, _has_committed, is_intact, chunk)
 
-    def _taken(self, facts: np.ndarray, cut: tuple[np.ndarray, np.ndarray] | None = None) -> Taken:
+    def _taken(self, facts: np.ndarray) -> Taken:
         moved = self._wanted[W_MOVED, : self._cursor.item(CURSOR_MOVED)].tolist()
         ends = self._wanted[W_AFTER]
         moves = [(self.partitions[row], ends.item(row)) for row in moved]
-        memory, first = self._memory, facts.item(F_POSITION, 0)
         batches = Batches(self._ring, facts, self._names, is_lent=True)
-        return Taken(
-            batches,
-            moves,
-            lambda good: self._commit(facts, good),
-            lambda: oldest_position(memory) <= first,
-            None if cut is None else Chunk(batches, *cut),
-        )
+        is_intact = partial(has_from, self._memory, facts.item(F_POSITION, 0))
+        return Taken(batches, moves, partial(self._commit, facts), is_intact)
 
     def _commit(self, facts: np.ndarray, good: int) -> None:
         if good == facts.shape[1]:
@@ -166,3 +169,7 @@ class Lane:
     def _set(self, partitions: list[Partition]) -> None:
         self.partitions = partitions
         self._names = [partition.name for partition in partitions]
+
+
+def _has_committed(_good: int) -> None:
+    """The kernel has, since it cut all of them."""

@@ -59,13 +59,23 @@ class LocalSource:
 
     def is_ready(self) -> bool:
         """Whether there is something to take, or to leave. Notices topics that are gone."""
+        return self._has_to_leave() or any(lane.is_ready() for lane in self._lanes.values())
+
+    def sleep(self, also: int, timeout_ms: int) -> bool:
+        """Sleep until there may be something to take or to leave, or `also` is readable.
+
+        False: it cannot, for it reads more than one log, or has something to leave.
+        """
+        if len(self._lanes) != 1 or self._has_to_leave():
+            return False
+        ((log, lane),) = self._lanes.items()
+        door = self.doors.at(self._nodes[log])
+        return door is not None and lane.sleep(door, also, timeout_ms)
+
+    def _has_to_leave(self) -> bool:
         if self.doors.has_other_topics():
             self._leave_deleted()
-        return (
-            self.doors.has_lost
-            or bool(self._left)
-            or any(lane.is_ready() for lane in self._lanes.values())
-        )
+        return self.doors.has_lost or bool(self._left)
 
     def leave(self) -> list[Partition]:
         """Those that are read here no longer: the ring has gone on, or shard or topic are gone."""

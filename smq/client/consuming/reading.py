@@ -9,6 +9,8 @@ it stands; each change is counted.
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import ceil
+from operator import call
 from typing import NamedTuple
 
 from shm.kernels.lend import F_ROW, F_START
@@ -50,7 +52,7 @@ class Lot(NamedTuple):
 
     def is_intact(self) -> bool:
         """Whether nothing of it has been overtaken."""
-        return all(check() for check in self.checks)
+        return all(map(call, self.checks))
 
 
 class Reading:
@@ -130,13 +132,17 @@ class Reading:
 
     def take(self) -> Lot | None:
         """Records that are there now; their partitions go on behind them. Raises BrokerError."""
-        self._tell_unreadable()
+        if self._stopped is not None:
+            self._tell_unreadable()
         taken = [] if self._local is None else self._take_from_rings(self._local)
         if self._on_wire:
             taken += self._take_from_wire()
         lot = Lot([], [], [])
         for part in taken:
-            self._cut(part, lot)
+            if part.chunk is None:
+                self._cut(part, lot)
+            else:
+                self._add(part, [part.chunk], part.moves, lot)
         if not lot.chunks:
             self._tell_unreadable()
             return None
@@ -188,16 +194,21 @@ class Reading:
             self.counts.wire_to_ring += 1
 
     def _cut(self, taken: Taken, lot: Lot) -> None:
-        """Add the records of what was taken; its partitions move on."""
-        count, moves = taken.batches.facts.shape[1], taken.moves
-        chunks, good = ([taken.chunk], count) if taken.chunk is not None else cut(taken.batches)
-        if taken.chunk is None and not taken.is_intact():
+        """Add the records of what was taken, as far as it can be read."""
+        moves, (chunks, good) = taken.moves, cut(taken.batches)
+        if not taken.is_intact():
             taken.commit(0)
             return
-        if good < count:
+        if good < taken.batches.facts.shape[1]:
             self._stopped = _unreadable(taken, good)
             moves = _moves_before(taken, good)
         taken.commit(good)
+        self._add(taken, chunks, moves, lot)
+
+    def _add(
+        self, taken: Taken, chunks: list[Chunk], moves: list[tuple[Partition, int]], lot: Lot
+    ) -> None:
+        """Add records; their partitions move on."""
         records = sum(map(len, chunks))
         self.counts.records += records
         if taken.batches.is_lent:
@@ -222,6 +233,15 @@ class Reading:
         if not self._local.doors.arm() or self._local.is_ready():
             return None
         return [*filenos, *self._local.doors.filenos()]
+
+    def sleep(self, also: int, timeout_s: float) -> bool:
+        """Sleep until there may be something to take, or `also` is readable, or for so long.
+
+        False: not in one step; see `fall_asleep`.
+        """
+        if self._local is None or self._on_wire:
+            return False
+        return self._local.sleep(also, ceil(1000 * timeout_s))
 
     def nap_seconds(self, timeout_s: float) -> float:
         """How long to sleep at most: what failed is tried again, what is on the wire may return."""

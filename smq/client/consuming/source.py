@@ -28,7 +28,7 @@ class Taken(NamedTuple):
     """Batches that a source has now.
 
     moves      where partitions go on when all of these batches were cut
-    commit     called with how many batches were cut
+    commit     called with how many batches were cut, unless there is a chunk
     is_intact  whether they are still what they were
     chunk      the records of all of them, if they have been cut and were intact then
     """

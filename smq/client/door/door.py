@@ -32,6 +32,7 @@ import numpy as np
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
+from shm.kernels.reader_sleep import BELLS_MAX, POLLED_WORDS, ReaderState, sleep_reader
 from shm.kernels.records_encode import One
 from shm.kernels.session_client import (
     await_room,
@@ -91,6 +92,8 @@ class Door:
         self._session.fd = self._cluster.fd = self._catalog_block.fd = -1  # To be closed …
         for each in memories:
             each.fd = -1  # … since all is mapped.
+        self._polled, self._bells = np.zeros(POLLED_WORDS, np.int32), np.zeros(BELLS_MAX, np.uint8)
+        self._polled[0] = sock.fileno()
         self._poll = select.poll()
         self._poll.register(sock.fileno(), select.POLLIN)
         self._answered = np.empty(ANSWERED_BYTES, np.uint8)
@@ -238,6 +241,20 @@ class Door:
                 return True
             if monotonic_ns() >= end_ns:
                 return False
+
+    def sleep(self, reader: ReaderState, also: int, timeout_ms: int) -> bool:
+        """Sleep until a reader may have something, or `also` is readable; False: we are closed.
+
+        It may end early. `also` is a descriptor, or -1.
+        """
+        if self.closed:
+            return False
+        self._polled[2] = also
+        bells, block = (self._polled, self._bells), self._catalog_block
+        seen = block.words, self._catalog_version
+        if not sleep_reader(self._memory, self._side, *bells, *reader, *seen, timeout_ms):
+            self.close()
+        return not self.closed
 
     def fileno(self) -> int:
         """Readable when somebody rings, for event loops; between arm() and disarm()."""

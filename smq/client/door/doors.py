@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from shm.kernels.reader_sleep import ReaderState
 from shm.reader import LogReader
 from smq.client.consuming.record import TopicPartition
 from smq.client.door.door import DoorGone, DoorUnavailable
@@ -38,6 +39,12 @@ class ReadingDoor(Protocol):
 
     def disarm(self) -> bool:
         """Ask no more; whether there is something. Raises DoorGone."""
+
+    def sleep(self, reader: ReaderState, also: int, timeout_ms: int) -> bool:
+        """Sleep until a reader of one log may have something, or `also` (-1: nothing) is readable.
+
+        False: it is closed.
+        """
 
     def watch(self, numbers: Iterable[int]) -> None:
         """Have it ring when one of these partitions shows new records. Raises DoorGone."""
@@ -81,6 +88,10 @@ class Doors:
         if reader is None:
             return None
         return Found(node, log, reader, topic.partition_numbers[name.partition])
+
+    def at(self, node: int) -> ReadingDoor | None:
+        """The door to a node, if it is open."""
+        return self._doors.get(node)
 
     def has_other_topics(self) -> bool:
         """Whether topics have come, gone or changed since this was asked last."""

@@ -2,10 +2,12 @@
 
 import pytest
 
+from shm.kernels.lend_few import BATCHES_FEW
 from smq.client.consuming.chunk import cut
 from smq.client.consuming.lane import Lane
 from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition, Taken
+from tests.client.fake_door import FakeDoor
 from tests.shm.kernels.test_lend import NUMBERS, Reader, Writer
 
 
@@ -68,14 +70,35 @@ def test_looking_takes_nothing(writer: Writer, lane: Lane) -> None:
 
 def test_what_was_not_cut_is_lent_again(writer: Writer, lane: Lane) -> None:
     lane.add([partition(7)])
-    for _ in range(3):
+    for _ in range(BATCHES_FEW):
         writer.append(0)
     writer.show(0)
     taken, _ = lane.take()
     assert taken is not None
     taken.commit(1)
     lane.partitions[0].position = 2
-    assert offsets(lane.take()[0]) == [(0, each) for each in (2, 3, 4, 5)]
+    assert offsets(lane.take()[0]) == [(0, each) for each in range(2, 2 * BATCHES_FEW)]
+
+
+def test_a_few_are_cut_and_had_at_once(writer: Writer, lane: Lane) -> None:
+    lane.add([partition(7), partition(9)])
+    writer.append(0)
+    writer.append(1)
+    writer.show(0, 1)
+    taken, _ = lane.take()
+    assert taken is not None
+    assert taken.chunk is not None
+    found = [(each.partition, each.offset) for each in taken.chunk.records()]
+    assert found == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [(each.name.partition, end) for each, end in taken.moves] == [(0, 2), (1, 2)]
+    assert taken.is_intact()
+    assert lane.take() == (None, [])
+
+
+def test_it_sleeps_at_its_door(writer: Writer, lane: Lane) -> None:
+    door = FakeDoor(writer)
+    assert lane.sleep(door, 5, 100)
+    assert door.slept == [(5, 100)]
 
 
 def test_what_the_ring_has_not_is_given_back(writer: Writer, lane: Lane) -> None:

@@ -10,6 +10,7 @@ from smq.client.consuming.reading import Lot, Reading
 from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition, Taken, everything_stands
 from smq.client.door.doors import Doors
+from smq.model.catalog import Catalog
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.records import Record, write_batch
 from tests.client.batches import batches_of
@@ -222,3 +223,30 @@ def test_what_comes_while_one_falls_asleep_is_noticed(rig: Rig) -> None:
     rig.append(0)
     assert rig.reading.fall_asleep() is None
     assert len(rig.read()) == 2
+
+
+def test_it_sleeps_in_one_step_where_one_log_has_all(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0})
+    assert rig.reading.sleep(5, 0.0001)
+    assert rig.door.slept == [(5, 1)]
+
+
+def test_it_does_not_sleep_over_what_is_to_be_left(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0})
+    rig.door.topics.clear()
+    rig.door.snapshot = Catalog("c", 2, {})
+    assert not rig.reading.sleep(-1, 1)  # The topic is gone.
+    rig.reading.take()
+    assert not rig.reading.sleep(-1, 1)  # It is read over the wire.
+    assert rig.door.slept == []
+
+
+def test_at_a_door_that_is_closed_nobody_sleeps(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0})
+    rig.door.close()
+    assert not rig.reading.sleep(-1, 1)
+
+
+def test_away_from_the_broker_nobody_sleeps_in_one_step() -> None:
+    reading = Reading(None, FakeWire())  # type: ignore[arg-type]
+    assert not reading.sleep(-1, 1)

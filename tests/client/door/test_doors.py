@@ -44,6 +44,8 @@ def test_a_partition_is_found_by_the_catalog(house: House) -> None:
     assert doors.find(TopicPartition("other", 0)) is None
     assert house.asked == 1
     assert doors.logs() == {0}
+    assert doors.at(found.node) is house.opened[0]
+    assert doors.at(found.node + 1) is None
     doors.close()
     assert house.opened[0].closed
 

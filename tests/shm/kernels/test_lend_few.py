@@ -22,9 +22,9 @@ Found = list[list[Any]]
 
 def few(reader: Reader, bytes_max: int = ANY_BYTES) -> tuple[int, Found]:
     """How many batches there are, and their facts, the columns of the records, the counts."""
-    facts, columns, counts = new_few()
+    facts, columns, counts, told = new_few()
     memory, state = reader.log.memory, (reader.wanted, reader.cursor)
-    count = lend_few(memory.memory, memory.ring, *state, facts, columns, counts, bytes_max)
+    count = lend_few(memory.memory, memory.ring, *state, facts, columns, counts, told, bytes_max)
     found = max(0, count)
     records = int(counts[found]) if found else 0
     return count, [
