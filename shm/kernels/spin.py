@@ -2,16 +2,20 @@
 
 Waking a sleeping process costs more than a small request, often several times as much. Who has just
 answered a client that asks again at once gains by waiting awake; who waits in vain stops trying,
-for SPIN_PAUSE_TURNS. An idle process never spins: it has no turns.
+for SPIN_PAUSE_TURNS. An idle process never spins: it has no turns. Nor does one that has a single
+core: whom it waits for needs that.
 
-    spin      int64: credit, which grows with success; turns without trying that are left
+    spin      int64: credit, which grows with success; turns without trying that are left, -1: ever
 """
+
+import os
 
 import numpy as np
 
 from shm.kernels.jit import kernel
 
 SPIN_MAX_NS = 30_000  # About what falling asleep and being woken costs.
+SPIN_SESSION_NS = 100_000  # Of programs on this host: what waking two of them costs, and some work.
 SPIN_SYNC_NS = 250_000  # Of who waits for a disk: as long as a good one takes, and being woken.
 SPIN_CREDIT_MAX, SPIN_LOSS = 16, 2  # Two of three must succeed.
 SPIN_PAUSE_TURNS = 100
@@ -19,8 +23,8 @@ _CREDIT, _PAUSE = 0, 1
 
 
 def new_spin() -> np.ndarray:
-    """Of somebody who has yet to try."""
-    return np.array([SPIN_CREDIT_MAX, 0])
+    """Of a process that has yet to try."""
+    return np.array([SPIN_CREDIT_MAX, 0 if len(os.sched_getaffinity(0)) > 1 else -1])
 
 
 @kernel
@@ -29,7 +33,7 @@ def may_spin(spin):
     if spin[_PAUSE] > 0:
         spin[_PAUSE] -= 1
         return False
-    return True
+    return spin[_PAUSE] == 0
 
 
 @kernel

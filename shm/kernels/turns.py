@@ -26,7 +26,7 @@ from shm.kernels.fetch_request import ANSWERED, STATE_START, WAITS, answer_fetch
 from shm.kernels.jit import kernel
 from shm.kernels.memory import get_word, release_word, ring_at
 from shm.kernels.plan import HEAD_OUT_START
-from shm.kernels.spin import may_spin, note_spin
+from shm.kernels.spin import SPIN_SESSION_NS, may_spin, note_spin
 from shm.kernels.turn_receive import CLOCK_MONOTONIC, now_ns, ready, receive, send_fetched
 from shm.kernels.turn_sessions import (
     answer_session,
@@ -117,7 +117,8 @@ def _look(turn, events, sessions, spin):
     count, is_tried = ready(turn, events, 0), turn[IS_SHORT] != 0 and may_spin(spin)
     turn[IS_SHORT] = 0
     if count == 0 and (is_tried or turn[AWAKE] != 0):
-        until_ns = now_ns(turn, CLOCK_MONOTONIC) + turn[SPIN_NS] * is_tried
+        spin_ns = SPIN_SESSION_NS if turn[AWAKE] != 0 else turn[SPIN_NS]
+        until_ns = now_ns(turn, CLOCK_MONOTONIC) + spin_ns * is_tried
         if turn[AWAKE] != 0:
             until_ns = max(until_ns, min(turn[SPIN_UNTIL_NS], turn[UNTIL_NS]))
         count = _wait_awake(turn, events, sessions, until_ns)
@@ -317,5 +318,6 @@ def take_turns(
             break
         is_going_on &= _send_answers(turn, clients, sessions, out)
         at_ns = now_ns(turn, CLOCK_MONOTONIC)
-        _rest(turn, sessions, at_ns)
         is_going_on &= at_ns < turn[UNTIL_NS]
+        if not is_going_on:
+            _rest(turn, sessions, at_ns)

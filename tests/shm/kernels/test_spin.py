@@ -1,5 +1,7 @@
 """Who gains by waiting awake goes on with it, who does not stops."""
 
+import pytest
+
 from shm.kernels.spin import (
     SPIN_CREDIT_MAX,
     SPIN_LOSS,
@@ -27,3 +29,9 @@ def test_who_mostly_succeeds_goes_on_trying() -> None:
     for i in range(3 * SPIN_PAUSE_TURNS):
         assert may_spin(spin)
         note_spin(spin, i % 3 != 0)
+
+
+def test_on_a_single_core_nobody_waits_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3})
+    spin = new_spin()
+    assert not any(may_spin(spin) for _ in range(3 * SPIN_PAUSE_TURNS))
