@@ -7,6 +7,7 @@ the table into docs/performance.md.
 
 import argparse
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -24,7 +25,6 @@ from bench.peers import (
     faster_fifo_peer,
     iceoryx2_peer,
     queue_peer,
-    relay_peer,
     smq_peer,
     zmq_peer,
 )
@@ -41,7 +41,7 @@ HOPS = 6000
 SETTLE_S = 2  # After a topic is deleted: until its segments are free.
 WARM_UPS = 2  # The second one counts.
 PUBLISHING = f"a publisher of 1,000,000 rows/s beside {READERS} readers, of its rate without"
-WOKEN = "— of which two wake-ups alone, `cat` between two pipes: p50 µs"
+WAKE_UPS = 20_000
 SEALED_LATER = {"smq.seal.ms": "3600000", "smq.seal.bytes": str(1 << 40)}
 PEERS = ("SMQ", "confluent-kafka", "iceoryx2", "pyzmq ipc", "faster-fifo", "multiprocessing.Queue")
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
@@ -152,6 +152,48 @@ def _percentiles(taken_ns: list[int]) -> Figures:
     return {"p50_us": median(ordered) / 1e3, "p99_us": ordered[len(ordered) * 99 // 100] / 1e3}
 
 
+def woken() -> Figures:
+    """What waking a process that sleeps costs, in us: a byte in a pipe, on one core, and across.
+
+    How long a byte takes to a process and back, halved.
+    """
+    first, *others = sorted(os.sched_getaffinity(0))
+    figures = {"same_us": _woken_us(first, first)}
+    return figures | {"across_us": _woken_us(first, others[0])} if others else figures
+
+
+def _woken_us(core: int, other: int) -> float:
+    (there, to_there), (back, to_back) = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.sched_setaffinity(0, {other})
+        for _ in range(WAKE_UPS):
+            os.write(to_back, os.read(there, 1))
+        os._exit(0)
+    taken = []
+    with on_cores({core}):
+        for _ in range(WAKE_UPS):
+            started = time.perf_counter_ns()
+            os.write(to_there, b"x")
+            os.read(back, 1)
+            taken.append(time.perf_counter_ns() - started)
+    os.waitpid(child, 0)
+    for fd in (there, to_there, back, to_back):
+        os.close(fd)
+    return median(taken) / 2e3
+
+
+@contextmanager
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """This process, and those it starts meanwhile, on these cores alone."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def spinning(directory: Path, count: int) -> Figures:
     """From a producer to the log of a shard that spins, 64 B, in us; a message each half ms."""
     settings = {"session.spin.us": str(SPIN_US)}
@@ -239,7 +281,8 @@ class Line(NamedTuple):
 
 
 def _line(words: str, taken: dict[str, Figures], figure: str, target: str) -> Line:
-    return Line(words, {name: figures[figure] for name, figures in taken.items()}, target)
+    found = {name: figures[figure] for name, figures in taken.items() if figure in figures}
+    return Line(words, found, target)
 
 
 @contextmanager
@@ -299,21 +342,17 @@ def measure(bootstrap: str, directory: Path, scale: float) -> list[Line]:
 
 def one_ways(bootstrap: str, directory: Path) -> list[Line]:
     """The lines of how long a message of 64 B takes."""
-    peers: dict[str, Callable[[], Peer]] = {
-        "iceoryx2": lambda: iceoryx2_peer(LATENCY_BYTES),
-        "pyzmq ipc": lambda: zmq_peer(directory),
-        "faster-fifo": faster_fifo_peer,
-        "multiprocessing.Queue": queue_peer,
-    }
-    with a_topic(bootstrap) as topic, a_topic(bootstrap) as other:
-        there, back = smq_peer(bootstrap, topic), smq_peer(bootstrap, other)
-        returned = {"SMQ": ping_pong(there, back, HOPS)}
+    returned = back_and_forth(bootstrap, directory)
+    there, back = iceoryx2_peer(LATENCY_BYTES), iceoryx2_peer(LATENCY_BYTES)
+    returned["iceoryx2"] = ping_pong(there, back, HOPS)
+    with on_cores({min(os.sched_getaffinity(0))}), SmqBroker(directory / "core") as broker:
+        on_one_core = back_and_forth(broker.bootstrap, directory)
     with a_topic(bootstrap) as topic:
         hops = {"SMQ": latency(smq_peer(bootstrap, topic), HOPS)}
-    returned |= {name: ping_pong(make(), make(), HOPS) for name, make in peers.items()}
-    hops |= {name: latency(make(), HOPS) for name, make in peers.items()}
-    woken_at_once = ping_pong(relay_peer(LATENCY_BYTES), relay_peer(LATENCY_BYTES), HOPS)
-    woken = latency(relay_peer(LATENCY_BYTES), HOPS)
+    hops |= {name: latency(make(), HOPS) for name, make in sleepers(directory).items()}
+    hops["iceoryx2"] = latency(iceoryx2_peer(LATENCY_BYTES), HOPS)
+    wake_ups = {"SMQ": woken()}
+    beside_pyzmq = returned["SMQ"]["p50_us"] / returned["pyzmq ipc"]["p50_us"]
     spun = {
         "SMQ": spinning(directory / "spinning", HOPS),
         "iceoryx2": hops["iceoryx2"],
@@ -323,14 +362,34 @@ def one_ways(bootstrap: str, directory: Path) -> list[Line]:
     }
     return [
         _line("one way, 64 B, back and forth: p50 µs", returned, "p50_us", "≤ 30"),
+        Line("— of what pyzmq takes", {"SMQ": beside_pyzmq}, "≤ 1.38"),
         _line("one way, 64 B, back and forth: p99 µs", returned, "p99_us", ""),
-        _line(WOKEN, {"SMQ": woken_at_once}, "p50_us", ""),
+        _line("— a bare wake-up, from one core to another: p50 µs", wake_ups, "across_us", ""),
+        _line("— all on one core: p50 µs", on_one_core, "p50_us", ""),
+        _line("— a bare wake-up on that core: p50 µs", wake_ups, "same_us", ""),
         _line("one way, 64 B, one each half ms: p50 µs", hops, "p50_us", ""),
         _line("one way, 64 B, one each half ms: p99 µs", hops, "p99_us", ""),
-        _line(WOKEN, {"SMQ": woken}, "p50_us", ""),
         _line("64 B to a receiver that spins (SMQ: into the log): p50 µs", spun, "p50_us", "≤ 5"),
         _line("64 B to a receiver that spins (SMQ: into the log): p99 µs", spun, "p99_us", ""),
     ]
+
+
+def sleepers(directory: Path) -> dict[str, Callable[[], Peer]]:
+    """The peers whose receivers sleep."""
+    return {
+        "pyzmq ipc": lambda: zmq_peer(directory),
+        "faster-fifo": faster_fifo_peer,
+        "multiprocessing.Queue": queue_peer,
+    }
+
+
+def back_and_forth(bootstrap: str, directory: Path) -> dict[str, Figures]:
+    """One way of all whose receivers sleep."""
+    with a_topic(bootstrap) as topic, a_topic(bootstrap) as other:
+        there, back = smq_peer(bootstrap, topic), smq_peer(bootstrap, other)
+        returned = {"SMQ": ping_pong(there, back, HOPS)}
+    peers = sleepers(directory)
+    return returned | {name: ping_pong(make(), make(), HOPS) for name, make in peers.items()}
 
 
 def table(lines: list[Line]) -> str:

@@ -6,9 +6,6 @@ iceoryx2's subscribers do not block: they are polled.
 """
 
 import multiprocessing
-import os
-import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty
@@ -156,27 +153,6 @@ def iceoryx2_peer(message_bytes: int) -> Peer:
         return receive
 
     return Peer("iceoryx2", sender, receiver)
-
-
-def relay_peer(message_bytes: int) -> Peer:
-    """`cat` between two pipes: what it costs to wake two processes that sleep, and little else."""
-    relay = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert relay.stdin is not None
-    assert relay.stdout is not None
-    to_relay, from_relay = relay.stdin.fileno(), relay.stdout.fileno()
-
-    def close() -> None:
-        os.kill(relay.pid, signal.SIGKILL)  # A fork may be who closes: it is not its child.
-        relay.communicate()
-
-    def receiver(take: Take) -> Receive:
-        def receive() -> int:
-            take(os.read(from_relay, message_bytes))
-            return 1
-
-        return receive
-
-    return Peer("relay", lambda: (lambda message: os.write(to_relay, message), close), receiver)
 
 
 def smq_peer(bootstrap: str, topic: str) -> Peer:

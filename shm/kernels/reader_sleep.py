@@ -62,6 +62,7 @@ def sleep_reader(
     if not fall_asleep_client(session, side):
         return True
     if _has_something(log, wanted, cursor, facts) or read_version(catalog) != version:
+        wake_client(session, side)  # Else we would be rung for, awake.
         return True
     polled[1] = polled[3] = POLLIN
     _poll(address(polled, 0), np.int64(2), np.int32(timeout_ms))

@@ -25,17 +25,22 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class Exchange:
-    """Channels by broker. All but `sleep` and `wake` are called with the sender's lock held.
+Answers = tuple[int, list[bytes] | ChannelGone]
+"""What a broker has answered, or that its channel is gone."""
 
-    is_deaf    the thread sleeps, and no answer wakes it
+
+class Exchange:
+    """Channels by broker. All but `sleep`, `wake` and `wake_up` want the sender's lock.
+
+    is_deaf             the thread sleeps, and no answer wakes it
+    singles, parcels    how many were sent since it fell asleep
     """
 
     def __init__(self, accumulator: Accumulator) -> None:
         self.channels: dict[int, Channel] = {}  # Only the thread adds and removes.
         self.is_deaf = False
         self._accumulator = accumulator
-        self._last_id = 0  # Of the last request before the thread fell asleep.
+        self.singles = self.parcels = 0
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def wake(self) -> None:
@@ -65,7 +70,7 @@ class Exchange:
     def hear(self) -> None:
         """Take the answers that have come, if the thread is deaf."""
         if self.is_deaf:
-            self._receive()
+            self.settle(self._answers())
             if self._accumulator.gone:
                 self.wake()
 
@@ -83,13 +88,23 @@ class Exchange:
             is_quiet &= channel.arm()
         return is_quiet
 
-    def _receive(self) -> None:
-        """Take the answers that have come, and push."""
-        now_ms = monotonic_ms()
+    def _answers(self) -> list[Answers]:
+        found: list[Answers] = []
         for node_id, channel in self.channels.items():
             try:
-                answers = channel.answers()
-                channel.push()
+                found.append((node_id, channel.answers()))
+            except ChannelGone as reason:
+                found.append((node_id, reason))
+        return found
+
+    def settle(self, found: list[Answers]) -> None:
+        """Resolve what was answered, and push."""
+        now_ms = monotonic_ms()
+        for node_id, answers in found:
+            try:
+                if isinstance(answers, ChannelGone):
+                    raise answers
+                self.channels[node_id].push()
                 for answer in answers:
                     self._accumulator.answered(node_id, answer, now_ms)
             except (ChannelGone, PeerError) as reason:
@@ -101,10 +116,11 @@ class Exchange:
     def fall_asleep(self, sleep_ms: int, *, is_asked: bool) -> int:
         """How long to sleep, if that is for `sleep_ms` at most; 0: there is something already.
 
-        Deaf for a moment, if something was sent since the last sleep and nobody waits for its fate.
+        Deaf for a moment, if single records are sent, nothing else, and nobody waits for any.
         """
-        last_id, self._last_id = self._last_id, self._accumulator.last_id
-        self.is_deaf = last_id != self._last_id and not is_asked and self._may_be_deaf()
+        has_sent_singles = self.singles > 0 and not self.parcels
+        self.singles = self.parcels = 0
+        self.is_deaf = has_sent_singles and not is_asked and self._may_be_deaf()
         if self.is_deaf:
             return min(sleep_ms, NAP_MS)
         return sleep_ms if self._arm() else 0
@@ -127,14 +143,14 @@ class Exchange:
             poller.register(fd, channel.events())
         poller.poll(sleep_ms)
 
-    def wake_up(self) -> None:
-        """Take what has come."""
-        self.is_deaf = False
+    def wake_up(self) -> list[Answers]:
+        """What has come; to be settled. Without the lock, once it is not deaf any more."""
+        assert not self.is_deaf, "somebody else may take answers"
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake_fd)
         for channel in self.channels.values():
             channel.disarm()
-        self._receive()
+        return self._answers()
 
     # --- the end ---------------------------------------------------------------------------------
 

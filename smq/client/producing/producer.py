@@ -112,8 +112,11 @@ class Producer:
             value = bytes_of("value", value)
         if key is not None and type(key) is not bytes:
             key = bytes_of("key", key)
-        is_plain = headers is None and timestamp_ms is None and partition is None
-        extras = NO_EXTRAS if is_plain else _extras(headers, timestamp_ms, partition)
+        extras = (
+            NO_EXTRAS
+            if headers is None and timestamp_ms is None and partition is None
+            else _extras(headers, timestamp_ms, partition)
+        )
         sender = self._sender or self._start()
         sender.lock.acquire()  # Slower with `with`, and felt: this is each send.
         try:
@@ -124,7 +127,7 @@ class Producer:
                     return Future(single, 0)
                 parcel = sender.open_parcel(topic)
             row = len(parcel.values)
-            if not is_plain:
+            if extras is not NO_EXTRAS:
                 sender.check_partition(topic, extras.partition)
                 parcel.extras[row] = extras
             parcel.keys.append(key)

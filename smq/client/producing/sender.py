@@ -29,6 +29,7 @@ from smq.wire.compression import Codec
 
 SLEEP_MS_MAX = 1000  # Until the next look at deadlines that nobody woke us for.
 SINGLES_MAX = 4  # On their way, at a time when nobody has looked for their acks.
+BURST_NS = 50_000  # Records that come faster go together.
 ROOM_BELOW = 0.75  # Of the buffer: who is woken for each batch that has gone does little else.
 GONE_MS = 3000  # A topic that is not there for so long has been deleted; else it has just come.
 
@@ -87,6 +88,7 @@ class Sender:
         self._refreshed_ms = self._look_ms = 0
         self._is_closing = False
         self._unseen: dict[Parcel | Single, None] = {}
+        self._single_ns = 0  # When the last record was sent alone.
         self._asking = 0  # Threads that wait for fates or room.
         self._thread = threading.Thread(target=self._run, name="smq-producer", daemon=True)
         self._thread.start()
@@ -107,19 +109,23 @@ class Sender:
     ) -> Single | None:
         """With the lock held: send a record alone; None: it must go with others, or wait."""
         accumulator, exchange, known = self._accumulator, self._exchange, self._topics.get(topic)
-        on_way = accumulator.on_way.get(topic, 0)
-        if known is None or not self._may_go_alone(on_way):
+        on_way, now_ns = accumulator.on_way.get(topic, 0), time.monotonic_ns()
+        if known is None or not self._may_go_alone(on_way, now_ns):
             return None
         time_ms, partition, count = extras.timestamp_ms, extras.partition, len(known.facts.leaders)
         one = one_of(value, key, extras.headers, wall_ms() if time_ms is None else time_ms)
-        if partition is None:
-            partition = choose_partition(one.key, 0, one.key_length, count, known.keyless)
-        now_ms = monotonic_ms()
+        if partition is None and key is not None:
+            partition = choose_partition(one.key, 0, len(key), count, known.keyless)
+        elif partition is None:
+            partition = known.keyless
+        now_ms = now_ns // 1_000_000
         deadline_ms = now_ms + int(1000 * self._options.delivery_timeout_s)
         single = Single(topic, self, one, partition, deadline_ms)
         if partition >= count or not accumulator.send_single(single, exchange.channels, now_ms):
             return None
         known.keyless = (known.keyless + 1) % count
+        exchange.singles += 1
+        self._single_ns = now_ns
         self._unseen[single] = None
         if on_way + 1 == SINGLES_MAX:
             exchange.hear()
@@ -127,13 +133,15 @@ class Sender:
             self._wake()
         return single
 
-    def _may_go_alone(self, on_way: int) -> bool:
+    def _may_go_alone(self, on_way: int, now_ns: int) -> bool:
         """Whether a record need not wait for those of its topic that are on their way.
 
-        While the thread is deaf some of these may have arrived, and nobody has looked.
+        While the thread is deaf these may have arrived, for all we know: unless it was just now.
         """
-        if on_way and not (self._exchange.is_deaf and on_way < SINGLES_MAX):
-            return False
+        if on_way:
+            is_slow = now_ns - self._single_ns > BURST_NS
+            if not (is_slow and self._exchange.is_deaf and on_way < SINGLES_MAX):
+                return False
         if self.is_closed or self._options.linger_ms:
             return False
         return self._has_room(self._options.batch_bytes)
@@ -146,10 +154,7 @@ class Sender:
         self.await_room(topic, self._options.batch_bytes)
         parcel = self.parcels.get(topic)
         if parcel is None:  # Nobody else has opened one meanwhile.
-            on_way = self._accumulator.on_way
-            if on_way.get(topic):
-                self._exchange.hear()
-            is_idle = not self._options.linger_ms and not on_way.get(topic)
+            is_idle = not self._options.linger_ms and not self._accumulator.on_way.get(topic)
             if not is_idle:
                 self._exchange.listen()
             room = -1 if is_idle else self._options.batch_bytes
@@ -221,6 +226,7 @@ class Sender:
         self._accumulator.add(parcel)
         self._unseen[parcel] = None
         accumulator, exchange = self._accumulator, self._exchange
+        exchange.parcels += 1
         failed = len(accumulator.resolved)
         accumulator.drain(exchange.channels, monotonic_ms())
         if accumulator.has_waiting:  # For answers, mostly.
@@ -441,8 +447,12 @@ class Sender:
             if any(map(self._is_due, self.parcels)):
                 sleep_ms = 0
         exchange.sleep(sleep_ms)
+        if exchange.is_deaf:
+            with self.lock:  # Who hears just now is done then.
+                exchange.is_deaf = False
+        found = exchange.wake_up()
         with self.lock:
-            exchange.wake_up()
+            exchange.settle(found)
 
 
 def _call(function: Callable[[], object]) -> None:

@@ -48,6 +48,7 @@ class Rig:
         self.exchange.channels[NODE] = self.channel
 
     def send(self) -> Parcel:
+        self.exchange.singles += 1
         parcel = closed([(b"a", 0)])
         self.accumulator.add(parcel)
         self.accumulator.drain(self.exchange.channels, 0)
@@ -59,6 +60,10 @@ class Rig:
 
     def fall_asleep(self, *, is_asked: bool = False) -> int:
         return self.exchange.fall_asleep(LONG_MS, is_asked=is_asked)
+
+    def wake_up(self) -> None:
+        self.exchange.is_deaf = False
+        self.exchange.settle(self.exchange.wake_up())
 
     @property
     def is_woken(self) -> bool:
@@ -82,13 +87,13 @@ def test_who_has_sent_and_is_not_asked_naps_and_hears_nothing(rig: Rig) -> None:
     assert not rig.channel.is_armed
     rig.deliver()
     assert not parcel.is_resolved()
-    rig.exchange.wake_up()
+    rig.wake_up()
     assert parcel.is_resolved()
     assert rig.fall_asleep() == LONG_MS  # Nothing was sent meanwhile.
     assert rig.channel.is_armed
 
 
-@pytest.mark.parametrize("who", ["a thread", "a callback", "a record", "a socket"])
+@pytest.mark.parametrize("who", ["a thread", "a callback", "a record", "a socket", "a parcel"])
 def test_who_is_asked_listens(rig: Rig, who: str) -> None:
     parcel = rig.send()
     if who == "a callback":
@@ -97,6 +102,8 @@ def test_who_is_asked_listens(rig: Rig, who: str) -> None:
         rig.send()  # It waits until the broker knows us.
     elif who == "a socket":
         rig.channel.is_quiet = False
+    elif who == "a parcel":
+        rig.exchange.parcels += 1
     assert rig.fall_asleep(is_asked=who == "a thread") == LONG_MS
     assert not rig.exchange.is_deaf
     assert rig.channel.is_armed
@@ -173,7 +180,7 @@ def test_it_sleeps_until_it_is_woken_or_rung(rig: Rig) -> None:
     rig.exchange.sleep(1)
     rig.exchange.wake()
     rig.exchange.sleep(LONG_MS)
-    rig.exchange.wake_up()
+    rig.wake_up()
     assert not rig.is_woken
     os.eventfd_write(rig.channel.descriptor, 1)
     rig.exchange.sleep(LONG_MS)

@@ -11,7 +11,7 @@ from smq.client.errors import BrokerUnavailable, BufferFull, Closed, NoSuchTopic
 from smq.client.producing import sender as sender_file
 from smq.client.producing.futures import Future
 from smq.client.producing.producer import Producer
-from smq.client.producing.sender import Options
+from smq.client.producing.sender import BURST_NS, SINGLES_MAX, Options
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.compression import Codec
@@ -53,6 +53,25 @@ def test_a_record_leaves_at_once_and_those_behind_it_share_a_batch(
     kafka.takes_records.set()
     assert [each.result(WAIT_S).offset for each in sent] == list(range(1, 101))
     assert len(partition.batches) == 3
+
+
+def test_a_record_goes_alone_unless_it_follows_fast_or_too_many_have_not_been_heard_of(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    producer.send("t", b"0").result(WAIT_S)
+    sender, now_ns = producer._sender, 10**9
+    assert sender is not None
+    with sender.lock:
+        sender._single_ns = now_ns
+        assert sender._may_go_alone(0, now_ns)
+        assert not sender._may_go_alone(1, now_ns + BURST_NS + 1), "the thread will tell"
+        sender._exchange.is_deaf = True
+        assert sender._may_go_alone(1, now_ns + BURST_NS + 1)
+        assert not sender._may_go_alone(1, now_ns + BURST_NS)
+        assert not sender._may_go_alone(SINGLES_MAX, now_ns + BURST_NS + 1)
+        sender._exchange.is_deaf = False
 
 
 def test_records_linger_for_company(kafka: FakeKafka, open_producer: Open) -> None:

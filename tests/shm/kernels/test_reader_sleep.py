@@ -91,6 +91,7 @@ def test_what_is_there_already_is_not_slept_over_and_not_taken(sleeper: Sleeper)
     entry = sleeper.reader.cursor[CURSOR_ENTRY]
     assert sleeper.sleep()  # The event.
     assert sleeper.sleep()  # The records.
+    assert not sleeper.is_asleep
     assert sleeper.reader.cursor[CURSOR_ENTRY] == entry
 
 
