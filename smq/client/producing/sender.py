@@ -3,9 +3,10 @@
 Whoever fills a parcel sends it, in his own thread; the sender's thread does what must wait: takes
 answers, sends what had to linger or had no room, connects, asks for metadata, and calls callbacks.
 
-With `linger_ms` 0 a record leaves at once when nothing of its topic is on its way; else it joins
-the open parcel, which leaves when it is full or when the last of its topic has arrived. So a single
-record does not wait, and many share batches, whatever their rate.
+With `linger_ms` 0 a record leaves at once when nothing of its topic is on its way, or nobody has
+looked whether it still is; else it joins the open parcel, which leaves when it is full or when the
+last of its topic has arrived. So a single record does not wait, and many share batches, whatever
+their rate.
 """
 
 import logging
@@ -129,7 +130,7 @@ class Sender:
         self._unseen[single] = None
         if on_way + 1 == SINGLES_MAX:
             exchange.hear()
-        if accumulator.gone or accumulator.has_waiting:
+        if accumulator.gone or accumulator.has_waiting or exchange.must_push():
             self._wake()
         return single
 

@@ -1,5 +1,6 @@
 """The producer's thread: what lingers, waits, is lost, comes back, is refused."""
 
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -72,6 +73,24 @@ def test_a_record_goes_alone_unless_it_follows_fast_or_too_many_have_not_been_he
         assert not sender._may_go_alone(1, now_ns + BURST_NS)
         assert not sender._may_go_alone(SINGLES_MAX, now_ns + BURST_NS + 1)
         sender._exchange.is_deaf = False
+
+
+def test_the_rest_of_a_single_record_that_a_socket_does_not_take_is_pushed_by_the_thread(
+    kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.add_topic("t")
+    producer, woken = open_producer(), threading.Event()
+    producer.send("t", b"0").result(WAIT_S)
+    sender = producer._sender
+    assert sender is not None
+    with sender.lock:
+        (channel,) = sender._exchange.channels.values()
+        monkeypatch.setattr(channel, "events", lambda: select.POLLIN | select.POLLOUT)
+        monkeypatch.setattr(sender, "_wake", woken.set)
+    sent = producer.send("t", b"1")
+    assert woken.is_set()
+    monkeypatch.undo()
+    assert sent.result(WAIT_S).offset == 1
 
 
 def test_records_linger_for_company(kafka: FakeKafka, open_producer: Open) -> None:
