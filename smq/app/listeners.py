@@ -6,6 +6,8 @@ being refused.
 
 import errno
 import os
+import re
+import shutil
 import socket
 import stat
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from smq.app.clock import monotonic_ms
+from smq.app.clock import monotonic_ms, wall_ms
 from smq.app.inheritance import socket_path
 from smq.model.config import Config, bracketed
 
@@ -26,6 +28,8 @@ PORT_WAIT_MS = 1000
 _POLL_S = 0.01
 UNIX_BACKLOG = 128  # Our own processes, some of them attaching again and again.
 UNIX_PATH_BYTES_MAX = 107  # sun_path, less its final zero.
+CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # As directories of sockets are called.
+DESERTED_MS = 60_000  # A directory that is younger may be about to be used.
 
 
 def open_tcp_listeners(config: Config) -> dict[int, socket.socket]:
@@ -102,6 +106,7 @@ def open_unix_listeners(directory: Path, names: Sequence[str]) -> dict[str, sock
     try:
         _make_private(directory.parent)
         _make_private(directory)
+        _clear_deserted(directory.parent)
         return {name: _open_unix(socket_path(directory, name)) for name in names}
     except OSError as reason:
         raise SystemExit(
@@ -131,3 +136,31 @@ def _open_unix(path: Path) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def _clear_deserted(home: Path) -> None:
+    """Remove what killed brokers have left: directories of sockets at which nobody listens."""
+    for each in home.iterdir():
+        if CLUSTER_ID.fullmatch(each.name) and _is_deserted(each):
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def _is_deserted(directory: Path) -> bool:
+    """Whether nobody listens there; of a broker that has just begun nobody does yet."""
+    try:
+        is_old = wall_ms() - 1000 * directory.lstat().st_mtime > DESERTED_MS
+        sockets = [*directory.iterdir()]
+    except OSError:  # It goes just now, or is no directory.
+        return False
+    return is_old and bool(sockets) and all(map(_is_refused, sockets))
+
+
+def _is_refused(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return path.is_socket()
+        except OSError:
+            return False
+    return False

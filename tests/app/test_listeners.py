@@ -67,6 +67,30 @@ def test_unix_sockets_are_private_and_replace_those_of_a_killed_run(tmp_path: Pa
     assert (tmp_path / "run" / "id").stat().st_mode & 0o777 == 0o700
 
 
+def test_what_killed_brokers_have_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    def left(name: str, file: str = "shard-1.sock", *, is_old: bool = True) -> Path:
+        directory = tmp_path / name
+        directory.mkdir()
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(directory / file))
+        if is_old:
+            os.utime(directory, (0, 0))
+        return directory
+
+    dead, young, other = left("d" * 22), left("y" * 22, is_old=False), left("another program")
+    live, mixed = left("l" * 22), left("m" * 22)
+    (mixed / "notes").touch()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(live / "attach-1.sock"))
+        listening.listen()
+        for each in (live, mixed):
+            os.utime(each, (0, 0))
+        for listener in open_unix_listeners(tmp_path / "ours", ["one"]).values():
+            listener.close()
+    assert not dead.exists()
+    assert all(each.exists() for each in (young, other, live, mixed))
+
+
 def test_a_directory_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
