@@ -24,7 +24,7 @@ check: setup  ## Format, lint, floors, types, the quick tests, the wheel.
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/python -c 'from smq.app.composition import warm_kernels; warm_kernels()'
-	$(BIN)/pytest -q -n 2 -m "not slow and not clients and not oracle and not spark and not sim and not long"
+	$(BIN)/pytest -q -n 2 --timeout 300 -m "not slow and not clients and not oracle and not spark and not sim and not long"
 	$(BIN)/python -m tests.wheel_smoke
 
 test: check  ## check, the slower tests, and short slices of the long ones: what CI runs.

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -175,10 +176,18 @@ def test_what_cannot_be_read_is_exit_code_1(
     assert sentence in output
 
 
-def start(kafka: FakeKafka, *arguments: str) -> "subprocess.Popen[bytes]":
+@contextmanager
+def start(kafka: FakeKafka, *arguments: str) -> "Iterator[subprocess.Popen[bytes]]":
+    """The command as a shell starts it, also where we were started with SIGINT ignored (nohup)."""
     command = [*SMQ, "consume", "a", *arguments, "--bootstrap", kafka.bootstrap]
     pipe: Any = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe) as child:
+        signal.signal(signal.SIGINT, before)
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 def test_following_prints_what_comes_until_it_is_interrupted(kafka: FakeKafka) -> None:
