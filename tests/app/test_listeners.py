@@ -3,7 +3,9 @@
 import os
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -67,9 +69,16 @@ def test_unix_sockets_are_private_and_replace_those_of_a_killed_run(tmp_path: Pa
     assert (tmp_path / "run" / "id").stat().st_mode & 0o777 == 0o700
 
 
-def test_what_killed_brokers_have_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory of few letters: a socket's path has 107 bytes."""
+    with TemporaryDirectory(prefix="smq-") as name:
+        yield Path(name)
+
+
+def test_what_killed_brokers_have_left_is_removed_and_nothing_else(home: Path) -> None:
     def left(name: str, file: str = "shard-1.sock", *, is_old: bool = True) -> Path:
-        directory = tmp_path / name
+        directory = home / name
         directory.mkdir()
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(directory / file))
@@ -85,7 +94,7 @@ def test_what_killed_brokers_have_left_is_removed_and_nothing_else(tmp_path: Pat
         listening.listen()
         for each in (live, mixed):
             os.utime(each, (0, 0))
-        for listener in open_unix_listeners(tmp_path / "ours", ["one"]).values():
+        for listener in open_unix_listeners(home / "ours", ["one"]).values():
             listener.close()
     assert not dead.exists()
     assert all(each.exists() for each in (young, other, live, mixed))
