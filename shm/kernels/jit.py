@@ -47,13 +47,25 @@ def cache_directory() -> Path:
 
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
 
+# Numba imports it with the first call of a kernel. If that is a thread's while another one forks,
+# the child waits for ever for the import of a thread that it has not.
 import numba  # noqa: E402  (It reads NUMBA_CACHE_DIR when it is imported.)
+import numpy.ma  # noqa: E402, F401
+from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 
 from shm.kernels.parts import PartCompiler  # noqa: E402
 
 _PART_OPTIONS = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
 
 numba.config.reload_config()  # Somebody may have imported it before.
+
+# A thread that calls a kernel for the first time loads it, under a lock of Numba's: a fork waits
+# for that, or its child would wait for ever for a thread that it has not.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
