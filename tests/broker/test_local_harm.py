@@ -312,7 +312,8 @@ def test_garbage_anywhere_harms_nobody_else(running: SmqBroker, seed: int) -> No
     for _ in range(ROUNDS):
         with session(running) as (sock, memory):
             garbage(chance, memory)
-            sock.send(b"\0" * chance.randrange(1, 4))
+            with suppress(OSError):  # It may have been seen, and dropped, without a bell.
+                sock.send(b"\0" * chance.randrange(1, 4))
             assert_serves(running)
             memory.words[words.INBOX_TAIL] = -1  # Whatever came before: this cannot be.
             memory.words[words.SHARD_SLEEP] = 0
@@ -343,7 +344,8 @@ def test_garbage_that_changes_while_it_is_read_harms_nobody_else(running: SmqBro
         changer = Thread(target=change)
         changer.start()
         memory.words[words.INBOX_TAIL] = count * step
-        sock.send(b"\0")
+        with suppress(OSError):  # As above.
+            sock.send(b"\0")
         for _ in range(20):
             assert_serves(running)
         ended.append(True)
