@@ -47,9 +47,10 @@ def cache_directory() -> Path:
 
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
 
+import numba  # noqa: E402  (It reads NUMBA_CACHE_DIR when it is imported.)
+
 # Numba imports it with the first call of a kernel. If that is a thread's while another one forks,
 # the child waits for ever for the import of a thread that it has not.
-import numba  # noqa: E402  (It reads NUMBA_CACHE_DIR when it is imported.)
 import numpy.ma  # noqa: E402, F401
 from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 

@@ -62,6 +62,32 @@ def test_numba_caches_there_whoever_imported_it_first(first: str, tmp_path: Path
     assert run(code, tmp_path).startswith(str(tmp_path / "smq" / "kernels"))
 
 
+FORKING = """
+import os, signal, threading
+import numpy as np
+from shm.kernels.crc32c import crc32c
+
+def check():
+    crc32c(np.arange(9, dtype=np.uint8), 0, 9)
+
+thread, children = threading.Thread(target=check), []
+thread.start()
+while thread.is_alive():
+    if child := os.fork():
+        children.append(child)
+        thread.join(0.001)
+        continue
+    signal.alarm(30)
+    check()
+    os._exit(0)
+print(len(children) > 0, {os.waitpid(child, 0)[1] for child in children})
+"""
+
+
+def test_children_forked_while_a_thread_calls_its_first_kernel_call_it_too() -> None:
+    assert run(FORKING, Path(os.environ["NUMBA_CACHE_DIR"]).parents[2]) == "True {0}"
+
+
 def test_a_kernel_can_be_called_interpreted_holds_no_lock_and_counts_nothing() -> None:
     @kernel
     def doubled(data: np.ndarray, i: int) -> Any:
