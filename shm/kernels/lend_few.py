@@ -35,11 +35,10 @@ def new_few() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Room for the facts of a few batches, the columns of their records, how many records each
     has, and what is told."""
     facts = np.zeros((F_FIELDS, BATCHES_FEW), np.int64)
-    columns, counts = (
-        np.zeros((C_FIELDS, RECORDS_FEW), np.int64),
-        np.zeros(BATCHES_FEW + 1, np.int64),
-    )
-    return facts, columns, counts, np.zeros(_MOVES + 2 * BATCHES_FEW, np.int64)
+    columns = np.zeros((C_FIELDS, RECORDS_FEW), np.int64)
+    counts = np.zeros(BATCHES_FEW + 1, np.int64)
+    told = np.zeros(_MOVES + 2 * BATCHES_FEW, np.int64)
+    return facts, columns, counts, told
 
 
 @kernel

@@ -5,7 +5,7 @@ answered a client that asks again at once gains by waiting awake; who waits in v
 for SPIN_PAUSE_TURNS. An idle process never spins: it has no turns. Nor does one that has a single
 core: whom it waits for needs that.
 
-    spin      int64: credit, which grows with success; turns without trying that are left, -1: ever
+    spin      int64: credit, which grows with success; turns left without trying, -1: for ever
 """
 
 import os

@@ -80,14 +80,13 @@ class Chunk:
         self.memory = batches.memory
         self.columns = columns
         self.counts = counts
-        self._length: int = columns.shape[1]
         self.view: memoryview | _Released = batches.memory.data
         self.keys: Places | None = None  # Once somebody has asked for one.
         self.values: Places | None = None
         self.payloads: Payloads | None = None  # Whom to ask for what handles stand for.
 
     def __len__(self) -> int:
-        return self._length
+        return int(self.columns.shape[1])
 
     def release(self) -> None:
         """Have records that are used from now on say that they are gone."""
@@ -96,7 +95,7 @@ class Chunk:
 
     def records(self) -> Iterator[Record]:
         """All of them: tuples that look at the columns when they are asked."""
-        columns, count = self.columns, self._length
+        columns, count = self.columns, len(self)
         if count <= RECORDS_FEW:  # All fields in one step: somebody waits for them.
             every = columns.tolist()
             self.keys = every[C_KEY_AT], every[C_KEY_LENGTH]

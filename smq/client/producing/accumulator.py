@@ -56,7 +56,7 @@ class Accumulator:
 
     `stale` names the topics whose metadata should be asked for, `gone` the brokers whose channel
     was found to be gone; `resolved` collects the parcels of which rows have met their fate, until
-    somebody takes them. `last_id` is the last request's.
+    somebody takes them.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Accumulator:
         self._queues: dict[tuple[str, int], Queue] = {}
         self._ready: dict[Queue, None] = {}  # Those with something to send, now or later.
         self._owed: dict[int, deque[tuple[int, Queue, Batch]]] = {}
-        self.last_id = 0
+        self._last_id = 0
 
     def learn(self, topic: str, leaders: Sequence[int], message_bytes_max: int) -> None:
         """What Metadata says of a topic."""
@@ -126,7 +126,7 @@ class Accumulator:
         self._stamp(queue, batch, stamp, size + BATCH_HEADER_BYTES)
         room = len(queue.head) + BATCH_HEADER_BYTES + size
         try:
-            has_gone = channel.send_one(room, queue.head_data, self.last_id, one, stamp)
+            has_gone = channel.send_one(room, queue.head_data, self._last_id, one, stamp)
         except ChannelGone:  # Nobody knows what was taken: it is sent again as any other.
             self.gone.add(queue.leader)
             return True
@@ -209,14 +209,14 @@ class Accumulator:
         return written
 
     def _next_id(self) -> int:
-        return (self.last_id + 1) & 0x7FFFFFFF
+        return (self._last_id + 1) & 0x7FFFFFFF
 
     def _note_sent(self, queue: Queue, batch: Batch, now_ms: int) -> None:
         """A batch is in flight, or will be at once, as the next request."""
-        self.last_id = self._next_id()
+        self._last_id = self._next_id()
         batch.sent_ms = now_ms
         queue.in_flight.append(batch)
-        self._owed.setdefault(queue.leader, deque()).append((self.last_id, queue, batch))
+        self._owed.setdefault(queue.leader, deque()).append((self._last_id, queue, batch))
 
     def _depart(self, queue: Queue, batch: Batch, written: Written, stamp: Stamp) -> None:
         """A new batch ends where it was cut; the rest waits as another."""
