@@ -13,7 +13,9 @@ import typer
 
 from smq.app.machine import this_machine
 from smq.app.refusal import or_refuse
-from smq.model.config import SETTINGS, Config, Machine, parse
+from smq.model.config import SETTINGS, Config
+from smq.model.config_rules import size
+from smq.model.config_sources import Machine, parse
 
 # A fork copies one thread; a pool of OpenBLAS or OpenMP in the supervisor would be lost in it.
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -51,7 +53,7 @@ def serve(*, config: Path | None, print_config: bool, **given: str | None) -> No
     }
     settings, machine = load_config(config, command_line)
     if print_config:
-        sized = settings.sized(settings.shards, machine.memory_bytes)
+        sized = size(settings, settings.shards, machine.memory_bytes)
         typer.echo(or_refuse(sized).text(), nl=False)
         return
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))

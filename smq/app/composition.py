@@ -21,7 +21,8 @@ from smq.app.sealer_process import sealer_main
 from smq.app.serve import say, serve
 from smq.app.shard_process import shard_main
 from smq.app.supervisor import Mains
-from smq.model.config import Config, Machine
+from smq.model.config import Config
+from smq.model.config_sources import Machine
 
 COMPLETE = "complete"  # The last file of a cache: without it a start was interrupted, or is at it.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from smq.model.config import Machine
+from smq.model.config_sources import Machine
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")

@@ -28,6 +28,7 @@ from smq.app.refusal import or_refuse
 from smq.app.supervisor import Mains, Supervisor
 from smq.filer.location import Location
 from smq.model.config import Config
+from smq.model.config_rules import size
 
 # A row is 128 bytes of memory that is not there until it is used; a topic has up to 100,000.
 PARTITIONS_PER_LOG_MAX = 131_072
@@ -43,7 +44,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     """
     directory = DataDirectory(config.data_dir)
     log_count = max(directory.meta.log_count, config.shards)
-    sized = config.sized(log_count, memory_bytes)
+    sized = size(config, log_count, memory_bytes)
     misfits = sized if isinstance(sized, list) else []
     config = or_refuse([*misfits, *Location.of(config).problems()] or sized)
     config = replace(config, max_connections=room_for(config.max_connections))

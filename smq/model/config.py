@@ -1,34 +1,19 @@
-"""The broker's settings: one frozen record, checked as a whole.
+"""The broker's settings: one frozen record.
 
 The fields of `Config` are the table of settings: `wal_bytes_max` is the setting `wal.bytes.max`,
 `--wal-bytes-max` or SMQ_WAL_BYTES_MAX, with its default, its bounds and its line of documentation.
-From it come the parser, `smq serve --print-config`, docs/configuration.md and DescribeConfigs.
-
-    defaults  <  configuration file (TOML)  <  environment (SMQ_…)  <  command line
-
-`parse` returns a Config, or every problem at once, each a sentence. What the machine decides
-(cores, memory, directories of the user) is an argument. Names are Kafka's where Kafka has them.
+From it come the parser (`config_sources`), `smq serve --print-config`, docs/configuration.md and
+DescribeConfigs; what must hold between settings is in `config_rules`. Names are Kafka's where
+Kafka has them.
 """
 
-import difflib
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from smq.model.setting import (
-    ENVIRONMENT_PREFIX,
-    GiB,
-    KiB,
-    MiB,
-    PathOrUrl,
-    Setting,
-    setting,
-    value_of,
-)
+from smq.model.setting import GiB, KiB, MiB, PathOrUrl, Setting, setting
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -37,8 +22,6 @@ INT32_MAX = 2**31 - 1
 
 # A frame is its header, one batch of at most message.max.bytes, and padding: generous, and round.
 FRAME_OVERHEAD_BYTES = 4 * KiB
-RING_BYTES_PER_SHARD = 256 * MiB  # Who reads along may stop for a moment, even at full speed.
-RING_MEMORY_SHARE = 16  # All rings together take at most this part of the memory.
 RING_BYTES_MIN = 4 * MiB
 SEGMENT_BYTES_MIN = 1 * MiB
 # While one is written, one waits for its sync, one is being sealed and one is recycled.
@@ -46,24 +29,15 @@ WAL_SEGMENTS_MIN = 4
 
 DURABILITIES = ("memory", "os", "disk")
 
-_UNSET = Path()  # Paths that are given are made absolute, so that none equals it.
-
-
-class Machine(NamedTuple):
-    """What the defaults depend on."""
-
-    cores: int
-    memory_bytes: int
-    data_home: Path
-    runtime_home: Path
+UNSET = Path()  # Paths that are given are made absolute, so that none equals it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Every setting, valid. 0 or "" where the default is found at start (see `sized`)."""
+    """Every setting, valid. 0 or "" where the default is found at start (see config_rules.size)."""
 
     data_dir: Path = setting(  # noqa: RUF009
-        _UNSET,
+        UNSET,
         "Where everything is kept. One broker at a time may serve it.",
         default_words="`$XDG_DATA_HOME/smq`, else `~/.local/share/smq`",
     )
@@ -87,7 +61,7 @@ class Config:
         default_words="cores less one, at least 1",
     )
     runtime_dir: Path = setting(  # noqa: RUF009
-        _UNSET,
+        UNSET,
         "Directory for sockets between the processes; kept short, mode 0700.",
         default_words="`$XDG_RUNTIME_DIR/smq`, else `/tmp/smq-<uid>`",
     )
@@ -272,11 +246,6 @@ class Config:
         host, port = _host_and_port(self.advertise or bracketed(self.host))
         return host, port + node_id - 1 if port else listen_port
 
-    def sized(self, log_count: int, memory_bytes: int) -> "Config | list[str]":
-        """With ring and segment sizes that fit this many logs; or what does not fit."""
-        sized, problems = _fitted(self, log_count, memory_bytes)
-        return [problem.sentence for problem in problems] or sized
-
 
 def _table() -> Iterator[Setting]:
     kinds = Config.__annotations__
@@ -287,173 +256,6 @@ def _table() -> Iterator[Setting]:
 
 
 SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in _table()}
-
-
-class _Problem(NamedTuple):
-    """A sentence for the user, and the fields of `Config` it is about."""
-
-    sentence: str
-    keys: tuple[str, ...] = ()
-
-
-def parse(
-    machine: Machine,
-    *,
-    file: str = "",
-    file_name: str = "configuration file",
-    environment: Mapping[str, str] | None = None,
-    command_line: Mapping[str, Any] | None = None,
-) -> Config | list[str]:
-    """The config these sources give together, or every problem in them.
-
-    `file` is the text of a configuration file, `environment` all variables (ours are picked out),
-    `command_line` holds what was given there, under the settings' names.
-    """
-    problems: list[_Problem] = []
-    chosen: dict[str, Any] = {}
-    for source, given in (
-        (file_name, _of_file(file, file_name, problems)),
-        ("environment", _of_environment(environment or {})),
-        ("command line", command_line or {}),
-    ):
-        for name, raw in given.items():
-            _choose(chosen, name, raw, source, problems)
-    config = _with_machine_defaults(Config(**chosen), machine)
-    # A value out of its bounds has its default now, of which nothing is to be said.
-    wrong = {key for problem in problems for key in problem.keys}
-    problems += [each for each in _relations_broken(config) if wrong.isdisjoint(each.keys)]
-    if problems:  # Else the sizes are looked at when the logs have been counted: see `sized`.
-        _, misfits = _fitted(config, config.shards, machine.memory_bytes)
-        problems += [each for each in misfits if wrong.isdisjoint(each.keys)]
-    return [problem.sentence for problem in problems] or config
-
-
-def _choose(
-    chosen: dict[str, Any], name: str, raw: object, source: str, problems: list[_Problem]
-) -> None:
-    found = SETTINGS.get(name)
-    if found is None:
-        near = difflib.get_close_matches(name, SETTINGS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        problems.append(_Problem(f"{name} ({source}): there is no such setting{hint}"))
-        return
-    try:
-        chosen[found.key] = value_of(found, raw)
-    except ValueError as reason:
-        problems.append(_Problem(f"{name} ({source}): {reason}", (found.key,)))
-
-
-def _of_file(text: str, name: str, problems: list[_Problem]) -> dict[str, Any]:
-    try:
-        return dict(_flat("", tomllib.loads(text)))
-    except tomllib.TOMLDecodeError as reason:
-        problems.append(_Problem(f"{name}: it is not TOML: {reason}"))
-        return {}
-
-
-def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(f"{prefix}{key}.", value)
-        else:
-            yield prefix + key, value
-
-
-def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    return {
-        variable.removeprefix(ENVIRONMENT_PREFIX).replace("_", ".").lower(): value
-        for variable, value in environment.items()
-        if variable.startswith(ENVIRONMENT_PREFIX)
-    }
-
-
-def _with_machine_defaults(config: Config, machine: Machine) -> Config:
-    data_dir = machine.data_home if config.data_dir == _UNSET else config.data_dir
-    return replace(
-        config,
-        data_dir=data_dir,
-        shards=config.shards or max(1, machine.cores - 1),
-        filer_root=config.filer_root or PathOrUrl(data_dir / "filer"),
-        runtime_dir=machine.runtime_home if config.runtime_dir == _UNSET else config.runtime_dir,
-    )
-
-
-def _relations_broken(config: Config) -> Iterator[_Problem]:
-    """What is wrong between settings that are right one by one."""
-    if config.port and config.port + config.shards - 1 > 65535:
-        yield _Problem(
-            f"port: {config.shards} shards take ports {config.port} to "
-            f"{config.port + config.shards - 1}, but the last port is 65535",
-            ("port", "shards"),
-        )
-    try:
-        _host_and_port(config.advertise or bracketed(config.host))
-    except ValueError as reason:
-        yield _Problem(f"advertise: {reason}", ("advertise", "host"))
-    if not config.advertise and config.host in {"0.0.0.0", "::"}:  # noqa: S104
-        yield _Problem(
-            f"advertise: a broker that listens on {config.host} must be told which address "
-            "clients can reach it at, for example --advertise myhost",
-            ("advertise", "host"),
-        )
-    if config.http_port > 0 and 0 <= config.http_port - config.port < config.shards:
-        yield _Problem(
-            f"http.port: {config.http_port} is the port of a shard", ("http_port", "port", "shards")
-        )
-    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
-        yield _Problem(
-            "group.min.session.timeout.ms: it is above group.max.session.timeout.ms",
-            ("group_min_session_timeout_ms", "group_max_session_timeout_ms"),
-        )
-    if config.message_max_bytes + FRAME_OVERHEAD_BYTES > config.socket_request_max_bytes:
-        yield _Problem(
-            "message.max.bytes: such a batch does not fit in socket.request.max.bytes",
-            ("message_max_bytes", "socket_request_max_bytes"),
-        )
-
-
-def _fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, list[_Problem]]:
-    """The config with sizes for so many logs, and what does not fit."""
-    assert log_count >= config.shards
-    budget = min(RING_BYTES_PER_SHARD * config.shards, memory_bytes // RING_MEMORY_SHARE)
-    ring = config.ring_bytes or max(budget // log_count, RING_BYTES_MIN)
-    segment = config.wal_segment_bytes or _power_of_two_below(min(64 * MiB, ring // 2))
-    if not config.ring_bytes:
-        ring = max(ring - ring % segment, segment)
-    sized = replace(config, ring_bytes=ring, wal_segment_bytes=segment)
-    problems = list(_misfits(sized))
-    # Memory is not there until it is used: a small machine may have the smallest rings.
-    if config.ring_bytes and log_count * ring > memory_bytes:
-        remedy = "ring.bytes or shards" if 1 < log_count == config.shards else "ring.bytes"
-        sentence = (
-            f"ring.bytes: a ring a log, {log_count} x {_rounded(ring)}, is more than this "
-            f"machine's memory, {_rounded(memory_bytes)}; lower {remedy}"
-        )
-        problems.append(_Problem(sentence, ("ring_bytes", "shards")))
-    return sized, problems
-
-
-def _misfits(config: Config) -> Iterator[_Problem]:
-    """What is wrong between the sizes of ring, segments and batches."""
-    ring, segment = config.ring_bytes, config.wal_segment_bytes
-    sizes = ("shards", "ring_bytes", "wal_segment_bytes")
-    if ring % segment:
-        yield _Problem(
-            f"ring.bytes: {ring} is not a multiple of wal.segment.bytes, {segment}", sizes
-        )
-    if config.wal_bytes_max < WAL_SEGMENTS_MIN * segment:
-        yield _Problem(
-            f"wal.bytes.max: a log needs {WAL_SEGMENTS_MIN} segments at least, "
-            f"{WAL_SEGMENTS_MIN * segment} bytes",
-            (*sizes, "wal_bytes_max"),
-        )
-    frame_bytes_max = min(segment, ring // 2)
-    if config.message_max_bytes + FRAME_OVERHEAD_BYTES > frame_bytes_max:
-        yield _Problem(
-            f"message.max.bytes: a batch of {config.message_max_bytes} bytes must fit in half a "
-            f"ring and in a WAL segment, {frame_bytes_max} bytes; raise ring.bytes",
-            (*sizes, "message_max_bytes"),
-        )
 
 
 def bracketed(host: str) -> str:
@@ -467,17 +269,6 @@ def _host_and_port(address: str) -> tuple[str, int]:
     if matched is None or not int(matched[3] or 0) <= 65535:
         raise ValueError(f"{address!r} is neither a host nor host:port")
     return matched[1] or matched[2], int(matched[3] or 0)
-
-
-def _power_of_two_below(number: int) -> int:
-    return 1 << (number.bit_length() - 1)
-
-
-def _rounded(size: int) -> str:
-    """A size as people say it."""
-    units = {"TiB": 1024 * GiB, "GiB": GiB, "MiB": MiB, "bytes": 1}
-    unit = next(each for each, count in units.items() if size >= count)
-    return f"{size / units[unit]:.4g} {unit}"
 
 
 def _toml(value: object) -> str:

@@ -24,7 +24,7 @@ from smq.app.composition import serve_broker, warm_kernels
 from smq.app.inheritance import Stop
 from smq.app.machine import this_machine
 from smq.app.refusal import or_refuse
-from smq.model.config import parse
+from smq.model.config_sources import parse
 from smq.testing.hatchery import REQUEST_BYTES_MAX
 
 _PR_SET_CHILD_SUBREAPER = 36

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from smq.app.machine import this_machine
 from smq.app.status import Status, read_status
-from smq.model.config import Config, parse
+from smq.model.config import Config
+from smq.model.config_rules import size
+from smq.model.config_sources import parse
 from smq.testing.hatchery import hatchery
 from smq.testing.processes import POLL_SECONDS, Child, Ports, answers
 
@@ -180,7 +182,7 @@ def fresh_broker(settings: Mapping[str, str]) -> Iterator[SmqBroker]:
     machine = this_machine(os.environ)
     config = parse(machine, command_line=values)
     if isinstance(config, Config):
-        config = config.sized(config.shards, machine.memory_bytes)
+        config = size(config, config.shards, machine.memory_bytes)
     if not isinstance(config, Config):
         raise ValueError("; ".join(config))  # noqa: TRY004  (all that is wrong)
     directory = Path(tempfile.mkdtemp(dir=hatchery().home))

@@ -26,7 +26,8 @@ from smq.app.machine import this_machine
 from smq.app.serve import serve
 from smq.app.status import Status, read_status
 from smq.app.supervisor import Mains
-from smq.model.config import Config, Machine, parse
+from smq.model.config import Config
+from smq.model.config_sources import Machine, parse
 from smq.model.setting import GiB
 
 DEADLINE_MS = 10_000

@@ -1,0 +1,113 @@
+"""What must hold between settings that are right one by one, and sizes that follow from others."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from smq.model.config import FRAME_OVERHEAD_BYTES, RING_BYTES_MIN, WAL_SEGMENTS_MIN, Config
+from smq.model.setting import GiB, MiB
+
+RING_BYTES_PER_SHARD = 256 * MiB  # Who reads along may stop for a moment, even at full speed.
+RING_MEMORY_SHARE = 16  # All rings together take at most this part of the memory.
+
+
+class Problem(NamedTuple):
+    """A sentence for the user, and the fields of `Config` it is about."""
+
+    sentence: str
+    keys: tuple[str, ...] = ()
+
+
+def size(config: Config, log_count: int, memory_bytes: int) -> Config | list[str]:
+    """The config with ring and segment sizes that fit this many logs; or what does not fit."""
+    sized, problems = fitted(config, log_count, memory_bytes)
+    return [problem.sentence for problem in problems] or sized
+
+
+def broken_relations(config: Config) -> Iterator[Problem]:
+    """What is wrong between settings that are right one by one."""
+    if config.port and config.port + config.shards - 1 > 65535:
+        yield Problem(
+            f"port: {config.shards} shards take ports {config.port} to "
+            f"{config.port + config.shards - 1}, but the last port is 65535",
+            ("port", "shards"),
+        )
+    try:
+        config.advertised(1, config.port)
+    except ValueError as reason:
+        yield Problem(f"advertise: {reason}", ("advertise", "host"))
+    if not config.advertise and config.host in {"0.0.0.0", "::"}:  # noqa: S104
+        yield Problem(
+            f"advertise: a broker that listens on {config.host} must be told which address "
+            "clients can reach it at, for example --advertise myhost",
+            ("advertise", "host"),
+        )
+    if config.http_port > 0 and 0 <= config.http_port - config.port < config.shards:
+        yield Problem(
+            f"http.port: {config.http_port} is the port of a shard", ("http_port", "port", "shards")
+        )
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        yield Problem(
+            "group.min.session.timeout.ms: it is above group.max.session.timeout.ms",
+            ("group_min_session_timeout_ms", "group_max_session_timeout_ms"),
+        )
+    if config.message_max_bytes + FRAME_OVERHEAD_BYTES > config.socket_request_max_bytes:
+        yield Problem(
+            "message.max.bytes: such a batch does not fit in socket.request.max.bytes",
+            ("message_max_bytes", "socket_request_max_bytes"),
+        )
+
+
+def fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, list[Problem]]:
+    """The config with sizes for so many logs, and what does not fit."""
+    assert log_count >= config.shards
+    budget = min(RING_BYTES_PER_SHARD * config.shards, memory_bytes // RING_MEMORY_SHARE)
+    ring = config.ring_bytes or max(budget // log_count, RING_BYTES_MIN)
+    segment = config.wal_segment_bytes or _power_of_two_below(min(64 * MiB, ring // 2))
+    if not config.ring_bytes:
+        ring = max(ring - ring % segment, segment)
+    sized = replace(config, ring_bytes=ring, wal_segment_bytes=segment)
+    problems = list(_misfits(sized))
+    # Memory is not there until it is used: a small machine may have the smallest rings.
+    if config.ring_bytes and log_count * ring > memory_bytes:
+        remedy = "ring.bytes or shards" if 1 < log_count == config.shards else "ring.bytes"
+        sentence = (
+            f"ring.bytes: a ring a log, {log_count} x {_rounded(ring)}, is more than this "
+            f"machine's memory, {_rounded(memory_bytes)}; lower {remedy}"
+        )
+        problems.append(Problem(sentence, ("ring_bytes", "shards")))
+    return sized, problems
+
+
+def _misfits(config: Config) -> Iterator[Problem]:
+    """What is wrong between the sizes of ring, segments and batches."""
+    ring, segment = config.ring_bytes, config.wal_segment_bytes
+    sizes = ("shards", "ring_bytes", "wal_segment_bytes")
+    if ring % segment:
+        yield Problem(
+            f"ring.bytes: {ring} is not a multiple of wal.segment.bytes, {segment}", sizes
+        )
+    if config.wal_bytes_max < WAL_SEGMENTS_MIN * segment:
+        yield Problem(
+            f"wal.bytes.max: a log needs {WAL_SEGMENTS_MIN} segments at least, "
+            f"{WAL_SEGMENTS_MIN * segment} bytes",
+            (*sizes, "wal_bytes_max"),
+        )
+    frame_bytes_max = min(segment, ring // 2)
+    if config.message_max_bytes + FRAME_OVERHEAD_BYTES > frame_bytes_max:
+        yield Problem(
+            f"message.max.bytes: a batch of {config.message_max_bytes} bytes must fit in half a "
+            f"ring and in a WAL segment, {frame_bytes_max} bytes; raise ring.bytes",
+            (*sizes, "message_max_bytes"),
+        )
+
+
+def _power_of_two_below(number: int) -> int:
+    return 1 << (number.bit_length() - 1)
+
+
+def _rounded(size: int) -> str:
+    """A size as people say it."""
+    units = {"TiB": 1024 * GiB, "GiB": GiB, "MiB": MiB, "bytes": 1}
+    unit = next(each for each, count in units.items() if size >= count)
+    return f"{size / units[unit]:.4g} {unit}"

@@ -1,0 +1,109 @@
+"""The config that file, environment and command line give together.
+
+    defaults  <  configuration file (TOML)  <  environment (SMQ_…)  <  command line
+
+`parse` returns a Config, or every problem at once, each a sentence. What the machine decides
+(cores, memory, directories of the user) is an argument.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from smq.model.config import SETTINGS, UNSET, Config
+from smq.model.config_rules import Problem, broken_relations, fitted
+from smq.model.setting import ENVIRONMENT_PREFIX, PathOrUrl, value_of
+
+
+class Machine(NamedTuple):
+    """What the defaults depend on."""
+
+    cores: int
+    memory_bytes: int
+    data_home: Path
+    runtime_home: Path
+
+
+def parse(
+    machine: Machine,
+    *,
+    file: str = "",
+    file_name: str = "configuration file",
+    environment: Mapping[str, str] | None = None,
+    command_line: Mapping[str, Any] | None = None,
+) -> Config | list[str]:
+    """The config these sources give together, or every problem in them.
+
+    `file` is the text of a configuration file, `environment` all variables (ours are picked out),
+    `command_line` holds what was given there, under the settings' names.
+    """
+    problems: list[Problem] = []
+    chosen: dict[str, Any] = {}
+    for source, given in (
+        (file_name, _of_file(file, file_name, problems)),
+        ("environment", _of_environment(environment or {})),
+        ("command line", command_line or {}),
+    ):
+        for name, raw in given.items():
+            _choose(chosen, name, raw, source, problems)
+    config = _with_machine_defaults(Config(**chosen), machine)
+    # A value out of its bounds has its default now, of which nothing is to be said.
+    wrong = {key for problem in problems for key in problem.keys}
+    problems += [each for each in broken_relations(config) if wrong.isdisjoint(each.keys)]
+    if problems:  # Else sizes are looked at once the logs have been counted: config_rules.size.
+        _, misfits = fitted(config, config.shards, machine.memory_bytes)
+        problems += [each for each in misfits if wrong.isdisjoint(each.keys)]
+    return [problem.sentence for problem in problems] or config
+
+
+def _choose(
+    chosen: dict[str, Any], name: str, raw: object, source: str, problems: list[Problem]
+) -> None:
+    found = SETTINGS.get(name)
+    if found is None:
+        near = difflib.get_close_matches(name, SETTINGS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        problems.append(Problem(f"{name} ({source}): there is no such setting{hint}"))
+        return
+    try:
+        chosen[found.key] = value_of(found, raw)
+    except ValueError as reason:
+        problems.append(Problem(f"{name} ({source}): {reason}", (found.key,)))
+
+
+def _of_file(text: str, name: str, problems: list[Problem]) -> dict[str, Any]:
+    try:
+        return dict(_flat("", tomllib.loads(text)))
+    except tomllib.TOMLDecodeError as reason:
+        problems.append(Problem(f"{name}: it is not TOML: {reason}"))
+        return {}
+
+
+def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(f"{prefix}{key}.", value)
+        else:
+            yield prefix + key, value
+
+
+def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        variable.removeprefix(ENVIRONMENT_PREFIX).replace("_", ".").lower(): value
+        for variable, value in environment.items()
+        if variable.startswith(ENVIRONMENT_PREFIX)
+    }
+
+
+def _with_machine_defaults(config: Config, machine: Machine) -> Config:
+    data_dir = machine.data_home if config.data_dir == UNSET else config.data_dir
+    return replace(
+        config,
+        data_dir=data_dir,
+        shards=config.shards or max(1, machine.cores - 1),
+        filer_root=config.filer_root or PathOrUrl(data_dir / "filer"),
+        runtime_dir=machine.runtime_home if config.runtime_dir == UNSET else config.runtime_dir,
+    )

@@ -1,0 +1,114 @@
+"""Sources, and the bounds of each value."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from smq.model.config import SETTINGS, Config
+from smq.model.config_sources import parse
+from smq.model.setting import GiB, MiB
+from tests.model.configs import MACHINE, config_of, problems_of
+
+
+def test_defaults_come_from_the_machine() -> None:
+    config = config_of()
+    assert config.shards == 3
+    assert config.data_dir == MACHINE.data_home
+    assert config.filer_root == str(MACHINE.data_home / "filer")
+    assert config.runtime_dir == MACHINE.runtime_home
+
+
+def test_one_core_gives_one_shard() -> None:
+    config = parse(MACHINE._replace(cores=1))
+    assert isinstance(config, Config)
+    assert config.shards == 1
+
+
+def test_each_source_wins_over_the_one_before() -> None:
+    file = "port = 1\nshards = 1\nseal.bytes = '1MiB'\n[group]\nmax.size = 7\n"
+    environment = {"SMQ_PORT": "2", "SMQ_SHARDS": "2", "HOME": "/"}
+    config = config_of(file=file, environment=environment, command_line={"port": 3})
+    assert (config.port, config.shards) == (3, 2)
+    assert (config.seal_bytes, config.group_max_size) == (MiB, 7)
+
+
+def test_every_problem_is_named_at_once() -> None:
+    problems = problems_of(
+        file="prot = 1\nshards = 'many'",
+        environment={"SMQ_DURABILITY": "quantum", "SMQ_AUTO_CREATE_TOPICS_ENABLE": "perhaps"},
+        command_line={"port": 70000, "seal.ms": "0"},
+    )
+    assert problems == [
+        "prot (configuration file): there is no such setting; did you mean port?",
+        "shards (configuration file): 'many' is not a whole number",
+        "durability (environment): 'quantum' is none of memory, os, disk",
+        "auto.create.topics.enable (environment): 'perhaps' is neither true nor false",
+        "port (command line): 70000 is too large; it must be at most 65535",
+        "seal.ms (command line): 0 is too small; it must be at least 1",
+    ]
+
+
+def test_a_file_that_is_not_toml_is_said_so() -> None:
+    (problem,) = problems_of(file="port 9092")
+    assert problem.startswith("configuration file: it is not TOML")
+    (problem,) = problems_of(file="port 9092", file_name="/etc/smq.toml")
+    assert problem.startswith("/etc/smq.toml: it is not TOML")
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("1048576", MiB), ("1MiB", MiB), ("1 mib", MiB), ("2GiB", 2 * GiB), ("1MB", 1_000_000)],
+)
+def test_sizes_may_have_units(written: str, value: int) -> None:
+    assert config_of(environment={"SMQ_SEAL_BYTES": written}).seal_bytes == value
+
+
+def test_paths_are_absolute_and_the_current_directory_is_one() -> None:
+    config = config_of(command_line={"data.dir": "."})
+    assert config.data_dir == Path.cwd()
+    assert config.filer_root == str(Path.cwd() / "filer")
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", "~nobody-of-this-name/data"])
+def test_what_is_no_path_is_refused(path: str) -> None:
+    (problem,) = problems_of(command_line={"data.dir": path})
+    assert problem.startswith("data.dir (command line): ")
+
+
+def test_contradictions_and_sizes_are_named_beside_values_that_are_wrong() -> None:
+    problems = problems_of(
+        command_line={
+            "durability": "none",
+            "port": 65535,
+            "message.max.bytes": 999_999_999_999,
+            "ring.bytes": "1TiB",
+        }
+    )
+    assert [problem.split(":")[0] for problem in problems] == [
+        "durability (command line)",
+        "port",
+        "message.max.bytes",
+        "message.max.bytes",
+        "ring.bytes",
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"port": 65535, "shards": "many"},
+        {"port": "http", "http.port": 9092},
+        {"group.min.session.timeout.ms": "5 min", "group.max.session.timeout.ms": 5},
+        {"message.max.bytes": "200MiB", "socket.request.max.bytes": 0, "ring.bytes": "tiny"},
+    ],
+)
+def test_of_a_value_that_is_wrong_nothing_else_is_said(given: dict[str, Any]) -> None:
+    assert all("(command line)" in problem for problem in problems_of(command_line=given))
+
+
+@given(st.dictionaries(st.sampled_from([*SETTINGS, "nonsense"]), st.text(), min_size=1))
+def test_any_text_gives_a_config_or_sentences(given: dict[str, str]) -> None:
+    result = parse(MACHINE, command_line=given)
+    assert isinstance(result, Config) or all(": " in sentence for sentence in result)
