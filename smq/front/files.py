@@ -10,9 +10,12 @@ change, and go when no record names them any more: they may be uploaded, if they
 says, and not replaced or deleted.
 """
 
+from asyncio import Lock
+from contextlib import AsyncExitStack
 from itertools import islice
 from typing import Any
 from urllib.parse import quote, urlencode
+from weakref import WeakValueDictionary
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -38,6 +41,7 @@ from smq.model.references import PREFIX as PAYLOADS_PREFIX, NotAHandle
 from smq.sealer.ports import SEGMENTS_PREFIX
 
 LIST_LIMIT_MAX = 1000  # Objects of one answer; bounds what it takes to make it.
+DIGITS_MAX = 9  # Of a number that is looked at: more digits are slow to read.
 READ_ATTEMPTS_MAX = 3  # An object may be replaced between a look at it and its opening.
 METHODS = ["GET", "HEAD", "PUT", "DELETE"]
 
@@ -47,6 +51,7 @@ class Files:
 
     def __init__(self, store: Store, space: Space) -> None:
         self._store, self._space = store, space
+        self._locks = WeakValueDictionary[str, Lock]()
         self._handlers = {
             "GET": self._get,
             "HEAD": self._head,
@@ -120,20 +125,22 @@ class Files:
 
     async def _put(self, request: Request, key: str) -> Response:
         _writable(key)
-        promise = Promise(key) if key.startswith(PAYLOADS_PREFIX) else None
-        existing = await self._existing(key)
-        mode = _mode(request, key, existing)
+        promise = Promise(key) if f"{key}/".startswith(PAYLOADS_PREFIX) else None
+        mode = _mode(request, key, await self._existing(key))
         with self._space.upload(key) as room:
             if not self._space.counted:
                 raise Unavailable(key, "the quotas are being counted")
             room.check(_content_length(request))
-            try:
-                async with in_threads(self._store.writing(key, mode)) as sink:
-                    await _receive(request, room, promise, sink)
-            except AlreadyExists as reason:
-                raise _taken(request, str(reason)) from reason
-            room.arrived(existing.length if existing else 0)
-        facts = await run_in_threadpool(self._store.head, key)
+            async with AsyncExitStack() as until_told:
+                try:
+                    async with in_threads(self._store.writing(key, mode)) as sink:
+                        await _receive(request, room, promise, sink)
+                        await until_told.enter_async_context(self._lock_of(key))
+                        existing = await self._existing(key)
+                except AlreadyExists as reason:
+                    raise _taken(request, str(reason)) from reason
+                room.arrived(existing.length if existing else 0)
+                facts = await run_in_threadpool(self._store.head, key)
         status = 200 if existing else 201
         return JSONResponse(_object(facts), status, {"etag": etag(facts)})
 
@@ -143,12 +150,17 @@ class Files:
             raise HTTPException(
                 403, "a payload goes by itself when no record names it, or its topic is deleted"
             )
-        facts = await run_in_threadpool(self._store.head, key)
-        if is_another(request.headers, facts):
-            raise PreconditionFailed(key, "it is another version")
-        await run_in_threadpool(self._store.delete, key)
-        self._space.removed(key, facts.length)
+        async with self._lock_of(key):
+            facts = await run_in_threadpool(self._store.head, key)
+            if is_another(request.headers, facts):
+                raise PreconditionFailed(key, "it is another version")
+            await run_in_threadpool(self._store.delete, key)
+            self._space.removed(key, facts.length)
         return Response(None, 204)
+
+    def _lock_of(self, key: str) -> Lock:
+        """Held from before a key changes hands until it is known what it names."""
+        return self._locks.setdefault(key, Lock())
 
     async def _existing(self, key: str) -> Facts | None:
         try:
@@ -169,7 +181,7 @@ async def _receive(request: Request, room: Upload, promise: Promise | None, sink
 
 
 def _writable(key: str) -> None:
-    if key.startswith(SEGMENTS_PREFIX):
+    if f"{key}/".startswith(SEGMENTS_PREFIX):
         raise HTTPException(403, "sealed segments are written by the broker alone")
 
 
@@ -199,7 +211,7 @@ def _content_length(request: Request) -> int:
 def _limit(text: str | None) -> int:
     if text is None:
         return LIST_LIMIT_MAX
-    if not text.isdecimal() or not 1 <= int(text) <= LIST_LIMIT_MAX:
+    if not text.isdecimal() or len(text) > DIGITS_MAX or not 1 <= int(text) <= LIST_LIMIT_MAX:
         raise HTTPException(400, f"limit is a number from 1 to {LIST_LIMIT_MAX}")
     return int(text)
 

@@ -125,6 +125,7 @@ def test_sealed_segments_can_be_read_and_not_written(app: ASGIApp, store: Store)
     assert call(app, "GET", f"/filer/{key}").body == b"PAR1"
     assert call(app, "PUT", f"/filer/{key}", b"x").status == 403
     assert call(app, "PUT", "/filer/topics/new", b"x").status == 403
+    assert call(app, "PUT", "/filer/topics", b"x").status == 403
     assert call(app, "DELETE", f"/filer/{key}").status == 403
     assert store.get(key) == b"PAR1"
 
@@ -167,9 +168,10 @@ def test_a_payload_is_what_its_name_says_or_is_not_stored(
 
 @pytest.mark.parametrize("key", ["x", "kafka/t", "kafka/t/id", f"kafka/{reference_to(b'').id}"])
 def test_what_is_no_name_of_a_payload_is_refused(app: ASGIApp, store: Store, key: str) -> None:
-    answer = call(app, "PUT", f"/filer/payloads/{key}", b"")
-    assert answer.status == 400
-    assert "payload" in answer.json["error"]
+    for path in (f"/filer/payloads/{key}", "/filer/payloads"):
+        answer = call(app, "PUT", path, b"")
+        assert answer.status == 400
+        assert "payload" in answer.json["error"]
     assert list(store.list()) == []
 
 
@@ -190,7 +192,7 @@ def test_a_list_is_in_order_and_comes_in_pages(app: ASGIApp, store: Store) -> No
     assert call(app, "GET", "/filer/none/").json == {"objects": [], "next": None}
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "x", str(LIST_LIMIT_MAX + 1)])
+@pytest.mark.parametrize("limit", ["0", "-1", "x", str(LIST_LIMIT_MAX + 1), "1" * 5000])
 def test_a_limit_is_within_its_bounds(app: ASGIApp, limit: str) -> None:
     answer = call(app, "GET", f"/filer/?limit={limit}")
     assert (answer.status, answer.json["error"]) == (400, "limit is a number from 1 to 1000")
