@@ -204,9 +204,9 @@ def sum_overflows(left, right):
 
 
 @kernel
-def varint_end(data, at):
-    """Behind a varint that was read before."""
-    while data[at] >= 128:
+def varint_end(data, at, end):
+    """Behind a varint that was read before; near `end` if a ring has overwritten it since."""
+    while at < end and data[at] >= 128:
         at += 1
     return at + 1
 
@@ -288,8 +288,8 @@ def walk_alike(data, start, at, end, base_offset, columns, row, behind):
         return 0
     if load16(data, start) != load16(data, at):  # Mostly it is the length that differs.
         return 0
-    delta_at = varint_end(data, varint_end(data, start) + 1)
-    key_length_at = varint_end(data, delta_at)
+    delta_at = varint_end(data, varint_end(data, start, at) + 1, at)
+    key_length_at = varint_end(data, delta_at, at)
     value_length_at = key_at + max(columns[C_KEY_LENGTH, row], 0)
     width, delta = key_length_at - delta_at, offset - base_offset + 1
     if delta_at - start > 7 or width > 4 or delta <= 0:

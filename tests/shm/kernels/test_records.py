@@ -39,6 +39,7 @@ from shm.kernels.records import (
     new_facts,
     new_headers,
     scan_batches,
+    varint_end,
     walk_batches,
 )
 from smq.testing.records import plain_records, similar_records
@@ -129,6 +130,12 @@ def test_of_garbage_among_similar_records_both_say_the_same(
         expected = ~0
     facts = _facts_of_payload(cut, count, 2**40)
     assert _walk(cut, facts, interpreted=False) == expected
+
+
+def test_a_varint_that_was_overwritten_ends_with_its_bytes() -> None:
+    kernel: Any = varint_end
+    data = np.full(9, 0x80, np.uint8)
+    assert kernel(data, 2, 9) == kernel.py_func(data, 2, 9) == 10
 
 
 def test_the_words_of_deltas_are_their_varints() -> None:
