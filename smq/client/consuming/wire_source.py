@@ -116,6 +116,9 @@ class WireSource:
             self._ask({each.name: each.position for each in self._partitions.values()} | moved)
         except BrokerError as error:
             self._fail(error)
+        except BaseException:  # It is not known how far an answer was read.
+            self.close()
+            raise
         return taken
 
     def _answered(self) -> list[_Fetch]:

@@ -103,7 +103,11 @@ class Connection:
     def finish(self) -> Any:  # noqa: ANN401  (of the type that the question gives)
         """The answer to the oldest question that has none yet."""
         question, version, correlation_id = self._owed.popleft()
-        data = self._receive()
+        try:
+            data = self._receive()
+        except BaseException:  # What comes next begins in the middle of an answer.
+            self.close()
+            raise
         answered, at = read_response_header(data, 0, question.api.key, version)
         if answered != correlation_id:
             raise PeerError(f"{self.address} answers {answered} where {correlation_id} was asked")
@@ -138,6 +142,9 @@ class Connection:
             self._socket.sendall(_SIZE.pack(len(body)) + body)
         except OSError as error:
             raise self._unavailable(error) from error
+        except BaseException:  # Half a question may have gone.
+            self.close()
+            raise
         self._owed.append((question, version, self._last_correlation_id))
 
     def _receive(self) -> memoryview:

@@ -3,6 +3,7 @@
 import select
 import time
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
@@ -13,6 +14,7 @@ from smq.client.consuming.source import Partition
 from smq.client.consuming.wire_source import WireSource
 from smq.client.errors import BrokerUnavailable, NoSuchTopic
 from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.connection import Connection
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.records import Record
 from tests.client import fake_kafka
@@ -91,6 +93,28 @@ def test_what_passes_is_tried_again(
         kafka.faults["Fetch"] += [fault, ErrorCode.NONE, fault]
         second.leader = 3 - second.leader
     assert read(source, 20) == list(range(20))
+
+
+def test_a_look_that_is_interrupted_is_begun_again(
+    kafka: FakeKafka, source: WireSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.add_topic("a")
+    fill(kafka, 0, 9, 1)
+    source.add(partitions(0))
+    whole = Connection._receive_exactly
+    pieces = count()
+
+    def interrupted(connection: Connection, size: int) -> memoryview:
+        data = whole(connection, size)
+        if next(pieces) % 2:
+            raise KeyboardInterrupt
+        return data
+
+    monkeypatch.setattr(Connection, "_receive_exactly", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read(source, 9)
+    monkeypatch.undo()
+    assert read(source, 9) == [*range(9)]
 
 
 def test_a_position_that_is_no_longer_wanted_is_passed_over(

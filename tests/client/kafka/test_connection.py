@@ -52,6 +52,22 @@ def test_a_connection_that_ends_is_a_broker_that_is_not_available(kafka: FakeKaf
         connection.ask(METADATA, MetadataRequest())
 
 
+def test_an_answer_that_was_not_read_to_its_end_ends_the_connection(
+    kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Ctrl-C: what came next would begin in the middle of it."""
+    connection = connect(kafka)
+    connection.start(METADATA, MetadataRequest())
+
+    def interrupted(_size: int) -> memoryview:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection, "_receive_exactly", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        connection.finish()
+    assert connection.is_closed
+
+
 def answer_with(data: bytes) -> int:
     """A server for one connection that answers whatever it is asked with these bytes."""
     listener = socket.create_server(("127.0.0.1", 0))
