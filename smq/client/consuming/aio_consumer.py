@@ -6,19 +6,24 @@
 
 Records that are in the rings are taken on the loop itself, which is a matter of microseconds.
 Whatever may have to ask a broker (joining a group, fetches over the wire, commits) is handed to
-asyncio's threads. One task uses a consumer at a time.
+asyncio's threads. One task uses a consumer at a time. A call may be cancelled: what its thread does
+ends before the next call begins, and records that it took come again.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
+from smq.client.arguments import duration
 from smq.client.consuming.batch import Batch
 from smq.client.consuming.consumer import SLEEP_SECONDS_MAX, Consumer, ConsumerStatistics
 from smq.client.consuming.offsets import Start
 from smq.client.consuming.record import OffsetsIn, Record, TopicPartition
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class AsyncConsumer:
@@ -27,12 +32,13 @@ class AsyncConsumer:
     def __init__(self, open_consumer: Callable[[], Consumer]) -> None:
         self._open_consumer = open_consumer
         self._consumer: Consumer
+        self._running: asyncio.Future[Any] | None = None  # In a thread.
 
     async def poll(self, timeout_s: float = 1.0) -> Batch:
         """Records that have come, or come in time; else an empty batch."""
-        consumer = self._consumer
-        consumer.give_back()
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + duration("timeout_s", timeout_s)
+        await self._settle()
+        self._consumer.give_back()
         while True:
             batch = await self._take()
             if batch is not None:
@@ -44,8 +50,26 @@ class AsyncConsumer:
 
     async def _take(self) -> Batch | None:
         if self._consumer.may_wait():
-            return await asyncio.to_thread(self._consumer.take)
+            return await self._in_thread(self._consumer.take)
         return self._consumer.take()
+
+    async def _in_thread(
+        self, function: Callable[P, R], /, *args: P.args, **keywords: P.kwargs
+    ) -> R:
+        await self._settle()
+        running = asyncio.ensure_future(asyncio.to_thread(function, *args, **keywords))
+        self._running = running
+        await asyncio.wait([running])  # Whoever cancels this leaves it running.
+        self._running = None
+        return running.result()
+
+    async def _settle(self) -> None:
+        """Wait for the end of what a cancelled call has left; records that it took come again."""
+        if self._running is not None:
+            await asyncio.wait([self._running])
+            running, self._running = self._running, None
+            if running.exception() is None and isinstance(running.result(), Batch):
+                self._consumer.put_back()
 
     async def _sleep(self, seconds: float) -> None:
         """Return when there may be something to take, or the time is over."""
@@ -72,9 +96,9 @@ class AsyncConsumer:
 
     async def follow(self, timeout_s: float | None = None) -> AsyncIterator[Record]:
         """Records from the end on, as they come; ends when none has come for `timeout_s`."""
-        await asyncio.to_thread(self._consumer.seek_to_end)
+        await self._in_thread(self._consumer.seek_to_end)
         while True:
-            batch = await self.poll(timeout_s or SLEEP_SECONDS_MAX)
+            batch = await self.poll(SLEEP_SECONDS_MAX if timeout_s is None else timeout_s)
             if not batch and timeout_s is not None:
                 return
             for record in self._consumer.walk(batch):
@@ -82,7 +106,7 @@ class AsyncConsumer:
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read these partitions and no others."""
-        await asyncio.to_thread(self._consumer.assign, partitions)
+        await self._in_thread(self._consumer.assign, partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read now."""
@@ -94,37 +118,38 @@ class AsyncConsumer:
 
     async def seek(self, topic: str, partition: int, place: Start) -> None:
         """Go on elsewhere."""
-        await asyncio.to_thread(self._consumer.seek, topic, partition, place)
+        await self._in_thread(self._consumer.seek, topic, partition, place)
 
     async def pause(self, topic: str, partition: int) -> None:
         """Give no records of a partition until it is resumed."""
-        await asyncio.to_thread(self._consumer.pause, topic, partition)
+        await self._in_thread(self._consumer.pause, topic, partition)
 
     async def resume(self, topic: str, partition: int) -> None:
         """Go on with a paused partition."""
-        await asyncio.to_thread(self._consumer.resume, topic, partition)
+        await self._in_thread(self._consumer.resume, topic, partition)
 
     async def offsets_for_times(
         self, times: Mapping[tuple[str, int], datetime | int]
     ) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time, by partition; None where there is none."""
-        return await asyncio.to_thread(self._consumer.offsets_for_times, times)
+        return await self._in_thread(self._consumer.offsets_for_times, times)
 
     async def find(self, place: Start) -> dict[TopicPartition, int]:
         """The offset of a place in each partition."""
-        return await asyncio.to_thread(self._consumer.find, place)
+        return await self._in_thread(self._consumer.find, place)
 
     async def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each partition's position is behind its end."""
-        return await asyncio.to_thread(self._consumer.lag)
+        return await self._in_thread(self._consumer.lag)
 
     async def commit(self, offsets: OffsetsIn | None = None) -> None:
         """Commit the positions, or these offsets."""
+        await self._settle()
         await asyncio.wrap_future(self._consumer.commit_async(offsets))
 
     async def committed(self) -> dict[TopicPartition, int]:
         """What the group has committed of the partitions that are read now."""
-        return await asyncio.to_thread(self._consumer.committed)
+        return await self._in_thread(self._consumer.committed)
 
     @property
     def transport(self) -> str:
@@ -138,7 +163,7 @@ class AsyncConsumer:
     async def close(self, *, commit: bool = True) -> None:
         """Commit if that is automatic, leave the group, and let go of everything."""
         consumer = self._consumer
-        await asyncio.to_thread(lambda: consumer.close(commit=commit))
+        await self._in_thread(lambda: consumer.close(commit=commit))
 
     async def _open(self) -> Self:
         self._consumer = await asyncio.to_thread(self._open_consumer)

@@ -16,19 +16,19 @@ import math
 import os
 import select
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Self
 
-from smq.client.arguments import duration, offsets_by_partition, partition_name, text
+from smq.client.arguments import duration, offsets_by_partition, partition_name
 from smq.client.consuming.assignors import COOPERATIVE
 from smq.client.consuming.batch import Batch
 from smq.client.consuming.beginnings import Beginnings
 from smq.client.consuming.commits import Committing, Membership
-from smq.client.consuming.consumer_settings import ConsumerSettings
+from smq.client.consuming.consumer_settings import ConsumerSettings, checked_topics
 from smq.client.consuming.group import Assigned, Event, Failed, GroupMember, Rebalance
 from smq.client.consuming.local_source import LocalSource
 from smq.client.consuming.offsets import Start, find_offsets, place_of, resolve, timestamp_of
@@ -72,7 +72,7 @@ class Consumer:
         self, reach: Reach, topics: str | Sequence[str], settings: ConsumerSettings
     ) -> None:
         self._settings = settings
-        self._topics = _checked_topics(topics)
+        self._topics = checked_topics(topics)
         self._whole: list[str] = []  # Of these all partitions are read, also those to come.
         self._pid = os.getpid()
         self._is_closed = False
@@ -256,7 +256,7 @@ class Consumer:
                 return
             yield from self.walk(batch)
 
-    def read_until(self, ends: OffsetsIn) -> Iterator[Record]:
+    def read_until(self, ends: OffsetsIn) -> Generator[Record, None, None]:
         """Records below these offsets, until all have come: copies, as in a loop.
 
         Of partitions that are not named nothing is read meanwhile.
@@ -264,12 +264,14 @@ class Consumer:
         left = offsets_by_partition("ends", ends)
         self._check()
         self._reading.pause(self._reading.partitions.keys() - left.keys())
-        while left := self._pause_behind(left):
-            self._look_at = math.inf  # What a topic gets meanwhile is not named.
-            for record in self.walk(self.poll(SLEEP_SECONDS_MAX)):
-                if record.offset < left[record.chunk.partition_of(record.row)]:
-                    yield record
-        self._look_at = time.monotonic()
+        try:
+            while left := self._pause_behind(left):
+                self._look_at = math.inf  # What a topic gets meanwhile is not named.
+                for record in self.walk(self.poll(SLEEP_SECONDS_MAX)):
+                    if record.offset < left[record.chunk.partition_of(record.row)]:
+                        yield record
+        finally:
+            self._look_at = time.monotonic()
 
     def _pause_behind(self, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Those that have not come to their end; the others wait there."""
@@ -321,6 +323,13 @@ class Consumer:
             self._walk = None
         if self._lent is not None:
             self._lent.release()
+
+    def put_back(self) -> None:
+        """Have the batch that was taken last come again: nobody has seen it."""
+        moves = self._moves
+        with suppress(Overrun):
+            self.give_back()
+        self._reading.stand_before(moves)
 
     def _returned(self, lot: Lot, is_intact: bool) -> None:  # noqa: FBT001  (a callback)
         self._lent = None
@@ -489,9 +498,3 @@ class Consumer:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(commit=kind is None)
-
-
-def _checked_topics(topics: Any) -> list[str]:  # noqa: ANN401  (whatever was given)
-    if not isinstance(topics, str | Sequence | Set) or isinstance(topics, bytes):
-        raise TypeError(f"topics is a name or some names, not {type(topics).__name__}")
-    return sorted({topics} if isinstance(topics, str) else {text("a topic", e) for e in topics})

@@ -1,12 +1,16 @@
 """What a consumer can be told, checked when it is told."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
+from smq.client.arguments import text
 from smq.client.consuming.assignors import ASSIGNORS
 from smq.client.consuming.offsets import Start, place_of
 
 MiB = 1024 * 1024
+INT31_MAX = 2**31 - 1
+SECONDS_MAX = INT31_MAX // 1000  # Kafka's protocol counts them in milliseconds, in 32 bits.
 BATCH_BYTES_MAX = MiB  # Kafka's max.partition.fetch.bytes; and what a core's cache can hold.
 SESSION_TIMEOUT_S = 45.0  # Kafka's default.
 POLL_INTERVAL_S_MAX = 300.0  # Kafka's default.
@@ -40,11 +44,18 @@ class ConsumerSettings:
                 raise ValueError(f"assignors: {each!r} is none of {', '.join(ASSIGNORS)}")
         if self.auto_commit_s is not None and self.group is None:
             raise ValueError("auto_commit_s: only a consumer with a group can commit")
-        _check("auto_commit_s", self.auto_commit_s or 1, 0.001)
-        _check("session_timeout_s", self.session_timeout_s, 0.001)
-        _check("poll_interval_s_max", self.poll_interval_s_max, 0.001)
-        _check("batch_bytes_max", self.batch_bytes_max, 1)
-        _check("spin_us", self.spin_us, 0)
+        _check("auto_commit_s", self.auto_commit_s or 1, 0.001, SECONDS_MAX)
+        _check("session_timeout_s", self.session_timeout_s, 0.001, SECONDS_MAX)
+        _check("poll_interval_s_max", self.poll_interval_s_max, 0.001, SECONDS_MAX)
+        _check("batch_bytes_max", self.batch_bytes_max, 1, INT31_MAX)
+        _check("spin_us", self.spin_us, 0, INT31_MAX)
+
+
+def checked_topics(topics: Any) -> list[str]:  # noqa: ANN401  (whatever was given)
+    """The names, sorted. Raises TypeError."""
+    if not isinstance(topics, str | Sequence | Set) or isinstance(topics, bytes):
+        raise TypeError(f"topics is a name or some names, not {type(topics).__name__}")
+    return sorted({topics} if isinstance(topics, str) else {text("a topic", e) for e in topics})
 
 
 def _check_name(name: str, value: str | None) -> None:
@@ -54,8 +65,8 @@ def _check_name(name: str, value: str | None) -> None:
         raise ValueError(f"{name}: an empty string is no name; None is for none")
 
 
-def _check(name: str, value: float, minimum: float) -> None:
+def _check(name: str, value: float, minimum: float, maximum: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is a number, not {type(value).__name__}")
-    if not value >= minimum:
-        raise ValueError(f"{name}: {value} is below {minimum}")
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{name} is {value}; it must be from {minimum} to {maximum}")

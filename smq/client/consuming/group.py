@@ -134,7 +134,7 @@ class GroupMember:
                 break
             except BrokerError as error:
                 self._failed(error)
-            except PeerError as error:
+            except Exception as error:  # noqa: BLE001  (Whatever it is, who polls is told.)
                 self._give_up(error)
         with suppress(BrokerError, PeerError):
             self._session.leave()

@@ -19,9 +19,10 @@ class LocalSource:
 
     def add(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Read these from their positions on; those that the rings do not have are given back."""
+        self._leave_lost()  # Before a door is opened again, to other memory.
         by_log: dict[int, list[tuple[int, Partition]]] = {}
-        refused = []
-        for partition in partitions:
+        wanted, refused = dict.fromkeys(partitions), []
+        for partition in wanted:
             found = self.doors.find(partition.name)
             if found is None:
                 refused.append(partition)
@@ -31,12 +32,14 @@ class LocalSource:
                 self._nodes[found.log] = found.node
             by_log.setdefault(found.log, []).append((found.number, partition))
         for log, numbered in by_log.items():
-            refused += self._lanes[log].add(numbered)
+            for partition in self._lanes[log].add(numbered):  # Perhaps one that was there before.
+                (refused if partition in wanted else self._left).append(partition)
         self._watch()
         return refused
 
     def remove(self, partition: Partition) -> None:
         """Read a partition no longer, if it was read here."""
+        self._left = [each for each in self._left if each is not partition]
         for lane in self._lanes.values():
             lane.remove(partition)
         self._watch()
@@ -79,17 +82,21 @@ class LocalSource:
 
     def leave(self) -> list[Partition]:
         """Those that are read here no longer: the ring has gone on, or shard or topic are gone."""
-        if self.doors.has_lost:
-            self.doors.has_lost = False
-            for log in self._lanes.keys() - self.doors.logs():
-                self._left += self._lanes.pop(log).partitions
+        self._leave_lost()
         if not self._left:
             return []
         left, self._left = self._left, []
         self._watch()
         return left
 
+    def _leave_lost(self) -> None:
+        if self.doors.has_lost:
+            self.doors.has_lost = False
+            for log in self._lanes.keys() - self.doors.logs():
+                self._left += self._lanes.pop(log).partitions
+
     def _leave_deleted(self) -> None:
+        self._leave_lost()
         for lane in self._lanes.values():
             for number, partition in zip(lane.numbers(), list(lane.partitions), strict=True):
                 found = self.doors.find(partition.name)

@@ -20,7 +20,7 @@ from smq.client.consuming.local_source import LocalSource
 from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition, Taken
 from smq.client.consuming.wire_source import WireSource
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import BrokerError, ErrorCode, PeerError
 
 RETURN_SECONDS = 0.5  # A partition on the wire that does not move looks for its ring so often.
 
@@ -68,6 +68,7 @@ class Reading:
         self._returning: list[Partition] = []
         self._return_at = 0.0
         self._stopped: tuple[TopicPartition, int, BrokerError] | None = None
+        self._wire_error: BrokerError | PeerError | None = None  # Yet to be raised.
 
     def close(self) -> None:
         """Close all that is open."""
@@ -134,9 +135,14 @@ class Reading:
         """Records that are there now; their partitions go on behind them. Raises BrokerError."""
         if self._stopped is not None:
             self._tell_unreadable()
+        if self._wire_error is not None:
+            error, self._wire_error = self._wire_error, None
+            raise error
+        if self._local is not None and self._on_wire:
+            self._return(self._local)  # First: what is taken has not moved yet.
         taken = [] if self._local is None else self._take_from_rings(self._local)
         if self._on_wire:
-            taken += self._take_from_wire()
+            taken += self._take_from_wire(has_others=bool(taken))
         lot = Lot([], [], [])
         for part in taken:
             if part.chunk is None:
@@ -160,21 +166,29 @@ class Reading:
     def go_back(self, lot: Lot) -> None:
         """Have the partitions of an overtaken lot stand before it again, but those moved since."""
         self.counts.overruns += 1
-        for name, before, after in lot.moves:
+        self.stand_before(lot.moves)
+
+    def stand_before(self, moves: Iterable[Move]) -> None:
+        """Have partitions stand where they stood before these, but those moved since."""
+        for name, before, after in moves:
             partition = self.partitions.get(name)
             if partition is not None and partition.position == after:
                 self.seek(name, before)
 
     def _take_from_rings(self, local: LocalSource) -> list[Taken]:
-        if left := local.leave():  # First: what is taken has not moved yet.
+        if left := local.leave():
             self.counts.ring_to_wire += len(left)
             self._go_to_wire(left)
         return local.take()
 
-    def _take_from_wire(self) -> list[Taken]:
-        if self._local is not None:
-            self._return(self._local)
-        taken = self._wire.take()
+    def _take_from_wire(self, *, has_others: bool) -> list[Taken]:
+        try:
+            taken = self._wire.take()
+        except (BrokerError, PeerError) as error:
+            if not has_others:
+                raise
+            self._wire_error = error  # Behind what the rings have given.
+            return []
         self._returning += [partition for part in taken for partition, _ in part.moves]
         return taken
 

@@ -1,6 +1,8 @@
 """The consumer on an event loop: the same records, and the loop goes on meanwhile."""
 
 import asyncio
+import threading
+from contextlib import suppress
 
 import pytest
 
@@ -117,3 +119,81 @@ def test_following_ends_when_nothing_has_come_for_a_while(
                 return [record.offset async for record in consumer.follow(timeout_s=0.05)]
 
     assert asyncio.run(talk(name_of(request))) == []
+
+
+@pytest.mark.parametrize("group", [None, "readers"])
+def test_a_poll_that_is_cancelled_costs_no_record(
+    running: SmqBroker, transport: str, group: str | None, request: pytest.FixtureRequest
+) -> None:
+    count = 400
+
+    async def talk(topic: str) -> list[int]:
+        found: list[int] = []
+        async with connect(running, transport) as client:
+            await client.create_topic(topic, 1)
+            group_id = group and topic
+            async with (
+                client.producer() as producer,
+                client.consumer(topic, group=group_id, start="earliest") as consumer,
+            ):
+                for number in range(count):
+                    await producer.send(topic, b"%d" % number)
+                    patience_s = 0.0005 * (number % 5)
+                    with suppress(TimeoutError):
+                        async with await asyncio.wait_for(consumer.poll(1), patience_s) as batch:
+                            found += [int(bytes(record.value or b"")) for record in batch]
+                while len(found) < count:
+                    async with await consumer.poll(WAIT_SECONDS) as batch:
+                        assert batch
+                        found += [int(bytes(record.value or b"")) for record in batch]
+                assert await consumer.lag() == {(topic, 0): 0}
+        return found
+
+    assert asyncio.run(talk(name_of(request))) == [*range(count)]
+
+
+def test_what_comes_after_a_cancelled_poll_waits_for_its_end(
+    running: SmqBroker, transport: str, request: pytest.FixtureRequest
+) -> None:
+    """A take that is still in its thread when the poll is cancelled, held there by the test."""
+
+    async def talk(topic: str) -> list[int]:
+        async with connect(running, transport) as client:
+            await client.create_topic(topic, 1)
+            async with client.producer() as producer:
+                await (await producer.send(topic, b"x"))
+            async with client.consumer(topic, start="earliest") as consumer:
+                inner, begun, go_on = consumer._consumer, threading.Event(), threading.Event()
+                take = inner.take
+
+                def slow_take() -> smq.Batch | None:
+                    begun.set()
+                    go_on.wait(WAIT_SECONDS)
+                    while (batch := take()) is None:
+                        pass
+                    return batch
+
+                inner.take, inner.may_wait = slow_take, lambda: True  # type: ignore[method-assign]
+                polling = asyncio.create_task(consumer.poll(1))
+                await asyncio.to_thread(begun.wait, WAIT_SECONDS)
+                polling.cancel()
+                await asyncio.wait([polling])
+                asking = asyncio.create_task(consumer.lag())
+                await asyncio.sleep(0)
+                go_on.set()
+                assert await asking == {(topic, 0): 1}
+                async with await consumer.poll(WAIT_SECONDS) as batch:
+                    return [record.offset for record in batch]
+
+    assert asyncio.run(talk(name_of(request))) == [0]
+
+
+def test_how_long_to_wait_is_looked_at(running: SmqBroker, transport: str) -> None:
+    async def talk() -> None:
+        async with connect(running, transport) as client, client.consumer() as consumer:
+            with pytest.raises(TypeError, match="timeout_s"):
+                await consumer.poll("x")  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="timeout_s"):
+                await consumer.poll(-5)
+
+    asyncio.run(talk())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import smq
+from smq.client.consuming.group_session import GroupSession
 from smq.model.errors import ErrorCode
 from smq.testing.smq_broker import SmqBroker
 from tests.client.both import client, running, topic
@@ -289,6 +290,20 @@ def test_an_assignment_whose_offsets_cannot_be_asked_for_is_not_lost(
             with pytest.raises(smq.BrokerUnavailable):
                 consumer.poll(10)
         eventually(lambda: read(consumer, []) and len(consumer.assignment()) == 3, "all its own")
+
+
+def test_what_nobody_expected_of_a_group_is_told(
+    client: smq.Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr(GroupSession, "join", fail)
+    with (
+        client.consumer(topic, group=topic) as consumer,
+        pytest.raises(RuntimeError, match="not foreseen"),
+    ):
+        consumer.poll(10)
 
 
 def test_a_group_assigns_and_nobody_else(client: smq.Client, topic: str) -> None:

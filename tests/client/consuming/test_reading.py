@@ -147,8 +147,29 @@ def test_a_door_that_closes_costs_nothing_and_is_opened_again(
     assert not rig.reading.is_local
     rig.door, now = FakeDoor(rig.writer), now + 1
     rig.append(0)
-    assert rig.read() == []  # Back, and taken by the next look.
     assert rig.read() == [(0, 4, "ring"), (0, 5, "ring")]
+
+
+def test_a_door_that_opens_to_other_memory_has_nothing_of_the_old_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    for module in ("door.doors", "consuming.reading"):
+        monkeypatch.setattr(f"smq.client.{module}.time.monotonic", lambda: now)
+    rig = Rig()
+    rig.reading.assign({ZERO: 0, ONE: 0})
+    rig.append(0)
+    assert rig.read() == [(0, 0, "ring"), (0, 1, "ring")]
+    rig.door.close()  # The whole broker starts again, and has the log in a ring of its own.
+    rig.writer = Writer()
+    rig.door, now = FakeDoor(rig.writer), now + 1
+    rig.append(0)
+    rig.reading.seek(ZERO, 2)
+    rig.append(0)
+    rig.append(1)
+    found = [*rig.read(), *rig.read(), *rig.read()]
+    assert [each[:2] for each in found if each[0] == 0] == [(0, 2), (0, 3)]
+    assert [each[:2] for each in found if each[0] == 1] == [(1, 0), (1, 1)]
 
 
 def test_away_from_the_broker_all_comes_over_the_wire() -> None:
@@ -175,6 +196,71 @@ def test_a_lot_can_be_taken_back_unless_one_has_gone_elsewhere(rig: Rig) -> None
     rig.reading.go_back(lot)
     assert rig.read() == [(0, 0, "ring"), (0, 1, "ring"), (1, 1, "ring")]
     assert rig.reading.counts.overruns == 1
+
+
+def overtaken(rig: Rig) -> None:
+    """Both partitions have left the ring, and were not yet read over the wire."""
+    rig.reading.assign({ZERO: 0, ONE: 0})
+    rig.append(0, 40, 500)
+    assert rig.read() == []
+
+
+def test_what_has_left_the_ring_is_not_read_once_it_is_dropped(rig: Rig) -> None:
+    overtaken(rig)
+    rig.reading.drop([ZERO])
+    assert rig.read() == rig.read() == []
+    assert rig.wire.partitions.keys() <= {ONE}
+
+
+def test_what_has_left_the_ring_is_not_read_while_it_is_paused(rig: Rig) -> None:
+    overtaken(rig)
+    rig.reading.pause([ZERO])
+    assert rig.read() == rig.read() == []
+    rig.reading.resume([ZERO])
+    assert rig.read()[:1] == [(0, 0, "wire")]
+
+
+def test_what_has_left_the_ring_and_is_sought_is_read_once(rig: Rig) -> None:
+    overtaken(rig)
+    rig.reading.seek(ZERO, 78)
+    rig.append(0)
+    found = [each for _ in range(6) for each in rig.read()]
+    assert [offset for _, offset, _ in found] == [78, 79, 80, 81]
+    (lane,) = rig.local._lanes.values()
+    assert len(lane.partitions) + len(rig.wire.partitions) <= 2
+
+
+def test_one_that_the_ring_overtakes_while_another_returns_goes_on(rig: Rig) -> None:
+    rig.reading.assign({ZERO: 0, ONE: 0})
+    one = rig.reading.partitions[ONE]
+    rig.local.remove(one)
+    rig.append(0, 40, 500)
+    rig.local.add([one])
+    found = [each[:2] for _ in range(60) for each in rig.read()]
+    assert found == [(0, offset) for offset in range(80)]
+
+
+def test_an_error_of_the_wire_is_told_behind_what_the_rings_have(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.reading.assign({ZERO: 0, ONE: 0})
+    one = rig.reading.partitions[ONE]
+    rig.local.remove(one)
+    rig.reading._go_to_wire([one])
+    rig.reading._return_at = float("inf")
+
+    def fail() -> list[Taken]:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.wire, "take", fail)
+        rig.append(0)
+        assert rig.read() == [(0, 0, "ring"), (0, 1, "ring")]
+        for _ in range(2):
+            with pytest.raises(BrokerError, match="UNKNOWN_TOPIC"):
+                rig.read()
+    rig.append(0)
+    assert rig.read() == [(0, 2, "ring"), (0, 3, "ring")]
 
 
 def test_paused_partitions_keep_their_place(rig: Rig) -> None:
