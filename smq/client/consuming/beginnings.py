@@ -1,9 +1,18 @@
 """Where the partitions of a consumer begin, and begin anew: as committed, or as `start` says."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
+from smq.client.arguments import partition_name
 from smq.client.consuming.commits import by_topic
-from smq.client.consuming.offsets import EARLIEST, LATEST, Place, resolve
+from smq.client.consuming.offsets import (
+    EARLIEST,
+    LATEST,
+    Place,
+    find_offsets,
+    resolve,
+    timestamp_of,
+)
 from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition
 from smq.client.kafka.cluster import Cluster
@@ -50,6 +59,20 @@ class Beginnings:
             for topic, partitions in by_topic(names).items()
             for partition, offset in resolve(self._cluster, topic, partitions, place).items()
         }
+
+    def at_times(
+        self, times: Mapping[tuple[str, int], datetime | int]
+    ) -> dict[TopicPartition, int | None]:
+        """See Consumer.offsets_for_times."""
+        if not isinstance(times, Mapping):
+            raise TypeError(f"times is a mapping of partitions to times, not {times!r}")
+        found: dict[TopicPartition, int | None] = {}
+        for pair, when in times.items():
+            name = partition_name("times", pair)
+            ms = timestamp_of(f"the time of {pair}", when)
+            offset = find_offsets(self._cluster, name.topic, [name.partition], ms)[name.partition]
+            found[name] = None if offset < 0 else offset
+        return found
 
     def reset(self, partition: Partition) -> int:
         """Where a partition goes on whose position is not there. Raises BrokerError."""

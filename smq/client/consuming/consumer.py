@@ -31,7 +31,7 @@ from smq.client.consuming.commits import Committing, Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings, checked_topics
 from smq.client.consuming.group import Assigned, Event, Failed, GroupMember, Rebalance
 from smq.client.consuming.local_source import LocalSource
-from smq.client.consuming.offsets import Start, find_offsets, place_of, resolve, timestamp_of
+from smq.client.consuming.offsets import Start, place_of, resolve
 from smq.client.consuming.reading import Lot, Move, Reading
 from smq.client.consuming.record import OffsetsIn, Record, TopicPartition
 from smq.client.consuming.source import Partition
@@ -156,13 +156,7 @@ class Consumer:
         None where there is no record that late.
         """
         self._check()
-        found: dict[TopicPartition, int | None] = {}
-        for pair, when in times.items():
-            name = partition_name("times", pair)
-            ms = timestamp_of(f"the time of {pair}", when)
-            offset = find_offsets(self._cluster, name.topic, [name.partition], ms)[name.partition]
-            found[name] = None if offset < 0 else offset
-        return found
+        return self._beginnings.at_times(times)
 
     def find(self, place: Start) -> dict[TopicPartition, int]:
         """The offset of a place in each partition: of "earliest", "latest", a time with its zone.

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from smq.client.arguments import whole_number
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import Question
 from smq.wire.generated.list_offsets import (
@@ -22,6 +23,7 @@ from smq.wire.generated.list_offsets import (
 REPLICA_ID_OF_A_CONSUMER = -1
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+INT63_END = 2**63
 
 LIST_OFFSETS = Question[ListOffsetsRequest, ListOffsetsResponse](
     "ListOffsets", write_list_offsets_request, read_list_offsets_response
@@ -55,23 +57,22 @@ def place_of(start: object, name: str = "start") -> Place:
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise ValueError(f"{name}: {start} has no time zone; say which, e.g. with tzinfo=UTC")
-        return Place(timestamp=round(start.timestamp() * 1000))
-    if not isinstance(start, int) or isinstance(start, bool):
+        return Place(timestamp=max(0, round(start.timestamp() * 1000)))  # Nothing is older.
+    if not hasattr(start, "__index__") or isinstance(start, bool):
         kind = type(start).__name__
         raise TypeError(f"{name} is 'earliest', 'latest', an offset or a datetime, not {kind}")
-    if start < 0:
-        raise ValueError(f"{name}: offsets begin at 0, and {start} is below")
-    return Place(offset=start)
+    return Place(offset=whole_number(f"{name}, an offset,", start, 0, INT63_END))
 
 
 def timestamp_of(name: str, time: object) -> int:
     """The milliseconds since 1970 of a time: these, or a datetime with its zone."""
-    place = place_of(time, name)
-    if isinstance(time, str | Place):
+    if isinstance(time, datetime):
+        found = place_of(time, name).timestamp
+        assert found is not None
+        return found
+    if not hasattr(time, "__index__") or isinstance(time, bool):
         raise TypeError(f"{name} is a datetime or milliseconds since 1970, not {time!r}")
-    found = place.offset if place.timestamp is None else place.timestamp
-    assert found is not None
-    return found
+    return whole_number(f"{name}, in milliseconds since 1970,", time, 0, INT63_END)
 
 
 def resolve(

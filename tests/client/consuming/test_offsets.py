@@ -2,9 +2,18 @@
 
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
-from smq.client.consuming.offsets import EARLIEST, LATEST, Place, find_offsets, place_of, resolve
+from smq.client.consuming.offsets import (
+    EARLIEST,
+    LATEST,
+    Place,
+    find_offsets,
+    place_of,
+    resolve,
+    timestamp_of,
+)
 from smq.client.kafka.cluster import Cluster
 from smq.wire.records import Record
 from tests.client.fake_kafka import FakeKafka
@@ -16,6 +25,18 @@ def test_a_start_is_a_word_an_offset_a_time_or_a_place() -> None:
     assert place_of(0) == Place(offset=0)
     assert place_of(datetime.fromtimestamp(1.5, UTC)) == Place(timestamp=1500)
     assert place_of(EARLIEST) is EARLIEST
+    assert place_of(np.int64(7)) == Place(offset=7)
+    assert place_of(datetime(1960, 1, 1, tzinfo=UTC)) == Place(timestamp=0)
+
+
+@pytest.mark.parametrize(
+    ("time", "error"),
+    [(-5, ValueError), (2**63, ValueError), ("earliest", TypeError), (True, TypeError)],
+)
+def test_what_is_no_time_is_told(time: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="milliseconds since 1970"):
+        timestamp_of("the time", time)
+    assert timestamp_of("the time", datetime.fromtimestamp(1.5, UTC)) == 1500
 
 
 @pytest.mark.parametrize(
@@ -23,6 +44,7 @@ def test_a_start_is_a_word_an_offset_a_time_or_a_place() -> None:
     [
         ("begin", ValueError),
         (-1, ValueError),
+        (2**63, ValueError),
         (datetime(2026, 1, 1), ValueError),  # noqa: DTZ001  (that is what is wrong)
         (True, TypeError),
         (1.0, TypeError),
