@@ -54,7 +54,7 @@ def read_table(data: Any) -> "pa.Table":  # noqa: ANN401  (any buffer)
 
 
 def write_array(array: np.ndarray) -> bytearray:
-    """An array as .npy. Raises TypeError."""
+    """An array as .npy. Raises TypeError; ValueError: it has too many fields."""
     given: object = array
     if not isinstance(given, np.ndarray) or isinstance(given, np.ma.MaskedArray):
         raise TypeError(f"array is a plain numpy.ndarray, not {type(array).__name__}")
@@ -67,6 +67,11 @@ def write_array(array: np.ndarray) -> bytearray:
     if len(repr(facts)) > 2**15:
         write = np.lib.format.write_array_header_2_0
     write(head, facts)
+    if head.tell() > NPY_HEADER_BYTES_MAX:  # Nobody would read it.
+        raise ValueError(
+            f"array has a dtype of {len(array.dtype)} fields, which takes {head.tell()} bytes; "
+            f"{NPY_HEADER_BYTES_MAX} may be taken"
+        )
     value = bytearray(head.getbuffer())
     at = len(value)
     value += bytes(array.nbytes)

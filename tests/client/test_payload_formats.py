@@ -51,6 +51,12 @@ def test_the_order_in_memory_comes_back() -> None:
     assert read_array(write_array(array)).flags.f_contiguous
 
 
+def test_more_fields_than_anybody_reads_are_refused() -> None:
+    array = np.zeros(2, [(f"a_field_of_many_{each}", "u1") for each in range(8000)])
+    with pytest.raises(ValueError, match="8000 fields"):
+        write_array(array)
+
+
 def test_fields_and_many_of_them_come_back() -> None:
     for count in (3, 2000):
         array = np.zeros(2, [(f"field-{i}", "<f4") for i in range(count)])
