@@ -13,7 +13,8 @@ under its name is whole and on disk. A file that is moved is not copied at all.
 import fcntl
 import os
 import tempfile
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from mmap import ACCESS_READ, mmap
@@ -25,7 +26,7 @@ from shm.kernels.crc32c import crc32c_update
 from smq.filer.local import Draft, LocalStore
 from smq.filer.s3 import S3Store
 from smq.filer.store import Data, Sink
-from smq.model.errors import AlreadyExists
+from smq.model.errors import AlreadyExists, NotFound
 from smq.model.references import NotAHandle, Reference, begun_ms, directory_of, facts_of_id
 
 FICLONE = 0x40049409  # ioctl: share the blocks of another file, where the file system can.
@@ -140,8 +141,7 @@ def _publish(draft: Draft, naming: Naming) -> Reference:
 def _send(store: Place, naming: Naming, view: memoryview) -> Reference:
     reference = naming.reference(len(view), crc_of(view))
     key = naming.key(reference)
-    # A store that tries again by itself may find what it has written: it is what was to be.
-    with suppress(AlreadyExists):
+    with _perhaps_there(store, key):
         if isinstance(store, S3Store):
             key = store.upload(key, view, partial(naming.is_same, reference))
         else:
@@ -149,6 +149,21 @@ def _send(store: Place, naming: Naming, view: memoryview) -> Reference:
                 for at in range(0, len(view), PIECE_BYTES):
                     sink.write(view[at : at + PIECE_BYTES])
     return naming.named(reference, key)
+
+
+@contextmanager
+def _perhaps_there(store: Place, key: str) -> Iterator[None]:
+    """A store that tries again by itself may find what it has written: no other has this key.
+
+    Raises AlreadyExists: something else is in its way, such as an object called `payloads`.
+    """
+    try:
+        yield
+    except AlreadyExists as in_the_way:
+        try:
+            store.get(key, 0, 1)
+        except NotFound:
+            raise in_the_way from None
 
 
 def _moved(path: Path, draft: Draft) -> bool:

@@ -23,7 +23,7 @@ from smq.filer.upload import (
     upload_file,
     upload_stream,
 )
-from smq.model.errors import Full, Unavailable
+from smq.model.errors import AlreadyExists, Full, Unavailable
 from smq.model.references import PREFIX, Reference
 from smq.testing.faulty_store import Torn
 from smq.testing.memory_store import MemoryStore
@@ -160,6 +160,16 @@ def test_who_uploads_again_what_is_there_has_done_it(store: Store) -> None:
     first = upload_buffer(store, NAMING, b"payload")
     assert upload_buffer(store, NAMING, b"payload") == first
     check(store, first, b"payload")
+
+
+@pytest.mark.parametrize("way", [by_file, by_buffer, by_stream])
+@pytest.mark.parametrize("key", ["payloads", "payloads/kafka/images"])
+def test_what_is_in_the_way_is_told(way: Way, key: str, tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "filer")
+    store.put(key, b"an object where a directory should be")
+    with pytest.raises(AlreadyExists, match="part of its name is an object"):
+        way(store, b"payload", tmp_path)
+    assert keys(store) == [key]
 
 
 def test_a_file_that_is_not_there_says_so(store: Store, tmp_path: Path) -> None:
