@@ -23,6 +23,7 @@ import numpy as np
 from smq.client.errors import PayloadDamaged, PayloadMissing
 from smq.client.facts import BrokerFacts
 from smq.client.remote_filer import RemoteFiler
+from smq.filer.content import crc_of
 from smq.filer.location import Location
 from smq.filer.mark import is_marked
 from smq.filer.store import Data
@@ -30,7 +31,6 @@ from smq.filer.upload import (
     Naming,
     Place,
     Stream,
-    crc_of,
     upload_buffer,
     upload_file,
     upload_stream,

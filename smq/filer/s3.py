@@ -20,6 +20,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from smq.filer.content import Content
 from smq.filer.s3_uploads import (
     CONNECT_WAIT_S,
     OBJECT_BYTES_MAX,
@@ -54,6 +55,7 @@ from smq.model.errors import (
     AlreadyExists,
     NotFound,
     PreconditionFailed,
+    SourceChanged,
     StoreError,
     Unavailable,
 )
@@ -117,23 +119,23 @@ class S3Store(Store):
         finally:
             stream.forget()
 
-    def upload(self, key: str, data: memoryview, is_same: Callable[[str], bool]) -> str:
-        """Store bytes that stay as they are until this returns; create-only. Returns their key.
+    def upload(self, key: str, content: Content, is_same: Callable[[str], bool]) -> str:
+        """Store what can be read twice; create-only. Returns its key.
 
         An upload of these bytes to a key that `is_same` may have been begun before, here or by a
         process that was killed: it is gone on with, and has the key that it had. Raises
-        AlreadyExists, Unavailable.
+        AlreadyExists, SourceChanged, Unavailable.
         """
-        if len(data) > OBJECT_BYTES_MAX:
+        if content.length > OBJECT_BYTES_MAX:
             raise _too_long(key, "an object", OBJECT_BYTES_MAX)
-        if len(data) <= PART_BYTES:
-            self.put_whole(checked_key(key), data, CREATE)
+        if content.length <= PART_BYTES:
+            self.put_whole(checked_key(key), b"".join(content.pieces(PART_BYTES)), CREATE)
             return key
         begun = self._begun(key, is_same)
         if begun is not None:
             with suppress(Lost):  # Whoever else found it was faster, or it was swept.
-                return self._send_rest(begun, data)
-        return self._send_rest(self.begin(checked_key(key), Patience(UPLOAD_PATIENCE_S)), data)
+                return self._send_rest(begun, content)
+        return self._send_rest(self.begin(checked_key(key), Patience(UPLOAD_PATIENCE_S)), content)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """A range of an object."""
@@ -238,22 +240,28 @@ class S3Store(Store):
         usable = (each for each in found if is_same(each.key) and each.id not in self._at_work)
         return next(usable, None)
 
-    def _send_rest(self, upload: Unfinished, data: memoryview) -> str:
-        """Send the parts that are not there, and make them an object; its key. Raises Lost."""
-        patience, part_bytes = Patience(UPLOAD_PATIENCE_S), part_bytes_for(len(data))
+    def _send_rest(self, upload: Unfinished, content: Content) -> str:
+        """Send the parts that are not there, and make them an object; its key.
+
+        Raises Lost, SourceChanged.
+        """
+        patience, part_bytes = Patience(UPLOAD_PATIENCE_S), part_bytes_for(content.length)
         self._at_work.add(upload.id)
         try:
             there = patience.ask(lambda: self.uploads.parts(upload))
             with Sending(
                 self.uploads, upload, patience, parts_at_once=UPLOAD_PARTS_AT_ONCE
             ) as sending:
-                for number, at in enumerate(range(0, len(data), part_bytes), 1):
-                    part = data[at : at + part_bytes]
+                for number, part in enumerate(content.pieces(part_bytes), 1):
                     if number in there and there[number].tag == md5_of(part):
                         sending.has(there[number].tag)
                     else:
                         sending.send(part)
                 sending.complete(lambda: self.version(upload.key), create=True)
+        except SourceChanged:
+            with suppress(StoreError):  # Else a sweep does it.
+                self.uploads.abort(upload)
+            raise
         finally:
             self._at_work.discard(upload.id)
         return upload.key

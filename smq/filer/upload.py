@@ -7,32 +7,34 @@
 
 The name says length and CRC (smq.model.references), so that it is known only when all bytes are. On
 this host they go straight into the filer's directory and through no other process; what is there
-under its name is whole and on disk. A file that is moved is not copied at all.
+under its name is whole and on disk. A file that is moved is not copied at all. What has no length
+before it is read, such as a pipe or a file of /proc, is a stream whatever its name.
+
+Whose the bytes are may change them meanwhile. What is stored is what its name says, or nothing.
 """
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from mmap import ACCESS_READ, mmap
+from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
-from shm.arrow import read_only
-from shm.kernels.crc32c import crc32c_update
+from smq.filer.content import Content
 from smq.filer.local import Draft, LocalStore
 from smq.filer.s3 import S3Store
 from smq.filer.store import Data, Sink
-from smq.model.errors import AlreadyExists, NotFound
+from smq.model.errors import AlreadyExists, NotFound, SourceChanged
 from smq.model.references import NotAHandle, Reference, begun_ms, directory_of, facts_of_id
 
 FICLONE = 0x40049409  # ioctl: share the blocks of another file, where the file system can.
 PIECE_BYTES = 1 << 20  # Of a stream, or of what goes to another store: fits a level-2 cache.
 COPY_BYTES_MAX = 1 << 30  # Of one copy_file_range.
-CRC_START = 0xFFFFFFFF
 
 
 class Place(Protocol):
@@ -96,58 +98,76 @@ class Naming:
 
 def upload_buffer(store: Place, naming: Naming, data: Data) -> Reference:
     """Bytes in memory. Raises StoreError."""
-    return _send(store, naming, memoryview(data).cast("B"))
+    view = memoryview(data).cast("B")
+    if isinstance(store, LocalStore):
+        with store.draft() as draft:
+            for at in range(0, len(view), PIECE_BYTES):
+                _write(draft.fd, view[at : at + PIECE_BYTES])
+            return _publish(draft, naming, store)
+    return _send(store, naming, Content.of_memory(view))
 
 
 def upload_file(store: Place, naming: Naming, path: Path, *, move: bool = False) -> Reference:
-    """A file; `move`: it becomes the payload itself, and is gone. Raises OSError, StoreError."""
+    """A file; `move`: it becomes the payload itself, and is gone.
+
+    Raises ValueError: it cannot be moved, for it is no regular file; SourceChanged; OSError,
+    StoreError.
+    """
+    if move and not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(
+            f"move is true, but {path} is not a regular file, which alone can be moved"
+        )
     if isinstance(store, LocalStore):
         with store.draft() as draft:
             if not (move and _moved(path, draft)):
                 with path.open("rb", buffering=0) as source:
-                    _clone_or_copy(source.fileno(), draft.fd)
-            reference = _publish(draft, naming)
+                    _clone_or_copy(source, draft.fd, str(path))
+            reference = _publish(draft, naming, store)
     else:
         with path.open("rb", buffering=0) as source:
-            reference = _send(store, naming, _mapped(source.fileno()))
+            if _is_stream(os.fstat(source.fileno())):
+                reference = upload_stream(store, naming, source)
+            else:
+                reference = _send(store, naming, Content.of_file(str(path), source.fileno()))
     if move:
         path.unlink(missing_ok=True)
     return reference
 
 
 def upload_stream(store: Place, naming: Naming, stream: Stream) -> Reference:
-    """Whatever can be read, to its end. Raises StoreError, and what `read` does."""
+    """Whatever can be read, to its end.
+
+    Raises TypeError: it gives no bytes; BlockingIOError: it does not wait for them; StoreError; and
+    what `read` does.
+    """
     if isinstance(store, LocalStore):
         with store.draft() as draft:
             _write_all(draft.fd, stream)
-            return _publish(draft, naming)
+            return _publish(draft, naming, store)
     with tempfile.TemporaryFile() as spool:
         _write_all(spool.fileno(), stream)
-        return _send(store, naming, _mapped(spool.fileno()))
+        return _send(store, naming, Content.of_file("the spooled stream", spool.fileno()))
 
 
-def crc_of(data: Data, crc: int = 0) -> int:
-    """The CRC-32C of bytes that follow others, of which it is `crc`."""
-    return int(crc32c_update(read_only(data), 0, len(data), crc ^ CRC_START)) ^ CRC_START
-
-
-def _publish(draft: Draft, naming: Naming) -> Reference:
-    view = _mapped(draft.fd)
-    reference = naming.reference(len(view), crc_of(view))
-    draft.publish(naming.key(reference))
+def _publish(draft: Draft, naming: Naming, store: Place) -> Reference:
+    content = Content.of_file("the unfinished file", draft.fd)
+    reference = naming.reference(content.length, content.crc32c)
+    key = naming.key(reference)
+    with _perhaps_there(store, key):
+        draft.publish(key)
     return reference
 
 
-def _send(store: Place, naming: Naming, view: memoryview) -> Reference:
-    reference = naming.reference(len(view), crc_of(view))
+def _send(store: Place, naming: Naming, content: Content) -> Reference:
+    reference = naming.reference(content.length, content.crc32c)
     key = naming.key(reference)
     with _perhaps_there(store, key):
         if isinstance(store, S3Store):
-            key = store.upload(key, view, partial(naming.is_same, reference))
+            key = store.upload(key, content, partial(naming.is_same, reference))
         else:
             with store.writing(key) as sink:
-                for at in range(0, len(view), PIECE_BYTES):
-                    sink.write(view[at : at + PIECE_BYTES])
+                for piece in content.pieces(PIECE_BYTES):
+                    sink.write(piece)
     return naming.named(reference, key)
 
 
@@ -177,32 +197,54 @@ def _moved(path: Path, draft: Draft) -> bool:
     return True
 
 
-def _clone_or_copy(source: int, target: int) -> None:
-    with suppress(OSError):
-        fcntl.ioctl(target, FICLONE, source)
+def _is_stream(found: os.stat_result) -> bool:
+    """Whether the length of a file is known when it has been read, and not before."""
+    return not stat.S_ISREG(found.st_mode) or found.st_size == 0
+
+
+def _clone_or_copy(source: FileIO, target: int, name: str) -> None:
+    """The file as it is at one moment. Raises SourceChanged, OSError."""
+    before = os.fstat(source.fileno())
+    if _is_stream(before):
+        _write_all(target, source)
         return
-    left = os.fstat(source).st_size
-    try:
-        while left > 0 and (
-            copied := os.copy_file_range(source, target, min(left, COPY_BYTES_MAX))
+    with suppress(OSError):
+        fcntl.ioctl(target, FICLONE, source.fileno())
+        return
+    _copy(source, target, before.st_size)
+    after = os.fstat(source.fileno())
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise SourceChanged(name)
+
+
+def _copy(source: FileIO, target: int, length: int) -> None:
+    with suppress(OSError):  # It is not of a kind the kernel copies; else writing says it too.
+        while length > 0 and (
+            copied := os.copy_file_range(source.fileno(), target, min(length, COPY_BYTES_MAX))
         ):
-            left -= copied
-    except OSError:  # It is not of a kind the kernel copies.
-        os.lseek(source, 0, os.SEEK_SET)
-        os.ftruncate(target, 0)
-        os.lseek(target, 0, os.SEEK_SET)
-        with os.fdopen(source, "rb", buffering=0, closefd=False) as stream:
-            _write_all(target, stream)
+            length -= copied
+    if length > 0:
+        _write_all(target, source)  # From where the kernel has come to.
 
 
 def _write_all(fd: int, stream: Stream) -> None:
-    while piece := stream.read(PIECE_BYTES):
-        left = memoryview(piece)
-        while left:
-            left = left[os.write(fd, left) :]
+    while piece := _read(stream):
+        _write(fd, piece)
 
 
-def _mapped(fd: int) -> memoryview:
-    """The bytes of a file that nobody writes any more; unmapped with the last view of them."""
-    is_empty = os.fstat(fd).st_size == 0  # An empty file cannot be mapped.
-    return memoryview(b"" if is_empty else mmap(fd, 0, access=ACCESS_READ))
+def _read(stream: Stream) -> memoryview:
+    """A piece; an empty one at the end. Raises TypeError, BlockingIOError."""
+    piece: object = stream.read(PIECE_BYTES)
+    if piece is None:
+        raise BlockingIOError("source has nothing to read now; it must wait until it has")
+    if not isinstance(piece, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"source gives a {type(piece).__name__} when it is read; it must give bytes, as a file "
+            'does that is opened with "rb"'
+        )
+    return memoryview(piece).cast("B")
+
+
+def _write(fd: int, piece: memoryview) -> None:
+    while piece:
+        piece = piece[os.write(fd, piece) :]

@@ -1,7 +1,7 @@
 """A payload's name says how long it is and what its CRC-32C is: what else comes is not stored."""
 
+from smq.filer.content import crc_of
 from smq.filer.store import Data
-from smq.filer.upload import crc_of
 from smq.model.references import PREFIX, NotAHandle, directory_of, facts_of_id
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from smq.filer.content import crc_of
 from smq.filer.store import Store
-from smq.filer.upload import Naming, crc_of, upload_buffer
+from smq.filer.upload import Naming, upload_buffer
 from smq.model.references import HEADER, HEADER_VALUE, Reference
 from smq.wire.records import Record, write_batch
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from smq.filer import s3, s3_uploads
+from smq.filer.content import Content, crc_of
 from smq.filer.s3 import S3Store
 from smq.filer.s3_uploads import (
     OBJECT_BYTES_MAX,
@@ -29,8 +30,8 @@ from smq.filer.s3_uploads import (
     version_of,
 )
 from smq.filer.store import OVERWRITE
-from smq.filer.upload import Naming, crc_of, upload_file
-from smq.model.errors import AlreadyExists, StoreError, Unavailable
+from smq.filer.upload import Naming, upload_file
+from smq.model.errors import AlreadyExists, SourceChanged, StoreError, Unavailable
 from smq.testing.s3_server import BUCKET, REGION, S3Server, s3_server, store_on
 from tests.app.fake_broker import eventually
 from tests.filer.cable import Cable
@@ -95,7 +96,7 @@ def naming(now_ms: int = 1_400, chance: bytes = b"again" * 2) -> Naming:
 
 def upload(store: S3Store, key: str = "a/b", data: bytes = DATA) -> str:
     """Any unfinished upload beside the key is gone on with."""
-    return store.upload(key, memoryview(data), lambda _: True)
+    return store.upload(key, Content.of_memory(memoryview(data)), lambda _: True)
 
 
 def begun(store: S3Store, key: str, *numbers: int, data: bytes = DATA) -> Unfinished:
@@ -153,6 +154,16 @@ def test_a_part_that_is_not_what_it_should_be_is_sent_again(
     assert upload(store) == "a/a"
     assert sent() == sorted([2, PARTS + 1, 1, *range(2, PARTS + 1)])
     assert store.get("a/a") == DATA
+
+
+@pytest.mark.parametrize("length", [100, len(DATA)])
+def test_of_what_changes_while_it_is_sent_nothing_stays(store: S3Store, length: int) -> None:
+    reads = iter([DATA[:length], b""])
+    content = Content("a.bin", lambda _, size: next(reads, bytes(size)))
+    with pytest.raises(SourceChanged):
+        store.upload("a/b", content, lambda _: True)
+    assert list(store.list()) == []
+    assert nothing_is_unfinished(store)
 
 
 def test_a_network_that_is_gone_for_a_while_costs_what_was_on_its_way(

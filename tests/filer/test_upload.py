@@ -2,30 +2,29 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from shm.kernels import reference as plain
 from smq.app.clock import wall_ms
 from smq.filer.local import Draft, LocalStore
-from smq.filer.store import Mode, Store
+from smq.filer.store import CREATE, Mode, Sink, Store
 from smq.filer.upload import (
     PIECE_BYTES,
     Naming,
-    crc_of,
     upload_buffer,
     upload_file,
     upload_stream,
 )
-from smq.model.errors import AlreadyExists, Full, Unavailable
+from smq.model.errors import AlreadyExists, Full, SourceChanged, Unavailable
 from smq.model.references import PREFIX, Reference
-from smq.testing.faulty_store import Torn
+from smq.testing.faulty_store import Torn, Wrapper
 from smq.testing.memory_store import MemoryStore
 
 NAMING = Naming("kafka", "images", "image/tiff", 7, bytes(10))
@@ -178,11 +177,129 @@ def test_a_file_that_is_not_there_says_so(store: Store, tmp_path: Path) -> None:
     assert keys(store) == []
 
 
-@settings(deadline=None)
-@given(st.binary(max_size=5000))
-def test_the_check_is_that_of_the_bytes(data: bytes) -> None:
-    assert crc_of(data) == plain.crc32c(data)
-    assert crc_of(np.frombuffer(data, np.uint8).data) == plain.crc32c(data)
+@pytest.fixture
+def pipe() -> Iterator[Path]:
+    """What a shell makes of <(command)."""
+    reading, writing = os.pipe()
+    os.write(writing, b"payload")
+    os.close(writing)
+    yield Path(f"/dev/fd/{reading}")
+    os.close(reading)
+
+
+def test_a_pipe_with_a_name_is_read_to_its_end(store: Store, pipe: Path) -> None:
+    check(store, upload_file(store, NAMING, pipe), b"payload")
+
+
+def test_a_file_that_does_not_say_its_length_is_read_to_its_end(store: Store) -> None:
+    path = Path("/proc/self/status")
+    assert path.stat().st_size == 0
+    assert upload_file(store, NAMING, path).length > 0
+    assert store.get(keys(store)[0]).startswith(b"Name:")
+
+
+def test_only_a_regular_file_is_moved(store: Store, pipe: Path, tmp_path: Path) -> None:
+    for path in (pipe, tmp_path):
+        with pytest.raises(ValueError, match="is not a regular file"):
+            upload_file(store, NAMING, path, move=True)
+    assert keys(store) == []
+
+
+class ChangesMeanwhile(Wrapper):
+    """The source is another one as soon as somebody begins to write."""
+
+    def __init__(self, change: Callable[[], object]) -> None:
+        super().__init__(MemoryStore())
+        self._change = change
+
+    @contextmanager
+    def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
+        with super().writing(key, mode) as sink:
+            self._change()
+            yield sink
+
+
+@pytest.mark.parametrize("data", [b"", b"short", b"0123456789abcdef"])
+def test_a_file_that_changes_while_it_is_sent_is_not_stored(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "source"
+    path.write_bytes(b"0123456789ABCDEF")
+    store = ChangesMeanwhile(lambda: path.write_bytes(data))
+    with pytest.raises(SourceChanged, match=f"{path}: it changed while it was uploaded"):
+        upload_file(store, NAMING, path)
+    assert keys(store) == []
+
+
+def test_memory_that_changes_while_it_is_sent_is_not_stored() -> None:
+    data = bytearray(b"payload")
+    store = ChangesMeanwhile(lambda: data.__setitem__(0, 0))
+    with pytest.raises(SourceChanged, match="bytes in memory: it changed"):
+        upload_buffer(store, NAMING, data)
+    assert keys(store) == []
+
+
+@pytest.mark.parametrize("length", [0, 5, 100])
+def test_a_file_that_changes_while_it_is_copied_is_not_stored(
+    length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_clone(*_: object) -> int:
+        raise OSError
+
+    def changed(source: int, target: int, count: int) -> int:
+        os.truncate(path, length)
+        return os.sendfile(target, source, None, count)
+
+    path, store = tmp_path / "source", LocalStore(tmp_path / "filer")
+    path.write_bytes(b"0123456789")
+    monkeypatch.setattr("fcntl.ioctl", no_clone)
+    monkeypatch.setattr("os.copy_file_range", changed)
+    with pytest.raises(SourceChanged, match=f"{path}: it changed while it was uploaded"):
+        upload_file(store, NAMING, path)
+    assert keys(store) == []
+
+
+def test_what_the_kernel_does_not_copy_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first call copies a little, the second one nothing."""
+
+    def refuse(*_: object) -> int:
+        raise OSError
+
+    def copied(source: int, target: int, _: int) -> int:
+        monkeypatch.setattr("os.copy_file_range", refuse)
+        return os.sendfile(target, source, None, 3)
+
+    monkeypatch.setattr("fcntl.ioctl", refuse)
+    monkeypatch.setattr("os.copy_file_range", copied)
+    store = LocalStore(tmp_path / "filer")
+    check(store, by_file(store, b"payload", tmp_path), b"payload")
+
+
+class Gives:
+    """A stream that gives these, one for each read."""
+
+    def __init__(self, *pieces: object) -> None:
+        self._pieces = iter(pieces)
+
+    def read(self, size: int, /) -> Any:
+        return next(self._pieces)
+
+
+def test_a_stream_that_has_nothing_yet_has_not_ended(store: Store) -> None:
+    with pytest.raises(BlockingIOError, match="source has nothing to read now"):
+        upload_stream(store, NAMING, Gives(b"pay", None, b"load", b""))
+    assert keys(store) == []
+
+
+def test_a_stream_of_text_is_refused(store: Store) -> None:
+    with pytest.raises(TypeError, match=r'source gives a str .* "rb"'):
+        upload_stream(store, NAMING, Gives("text", ""))
+    assert keys(store) == []
+
+
+def test_a_stream_may_give_any_bytes(store: Store) -> None:
+    pieces = (bytearray(b"pay"), memoryview(b"load"), b"")
+    check(store, upload_stream(store, NAMING, Gives(*pieces)), b"payload")
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from smq.filer.upload import crc_of
+from smq.filer.content import crc_of
 from smq.front.payloads import NotThePayload, Promise
 from smq.model.references import NotAHandle
 from smq.testing.payloads import reference_to
