@@ -233,7 +233,7 @@ class Payloads:
             raise Unavailable(
                 root, "the broker's filer is on another host, and it has no http.port to reach it"
             )
-        return location.open()
+        return location.open(reserve_bytes=int(settings.get("filer.reserve.bytes", 0)))
 
     def upload(
         self,

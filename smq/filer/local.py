@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from smq.filer.reserve import Reserve
 from smq.filer.store import (
     CREATE,
     Capabilities,
@@ -48,11 +49,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class LocalStore(Store):
     """Objects as files below a directory, which the first write makes if it does not exist.
 
-    Reading needs no right to write.
+    Reading needs no right to write. Of its disk so many bytes are left to the log; 0: nobody looks.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, reserve_bytes: int = 0) -> None:
         self.root = root.absolute()
+        self._reserve = Reserve(self.root, reserve_bytes)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -63,7 +65,7 @@ class LocalStore(Store):
         """Store what is written in the block."""
         self._path(key)
         with self.draft() as draft:
-            yield _WholeWrites(key, draft.fd)
+            yield draft.sink(key)
             draft.publish(key, mode)
 
     @contextmanager
@@ -142,6 +144,11 @@ class LocalStore(Store):
         """The object's file."""
         return self._path(key)
 
+    def check_room(self, key: str, byte_count: int) -> None:
+        """Raises Full when so much more would take what the log keeps."""
+        if self._reserve.byte_count:
+            self._reserve.check(key, byte_count)
+
     def _unfinished(self) -> Path:
         """The directory of writes that are not finished; it exists."""
         directory = self.root / UNFINISHED
@@ -204,6 +211,10 @@ class Draft:
         with _failures(UNFINISHED):
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
+    def sink(self, key: str) -> "DraftSink":
+        """Where to write to it; `key` is told when that fails."""
+        return DraftSink(self._store, key, self.fd)
+
     def publish(self, key: str, mode: Mode = CREATE) -> None:
         """Name it. Raises AlreadyExists, PreconditionFailed, Unavailable."""
         self._store.publish(self, key, mode)
@@ -224,17 +235,22 @@ class Draft:
             self.path.unlink(missing_ok=True)
 
 
-class _WholeWrites:
+class DraftSink:
     """A sink that writes all it is given, whatever one system call takes."""
 
-    def __init__(self, key: str, fd: int) -> None:
-        self._key, self._fd = key, fd
+    def __init__(self, store: LocalStore, key: str, fd: int) -> None:
+        self._store, self._key, self._fd = store, key, fd
         self.closed = False
+
+    def check_room(self, byte_count: int) -> None:
+        """Raises Full when there is no room for so much more."""
+        self._store.check_room(self._key, byte_count)
 
     def write(self, data: Data, /) -> int:
         """Write all of it."""
         left = memoryview(data).cast("B")
         length = len(left)
+        self.check_room(length)
         with _failures(self._key):
             while left:
                 left = left[os.write(self._fd, left) :]

@@ -64,10 +64,13 @@ class Location(NamedTuple):
             return [f"filer.s3.credentials: {reason}"]
         return []
 
-    def open(self, environment: Mapping[str, str] = os.environ) -> Store:
-        """The store. Raises StoreError with a sentence, but not because it is down."""
+    def open(self, environment: Mapping[str, str] = os.environ, *, reserve_bytes: int = 0) -> Store:
+        """The store. Raises StoreError with a sentence, but not because it is down.
+
+        `reserve_bytes`: what writes to it leave to the log, where they share a disk.
+        """
         if not self.is_s3:
-            return LocalStore(Path(self.root))
+            return LocalStore(Path(self.root), reserve_bytes)
         if problems := self.problems(environment):
             raise StoreError(self.root, problems[0])
         bucket, _, prefix = self.root.removeprefix(S3_SCHEME).partition("/")

@@ -68,7 +68,7 @@ class Naming:
         *,
         lately_ms: int = 0,
     ) -> None:
-        self._directory = directory_of(namespace, topic)
+        self.directory = directory_of(namespace, topic)
         self._facts = now_ms, chance, content_type
         self._since_ms = now_ms - lately_ms
 
@@ -79,11 +79,11 @@ class Naming:
 
     def key(self, reference: Reference) -> str:
         """Where they will be in the filer."""
-        return self._directory + reference.id
+        return self.directory + reference.id
 
     def is_same(self, reference: Reference, key: str) -> bool:
         """Whether an unfinished upload to this key is one of the same bytes, begun lately."""
-        payload_id = key.removeprefix(self._directory)
+        payload_id = key.removeprefix(self.directory)
         try:
             facts = facts_of_id(payload_id)
         except NotAHandle:
@@ -93,7 +93,7 @@ class Naming:
 
     def named(self, reference: Reference, key: str) -> Reference:
         """The reference of the same bytes at another key."""
-        return replace(reference, id=key.removeprefix(self._directory))
+        return replace(reference, id=key.removeprefix(self.directory))
 
 
 def upload_buffer(store: Place, naming: Naming, data: Data) -> Reference:
@@ -101,8 +101,9 @@ def upload_buffer(store: Place, naming: Naming, data: Data) -> Reference:
     view = memoryview(data).cast("B")
     if isinstance(store, LocalStore):
         with store.draft() as draft:
+            sink = draft.sink(naming.directory)
             for at in range(0, len(view), PIECE_BYTES):
-                _write(draft.fd, view[at : at + PIECE_BYTES])
+                sink.write(view[at : at + PIECE_BYTES])
             return _publish(draft, naming, store)
     return _send(store, naming, Content.of_memory(view))
 
@@ -121,7 +122,7 @@ def upload_file(store: Place, naming: Naming, path: Path, *, move: bool = False)
         with store.draft() as draft:
             if not (move and _moved(path, draft)):
                 with path.open("rb", buffering=0) as source:
-                    _clone_or_copy(source, draft.fd, str(path))
+                    _clone_or_copy(source, draft, naming.directory)
             reference = _publish(draft, naming, store)
     else:
         with path.open("rb", buffering=0) as source:
@@ -142,10 +143,11 @@ def upload_stream(store: Place, naming: Naming, stream: Stream) -> Reference:
     """
     if isinstance(store, LocalStore):
         with store.draft() as draft:
-            _write_all(draft.fd, stream)
+            _write_all(draft.sink(naming.directory), stream)
             return _publish(draft, naming, store)
     with tempfile.TemporaryFile() as spool:
-        _write_all(spool.fileno(), stream)
+        _write_all(spool, stream)
+        spool.flush()
         return _send(store, naming, Content.of_file("the spooled stream", spool.fileno()))
 
 
@@ -202,34 +204,37 @@ def _is_stream(found: os.stat_result) -> bool:
     return not stat.S_ISREG(found.st_mode) or found.st_size == 0
 
 
-def _clone_or_copy(source: FileIO, target: int, name: str) -> None:
-    """The file as it is at one moment. Raises SourceChanged, OSError."""
+def _clone_or_copy(source: FileIO, draft: Draft, key: str) -> None:
+    """The file as it is at one moment. Raises SourceChanged, OSError, StoreError about the key."""
     before = os.fstat(source.fileno())
     if _is_stream(before):
-        _write_all(target, source)
+        _write_all(draft.sink(key), source)
         return
     with suppress(OSError):
-        fcntl.ioctl(target, FICLONE, source.fileno())
+        fcntl.ioctl(draft.fd, FICLONE, source.fileno())
         return
-    _copy(source, target, before.st_size)
+    _copy(source, draft, key, before.st_size)
     after = os.fstat(source.fileno())
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise SourceChanged(name)
+        raise SourceChanged(str(source.name))
 
 
-def _copy(source: FileIO, target: int, length: int) -> None:
-    with suppress(OSError):  # It is not of a kind the kernel copies; else writing says it too.
-        while length > 0 and (
-            copied := os.copy_file_range(source.fileno(), target, min(length, COPY_BYTES_MAX))
-        ):
+def _copy(source: FileIO, draft: Draft, key: str, length: int) -> None:
+    sink = draft.sink(key)
+    with suppress(OSError):  # It is not of a kind the kernel copies; or the sink will say it too.
+        while length > 0:
+            wanted = min(length, COPY_BYTES_MAX)
+            sink.check_room(wanted)
+            if not (copied := os.copy_file_range(source.fileno(), draft.fd, wanted)):
+                break
             length -= copied
     if length > 0:
-        _write_all(target, source)  # From where the kernel has come to.
+        _write_all(sink, source)  # From where the kernel has come to.
 
 
-def _write_all(fd: int, stream: Stream) -> None:
+def _write_all(target: Sink, stream: Stream) -> None:
     while piece := _read(stream):
-        _write(fd, piece)
+        target.write(piece)
 
 
 def _read(stream: Stream) -> memoryview:
@@ -243,8 +248,3 @@ def _read(stream: Stream) -> memoryview:
             'does that is opened with "rb"'
         )
     return memoryview(piece).cast("B")
-
-
-def _write(fd: int, piece: memoryview) -> None:
-    while piece:
-        piece = piece[os.write(fd, piece) :]

@@ -6,12 +6,11 @@ down, so that it cannot be wrong for long: it is counted in the filer itself at 
 then, and between two counts what is uploaded here is added. Uploads on the way count as arrived.
 """
 
-import os
 from collections import Counter
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from smq.filer.reserve import Reserve
 from smq.filer.store import Store
 from smq.model.errors import Full
 from smq.model.references import PREFIX as PAYLOADS_PREFIX
@@ -32,12 +31,12 @@ class Space:
     """
 
     def __init__(self, store: Store, quota_bytes: int, reserve_bytes: int) -> None:
-        self._store, self._quota_bytes, self._reserve_bytes = store, quota_bytes, reserve_bytes
+        self._store, self._quota_bytes = store, quota_bytes
         self._used: Counter[str] = Counter()
         self._on_the_way: Counter[str] = Counter()
         self._arrived: Counter[str] = Counter()
         place = store.local_path("any")
-        self._disk = None if place is None else place.parent
+        self._reserve = None if place is None else Reserve(place.parent, reserve_bytes)
         self.counted = quota_bytes == NO_QUOTA
 
     @property
@@ -74,14 +73,8 @@ class Space:
                 f"the quota of this namespace is {self._quota_bytes} bytes (filer.quota.bytes), "
                 f"and {taken} are taken",
             )
-        if self._disk is not None and self._free_bytes(self._disk) - byte_count < (
-            self._reserve_bytes
-        ):
-            raise Full(
-                namespace,
-                f"the filer's disk has {self._free_bytes(self._disk)} bytes left, of which the "
-                f"log keeps {self._reserve_bytes} (filer.reserve.bytes)",
-            )
+        if self._reserve is not None:
+            self._reserve.check(namespace, byte_count)
 
     def take(self, namespace: str, byte_count: int) -> None:
         """So many bytes are on the way. Raises Full."""
@@ -102,13 +95,6 @@ class Space:
     def invariants(self) -> None:
         assert all(count >= 0 for count in self._used.values())
         assert all(count >= 0 for count in self._on_the_way.values())
-
-    @staticmethod
-    def _free_bytes(directory: Path) -> int:
-        while not directory.exists():  # The first upload makes it.
-            directory = directory.parent
-        found = os.statvfs(directory)
-        return found.f_bavail * found.f_frsize
 
 
 class Upload:

@@ -18,7 +18,7 @@ from smq.client.remote_filer import RemoteFiler
 from smq.filer.local import LocalStore
 from smq.filer.mark import mark
 from smq.filer.store import Store
-from smq.model.errors import Unavailable
+from smq.model.errors import Full, Unavailable
 from smq.model.references import HEADER, HEADER_VALUE, NotAHandle, Reference
 from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import uploaded
@@ -129,6 +129,13 @@ def test_a_marked_directory_is_the_filer(tmp_path: Path) -> None:
     found = payloads.of("images", HANDLE, reference.handle())
     assert isinstance(found, StoredPayload)
     assert (bytes(found), found.content_type) == (b"payload", "a/b")
+
+
+def test_an_upload_leaves_the_log_what_it_needs(tmp_path: Path) -> None:
+    mark(tmp_path, "ours")
+    settings = {"filer.root": str(tmp_path), "filer.reserve.bytes": str(1 << 60)}
+    with pytest.raises(Full, match=r"filer\.reserve\.bytes"):
+        Payloads(lambda: BrokerFacts("ours", settings)).upload("images", b"payload")
 
 
 def test_a_directory_that_only_has_the_same_name_is_not(tmp_path: Path) -> None:

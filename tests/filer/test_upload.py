@@ -1,6 +1,7 @@
 """Payloads go into the filer whole, under a name that says what they are."""
 
 import os
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -27,6 +28,7 @@ from smq.model.references import PREFIX, Reference
 from smq.testing.faulty_store import Torn, Wrapper
 from smq.testing.memory_store import MemoryStore
 
+Disk = namedtuple("Disk", "f_bavail f_frsize")
 NAMING = Naming("kafka", "images", "image/tiff", 7, bytes(10))
 SIZES = [0, 1, 4096, PIECE_BYTES + 1]
 
@@ -273,6 +275,22 @@ def test_what_the_kernel_does_not_copy_is_read(
     monkeypatch.setattr("os.copy_file_range", copied)
     store = LocalStore(tmp_path / "filer")
     check(store, by_file(store, b"payload", tmp_path), b"payload")
+
+
+@pytest.mark.parametrize("way", [by_file, by_buffer, by_stream])
+def test_what_the_log_keeps_of_the_disk_is_not_taken(
+    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_clone(*_: object) -> int:
+        raise OSError
+
+    monkeypatch.setattr("fcntl.ioctl", no_clone)
+    monkeypatch.setattr("os.statvfs", lambda _: Disk(20, 100))
+    store = LocalStore(tmp_path / "filer", reserve_bytes=1000)
+    reference = way(store, bytes(1000), tmp_path)
+    with pytest.raises(Full, match=r"2000 bytes left, .* \(filer\.reserve\.bytes\)"):
+        way(store, bytes(1001), tmp_path)
+    check(store, reference, bytes(1000))
 
 
 class Gives:

@@ -1,7 +1,6 @@
 """Quotas and the disk's reserve, counted."""
 
 from collections import namedtuple
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -96,11 +95,8 @@ def test_without_a_quota_nothing_is_counted(tmp_path: Path) -> None:
 
 
 def test_the_disk_keeps_what_the_log_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def says(blocks: int) -> Callable[[Path], Disk]:
-        return lambda _: Disk(blocks, 100)
-
-    space = Space(LocalStore(tmp_path / "not" / "made" / "yet"), NO_QUOTA, 1000)
-    monkeypatch.setattr("os.statvfs", says(20))
+    space = Space(LocalStore(tmp_path), NO_QUOTA, 1000)
+    monkeypatch.setattr("os.statvfs", lambda _: Disk(20, 100))
     space.check("docs", 1000)
     with pytest.raises(Full, match=r"2000 bytes left, of which the log keeps 1000"):
         space.check("docs", 1001)
