@@ -93,12 +93,24 @@ class Payload:
         raise NotImplementedError
 
     def read(self, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes [start, start + length) that there are, unverified. Raises PayloadMissing."""
+        """The bytes [start, start + length) that there are, unverified.
+
+        Raises ValueError, PayloadMissing.
+        """
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
-        """Write it to a file, verified."""
-        Path(path).write_bytes(self.view(progress))
+        """Write it to a file, verified. Raises ValueError: it is the file that it lies in."""
+        target, view = Path(path), self.view(progress)
+        if self.path is not None and _is_same_file(target, self.path):
+            raise ValueError(f"{target} is the payload itself; a payload never changes")
+        target.write_bytes(view)
+
+    def _end_of(self, start: int, length: int | None) -> int:
+        """Where a range ends, of what there is. Raises ValueError."""
+        if start < 0 or (length is not None and length < 0):
+            raise ValueError(f"start is {start} and length {length}; neither may be negative")
+        return self.length if length is None else min(self.length, start + length)
 
 
 class InlinePayload(Payload):
@@ -117,7 +129,7 @@ class InlinePayload(Payload):
 
     def read(self, start: int = 0, length: int | None = None) -> bytes:
         """See Payload."""
-        return self._value[start : None if length is None else start + length]
+        return self._value[start : self._end_of(start, length)]
 
 
 class Space(NamedTuple):
@@ -176,10 +188,10 @@ class StoredPayload(Payload):
 
     def read(self, start: int = 0, length: int | None = None) -> bytes:
         """See Payload."""
-        if start < 0 or (length is not None and length < 0):
-            raise ValueError(f"start is {start} and length {length}; neither may be negative")
+        end = self._end_of(start, length)
+        start = min(start, end)
         try:
-            return self._space.store.get(self._key, start, length)
+            return self._space.store.get(self._key, start, end - start)
         except NotFound as reason:
             raise PayloadMissing(self._key) from reason
 
@@ -196,15 +208,15 @@ class StoredPayload(Payload):
             os.close(fd)
 
     def _downloaded(self, progress: Progress | None) -> memoryview:
-        data = bytearray(self.length)
-        for at in range(0, self.length, RANGE_BYTES):
-            wanted = min(RANGE_BYTES, self.length - at)
-            piece = self.read(at, wanted)
+        data = bytearray()  # It grows with what comes: a handle may say any length.
+        while len(data) < self.length:
+            wanted = min(RANGE_BYTES, self.length - len(data))
+            piece = self.read(len(data), wanted)
             if len(piece) != wanted:
                 raise PayloadDamaged(self._key, "it is shorter than its handle says")
-            data[at : at + len(piece)] = piece
+            data += piece
             if progress is not None:
-                progress(at + len(piece), self.length)
+                progress(len(data), self.length)
         return memoryview(data).toreadonly()
 
 
@@ -284,9 +296,36 @@ class Payloads:
 
 def _bytes_of(source: Any) -> memoryview:  # noqa: ANN401  (whatever has bytes)
     try:
-        return memoryview(source).cast("B")
+        if isinstance(source, np.ndarray):
+            return _bytes_of_array(source)
+        view = memoryview(source)
+        if isinstance(view.obj, np.ndarray):
+            _check_no_objects(view.obj)
+        return memoryview(b"") if view.nbytes == 0 else view.cast("B")
     except (TypeError, ValueError) as reason:
         raise TypeError(
             f"source is a {type(source).__name__}; it must be a path, a stream to read, or bytes "
-            "in one piece"
+            f"in one piece ({reason})"
         ) from reason
+
+
+def _bytes_of_array(array: np.ndarray) -> memoryview:
+    """An array's memory, whatever it is an array of. Raises TypeError."""
+    _check_no_objects(array)
+    if not array.flags.c_contiguous:
+        raise TypeError("it is not contiguous in C order")
+    if array.nbytes == 0:
+        return memoryview(b"")
+    return np.asarray(array).reshape(-1).view(np.uint8).data
+
+
+def _check_no_objects(array: np.ndarray) -> None:
+    if array.dtype.hasobject:
+        raise TypeError("it holds Python objects, which are no bytes")
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except FileNotFoundError:
+        return False

@@ -1,7 +1,9 @@
 """Payloads as a client sees them: mapped here, downloaded from elsewhere, verified once."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from smq.client.errors import PayloadDamaged, PayloadMissing
@@ -11,6 +13,7 @@ from smq.client.reference import (
     InlinePayload,
     Payload,
     Payloads,
+    Source,
     Space,
     StoredPayload,
 )
@@ -19,7 +22,7 @@ from smq.filer.local import LocalStore
 from smq.filer.mark import mark
 from smq.filer.store import Store
 from smq.model.errors import Full, Unavailable
-from smq.model.references import HEADER, HEADER_VALUE, NotAHandle, Reference
+from smq.model.references import HEADER, HEADER_VALUE, LENGTH_MAX, NotAHandle, Reference
 from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import uploaded
 
@@ -56,10 +59,33 @@ def test_a_payload_is_all_its_bytes(store: Store, data: bytes, tmp_path: Path) -
 def test_a_range_is_read_without_the_rest(store: Store) -> None:
     payload, _ = stored(store, b"0123456789")
     assert payload.read(3, 4) == b"3456"
-    assert payload.read(8, 100) == b"89"
+    assert payload.read(8, 100) == payload.read(8, 1 << 70) == b"89"
+    assert payload.read(10) == payload.read(1 << 70) == payload.read(1 << 70, 1 << 70) == b""
     for start, length in ((-1, 1), (0, -1)):
         with pytest.raises(ValueError, match="neither may be negative"):
             payload.read(start, length)
+
+
+def test_a_payload_is_not_saved_over_itself(tmp_path: Path) -> None:
+    payload, _ = stored(LocalStore(tmp_path / "filer"), b"payload")
+    assert payload.path is not None
+    other_name = tmp_path / "link"
+    other_name.symlink_to(payload.path)
+    for path in (payload.path, other_name):
+        with pytest.raises(ValueError, match="is the payload itself"):
+            payload.save(path)
+    assert payload.path.read_bytes() == b"payload"
+
+
+def test_a_handle_that_lies_about_its_length_costs_no_memory() -> None:
+    store = MemoryStore()
+    reference = Reference.of(0, bytes(10), LENGTH_MAX, 0, "text/plain")
+    payload = StoredPayload(Space.of(store, "images"), reference)
+    with pytest.raises(PayloadMissing):
+        payload.view()
+    store.put(reference.key("images"), b"payload")
+    with pytest.raises(PayloadDamaged, match="shorter than its handle says"):
+        payload.view()
 
 
 def test_a_download_says_how_far_it_is() -> None:
@@ -112,6 +138,9 @@ def test_a_value_is_its_own_payload() -> None:
     assert bytes(payload) == b"0123456789"
     assert said == [(10, 10)]
     assert payload.read(2, 3) == b"234"
+    assert payload.read(8, 1 << 70) == b"89"
+    with pytest.raises(ValueError, match="neither may be negative"):
+        payload.read(-1)
     assert (len(payload), payload.path) == (10, None)
 
 
@@ -129,6 +158,48 @@ def test_a_marked_directory_is_the_filer(tmp_path: Path) -> None:
     found = payloads.of("images", HANDLE, reference.handle())
     assert isinstance(found, StoredPayload)
     assert (bytes(found), found.content_type) == (b"payload", "a/b")
+
+
+RECORDS = np.zeros(2, [("number", "i4"), ("name", "S3")])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        np.arange(3),
+        np.zeros((0, 4)),
+        np.array(5.0),
+        np.array(["2026-11-22", "NaT"], "datetime64[D]"),
+        RECORDS,
+        np.zeros((2, 0)).data,
+    ],
+)
+def test_an_array_in_one_piece_is_its_bytes(source: Source, tmp_path: Path) -> None:
+    mark(tmp_path, "ours")
+    payloads = payloads_at(tmp_path)
+    found = payloads.of_handle("images", payloads.upload("images", source).handle())
+    assert bytes(found) == np.asarray(source).tobytes()
+
+
+OBJECTS = np.array([object(), "text"], object)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        OBJECTS,
+        OBJECTS.data,
+        np.zeros(2, [("number", "i4"), ("object", object)]),
+        np.zeros(0, object),
+        np.arange(9)[::2],
+        5,
+    ],
+)
+def test_what_is_not_bytes_in_one_piece_is_refused(source: Any, tmp_path: Path) -> None:
+    mark(tmp_path, "ours")
+    with pytest.raises(TypeError, match="it must be a path, a stream to read, or bytes in one"):
+        payloads_at(tmp_path).upload("images", source)
+    assert list(LocalStore(tmp_path).list()) == []
 
 
 def test_an_upload_leaves_the_log_what_it_needs(tmp_path: Path) -> None:
