@@ -7,7 +7,11 @@ that changes which file has a name holds a lock on the root directory, so that I
 replaces in one step, also between processes. An object's version is its inode, time and length;
 a replaced object's time always grows, whatever the granularity of the filesystem's clock.
 
-Symbolic links below the root are the operator's own doing and are followed; keys cannot make any.
+A directory is there as long as an object is below it: the last one to go takes it along, so that
+its name is free again. What makes and removes directories holds the same lock.
+
+Symbolic links below the root are the operator's own doing and are followed, though no list goes
+round in circles; keys cannot make any. A file whose name can be no key is none of ours.
 """
 
 import errno
@@ -31,6 +35,7 @@ from smq.filer.store import (
     Sink,
     Store,
     checked_key,
+    is_key,
 )
 from smq.model.errors import (
     AlreadyExists,
@@ -44,6 +49,9 @@ UNFINISHED = ".unfinished"  # No key starts with a dot.
 NANOSECONDS_PER_MS = 1_000_000
 PIECE_BYTES = 1 << 18  # Of a read that goes piece by piece: larger ones are not faster.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_IS_THERE = "there is an object already"
+_IS_PART = "its name is part of other objects' names"
+_Inode = tuple[int, int]
 
 
 class LocalStore(Store):
@@ -82,13 +90,18 @@ class LocalStore(Store):
         path = self._path(key)
         with _failures(key):
             os.fsync(draft.fd)
-            try:
-                self._make_directory(path.parent)
-            except (FileExistsError, NotADirectoryError):
-                raise AlreadyExists(key, "part of its name is an object") from None
             with self._names_locked():
-                _take_name(draft.path, path, key, mode)
-            _sync_directory(path.parent)
+                try:
+                    self._make_directory(path.parent)
+                except (FileExistsError, NotADirectoryError):
+                    raise AlreadyExists(key, "part of its name is an object") from None
+                try:
+                    _take_name(draft.path, path, key, mode)
+                except PreconditionFailed:
+                    self._remove_empty(path.parent)
+                    raise
+            with suppress(FileNotFoundError):  # It was deleted already, and its directory with it.
+                _sync_directory(path.parent)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """A range of an object."""
@@ -115,7 +128,7 @@ class LocalStore(Store):
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[Facts]:
         """Objects in the order of their keys."""
-        return self._walk(self.root, "", prefix.encode(), after.encode())
+        return self._walk(self.root, "", prefix.encode(), after.encode(), frozenset())
 
     def delete(self, key: str) -> None:
         """Remove an object."""
@@ -125,7 +138,7 @@ class LocalStore(Store):
                 return
             with self._names_locked():
                 path.unlink(missing_ok=True)
-                _sync_directory(path.parent)
+                _sync_directory(self._remove_empty(path.parent))
 
     def sweep(self, before_ms: int) -> int:
         """Remove unfinished files that nobody touched since."""
@@ -169,6 +182,18 @@ class LocalStore(Store):
         directory.mkdir(exist_ok=True)
         _sync_directory(directory.parent)
 
+    def _remove_empty(self, directory: Path) -> Path:
+        """Remove a directory and those above it that are empty then; the first that stays."""
+        while directory != self.root:
+            try:
+                directory.rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError:  # Something is in it; or it is a link, and the operator's.
+                break
+            directory = directory.parent
+        return directory
+
     @contextmanager
     def _names_locked(self) -> Iterator[None]:
         fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -178,23 +203,28 @@ class LocalStore(Store):
         finally:
             os.close(fd)
 
-    def _walk(self, directory: Path, base: str, prefix: bytes, after: bytes) -> Iterator[Facts]:
-        with _failures(base or str(self.root)):
-            try:
+    def _walk(
+        self, directory: Path, base: str, prefix: bytes, after: bytes, above: frozenset[_Inode]
+    ) -> Iterator[Facts]:
+        try:
+            with _failures(base):
+                here = above | {_inode(directory.stat())}
                 entries = [
-                    (each.name + "/" * each.is_dir(), each) for each in os.scandir(directory)
+                    (each.name + "/" * each.is_dir(), each)
+                    for each in os.scandir(directory)
+                    if is_key(base + each.name) and not _leads_back(each, here)
                 ]
-            except FileNotFoundError:  # Nothing below the root is ever promised to stay.
-                return
+        except NotFound:  # Nothing below the root is ever promised to stay.
+            return
         # With its slash a directory sorts where its objects' keys do: "a-b" before "a/b".
-        for name, entry in sorted(entries, key=lambda named: os.fsencode(named[0])):
+        for name, entry in sorted(entries, key=lambda named: named[0].encode()):
             key = base + name
-            raw = os.fsencode(key)
-            if key.startswith(".") or raw[: len(prefix)] != prefix[: len(raw)]:
+            raw = key.encode()
+            if raw[: len(prefix)] != prefix[: len(raw)]:
                 continue
             if name.endswith("/"):
                 if raw >= after[: len(raw)]:
-                    yield from self._walk(directory / entry.name, key, prefix, after)
+                    yield from self._walk(directory / entry.name, key, prefix, after, here)
             elif len(raw) >= len(prefix) and raw > after:
                 with suppress(FileNotFoundError):
                     yield _facts(key, entry.stat())
@@ -263,14 +293,14 @@ def _take_name(unfinished: Path, path: Path, key: str, mode: Mode) -> None:
         try:
             path.hardlink_to(unfinished)
         except FileExistsError:
-            raise AlreadyExists(key, "there is an object already") from None
+            raise AlreadyExists(key, _IS_PART if path.is_dir() else _IS_THERE) from None
         return
     try:
         existing = path.stat()
     except FileNotFoundError:
         existing = None
     if existing is not None and stat.S_ISDIR(existing.st_mode):
-        raise AlreadyExists(key, "its name is part of other objects' names")
+        raise AlreadyExists(key, _IS_PART)
     if isinstance(mode, IfMatch) and (
         existing is None or _facts(key, existing).version != mode.version
     ):
@@ -300,6 +330,22 @@ def _facts_of_object(key: str, found: os.stat_result) -> Facts:
 def _facts(key: str, found: os.stat_result) -> Facts:
     version = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
     return Facts(key, found.st_size, version, found.st_mtime_ns // NANOSECONDS_PER_MS)
+
+
+def _inode(found: os.stat_result) -> _Inode:
+    return found.st_dev, found.st_ino
+
+
+def _leads_back(entry: os.DirEntry[str], above: frozenset[_Inode]) -> bool:
+    """Whether it is a link to a directory that it is in, or to itself."""
+    if not entry.is_symlink():
+        return False
+    try:
+        return _inode(entry.stat()) in above
+    except OSError as reason:
+        if reason.errno in {errno.ENOENT, errno.ELOOP}:
+            return reason.errno == errno.ELOOP
+        raise
 
 
 def _sync_directory(directory: Path) -> None:

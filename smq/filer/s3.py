@@ -50,6 +50,7 @@ from smq.filer.store import (
     Sink,
     Store,
     checked_key,
+    is_key,
 )
 from smq.model.errors import (
     AlreadyExists,
@@ -317,13 +318,13 @@ class S3Store(Store):
     def _listed(self, prefix: str, after: str) -> Iterator[Facts]:
         """What is in the prefix's directory, from the first of these keys on; and others."""
         directory = prefix.rpartition("/")[0]
-        if directory and not (directory == PROBES or _is_key(directory)):
+        if directory and not (directory == PROBES or is_key(directory)):
             return
         after = max(after, prefix[:-1])  # Code points are in the order of their UTF-8.
         chunks = self._library.list(
             self._store,
             directory or None,
-            offset=after if _is_key(after) else None,
+            offset=after if is_key(after) else None,
             chunk_size=LIST_CHUNK,
         )
         while True:
@@ -402,14 +403,6 @@ class _Stream:
 
 def _too_long(key: str, what: str, limit: int) -> StoreError:
     return StoreError(key, f"{what} has at most {limit} bytes on S3")
-
-
-def _is_key(text: str) -> bool:
-    try:
-        checked_key(text)
-    except StoreError:
-        return False
-    return True
 
 
 def _facts(key: str, found: Any) -> Facts:  # noqa: ANN401  (the library's dictionary)

@@ -125,3 +125,12 @@ def checked_key(key: str) -> str:
                 key, f"between slashes a key has 1 to {KEY_PART_BYTES_MAX} bytes, not . or .."
             )
     return key
+
+
+def is_key(text: str) -> bool:
+    """Whether it can name an object."""
+    try:
+        checked_key(text)
+    except StoreError:
+        return False
+    return True

@@ -120,6 +120,75 @@ def test_an_object_s_name_is_not_part_of_another_s(store: LocalStore, mode: Mode
     assert [facts.key for facts in store.list()] == ["a/b"]
 
 
+@pytest.mark.parametrize("mode", [CREATE, OVERWRITE])
+def test_a_name_that_others_begin_with_says_so(store: LocalStore, mode: Mode) -> None:
+    store.put("a/b", b"x")
+    with pytest.raises(AlreadyExists, match="its name is part of other objects' names"):
+        store.put("a", b"y", mode)
+
+
+def test_the_last_object_takes_its_directories_along(store: LocalStore) -> None:
+    for key in ("a/b/c/d", "a/b/e"):
+        store.put(key, b"x")
+    store.delete("a/b/c/d")
+    assert store.put("a/b/c", b"y").length == 1
+    store.delete("a/b/c")
+    store.delete("a/b/e")
+    with pytest.raises(PreconditionFailed):
+        store.put("a/b/e", b"y", IfMatch("version"))
+    assert not (store.root / "a").exists()
+    assert store.put("a", b"z").length == 1
+    store.delete("a")
+    assert store.root.exists()
+    assert (store.root / UNFINISHED).exists()
+
+
+def test_a_directory_does_not_go_while_something_is_put_into_it(store: LocalStore) -> None:
+    def put_and_delete(number: int) -> None:
+        for _ in range(50):
+            store.put(f"a/b/{number}", b"x")
+            store.delete(f"a/b/{number}")
+
+    assert _race(4, put_and_delete) == 4
+    assert not (store.root / "a").exists()
+
+
+def test_a_directory_that_is_a_link_stays(store: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    store.root.mkdir()
+    (store.root / "a").symlink_to(tmp_path / "elsewhere")
+    store.put("a/b", b"x")
+    assert [facts.key for facts in store.list()] == ["a/b"]
+    store.delete("a/b")
+    assert (store.root / "a").is_dir()
+
+
+def test_what_can_be_no_key_is_not_listed(store: LocalStore) -> None:
+    store.put("a/b", b"x")
+    for name in (b"\xff", b"new\nline", b"back\\slash", b".hidden"):
+        Path(os.fsdecode(os.fsencode(store.root) + b"/" + name)).write_bytes(b"x")
+    (store.root / os.fsdecode(b"a/\xff")).mkdir()
+    (store.root / os.fsdecode(b"a/\xff") / "c").write_bytes(b"x")
+    assert [facts.key for facts in store.list()] == ["a/b"]
+
+
+def test_a_list_does_not_go_round_in_circles(store: LocalStore) -> None:
+    store.put("a/b/c", b"x")
+    store.put("d/e", b"x")
+    (store.root / "a/b/up").symlink_to(store.root / "a")
+    (store.root / "a/b/itself").symlink_to(store.root / "a/b/itself")
+    (store.root / "a/b/nowhere").symlink_to(store.root / "nowhere")
+    (store.root / "a/b/root").symlink_to(store.root)
+    (store.root / "a/beside").symlink_to(store.root / "d")
+    (store.root / "d/back").symlink_to(store.root / "a")
+    assert [facts.key for facts in store.list()] == [
+        "a/b/c",
+        "a/beside/e",
+        "d/back/b/c",
+        "d/e",
+    ]
+
+
 def test_what_is_being_read_stays_what_it_was(store: LocalStore) -> None:
     store.put("a/b", b"first")
     with store.reading("a/b") as reading:
