@@ -240,6 +240,9 @@ def test_wrong_arguments_raise_at_the_call(
             client.upload("arguments", **arguments)  # type: ignore[arg-type]
         with pytest.raises(smq.NoSuchTopic):
             client.upload("no-such-topic", b"x")
+        with client.producer() as producer, pytest.raises(smq.NoSuchTopic):
+            producer.send_reference("no-such-topic", b"x")
+        assert payloads(broker, "no-such-topic") == set()
         with client.producer() as producer, pytest.raises(TypeError, match="reference is a str"):
             producer.send_handle("arguments", "x")  # type: ignore[arg-type]
 

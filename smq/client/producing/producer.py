@@ -205,7 +205,9 @@ class Producer:
         The payload is whole when this returns, the record is there when the future is done; of one
         that failed the payload is deleted later. `fields` are those of `send` but for the value.
         """
-        self._start()
+        sender = self._start()
+        with sender.lock:
+            sender.await_room(topic, 0)  # Nothing is uploaded to a topic that is not there.
         reference = self._payloads.upload(topic, source, content_type=content_type, move=move)
         return self.send_handle(topic, reference, **fields)
 
