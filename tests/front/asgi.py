@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -58,6 +59,33 @@ def call(  # noqa: PLR0913  (a request, and how its client behaves)
     return asyncio.run(_call(app, method, path, pieces, leaves, between, headers))
 
 
+class Call(NamedTuple):
+    """A request of a client that behaves."""
+
+    method: str
+    path: str
+    pieces: Sequence[bytes] = (b"",)
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+def at_once(app: ASGIApp, calls: Sequence[Call]) -> list[Answer]:
+    """Several requests that are on their way together; their answers, in the order of the calls."""
+
+    async def made() -> list[Answer]:
+        return await asyncio.gather(
+            *(
+                _call(app, each.method, each.path, [*each.pieces], False, _nothing, each.headers)
+                for each in calls
+            )
+        )
+
+    return asyncio.run(made())
+
+
+def _nothing() -> None:
+    pass
+
+
 async def _call(  # noqa: PLR0913, PLR0917
     app: ASGIApp,
     method: str,
@@ -65,7 +93,7 @@ async def _call(  # noqa: PLR0913, PLR0917
     pieces: list[bytes],
     leaves: bool,
     between: Callable[[], None],
-    headers: dict[str, str],
+    headers: Mapping[str, str],
 ) -> Answer:
     raw, _, query = path.partition("?")
     scope = {

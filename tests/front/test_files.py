@@ -18,9 +18,10 @@ from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import reference_to
 from smq.testing.s3_server import S3Server, s3_server, store_on
 from smq.testing.store_suite import BAD_KEYS
-from tests.front.asgi import call, front
+from tests.front.asgi import Call, at_once, call, front
 
 MiB = 1 << 20
+ROUNDS = 10  # Of a race, so that a mistake shows.
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +118,23 @@ def test_a_deleted_object_is_gone(app: ASGIApp) -> None:
     assert call(app, "DELETE", "/filer/docs/a", if_match=tag).status == 204
     for method in ("GET", "HEAD", "DELETE"):
         assert call(app, method, "/filer/docs/a").status == 404
+
+
+def test_each_of_those_who_put_at_once_is_told_of_his_own_object(app: ASGIApp) -> None:
+    bodies = [bytes(length) for length in (1, 20, 300, 4000)]
+    puts = [Call("PUT", "/filer/docs/a", (body, body)) for body in bodies]
+    for _ in range(ROUNDS):
+        answers = at_once(app, puts)
+        assert {answer.status for answer in answers} <= {200, 201}
+        assert [answer.json["bytes"] for answer in answers] == [2 * len(body) for body in bodies]
+        assert len({answer.json["etag"] for answer in answers}) == len(bodies)
+
+
+def test_of_those_who_delete_a_version_at_once_one_has_done_it(app: ASGIApp) -> None:
+    for _ in range(ROUNDS):
+        tag = call(app, "PUT", "/filer/docs/a", b"x").json["etag"]
+        answers = at_once(app, [Call("DELETE", "/filer/docs/a", headers={"if-match": tag})] * 4)
+        assert sorted(answer.status for answer in answers) == [204, 404, 404, 404]
 
 
 def test_sealed_segments_can_be_read_and_not_written(app: ASGIApp, store: Store) -> None:
