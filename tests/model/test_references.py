@@ -1,6 +1,8 @@
 """Handles: what is written is read, and nothing else is a handle."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,6 +16,7 @@ from smq.model.references import (
     directory_of,
 )
 
+PAGE = Path(__file__).parents[2] / "docs" / "references.md"
 CONTENT_TYPES = st.text(
     st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=CONTENT_TYPE_BYTES_MAX
 )
@@ -49,6 +52,13 @@ def test_a_handle_reads_as_its_documentation_says() -> None:
         b'"crc32c":"9a71bb4c","content_type":"text/plain"}'
     )
     assert GOOD.key("images") == f"payloads/kafka/images/{GOOD.id}"
+
+
+def test_the_example_of_the_documentation_is_a_handle() -> None:
+    [example] = re.findall(r"```json\n(.*?)\n```", PAGE.read_text(), re.DOTALL)
+    reference = Reference.of_handle(example.encode())
+    assert reference.handle().decode() == example
+    assert str(reference.length) not in reference.id, "it shows that an id is hexadecimal"
 
 
 @given(st.binary() | st.text().map(str.encode) | st.none())
