@@ -36,9 +36,11 @@ def add(  # noqa: PLR0913  (as Producer.send)
     partition: int | None = None,
 ) -> None:
     """What `Producer.send` does."""
+    row = len(parcel.values)
     if headers or timestamp_ms is not None or partition is not None:
-        parcel.extras[len(parcel.values)] = Extras(headers, timestamp_ms, partition)
-    parcel.keys.append(key)
+        parcel.extras[row] = Extras(headers, timestamp_ms, partition)
+    if key is not None:
+        parcel.keys[row] = key
     parcel.values.append(value)
 
 

@@ -98,19 +98,30 @@ class Accumulator:
         return queue
 
     def add(self, parcel: Parcel) -> None:
-        """Take a closed parcel."""
-        if not parcel.unresolved:
+        """Take a closed parcel, if it was not taken; all of it, whatever interrupts."""
+        if not parcel.unresolved or parcel in self.parcels:
             return
-        self._take(parcel)
-        for partition, first, end in parcel.stretches():
-            queue = self._queue(parcel.topic, partition)
-            queue.waiting.append(Batch(parcel, first, end))
+        stretches = list(parcel.stretches())
+        left = iter(
+            [(self._queue(parcel.topic, each[0]), Batch(parcel, *each[1:])) for each in stretches]
+        )
+        try:
+            self._take(parcel)
+            self._enqueue(left)
+        except BaseException:
+            self._enqueue(left)
+            raise
+
+    def _enqueue(self, batches: Iterator[tuple[Queue, Batch]]) -> None:
+        for queue, batch in batches:
             self._ready[queue] = None
+            queue.waiting.append(batch)
 
     def _take(self, parcel: Parcel | Single) -> None:
+        on_way = self.on_way.get(parcel.topic, 0)  # The rest is one step: no calls, no interrupts.
         self.parcels[parcel] = None
         self.buffered_bytes += parcel.bytes
-        self.on_way[parcel.topic] = self.on_way.get(parcel.topic, 0) + 1
+        self.on_way[parcel.topic] = on_way + 1
 
     def send_single(self, single: Single, channels: Mapping[int, Channel], now_ms: int) -> bool:
         """Take a record and send it, if nothing stands before it; whether that was done."""
@@ -120,21 +131,35 @@ class Accumulator:
             return False
         if size + BATCH_HEADER_BYTES > queue.message_bytes_max or queue.epoch > EPOCH_MAX:
             return False
-        self._take(single)
-        batch, stamp = Batch(single, 0, 1), Stamp(self._producer_id, queue.epoch, queue.sequence)
-        self._note_sent(queue, batch, now_ms)
-        self._stamp(queue, batch, stamp, size + BATCH_HEADER_BYTES)
         room = len(queue.head) + BATCH_HEADER_BYTES + size
+        batch, stamp = Batch(single, 0, 1), Stamp(self._producer_id, queue.epoch, queue.sequence)
         try:
-            has_gone = channel.send_one(room, queue.head_data, self._last_id, one, stamp)
-        except ChannelGone:  # Nobody knows what was taken: it is sent again as any other.
-            self.gone.add(queue.leader)
-            return True
-        if not has_gone:
-            self._owed[queue.leader].pop()
-            queue.take_back(queue.in_flight.pop())
-            self._keep_ready(queue)
+            self._take(single)
+            self._stamp(queue, batch, stamp, size + BATCH_HEADER_BYTES)
+            self._note_sent(queue, batch, now_ms)
+            if not channel.send_one(room, queue.head_data, self._last_id, one, stamp):
+                self._owed[queue.leader].pop()
+                queue.take_back(queue.in_flight.pop())
+                self._keep_ready(queue)
+        except ChannelGone:
+            self._send_again(queue, batch)
+        except BaseException:
+            self._send_again(queue, batch)
+            raise
         return True
+
+    def _send_again(self, queue: Queue, batch: Batch) -> None:
+        """Sending a batch was interrupted: nobody knows what was taken, or noted of it.
+
+        The channel is given up, so that all it owes is sent again, as what it may be by then.
+        """
+        self.gone.add(queue.leader)
+        owed = self._owed.get(queue.leader, ())
+        if not any(each is batch for _, _, each in owed):
+            queue.in_flight = [each for each in queue.in_flight if each is not batch]
+            if batch.parcel in self.parcels and batch not in {*queue.again, *queue.waiting}:
+                queue.put_back(batch)
+        self._keep_ready(queue)
 
     def drain(self, channels: Mapping[int, Channel], now_ms: int) -> None:
         """Write all that may go now into the channels to the leaders."""
@@ -180,13 +205,17 @@ class Accumulator:
         written = self._write(queue, batch, stamp, bytes_max, channel, size)
         if written is None:
             return False
-        if is_new:
-            self._depart(queue, batch, written, stamp)
-        else:
-            assert written.row == batch.end
-            queue.again.pop(0)
-        self._note_sent(queue, batch, now_ms)
-        channel.commit(written.end)
+        try:
+            if is_new:
+                self._depart(queue, batch, written, stamp)
+            else:
+                assert written.row == batch.end
+                queue.again.pop(0)
+            self._note_sent(queue, batch, now_ms)
+            channel.commit(written.end)
+        except BaseException:
+            self._send_again(queue, batch)
+            raise
         return True
 
     def _write(  # noqa: PLR0913, PLR0917  (as a kernel)
@@ -220,10 +249,12 @@ class Accumulator:
 
     def _depart(self, queue: Queue, batch: Batch, written: Written, stamp: Stamp) -> None:
         """A new batch ends where it was cut; the rest waits as another."""
-        queue.waiting.popleft()
         if written.row < batch.end:
-            queue.waiting.appendleft(Batch(batch.parcel, written.row, batch.end))
+            rest = Batch(batch.parcel, written.row, batch.end)
+            queue.waiting[0] = rest  # One step with the next: no calls, no interrupts.
             batch.end = written.row
+        else:
+            queue.waiting.popleft()
         self._stamp(queue, batch, stamp, written.size_bytes)
 
     @staticmethod

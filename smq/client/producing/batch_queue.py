@@ -102,6 +102,13 @@ class Queue:
         """A batch was not taken, or nobody knows: it will be sent again."""
         insort(self.again, batch)
 
+    def put_back(self, batch: Batch) -> None:
+        """A batch whose turn it was has not left."""
+        if batch.ordinal == NEVER_SENT:
+            self.waiting.appendleft(batch)
+        else:
+            self.take_back(batch)
+
     def doubt(self, retry_ms: int) -> None:
         """Something passing went wrong: wait a little, and ask who leads."""
         self.retry_ms, self.is_doubtful = retry_ms, True

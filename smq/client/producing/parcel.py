@@ -8,7 +8,7 @@ A row keeps the number under which it was added, whatever its partition: `_order
 stands in each place of the sorted columns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -46,6 +46,7 @@ class Parcel(Fate):
 
     `partitions` and timestamps are one number where all rows have the same. `offsets` are made when
     the first of them is known. While it is open `send` counts `room` down: bytes that still fit.
+    A row is there once its value is; few have `keys`, or many, and few `extras`.
     """
 
     __slots__ = (
@@ -68,7 +69,7 @@ class Parcel(Fate):
         self.room = room
         self.bytes = 0
         self.values: list[bytes | None] = []
-        self.keys: list[bytes | None] = []
+        self.keys: dict[int, bytes] = {}
         self.extras: dict[int, Extras] = {}
         self.row_count = 0
         self.unresolved = -1
@@ -80,15 +81,16 @@ class Parcel(Fate):
         self._bounds = _NONE
 
     def close(self, partition_count: int, keyless: int) -> None:
-        """Turn what was added into columns."""
+        """Turn what was added into columns. Again, it does nothing."""
+        if self.is_closed:
+            return
         values, keys, extras = self.values, self.keys, self.extras
         row_count = len(values)
         field = field_of(values)
-        keyed = field_of(keys) if keys.count(None) != row_count else None
-        self.values, self.keys, self.extras = _EMPTY, _EMPTY, {}
-        if keyed is None and not extras and (plain := values_of(field, self.opened_ms)):
+        if not keys and not extras and (plain := values_of(field, self.opened_ms)):
             self.fill_one(plain, keyless)
             return
+        keyed = field_of(_keys_of(keys, row_count)) if keys else None
         headers = headers_of({row: each.headers for row, each in extras.items()}, row_count)
         timestamps = np.full(row_count, self.opened_ms, np.int64)
         wanted = np.full(row_count, -1, np.int64)
@@ -98,6 +100,11 @@ class Parcel(Fate):
             if each.partition is not None:
                 wanted[row] = each.partition
         self.fill(rows_of(field, keyed, headers, timestamps), wanted, partition_count, keyless)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no more rows."""
+        return self.unresolved >= 0
 
     def fill(self, rows: Rows, partitions: np.ndarray, partition_count: int, keyless: int) -> None:
         """Take columns; rows go to the partition they name, or if it is negative by their key."""
@@ -119,7 +126,8 @@ class Parcel(Fate):
 
     def _start(self, rows: Rows | Values, row_count: int, size_bytes: int) -> None:
         self.rows, self.bytes = rows, size_bytes
-        self.row_count = self.unresolved = row_count
+        self.row_count = self.unresolved = row_count  # From here on it is closed.
+        self.values, self.keys, self.extras = [], {}, {}
 
     def stretches(self) -> Iterator[tuple[int, int, int]]:
         """The columns' rows by partition: (partition, first, end)."""
@@ -194,6 +202,13 @@ class Parcel(Fate):
         return self.failures[0].error if self.failures else None
 
 
+def _keys_of(keys: dict[int, bytes], row_count: int) -> Sequence[bytes | None]:
+    """Every row's key."""
+    if len(keys) == row_count:
+        return list(keys.values())
+    return [keys.get(row) for row in range(row_count)]
+
+
 def _of(numbers: np.ndarray | int, row: int) -> int:
     """A row's number."""
     return numbers if isinstance(numbers, int) else int(numbers[row])
@@ -205,4 +220,3 @@ def _each(numbers: np.ndarray | int, row_count: int) -> np.ndarray:
 
 
 _NONE = np.zeros(0, np.int64)
-_EMPTY: list[bytes | None] = []

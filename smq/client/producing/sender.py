@@ -215,18 +215,20 @@ class Sender:
 
     def cut(self, topic: str) -> None:
         """With the lock held: close a topic's open parcel and send what may go now."""
-        parcel = self.parcels.pop(topic)
-        known = self._topics[topic]
-        parcel.close(len(known.facts.leaders), known.keyless)
-        self.add(parcel)
+        parcel, known = self.parcels[topic], self._topics[topic]
+        try:
+            parcel.close(len(known.facts.leaders), known.keyless)
+            self.add(parcel)
+        finally:
+            if parcel.is_closed:  # It is not lost, whatever interrupted this.
+                self._take(parcel)
 
     def add(self, parcel: Parcel) -> None:
         """With the lock held: send a closed parcel, or what of it may go now."""
         known = self._topics[parcel.topic]
         known.keyless = (known.keyless + 1) % len(known.facts.leaders)
-        self._accumulator.add(parcel)
-        self._unseen[parcel] = None
         accumulator, exchange = self._accumulator, self._exchange
+        self._take(parcel)
         exchange.parcels += 1
         failed = len(accumulator.resolved)
         accumulator.drain(exchange.channels, monotonic_ms())
@@ -236,6 +238,14 @@ class Sender:
         has_failed = len(accumulator.resolved) > failed
         if accumulator.gone or has_failed or exchange.wants_channels() or exchange.must_push():
             self._wake()
+
+    def _take(self, parcel: Parcel) -> None:
+        """With the lock held: a parcel is closed, and on its way. Again, it does nothing."""
+        self._accumulator.add(parcel)
+        if parcel.unresolved:
+            self._unseen[parcel] = None
+        if self.parcels.get(parcel.topic) is parcel:
+            del self.parcels[parcel.topic]
 
     def keyless(self, topic: str) -> int:
         """With the lock held: where rows without key go now."""

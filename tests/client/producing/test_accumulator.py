@@ -1,6 +1,7 @@
 """Nothing lost, nothing doubled, nothing reordered, whatever the broker and the channel do."""
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -17,6 +18,7 @@ from smq.wire.codec import Malformed
 from smq.wire.compression import Codec
 from smq.wire.records import read_batches
 from tests.client.fake_shard import FakeChannel, FakeShard
+from tests.client.interrupts import code_of, is_interrupted
 from tests.client.parcels import OPENED_MS, NoWaiting, closed
 
 NODE = 1
@@ -454,3 +456,36 @@ def test_a_single_record_whose_channel_is_gone_is_sent_again() -> None:
     rig.lose(delivered=0)
     rig.settle()
     rig.check()
+
+
+@pytest.mark.parametrize("is_single", [True, False], ids=["single", "parcel"])
+def test_whatever_is_interrupted_while_it_is_sent_arrives_once_or_was_not_taken(
+    *, is_single: bool
+) -> None:
+    codes = {
+        each.__code__
+        for each in vars(Accumulator).values()
+        if isinstance(each, FunctionType) and each.__name__ not in {"_send_again", "drain"}
+    } | code_of(FakeChannel.send_one, FakeChannel.commit, FakeChannel.reserve, Accumulator._stamp)
+    is_there, number = True, 0
+    while is_there:
+        rig = Rig(batch_bytes=120)
+        rig.add([0])
+        rig.settle()
+        rig.add([0] * (0 if is_single else 20))
+
+        def send(rig: Rig = rig) -> None:
+            assert not is_single or rig.send_single(0)
+            rig.drain()
+
+        is_there = is_interrupted(send, codes, number)
+        taken = sum(each.row_count for each in rig.accumulator.parcels)
+        rig.accumulator.invariants()
+        if rig.accumulator.gone:
+            rig.accumulator.gone.clear()
+            rig.lose(len(rig.channel.sent) if number % 2 else 0)
+        rig.add([0] * 3)
+        rig.settle()
+        assert len(rig.shard.partitions["t", 0].values()) == 1 + taken + 3
+        number += 1
+    assert number > 10
