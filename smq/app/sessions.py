@@ -67,8 +67,13 @@ class Producer(Protocol):
 
 
 def inbox_bytes(config: Config) -> int:
-    """Twice the largest batch and a request around it, or some smaller ones."""
-    request = config.message_max_bytes + FRAME_OVERHEAD_BYTES + 64 * KiB
+    """Twice the largest batch and a request around it, or some smaller ones.
+
+    A producer that compresses has room for what grows, a sixth at most. Topics may allow larger
+    batches than the broker does: those go over sockets, for the kernels take no such inbox.
+    """
+    batch = config.message_max_bytes + config.message_max_bytes // 6
+    request = batch + FRAME_OVERHEAD_BYTES + 64 * KiB
     return max(INBOX_BYTES_MIN, 1 << (2 * request - 1).bit_length())
 
 

@@ -10,8 +10,10 @@ from shm.kernels import session_client as kernels
 from shm.kernels.session_words import SHARD_SLEEP
 from smq.app.clock import monotonic_ms
 from smq.app.sessions import ATTACHING_MAX, HELLO_MS_MAX, INBOX_BYTES_MIN, inbox_bytes
+from smq.client.producing.batch_writer import BatchWriter
 from smq.model.config import Config
 from smq.wire.attach import HELLO_BYTES, Answer, Hello
+from smq.wire.compression import Codec
 from tests.app.door_bench import IDENTITY, Attached, DoorBench, Make, produced
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import benches
@@ -111,6 +113,8 @@ def test_an_inbox_holds_two_requests_with_the_largest_batch() -> None:
     assert inbox_bytes(Config()) == INBOX_BYTES_MIN
     large = inbox_bytes(Config(message_max_bytes=20 * MiB))
     assert large == 64 * MiB
+    compressed = inbox_bytes(Config(message_max_bytes=15 * MiB))
+    assert compressed // 2 > BatchWriter(Codec.SNAPPY).room(15 * MiB, 0, 15 * MiB)
 
 
 # --- watching -------------------------------------------------------------------------------------

@@ -111,6 +111,7 @@ class FakeChannel:
     """See smq.client.producing.channel. `room_bytes` is what may wait undelivered."""
 
     is_quiet = True
+    request_bytes_max = 1_000_000
 
     def __init__(self, room_bytes: int = 1_000_000) -> None:
         self.sent: deque[bytes] = deque()
@@ -121,6 +122,8 @@ class FakeChannel:
 
     def reserve(self, size_bytes: int) -> np.ndarray | None:
         self._check()
+        if size_bytes > self.request_bytes_max:
+            raise ValueError(f"size is {size_bytes}")
         if self.sent and sum(map(len, self.sent)) + size_bytes > self._room_bytes:
             return None
         self._room = np.full(size_bytes, 0xAA, np.uint8)

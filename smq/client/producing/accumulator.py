@@ -132,6 +132,8 @@ class Accumulator:
         if size + BATCH_HEADER_BYTES > queue.message_bytes_max or queue.epoch > EPOCH_MAX:
             return False
         room = len(queue.head) + BATCH_HEADER_BYTES + size
+        if room > channel.request_bytes_max:
+            return False
         batch, stamp = Batch(single, 0, 1), Stamp(self._producer_id, queue.epoch, queue.sequence)
         try:
             self._take(single)
@@ -188,20 +190,24 @@ class Accumulator:
     def _send_next(self, queue: Queue, channel: Channel | None, now_ms: int) -> bool:
         """Send, or fail, the next batch; False: the channel takes nothing now."""
         batch = queue.next()
-        parcel, part = batch.parcel, (batch.first, batch.end)
-        one, is_new = parcel.bound(batch.first, batch.first + 1), batch.ordinal == NEVER_SENT
+        parcel, part, is_new = batch.parcel, (batch.first, batch.end), batch.ordinal == NEVER_SENT
         if queue.epoch > EPOCH_MAX:
             self._fail(queue, batch, _out_of_epochs(), batch.end)
             return True
+        one = parcel.bound(batch.first, batch.first + 1)
         if is_new and self._writer.least_bytes(one) > queue.message_bytes_max:
             self._fail(queue, batch, self._too_large(queue, batch), batch.first + 1)
             return True
-        bytes_max = min(self._batch_bytes, queue.message_bytes_max) if is_new else batch.size_bytes
-        size = len(queue.head) + self._writer.room(parcel.bound(*part), one, bytes_max)
-        epoch, sequence = (queue.epoch, queue.sequence) if is_new else (batch.epoch, batch.sequence)
-        stamp = Stamp(self._producer_id, epoch, sequence)
         if channel is None:
             return False
+        bytes_max = self._bytes_max(queue, channel) if is_new else batch.size_bytes
+        size = len(queue.head) + self._writer.room(parcel.bound(*part), one, bytes_max)
+        if size > channel.request_bytes_max:
+            end = batch.first + 1 if is_new else batch.end
+            self._fail(queue, batch, self._too_large_for(channel, size), end)
+            return True
+        epoch, sequence = (queue.epoch, queue.sequence) if is_new else (batch.epoch, batch.sequence)
+        stamp = Stamp(self._producer_id, epoch, sequence)
         written = self._write(queue, batch, stamp, bytes_max, channel, size)
         if written is None:
             return False
@@ -217,6 +223,11 @@ class Accumulator:
             self._send_again(queue, batch)
             raise
         return True
+
+    def _bytes_max(self, queue: Queue, channel: Channel) -> int:
+        """Of a new batch, before compression."""
+        fitting = self._writer.bytes_max_in(channel.request_bytes_max - len(queue.head))
+        return min(self._batch_bytes, queue.message_bytes_max, fitting)
 
     def _write(  # noqa: PLR0913, PLR0917  (as a kernel)
         self,
@@ -387,6 +398,13 @@ class Accumulator:
         return RecordTooLarge(
             f"a record of {self._writer.least_bytes(one)} bytes, and {queue.topic} takes batches "
             f"of {queue.message_bytes_max}: raise its max.message.bytes, or send it by reference"
+        )
+
+    @staticmethod
+    def _too_large_for(channel: Channel, size: int) -> RecordTooLarge:
+        return RecordTooLarge(
+            f"a request of up to {size} bytes, and shared memory takes {channel.request_bytes_max}"
+            ": raise the broker's message.max.bytes, send it by reference, or over Kafka's protocol"
         )
 
     def _error(self, queue: Queue, batch: Batch, answer: Answer) -> BrokerError:

@@ -80,6 +80,10 @@ class BatchWriter:
         # What cannot be compressed grows: Snappy's bound is a sixth, the others' are lower.
         return size if self._codec is Codec.NONE else size + size // 6 + 1024
 
+    def bytes_max_in(self, room_bytes: int) -> int:
+        """The largest batch, before compression, that surely has room in so many bytes."""
+        return room_bytes if self.is_plain else (room_bytes - 1024) * 6 // 7
+
     def write(  # noqa: PLR0913, PLR0917  (as a kernel)
         self,
         rows: Rows | Values | One,

@@ -38,10 +38,12 @@ class ChannelGone(Exception):
 class Channel(Protocol):
     """Raises ChannelGone from all of these. One thread at a time uses it, and one may poll.
 
-    is_quiet   whether an answer wakes nobody who polls, unless that was asked for by `arm`
+    is_quiet           whether an answer wakes nobody who polls, unless `arm` has asked for that
+    request_bytes_max  the largest request it ever has room for, with its size
     """
 
     is_quiet: bool
+    request_bytes_max: int
 
     def reserve(self, size_bytes: int) -> np.ndarray | None:
         """Room to write a request of at most this size, uint8; None: there is none for now."""

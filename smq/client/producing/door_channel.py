@@ -18,6 +18,7 @@ class DoorChannel:
 
     def __init__(self, door: Door) -> None:
         self._door = door
+        self.request_bytes_max = door.request_bytes_max
 
     def reserve(self, size_bytes: int) -> np.ndarray | None:
         """Room in the inbox, if there is some."""

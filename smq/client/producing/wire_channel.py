@@ -25,6 +25,7 @@ class WireChannel:
     """See channel. Raises BrokerUnavailable when nobody is there to connect to."""
 
     is_quiet = False
+    request_bytes_max = 2**31 - 1  # What the size before it can say.
 
     def __init__(self, host: str, port: int) -> None:
         try:

@@ -19,6 +19,7 @@ class FakeDoor:
     def __init__(self) -> None:
         self.fails_with: Exception | None = None
         self.has_room = True
+        self.request_bytes_max = 1000
         self.calls: list[tuple[Any, ...]] = []
 
     def _do(self, *call: Any) -> None:
