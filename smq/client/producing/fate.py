@@ -80,6 +80,10 @@ class Fate(ABC):
     def fail(self, first: int, end: int, error: Exception) -> None:
         """The records [first, end) are not in the topic, or nobody knows."""
 
+    @abstractmethod
+    def give_up(self, error: Exception) -> None:
+        """Fail all rows whose fate is not known: nobody will learn it."""
+
     def is_resolved(self) -> bool:
         """Whether the fate of all rows is known."""
         return self.unresolved == 0

@@ -5,6 +5,7 @@ result as soon as the broker has acknowledged the batch that the row is in.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
@@ -17,6 +18,9 @@ from smq.client.arguments import duration
 if TYPE_CHECKING:
     from smq.client.producing.fate import Fate
     from smq.client.producing.parcel import Parcel
+
+
+logger = logging.getLogger(__name__)
 
 
 class Delivery(NamedTuple):
@@ -70,9 +74,12 @@ class Future:
         return parcel.error_of(self._row)
 
     def add_done_callback(self, function: "Callable[[Future], object]") -> None:
-        """Call the function with this future once it is done: by the producer's thread, or now."""
+        """Call the function with this future once it is done: by the producer's thread, or now.
+
+        What it raises is logged.
+        """
         if not self._parcel.call_when_done(self._row, lambda: function(self)):
-            function(self)
+            _call(function, self)
 
     def __await__(self) -> Generator[Any, None, Delivery]:
         yield from _done(self)
@@ -115,18 +122,29 @@ class BatchFuture:
         return next((error for each in self._parcels if (error := each.first_error())), None)
 
     def add_done_callback(self, function: "Callable[[BatchFuture], object]") -> None:
-        """Call the function with this future once it is done: by the producer's thread, or now."""
+        """Call the function with this future once it is done: by the producer's thread, or now.
+
+        What it raises is logged.
+        """
         self._call_when_done(0, function)
 
     def _call_when_done(self, first: int, function: "Callable[[BatchFuture], object]") -> None:
         for i, parcel in enumerate(self._parcels[first:], first):
             if parcel.call_when_done(None, partial(self._call_when_done, i, function)):
                 return
-        function(self)
+        _call(function, self)
 
     def __await__(self) -> Generator[Any, None, Deliveries]:
         yield from _done(self)
         return self.result(0)
+
+
+def _call(function: Callable[[Any], object], future: Future | BatchFuture) -> None:
+    """Call a callback of the user. What it raises is not its caller's, whoever that is."""
+    try:
+        function(future)
+    except Exception:
+        logger.exception("a callback of a producer raised")
 
 
 def _done(future: Future | BatchFuture) -> Generator[Any, None, None]:

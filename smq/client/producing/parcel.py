@@ -165,6 +165,17 @@ class Parcel(Fate):
         self.failures.append(Failure(rows, error))
         self._settle(first, end, FAILED)
 
+    def give_up(self, error: Exception) -> None:
+        """Fail all rows whose fate is not known, also if it is open; it may be closed no more."""
+        if not self.is_closed:
+            self.row_count = self.unresolved = len(self.values)
+        known = self.offsets if self.offsets is not None else np.full(self.row_count, PENDING)
+        rows = np.flatnonzero(known == PENDING)
+        if len(rows):
+            self.failures.append(Failure(rows, error))
+            self.offsets, self.unresolved = np.where(known == PENDING, FAILED, known), 0
+            self.rows, self._order = None, None
+
     def _rows(self, first: int, end: int) -> np.ndarray | slice:
         return slice(first, end) if self._order is None else self._order[first:end]
 

@@ -171,12 +171,15 @@ class Sender:
 
     def await_room(self, topic: str, size_bytes: int) -> None:
         """With the lock held: wait until the topic is known and so many bytes may be taken."""
-        if self.is_closed:
-            raise Closed("the producer has been closed")
-        if topic not in self._topics:
-            self._learn_first(topic)
-        if self._has_room(size_bytes):
-            return
+        self._check_open()
+        while not (topic in self._topics and self._has_room(size_bytes)):
+            if topic not in self._topics:  # Or not any more: it may be deleted while we wait.
+                self._learn_first(topic)
+            else:
+                self._wait_for_room(size_bytes)
+            self._check_open()
+
+    def _wait_for_room(self, size_bytes: int) -> None:
         self._exchange.hear()
         if not self._wait_for(
             self._freed, lambda: self._has_room(size_bytes), self._options.block_s
@@ -185,6 +188,8 @@ class Sender:
                 f"{self._accumulator.buffered_bytes} bytes wait to be acknowledged, of "
                 f"{self._options.buffer_bytes} allowed, and {self._options.block_s} s have passed"
             )
+
+    def _check_open(self) -> None:
         if self.is_closed:
             raise Closed("the producer has been closed")
 
@@ -201,8 +206,8 @@ class Sender:
 
     def _learn_first(self, topic: str) -> None:
         text("topic", topic)
-        self.lock.release()
         try:
+            self.lock.release()
             facts = self._links.topic(topic)
         finally:
             self.lock.acquire()
@@ -338,11 +343,24 @@ class Sender:
                 self._do_round()
         finally:  # Nobody may wait for a thread that is not there.
             with self.changed:
-                self.is_closed = True
-                self._exchange.close()
-                self._links.close()
-                self.changed.notify_all()
-                self._freed.notify_all()
+                callbacks = self._end()
+            for each in callbacks:
+                _call(each)
+
+    def _end(self) -> list[Callable[[], object]]:
+        """With the lock held: all that has no fate yet is given up; callbacks to call."""
+        self.is_closed = True
+        self._exchange.close()
+        self._links.close()
+        given_up = [*self.parcels.values(), *self._accumulator.parcels]
+        self.parcels.clear()
+        self._accumulator.parcels.clear()
+        for parcel in given_up:
+            parcel.give_up(Closed("the producer was closed before this was acknowledged"))
+        self.changed.notify_all()
+        self._freed.notify_all()
+        told = dict.fromkeys([*self._accumulator.take_resolved(), *given_up])
+        return [each for parcel in told for each in parcel.due_callbacks()]
 
     def _do_round(self) -> None:
         callbacks, sleep_ms, is_settled = self._turn()
@@ -384,12 +402,16 @@ class Sender:
     def _is_due(self, topic: str) -> bool:
         parcel = self.parcels[topic]
         if self._options.linger_ms:
-            return wall_ms() - parcel.opened_ms >= self._options.linger_ms
+            return self._lingers_until_ms(parcel) <= monotonic_ms()
         return not self._accumulator.on_way.get(topic)
 
     def _linger_left_ms(self) -> int:
-        oldest_ms = min(parcel.opened_ms for parcel in self.parcels.values())
-        return oldest_ms + self._options.linger_ms - wall_ms()
+        return min(map(self._lingers_until_ms, self.parcels.values())) - monotonic_ms()
+
+    def _lingers_until_ms(self, parcel: Parcel) -> int:
+        """By the clock of its deadline, which only grows."""
+        opened_ms = parcel.deadline_ms - int(1000 * self._options.delivery_timeout_s)
+        return opened_ms + self._options.linger_ms
 
     def _refresh(self) -> bool:
         """Ask for metadata that may be out of date, not too often; whether it was asked."""
@@ -470,5 +492,5 @@ def _call(function: Callable[[], object]) -> None:
     """Call a callback of the user. What it raises must not end the thread that sends."""
     try:
         function()
-    except Exception:  # It is the user's, and raises what it likes.
+    except BaseException:  # It is the user's, and raises what it likes.
         logger.exception("a callback of a producer raised")

@@ -41,6 +41,11 @@ class Single(Fate):
         self.failures.append(Failure(np.zeros(1, np.int64), error))
         self._settle(FAILED)
 
+    def give_up(self, error: Exception) -> None:
+        """Fail it, if its fate is not known."""
+        if self.unresolved:
+            self.fail(0, 1, error)
+
     def _settle(self, offset: int) -> None:
         self.offset = offset  # At last: other threads look at it without a lock.
         self.unresolved, self.rows = 0, None

@@ -88,6 +88,18 @@ def test_callbacks_get_the_future_once_it_is_done(sink: Waiting, parcel: Parcel)
     assert called == [future, future]
 
 
+def test_what_a_callback_raises_is_logged_also_where_the_future_is_done(
+    parcel: Parcel, caplog: pytest.LogCaptureFixture
+) -> None:
+    def call_back(_: object) -> None:
+        raise ValueError("of the user")
+
+    parcel.resolve(0, 2, 0, -1)
+    Future(parcel, 0).add_done_callback(call_back)
+    BatchFuture("t", [parcel]).add_done_callback(call_back)
+    assert caplog.text.count("ValueError: of the user") == 2
+
+
 def test_asyncio_waits_without_holding_up_its_loop(sink: Waiting, parcel: Parcel) -> None:
     async def both() -> tuple[Delivery, Delivery]:
         first = asyncio.ensure_future(_awaited(Future(parcel, 0)))

@@ -129,3 +129,17 @@ def test_an_empty_parcel_has_nothing_to_resolve() -> None:
     parcel.close(3, 0)
     assert list(parcel.stretches()) == []
     assert parcel.is_resolved()
+
+
+def test_what_is_given_up_fails_where_nothing_else_is_known() -> None:
+    parcel = closed([(b"a", 1), (b"b", 0), (b"c", 1)])
+    parcel.resolve(0, 1, 7, -1)
+    parcel.give_up(ValueError("no"))
+    assert parcel.is_resolved()
+    assert [parcel.error_of(row) is None for row in range(3)] == [False, True, False]
+    assert parcel.delivery(1).offset == 7
+    opened = open_parcel()
+    add(opened, b"a")
+    opened.give_up(ValueError("no"))
+    assert opened.is_done(0)
+    assert str(opened.error_of(0)) == "no"

@@ -1,5 +1,6 @@
 """The producer's thread: what lingers, waits, is lost, comes back, is refused."""
 
+import asyncio
 import select
 import threading
 import time
@@ -348,3 +349,97 @@ def test_a_producer_that_is_closed_too_early_says_what_it_does_not_know(
         producer.close(0.1)
     with pytest.raises(Closed):
         sent.result(WAIT_S)
+
+
+def test_records_given_up_call_back_and_end_awaits_as_they_end_waits(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    producer.send("t", b"0").result(WAIT_S)
+    kafka.takes_records.clear()
+    sent = [producer.send("t", b"%d" % number) for number in range(3)]
+    called: list[Future] = []
+    for each in sent:
+        each.add_done_callback(called.append)
+    with pytest.raises(TimeoutError):
+        producer.close(0)
+    assert {*called} == {*sent}
+    assert all(isinstance(each.exception(0), Closed) for each in sent)
+    sent[0].add_done_callback(called.append)
+    assert called[-1] is sent[0]
+
+    async def awaited() -> None:
+        await asyncio.wait_for(_result_of(sent[0]), WAIT_S)
+
+    with pytest.raises(Closed):
+        asyncio.run(awaited())
+
+
+async def _result_of(future: Future) -> object:
+    return await future
+
+
+def test_records_of_an_open_parcel_are_given_up_when_the_thread_fails(
+    kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.add_topic("t")
+    producer, called = open_producer(linger_ms=60_000), threading.Event()
+    sent = producer.send("t", b"0", callback=lambda _: called.set())
+    sender = producer._sender
+    assert sender is not None
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    monkeypatch.setattr(sender, "_do_round", None)  # Our bug, whatever it is.
+    sender._wake()
+    assert called.wait(WAIT_S)
+    with pytest.raises(Closed):
+        sent.result(0)
+
+
+def test_a_callback_that_would_end_its_process_does_not_end_the_thread(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer, called = open_producer(), threading.Event()
+
+    def call_back(_: Future) -> None:
+        called.set()
+        raise SystemExit
+
+    kafka.takes_records.clear()
+    producer.send("t", b"0", callback=call_back)
+    kafka.takes_records.set()
+    assert called.wait(WAIT_S)
+    assert producer.send("t", b"1").result(WAIT_S).offset == 1
+
+
+def test_a_topic_that_is_deleted_while_a_record_waits_for_room_is_told(
+    kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer(linger_ms=60_000)
+    sender = producer._sender
+    assert sender is not None
+    producer.send("t", b"0")
+    producer.flush(WAIT_S)
+
+    def delete(_: int) -> None:
+        del kafka.topics["t"], sender._topics["t"]
+        assert sender._links._cluster is not None
+        sender._links._cluster.forget()
+
+    has_room = iter([False, True, True])
+    monkeypatch.setattr(sender, "_has_room", lambda _: next(has_room))
+    monkeypatch.setattr(sender, "_wait_for_room", delete)
+    with pytest.raises(NoSuchTopic):
+        producer.send("t", b"1")
+
+
+def test_records_linger_by_a_clock_that_only_grows(
+    kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer(linger_ms=1)
+    wall = iter(range(10**9, 0, -1000))
+    monkeypatch.setattr(sender_file, "wall_ms", lambda: next(wall))
+    assert producer.send("t", b"0").result(WAIT_S).offset == 0
