@@ -1,23 +1,40 @@
 """Arguments as they are kept, or an error that names argument, value and what is allowed."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from smq.client.consuming.record import TopicPartition
 from smq.wire.records import Headers
+
+SECONDS_MAX = 2_000_000  # Three weeks: polls, and Kafka's requests, have milliseconds in an int32.
+_FIELD_NAME = re.compile(":[^:]*:")  # As in the format of a structured array's buffer.
 
 
 def bytes_of(name: str, value: Any) -> bytes | None:  # noqa: ANN401  (whatever was given)
     """A key or a value: bytes, another buffer's bytes, or None."""
     if value is None or type(value) is bytes:
         return value
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask would be lost")
     try:
-        return memoryview(value).tobytes()
-    except TypeError:
+        view = memoryview(value)
+        data = None if _has_objects(view) else view.tobytes()
+    except (TypeError, ValueError):  # NumPy's, for times and text.
         raise TypeError(
             f"{name} is bytes, a buffer or None, not {type(value).__name__}"
             + ("; encode it" if isinstance(value, str) else "")
         ) from None
+    if data is None:
+        raise TypeError(f"{name} is an array of objects, which have no bytes of their own")
+    return data
+
+
+def _has_objects(view: memoryview) -> bool:
+    """Whether the items are objects, or have some: an O outside of the names of fields."""
+    return "O" in _FIELD_NAME.sub("", view.format)
 
 
 def header_pairs(headers: Any) -> Headers:  # noqa: ANN401
@@ -54,12 +71,14 @@ def function(name: str, value: Any) -> None:  # noqa: ANN401
 
 
 def duration(name: str, seconds: Any, above: float | None = None) -> float:  # noqa: ANN401
-    """Seconds: 0 or more, or above a number."""
+    """Seconds: 0 or more, or above a number, and not more than can be waited for."""
     if isinstance(seconds, bool) or not hasattr(seconds, "__float__"):
         raise TypeError(f"{name} is a number of seconds, not {type(seconds).__name__}")
     if not (seconds >= 0 if above is None else seconds > above):
         allowed = "0 or more" if above is None else f"above {above}"
         raise ValueError(f"{name} is {seconds}; it should be {allowed}")
+    if seconds > SECONDS_MAX:
+        raise ValueError(f"{name} is {seconds}; it should be {SECONDS_MAX} at most")
     return float(seconds)
 
 

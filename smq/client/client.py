@@ -4,6 +4,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -213,15 +214,27 @@ class Client:
         return consumer
 
     def close(self) -> None:
-        """Close what was opened here, consumers and producers too."""
+        """Close what was opened here, consumers and producers too; all, whatever some raise.
+
+        Raises the first error afterwards.
+        """
+        self._close_all(lambda each: each.close())
+
+    def _close_all(self, close: Callable[[Producer | Consumer], object]) -> None:
         self._is_closed = True
+        errors: list[Exception] = []
         try:
             for each in list(self._opened):
-                each.close()
+                try:
+                    close(each)
+                except Exception as error:  # noqa: BLE001  (raised below, after the others)
+                    errors.append(error)
         finally:
             with self._lock:
                 if self._cluster is not None:
                     self._cluster.close()
+        if errors:
+            raise errors[0]
 
     def _ask(self, work: Callable[[Cluster], Result]) -> Result:
         with self._lock:
@@ -242,9 +255,16 @@ class Client:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+            return
+        with suppress(Exception):  # The error of the block is the one to tell.
+            self._close_all(lambda each: each.__exit__(kind, error, trace))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In another process: a client that connects by itself."""

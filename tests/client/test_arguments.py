@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from smq.client.arguments import (
+    SECONDS_MAX,
     bytes_of,
     duration,
     function,
@@ -30,6 +31,36 @@ def test_buffers_become_bytes(value: Any, expected: bytes | None) -> None:
 
 def test_an_array_is_its_bytes() -> None:
     assert bytes_of("value", np.array([1, 2], np.int16)) == b"\1\0\2\0"
+
+
+OBJECTS = np.array([b"a", None], object)
+FIELDS = np.zeros(2, [("Offset", np.int64), ("it", object)])
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (OBJECTS, "an array of objects"),
+        (FIELDS, "an array of objects"),
+        (memoryview(OBJECTS), "an array of objects"),  # type: ignore[arg-type]
+        (np.ma.masked_array([1, 2], [True, False]), "a masked array, whose mask would be lost"),
+        (np.zeros(1, "M8[s]"), "bytes, a buffer or None, not ndarray"),
+    ],
+    ids=["objects", "fields", "a view", "masked", "times"],
+)
+def test_arrays_without_bytes_of_their_own_are_refused(value: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=f"value is {words}"):
+        bytes_of("value", value)
+
+
+def test_a_field_may_be_called_as_it_likes() -> None:
+    assert bytes_of("value", np.zeros(1, [("Offset", np.int64)])) == bytes(8)
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), 1e12, SECONDS_MAX + 1])
+def test_nobody_waits_for_ever_by_a_number(seconds: float) -> None:
+    with pytest.raises(ValueError, match="it should be 2000000 at most"):
+        duration("timeout", seconds)
 
 
 def test_text_is_to_be_encoded_by_who_has_it() -> None:

@@ -62,6 +62,10 @@ def test_a_wrong_setting_is_refused_by_its_name(client: Client) -> None:
         client.producer(compression="rar")
     with pytest.raises(ValueError, match="block_s is -1"):
         client.producer(block_s=-1)
+    with pytest.raises(ValueError, match="delivery_timeout_s is inf; it should be 2000000 at most"):
+        client.producer(delivery_timeout_s=float("inf"))
+    with pytest.raises(ValueError, match="timeout_s is -1; it should be 0 or more"):
+        client.producer().flush(-1)
     with pytest.raises(ValueError, match="batch_bytes is 3; it should be from 1024"):
         client.producer(batch_bytes=3)
     with pytest.raises(TypeError, match="linger_ms is a whole number, not float"):
@@ -83,6 +87,39 @@ def test_what_it_opened_is_closed_with_it(kafka: FakeKafka) -> None:
         client.topics()
     with pytest.raises(smq.Closed):
         client.producer()
+
+
+class Opened:
+    """What a client may have opened; closing it fails."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.left_with: BaseException | None = None
+
+    def close(self) -> None:
+        self.is_closed = True
+        raise TimeoutError("not in time")
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.left_with = error
+        self.close()
+
+
+def test_all_is_closed_whatever_some_of_it_raises(kafka: FakeKafka) -> None:
+    client, opened = connect(kafka.bootstrap), [Opened(), Opened()]
+    client._opened.update(opened)  # type: ignore[arg-type]
+    with pytest.raises(TimeoutError, match="not in time"):
+        client.close()
+    assert all(each.is_closed for each in opened)
+
+
+def test_the_error_of_a_block_is_told_and_what_was_opened_knows_of_it(kafka: FakeKafka) -> None:
+    client, opened = connect(kafka.bootstrap), [Opened(), Opened()]
+    client._opened.update(opened)  # type: ignore[arg-type]
+    error = KeyError("of the block")
+    with pytest.raises(KeyError, match="of the block"), client:
+        raise error
+    assert [each.left_with for each in opened] == [error, error]
 
 
 def test_a_client_of_another_process_connects_by_itself(kafka: FakeKafka) -> None:
@@ -117,7 +154,7 @@ WRONG_CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda client: client.producer(block_s="x"), "block_s is a number of seconds, not str"),
     (lambda client: client.producer().send(5, b""), "topic is text, not int"),
     (lambda client: client.producer().send("a", b"", callback=5), "callback is a function"),
-    (lambda client: client.producer().flush("x"), "timeout is a number of seconds, not str"),
+    (lambda client: client.producer().flush("x"), "timeout_s is a number of seconds, not str"),
 ]
 
 

@@ -206,6 +206,9 @@ def _field_names(kind: "pa.DataType") -> Iterator[str]:
 
 def _pieces_of_mapping(columns: Mapping[str, Any]) -> Iterator[Piece]:
     _check_names([*columns])
+    for name, column in columns.items():
+        if isinstance(column, np.ma.MaskedArray):
+            raise TypeError(f"the {name} column is a masked array, whose mask would be lost")
     counts = {name: len(column) for name, column in columns.items()}
     if len(set(counts.values())) > 1:
         raise ValueError(f"batch has columns of different lengths: {counts}")
@@ -239,7 +242,7 @@ def _field(name: str, column: Any) -> Field:  # noqa: ANN401
 
 
 def _field_of_array(name: str, array: np.ndarray) -> Field:
-    if array.dtype.kind not in "biufcVmM":
+    if array.dtype.kind not in "biufcVmM" or array.dtype.hasobject:
         raise TypeError(f"the {name} column has dtype {array.dtype}, which is not plain bytes")
     data = array.tobytes()
     width = len(data) // len(array) if len(array) else 0

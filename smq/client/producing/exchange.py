@@ -77,8 +77,9 @@ class Exchange:
     def listen(self) -> None:
         """Have the thread wake at the next answer."""
         if self.is_deaf:
+            is_quiet = self._arm()  # First: a thread that does not listen is not taken for one.
             self.is_deaf = False
-            if not self._arm():
+            if not is_quiet:
                 self.wake()
 
     def _arm(self) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX
-from smq.client.arguments import bytes_of, function, header_pairs, whole_number
+from smq.client.arguments import bytes_of, duration, function, header_pairs, whole_number
 from smq.client.errors import BufferFull, Closed
 from smq.client.payload_formats import (
     ARROW_STREAM,
@@ -231,11 +231,15 @@ class Producer:
 
         Raises the first error that nobody has learned from a future: no failure passes unseen.
         """
+        if timeout_s is not None:
+            timeout_s = duration("timeout_s", timeout_s)
         if self._sender is not None:
             self._sender.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
         """Flush, then close, whatever flush raises. Closing again does nothing."""
+        if timeout_s is not None:
+            timeout_s = duration("timeout_s", timeout_s)
         with self._starting:
             if self._is_closed:
                 return

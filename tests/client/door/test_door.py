@@ -13,6 +13,7 @@ from time import monotonic, monotonic_ns
 import numpy as np
 import pytest
 
+from smq.client.door import door as door_file
 from smq.client.door.door import Door, DoorGone, DoorUnavailable, InboxFull
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
@@ -74,6 +75,18 @@ def test_requests_are_answered_in_order(door: Door) -> None:
     assert answered(door, 300) == list(range(300))
     assert not door.wait(0.01)
     assert door.answers() == []
+
+
+def test_answers_taken_while_the_shard_leaves_are_not_lost(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(door)
+    assert door.wait(DEADLINE_S)
+    monkeypatch.setattr(door_file, "must_ring_for_room", lambda *_: True)
+    door._socket.shutdown(socket.SHUT_RDWR)
+    assert len(door.answers()) == 1
+    with pytest.raises(DoorGone):
+        door.answers()
 
 
 def test_what_is_acknowledged_can_be_read_from_the_log(door: Door) -> None:

@@ -166,3 +166,17 @@ def test_no_rows_are_no_pieces_or_empty_ones() -> None:
 def test_what_is_wrong_is_told(batch: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         list(pieces_of(batch))
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (np.zeros(2, [("it", object)]), "has dtype .*, which is not plain bytes"),
+        (np.ma.masked_array([1, 2], [True, False]), "is a masked array, whose mask would be lost"),
+        ([np.array([b"a", b"b"], object)] * 2, "has bytes or None, not ndarray"),
+    ],
+    ids=["fields", "masked", "objects in a list"],
+)
+def test_arrays_without_bytes_of_their_own_are_refused(column: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=f"the value column {words}"):
+        list(pieces_of({"value": column}))

@@ -129,6 +129,23 @@ def test_who_waits_has_the_thread_woken_by_the_next_answer(rig: Rig) -> None:
     assert not rig.is_woken
 
 
+def test_who_is_interrupted_before_the_thread_listens_leaves_it_deaf(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parcel = rig.send()
+    rig.fall_asleep()
+
+    def interrupt() -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rig.channel, "arm", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        rig.exchange.listen()
+    rig.deliver()
+    rig.exchange.hear()
+    assert parcel.is_resolved()
+
+
 def test_who_waits_for_an_answer_that_came_just_then_wakes_the_thread(rig: Rig) -> None:
     rig.send()
     rig.fall_asleep()
