@@ -161,7 +161,8 @@ class Parcel(Fate):
 
     def fail(self, first: int, end: int, error: Exception) -> None:
         """The records [first, end) of the columns are not in the topic, or nobody knows."""
-        rows = np.arange(self.row_count)[self._rows(first, end)]
+        order = self._order  # What is kept are these rows, and no view on all of them.
+        rows = np.arange(first, end) if order is None else order[first:end].copy()
         self.failures.append(Failure(rows, error))
         self._settle(first, end, FAILED)
 

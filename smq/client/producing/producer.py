@@ -9,8 +9,11 @@ Threads may share a producer. So may processes: one that is used in a forked chi
 a spawned one, is a producer of its own there, with nothing of what the parent had not yet sent.
 """
 
+import atexit
+import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -47,7 +50,9 @@ HeadersIn: TypeAlias = Mapping[str, Bytes | None] | Iterable[tuple[str | bytes, 
 
 TIMESTAMP_END = 2**63
 PARTITION_END = 2**31
-FAREWELL_S = 5.0  # How long a block that has failed waits for what it had sent.
+FAREWELL_S = 5.0  # How long a block that failed, or a process that ends, waits for what it sent.
+
+logger = logging.getLogger(__name__)
 
 
 class Producer:
@@ -70,6 +75,7 @@ class Producer:
                 raise Closed("the producer has been closed")
             if self._sender is None:
                 self._sender = Sender(Links(self._reach), self._options)
+                _senders.add(self._sender)
             return self._sender
 
     def must_wait(self, topic: str) -> bool:
@@ -293,6 +299,7 @@ def _extras(headers: Any, timestamp_ms: Any, partition: Any) -> Extras:  # noqa:
     return Extras(pairs, timestamp_ms, partition)
 
 
+_senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
 _producers: "weakref.WeakSet[Producer]" = weakref.WeakSet()
 
 
@@ -302,3 +309,18 @@ def _leave_all_to_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_all_to_parent)
+
+
+def _send_the_rest() -> None:
+    """At the end of the process, whose threads end with it; what a fork has left is closed."""
+    end_s = time.monotonic() + FAREWELL_S
+    open_ones = [each for each in list(_senders) if not each.is_closed]
+    lost = sum(each.farewell(max(0.0, end_s - time.monotonic())) for each in open_ones)
+    if lost:
+        logger.warning(
+            "%d records could not be sent before the process ended: flush() or close() producers",
+            lost,
+        )
+
+
+atexit.register(_send_the_rest)

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from shm.kernels.partition import choose_partition
@@ -22,9 +23,11 @@ from smq.client.producing.accumulator import RETRY_MS, Accumulator
 from smq.client.producing.batch_writer import BatchWriter
 from smq.client.producing.columns import one_of
 from smq.client.producing.exchange import Exchange, monotonic_ms
+from smq.client.producing.fate import Failure, call_back
 from smq.client.producing.links import Links, ProducerTopic
 from smq.client.producing.parcel import Extras, Parcel
 from smq.client.producing.single import Single
+from smq.client.producing.unseen import Unseen
 from smq.model.errors import BrokerError, PeerError
 from smq.wire.compression import Codec
 
@@ -88,7 +91,7 @@ class Sender:
         self._topics: dict[str, _Topic] = {}
         self._refreshed_ms = self._look_ms = 0
         self._is_closing = False
-        self._unseen: dict[Parcel | Single, None] = {}
+        self._unseen = Unseen()
         self._single_ns = 0  # When the last record was sent alone.
         self._asking = 0  # Threads that wait for fates or room.
         self._thread = threading.Thread(target=self._run, name="smq-producer", daemon=True)
@@ -127,7 +130,6 @@ class Sender:
         known.keyless = (known.keyless + 1) % count
         exchange.singles += 1
         self._single_ns = now_ns
-        self._unseen[single] = None
         if on_way + 1 == SINGLES_MAX:
             exchange.hear()
         if accumulator.gone or accumulator.has_waiting or exchange.must_push():
@@ -247,8 +249,6 @@ class Sender:
     def _take(self, parcel: Parcel) -> None:
         """With the lock held: a parcel is closed, and on its way. Again, it does nothing."""
         self._accumulator.add(parcel)
-        if parcel.unresolved:
-            self._unseen[parcel] = None
         if self.parcels.get(parcel.topic) is parcel:
             del self.parcels[parcel.topic]
 
@@ -298,20 +298,30 @@ class Sender:
 
         Raises the first error of a record whose future nobody has asked.
         """
+        self._arrive(timeout_s)
+        failures = self._failures()
+        if failures:
+            raise failures[0].error
+
+    def farewell(self, timeout_s: float) -> int:
+        """At the end of the process: flush; how many records are not known to have arrived."""
+        with suppress(TimeoutError, Closed):
+            self._arrive(timeout_s)
+        failed = sum(len(each.rows) for each in self._failures())
+        with self.lock:
+            return failed + sum(each.unresolved for each in self._accumulator.parcels)
+
+    def _arrive(self, timeout_s: float | None) -> None:
         with self.lock:
             for topic in list(self.parcels):
                 self.cut(topic)
             waiting = list(self._accumulator.parcels)
         self.wait(lambda: all(parcel.is_resolved() for parcel in waiting), timeout_s)
+
+    def _failures(self) -> list[Failure]:
         with self.lock:
-            resolved = [parcel for parcel in self._unseen if parcel.is_resolved()]
-            failures = [each for parcel in resolved for each in parcel.failures if not each.is_seen]
-            for parcel in resolved:
-                del self._unseen[parcel]
-        for each in failures:
-            each.is_seen = True
-        if failures:
-            raise failures[0].error
+            self._unseen.note(self._accumulator.resolved)
+            return self._unseen.take()
 
     def close(self) -> None:
         """End the thread and close the channels; what is on its way is lost sight of."""
@@ -345,7 +355,7 @@ class Sender:
             with self.changed:
                 callbacks = self._end()
             for each in callbacks:
-                _call(each)
+                call_back(each)
 
     def _end(self) -> list[Callable[[], object]]:
         """With the lock held: all that has no fate yet is given up; callbacks to call."""
@@ -360,12 +370,13 @@ class Sender:
         self.changed.notify_all()
         self._freed.notify_all()
         told = dict.fromkeys([*self._accumulator.take_resolved(), *given_up])
+        self._unseen.note(told)
         return [each for parcel in told for each in parcel.due_callbacks()]
 
     def _do_round(self) -> None:
         callbacks, sleep_ms, is_settled = self._turn()
         for each in callbacks:
-            _call(each)
+            call_back(each)
         if not is_settled and (self._refresh() or self._connect()):
             return
         self._sleep(0 if callbacks else sleep_ms)
@@ -381,11 +392,9 @@ class Sender:
             accumulator.expire(now_ms)
             accumulator.drain(self._exchange.channels, now_ms)
             self._exchange.mourn(now_ms)
-            callbacks = []
-            for parcel in accumulator.take_resolved():
-                callbacks += parcel.due_callbacks()
-                if parcel.is_resolved() and not parcel.failures:
-                    self._unseen.pop(parcel, None)
+            resolved = [*accumulator.take_resolved()]
+            callbacks = [each for parcel in resolved for each in parcel.due_callbacks()]
+            self._unseen.note(resolved)
             self.changed.notify_all()
             if accumulator.buffered_bytes <= ROOM_BELOW * self._options.buffer_bytes:
                 self._freed.notify_all()
@@ -486,11 +495,3 @@ class Sender:
         found = exchange.wake_up()
         with self.lock:
             exchange.settle(found)
-
-
-def _call(function: Callable[[], object]) -> None:
-    """Call a callback of the user. What it raises must not end the thread that sends."""
-    try:
-        function()
-    except BaseException:  # It is the user's, and raises what it likes.
-        logger.exception("a callback of a producer raised")

@@ -2,6 +2,8 @@
 
 import asyncio
 import select
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -443,3 +445,30 @@ def test_records_linger_by_a_clock_that_only_grows(
     wall = iter(range(10**9, 0, -1000))
     monkeypatch.setattr(sender_file, "wall_ms", lambda: next(wall))
     assert producer.send("t", b"0").result(WAIT_S).offset == 0
+
+
+LEAVES = """
+import sys
+from smq.client.client import connect
+connect(sys.argv[1]).producer(linger_ms=60_000).send("t", b"0")
+"""
+
+
+def leave(kafka: FakeKafka, *before: str) -> str:
+    """Run a program that sends and neither flushes nor closes; what it says."""
+    program = "\n".join([*before, LEAVES])
+    arguments = [sys.executable, "-c", program, kafka.bootstrap]
+    done = subprocess.run(arguments, check=True, capture_output=True, timeout=60)
+    return done.stderr.decode()
+
+
+def test_a_program_that_ends_sends_the_rest_or_says_how_much_is_lost(kafka: FakeKafka) -> None:
+    kafka.add_topic("t")
+    assert leave(kafka) == ""
+    assert values(kafka) == [[0]]
+    kafka.faults["Produce"] += [ErrorCode.INVALID_TIMESTAMP]
+    assert leave(kafka).startswith("1 records could not be sent before the process")
+    kafka.takes_records.clear()
+    impatient = "from smq.client.producing import producer; producer.FAREWELL_S = 0.01"
+    assert leave(kafka, impatient).startswith("1 records could not be sent before the process")
+    kafka.takes_records.set()
