@@ -325,9 +325,9 @@ class Sender:
 
     def close(self) -> None:
         """End the thread and close the channels; what is on its way is lost sight of."""
-        with self.lock:
+        with self.lock:  # The thread may see it at once, and close what would wake it.
             self._is_closing = True
-        self._wake()
+            self._wake()
         self._thread.join()
 
     def abandon(self) -> None:
