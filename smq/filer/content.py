@@ -13,13 +13,20 @@ from collections.abc import Callable, Iterator
 from shm.arrow import read_only
 from shm.kernels.crc32c import crc32c_update
 from smq.filer.store import Data
-from smq.model.errors import SourceChanged
+from smq.model.errors import StoreError
 
 PIECE_BYTES = 1 << 18  # Of what is read for its CRC: fits a level-2 cache.
 CRC_START = 0xFFFFFFFF
 
 Read = Callable[[int, int], bytes]
 """A copy of the bytes [start, start + size) that there are."""
+
+
+class SourceChanged(StoreError):
+    """What was uploaded changed meanwhile; nothing is stored."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "it changed while it was uploaded; nothing is stored")
 
 
 class Content:

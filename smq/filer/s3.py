@@ -20,7 +20,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from smq.filer.content import Content
+from smq.filer.content import Content, SourceChanged
 from smq.filer.s3_uploads import (
     CONNECT_WAIT_S,
     OBJECT_BYTES_MAX,
@@ -56,7 +56,6 @@ from smq.model.errors import (
     AlreadyExists,
     NotFound,
     PreconditionFailed,
-    SourceChanged,
     StoreError,
     Unavailable,
 )

@@ -25,11 +25,11 @@ from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
-from smq.filer.content import Content
+from smq.filer.content import Content, SourceChanged
 from smq.filer.local import Draft, LocalStore
 from smq.filer.s3 import S3Store
 from smq.filer.store import Data, Sink
-from smq.model.errors import AlreadyExists, NotFound, SourceChanged
+from smq.model.errors import AlreadyExists, NotFound
 from smq.model.references import NotAHandle, Reference, begun_ms, directory_of, facts_of_id
 
 FICLONE = 0x40049409  # ioctl: share the blocks of another file, where the file system can.

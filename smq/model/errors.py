@@ -134,10 +134,3 @@ class Unavailable(StoreError):
 
 class Full(Unavailable):
     """There is no room for it; there may be once something else is deleted."""
-
-
-class SourceChanged(StoreError):
-    """What was uploaded changed meanwhile; nothing is stored."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, "it changed while it was uploaded; nothing is stored")

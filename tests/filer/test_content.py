@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels import reference as plain
-from smq.filer.content import PIECE_BYTES, Content, crc_of
-from smq.model.errors import SourceChanged
+from smq.filer.content import PIECE_BYTES, Content, SourceChanged, crc_of
 
 DATA = os.urandom(2 * PIECE_BYTES + 3)
 

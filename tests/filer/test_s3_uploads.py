@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from smq.filer import s3, s3_uploads
-from smq.filer.content import Content, crc_of
+from smq.filer.content import Content, SourceChanged, crc_of
 from smq.filer.s3 import S3Store
 from smq.filer.s3_uploads import (
     OBJECT_BYTES_MAX,
@@ -31,7 +31,7 @@ from smq.filer.s3_uploads import (
 )
 from smq.filer.store import OVERWRITE
 from smq.filer.upload import Naming, upload_file
-from smq.model.errors import AlreadyExists, SourceChanged, StoreError, Unavailable
+from smq.model.errors import AlreadyExists, StoreError, Unavailable
 from smq.testing.s3_server import BUCKET, REGION, S3Server, s3_server, store_on
 from tests.app.fake_broker import eventually
 from tests.filer.cable import Cable

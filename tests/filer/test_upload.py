@@ -14,6 +14,7 @@ import pytest
 
 from shm.kernels import reference as plain
 from smq.app.clock import wall_ms
+from smq.filer.content import SourceChanged
 from smq.filer.local import Draft, LocalStore
 from smq.filer.store import CREATE, Mode, Sink, Store
 from smq.filer.upload import (
@@ -23,7 +24,7 @@ from smq.filer.upload import (
     upload_file,
     upload_stream,
 )
-from smq.model.errors import AlreadyExists, Full, SourceChanged, Unavailable
+from smq.model.errors import AlreadyExists, Full, Unavailable
 from smq.model.references import PREFIX, Reference
 from smq.testing.faulty_store import Torn, Wrapper
 from smq.testing.memory_store import MemoryStore
