@@ -136,7 +136,8 @@ class Producer:
             if key is not None:
                 parcel.keys[row] = key
             parcel.values.append(value)  # No other call since its extras: no interrupt tears a row.
-            parcel.room -= RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
+            key_bytes = 0 if key is None else len(key)
+            parcel.room -= RECORD_HEAD_BYTES_MAX + len(value or b"") + key_bytes
             if parcel.room < 0:
                 sender.cut(topic)
         return Future(parcel, row)
