@@ -69,8 +69,8 @@ def write_array(array: np.ndarray) -> bytearray:
     write(head, facts)
     if head.tell() > NPY_HEADER_BYTES_MAX:  # Nobody would read it.
         raise ValueError(
-            f"array has a dtype of {len(array.dtype.names or ())} fields, which takes {head.tell()} bytes; "
-            f"{NPY_HEADER_BYTES_MAX} may be taken"
+            f"array has a dtype of {len(array.dtype.names or ())} fields, "
+            f"which takes {head.tell()} bytes; {NPY_HEADER_BYTES_MAX} may be taken"
         )
     value = bytearray(head.getbuffer())
     at = len(value)
