@@ -35,5 +35,5 @@ from smq.client.producing.futures import (
 from smq.client.producing.producer import Producer as Producer
 from smq.client.reference import Payload as Payload
 from smq.filer.content import SourceChanged as SourceChanged
-from smq.model.errors import BrokerError as BrokerError
+from smq.model.errors import BrokerError as BrokerError, StoreError as StoreError
 from smq.model.references import Reference as Reference
