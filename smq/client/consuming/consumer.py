@@ -117,7 +117,9 @@ class Consumer:
         if self._member is not None:
             raise ValueError("assign: the group assigns the partitions of this consumer")
         self.give_back()
-        names = [partition_name("partitions", each) for each in partitions]
+        if not isinstance(partitions, Iterable):
+            raise TypeError(f"partitions is some pairs of a topic and a number, not {partitions}")
+        names = list(dict.fromkeys(partition_name("partitions", each) for each in partitions))
         self._beginnings.check(names)
         self._whole = []
         self._reading.assign(self._positions(names))

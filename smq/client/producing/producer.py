@@ -296,8 +296,9 @@ def _extras(headers: Any, timestamp_ms: Any, partition: Any) -> Extras:  # noqa:
         timestamp_ms = whole_number("timestamp_ms", timestamp_ms, 0, TIMESTAMP_END)
     if partition is not None:
         partition = whole_number("partition", partition, 0, PARTITION_END)
-    pairs = headers if headers is HANDLE_HEADERS else header_pairs(headers or ())
-    return Extras(pairs, timestamp_ms, partition)
+    if headers is not HANDLE_HEADERS:
+        headers = header_pairs(() if headers is None else headers)
+    return Extras(headers, timestamp_ms, partition)
 
 
 _senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()

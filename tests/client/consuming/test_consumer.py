@@ -332,6 +332,12 @@ def test_partitions_that_a_topic_gets_are_read_from_their_beginning(
         assert consumer.assignment() == [(topic, 0)], "who has chosen gets no others"
 
 
+def test_a_partition_that_is_assigned_twice_is_read_once(client: smq.Client, topic: str) -> None:
+    with client.consumer(start="earliest") as consumer:
+        consumer.assign([(topic, 0), (topic, 0)])
+        assert consumer.assignment() == [(topic, 0)]
+
+
 def test_a_partition_that_is_new_to_the_consumer_can_be_assigned(
     client: smq.Client, topic: str
 ) -> None:
@@ -415,6 +421,7 @@ WRONG_CALLS: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (lambda consumer: consumer.poll("1"), TypeError, "timeout_s is a number of seconds, not str"),
     (lambda consumer: consumer.poll(-1), ValueError, "timeout_s is -1; it should be 0 or more"),
     (lambda consumer: consumer.assign("t"), TypeError, "partitions has pairs of a topic and"),
+    (lambda consumer: consumer.assign(5), TypeError, "partitions is some pairs of a topic and"),
     (lambda consumer: consumer.assign([("t", "0")]), TypeError, "partition is a whole number"),
     (lambda consumer: consumer.seek("nowhere", 0, 0), ValueError, "nowhere-0 is not assigned"),
     (lambda consumer: consumer.find("first"), ValueError, "place: 'first' is neither"),

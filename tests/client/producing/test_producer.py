@@ -183,6 +183,8 @@ def test_a_record_too_large_is_told(client: smq.Client, topic: str) -> None:
         ({"value": b"", "partition": -1}, ValueError, "partition is -1"),
         ({"value": b"", "timestamp_ms": 1.5}, TypeError, "timestamp_ms is a whole number"),
         ({"value": b"", "headers": "a"}, TypeError, "headers is a list"),
+        ({"value": b"", "headers": 0}, TypeError, "headers is a list"),
+        ({"value": b"", "headers": ""}, TypeError, "headers is a list"),
     ],
 )
 def test_a_wrong_argument_raises_at_the_call_and_harms_nothing(
