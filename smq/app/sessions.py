@@ -70,7 +70,8 @@ def inbox_bytes(config: Config) -> int:
     """Twice the largest batch and a request around it, or some smaller ones.
 
     A producer that compresses has room for what grows, a sixth at most. Topics may allow larger
-    batches than the broker does: those go over sockets, for the kernels take no such inbox.
+    batches than the broker does: those do not fit, for the kernels take no such inbox, and their
+    senders are told to use a socket.
     """
     batch = config.message_max_bytes + config.message_max_bytes // 6
     request = batch + FRAME_OVERHEAD_BYTES + 64 * KiB

@@ -4,13 +4,12 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from smq.client.arguments import text
+from smq.client.arguments import SECONDS_MAX, text
 from smq.client.consuming.assignors import ASSIGNORS
 from smq.client.consuming.offsets import Start, place_of
 
 MiB = 1024 * 1024
 INT31_MAX = 2**31 - 1
-SECONDS_MAX = INT31_MAX // 1000  # Kafka's protocol counts them in milliseconds, in 32 bits.
 BATCH_BYTES_MAX = MiB  # Kafka's max.partition.fetch.bytes; and what a core's cache can hold.
 SESSION_TIMEOUT_S = 45.0  # Kafka's default.
 POLL_INTERVAL_S_MAX = 300.0  # Kafka's default.
