@@ -71,7 +71,7 @@ def inbox_bytes(config: Config) -> int:
 
     A producer that compresses has room for what grows, a sixth at most. Topics may allow larger
     batches than the broker does: those do not fit, for the kernels take no such inbox, and their
-    senders are told to use a socket.
+    senders use a socket.
     """
     batch = config.message_max_bytes + config.message_max_bytes // 6
     request = batch + FRAME_OVERHEAD_BYTES + 64 * KiB

@@ -15,6 +15,8 @@ from something new. Three rules keep a partition's records in order and single:
   have been taken, so all of it begins again at sequence 0 of the next epoch.
 
 Errors that pass are met again until the parcel's deadline, those that do not fail the batch's rows.
+
+A request that a channel can never take has it replaced by one that can, as if it were lost.
 """
 
 from collections import deque
@@ -31,6 +33,7 @@ from smq.client.kafka.cluster import PASSING
 from smq.client.producing.batch_queue import NEVER_SENT, Batch, Queue
 from smq.client.producing.batch_writer import BatchWriter, Stamp, Written
 from smq.client.producing.channel import (
+    REQUEST_BYTES_MAX,
     Answer,
     Channel,
     ChannelGone,
@@ -55,7 +58,8 @@ class Accumulator:
     """All queues of a producer. Times are monotonic.
 
     `stale` names the topics whose metadata should be asked for, `gone` the brokers whose channel
-    was found to be gone; `resolved` collects the parcels of which rows have met their fate, until
+    was found to be gone, or too narrow: `request_bytes` says what the next one must take at least;
+    `resolved` collects the parcels of which rows have met their fate, until
     somebody takes them.
     """
 
@@ -68,6 +72,7 @@ class Accumulator:
     ) -> None:
         self.stale: set[str] = set()
         self.gone: set[int] = set()
+        self.request_bytes: dict[int, int] = {}
         self.resolved: dict[Parcel | Single, None] = {}
         self.buffered_bytes = 0
         self.parcels: dict[Parcel | Single, None] = {}
@@ -203,9 +208,7 @@ class Accumulator:
         bytes_max = self._bytes_max(queue, channel) if is_new else batch.size_bytes
         size = len(queue.head) + self._writer.room(parcel.bound(*part), one, bytes_max)
         if size > channel.request_bytes_max:
-            end = batch.first + 1 if is_new else batch.end
-            self._fail(queue, batch, self._too_large_for(channel, size), end)
-            return True
+            return self._outgrow(queue, batch, size)
         epoch, sequence = (queue.epoch, queue.sequence) if is_new else (batch.epoch, batch.sequence)
         stamp = Stamp(self._producer_id, epoch, sequence)
         written = self._write(queue, batch, stamp, bytes_max, channel, size)
@@ -223,6 +226,16 @@ class Accumulator:
             self._send_again(queue, batch)
             raise
         return True
+
+    def _outgrow(self, queue: Queue, batch: Batch, size: int) -> bool:
+        """The channel can never take the next batch, nor its first record alone if it is new."""
+        if size > REQUEST_BYTES_MAX:
+            error = RecordTooLarge(f"a request of up to {size} bytes: send it by reference")
+            self._fail(queue, batch, error, batch.first + 1)
+            return True
+        self.request_bytes[queue.leader] = size
+        self.gone.add(queue.leader)
+        return False
 
     def _bytes_max(self, queue: Queue, channel: Channel) -> int:
         """Of a new batch, before compression."""
@@ -398,13 +411,6 @@ class Accumulator:
         return RecordTooLarge(
             f"a record of {self._writer.least_bytes(one)} bytes, and {queue.topic} takes batches "
             f"of {queue.message_bytes_max}: raise its max.message.bytes, or send it by reference"
-        )
-
-    @staticmethod
-    def _too_large_for(channel: Channel, size: int) -> RecordTooLarge:
-        return RecordTooLarge(
-            f"a request of up to {size} bytes, and shared memory takes {channel.request_bytes_max}"
-            ": raise the broker's message.max.bytes, send it by reference, or over Kafka's protocol"
         )
 
     def _error(self, queue: Queue, batch: Batch, answer: Answer) -> BrokerError:

@@ -25,6 +25,7 @@ from smq.wire.headers import RequestHeader, read_response_header, write_request_
 PRODUCE_VERSION = 8
 PRODUCE_KEY = 0
 ACKS_ALL = -1
+REQUEST_BYTES_MAX = 2**31 - 1  # What the size before it can say.
 PRODUCE_TIMEOUT_MS = 30_000  # How long a broker may wait for its followers.
 
 _HEAD = Struct(">ihhi")  # Size, the API's key and version, correlation.

@@ -79,14 +79,24 @@ class Links:
 
         return self._ask(ask)
 
-    def channel(self, node_id: int) -> Channel:
-        """A new channel to a broker. Raises BrokerError."""
-        if self._reach.open_door is not None:
-            try:
-                return DoorChannel(self._reach.open_door(node_id))
-            except DoorUnavailable as reason:
-                logger.info("producing to broker %s over the wire: %s", node_id, reason)
+    def channel(self, node_id: int, request_bytes: int = 0) -> Channel:
+        """A new channel to a broker that takes requests of this size. Raises BrokerError."""
+        door = self._door_channel(node_id)
+        if door is not None and door.request_bytes_max >= request_bytes:
+            return door
+        if door is not None:
+            logger.info("to broker %s over the wire: %s bytes at once", node_id, request_bytes)
+            door.close()
         return WireChannel(*self._ask(lambda cluster: cluster.address(node_id)))
+
+    def _door_channel(self, node_id: int) -> DoorChannel | None:
+        if self._reach.open_door is None:
+            return None
+        try:
+            return DoorChannel(self._reach.open_door(node_id))
+        except DoorUnavailable as reason:
+            logger.info("producing to broker %s over the wire: %s", node_id, reason)
+            return None
 
     def close(self) -> None:
         """Close the connections; of a forked process: its copies."""

@@ -467,10 +467,11 @@ class Sender:
         """Open the channels that something waits for; whether one was opened."""
         with self.lock:
             wanted = self._accumulator.leaders_wanted() - self._exchange.channels.keys()
+            sizes = {node_id: self._accumulator.request_bytes.get(node_id, 0) for node_id in wanted}
         opened = False
-        for node_id in wanted:
+        for node_id, request_bytes in sizes.items():
             try:
-                channel = self._links.channel(node_id)
+                channel = self._links.channel(node_id, request_bytes)
             except (BrokerError, PeerError) as error:
                 logger.info("broker %s cannot be reached now: %s", node_id, error)
                 with self.lock:

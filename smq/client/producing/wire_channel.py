@@ -12,7 +12,7 @@ from shm.kernels.session_one import put_one
 from smq.client.errors import BrokerUnavailable
 from smq.client.kafka.connection import CONNECT_SECONDS_MAX, RESPONSE_BYTES_MAX
 from smq.client.producing.batch_writer import Stamp
-from smq.client.producing.channel import ChannelGone
+from smq.client.producing.channel import REQUEST_BYTES_MAX, ChannelGone
 
 # What a slow broker may let pile up here. The producer's buffer bounds what may follow.
 UNSENT_BYTES_MAX = 4 * 1024 * 1024
@@ -25,7 +25,7 @@ class WireChannel:
     """See channel. Raises BrokerUnavailable when nobody is there to connect to."""
 
     is_quiet = False
-    request_bytes_max = 2**31 - 1  # What the size before it can say.
+    request_bytes_max = REQUEST_BYTES_MAX
 
     def __init__(self, host: str, port: int) -> None:
         try:

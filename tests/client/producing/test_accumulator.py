@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from smq.client.errors import BrokerUnavailable, NoSuchTopic, RecordTooLarge
+from smq.client.producing import accumulator as accumulator_file
 from smq.client.producing.accumulator import ANSWER_MS_MAX, RETRY_MS, Accumulator
 from smq.client.producing.batch_queue import IN_FLIGHT_MAX
 from smq.client.producing.batch_writer import BatchWriter
@@ -357,7 +358,7 @@ def test_a_single_record_whose_channel_is_gone_is_sent_again() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
-def test_what_a_channel_can_never_take_fails_and_the_rest_goes_in_smaller_batches(
+def test_what_a_channel_can_never_take_waits_for_another_one_and_the_rest_is_cut_to_fit(
     codec: Codec,
 ) -> None:
     rig = Rig(batch_bytes=100_000, message_bytes_max=100_000)
@@ -367,25 +368,49 @@ def test_what_a_channel_can_never_take_fails_and_the_rest_goes_in_smaller_batche
     rig.channel.request_bytes_max = 4000
     single = single_of(bytes(5000))
     assert not rig.accumulator.send_single(single, {NODE: rig.channel}, 0)
-    large, small = rig.add([0], size=5000), rig.add([0] * 100, size=100)
+    small = rig.add([0] * 100, size=100)
+    while rig.accumulator.parcels:
+        rig.round()
+    assert not rig.accumulator.request_bytes
+    before, large, behind = rig.add([0, 1]), rig.add([0], size=5000), rig.add([0, 1])
+    rig.accumulator.drain({NODE: rig.channel}, 0)
+    assert rig.accumulator.gone == {NODE}
+    assert 5000 < rig.accumulator.request_bytes[NODE] < 7500
+    rig.accumulator.gone.clear()
+    rig.lose(1)  # Of what is before it in flight.
     rig.settle()
-    with pytest.raises(RecordTooLarge, match="shared memory takes 4000: raise the broker's"):
-        Future(large, 0).result()
     assert [small.delivery(row).offset for row in range(100)] == [*range(100)]
+    offsets = [each.delivery(0).offset for each in (before, large, behind)]
+    assert offsets == [100, 101, 102]
 
 
-def test_what_was_sent_and_is_too_large_for_a_new_channel_fails() -> None:
+def test_what_was_sent_and_is_too_large_for_a_new_channel_waits_for_another_one() -> None:
     rig = Rig()
     parcel = rig.add([0] * 10)
     rig.drain()
-    rig.lose(0)
+    rig.lose(1)
     rig.channel.request_bytes_max = 100
+    rig.now_ms += RETRY_MS
+    rig.learn()
+    rig.accumulator.drain({NODE: rig.channel}, rig.now_ms)
+    assert rig.accumulator.gone == {NODE}
+    assert rig.accumulator.request_bytes[NODE] > 100
+    rig.accumulator.gone.clear()
+    rig.lose(0)
     rig.settle()
-    assert isinstance(parcel.error_of(0), RecordTooLarge)
-    later = rig.add([0])
-    rig.channel.request_bytes_max = 1000
+    assert [parcel.delivery(row).offset for row in range(10)] == [*range(10)]
+    rig.check()
+
+
+def test_what_no_channel_can_take_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accumulator_file, "REQUEST_BYTES_MAX", 4000)
+    rig = Rig()
+    rig.channel.request_bytes_max = 4000
+    large, small = rig.add([0], size=5000), rig.add([0])
     rig.settle()
-    assert later.delivery(0).offset == 0
+    with pytest.raises(RecordTooLarge, match="send it by reference"):
+        Future(large, 0).result()
+    assert small.delivery(0).offset == 0
 
 
 @pytest.mark.parametrize("is_single", [True, False], ids=["single", "parcel"])

@@ -1,12 +1,13 @@
 """What a producer asks of a cluster, and how it gets its channels."""
 
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import pytest
 
-from smq.client.door.door import DoorUnavailable
+from smq.client.door.door import Door, DoorUnavailable
 from smq.client.errors import BrokerUnavailable, NoSuchTopic
+from smq.client.producing.door_channel import DoorChannel
 from smq.client.producing.links import MESSAGE_BYTES_MAX_DEFAULT, Links, ProducerTopic
 from smq.client.producing.wire_channel import WireChannel
 from smq.client.reach import Reach
@@ -62,6 +63,30 @@ def test_a_channel_goes_to_the_broker_over_the_wire(kafka: FakeKafka, links: Lin
     channel.close()
     with pytest.raises(BrokerError, match="there is no broker 9 now"):
         links.channel(9)
+
+
+class FakeDoor:
+    request_bytes_max = 1000
+
+    def __init__(self) -> None:
+        self.closings = 0
+
+    def close(self) -> None:
+        self.closings += 1
+
+
+def test_a_door_that_does_not_take_the_request_is_passed_by(kafka: FakeKafka) -> None:
+    door = FakeDoor()
+    links = Links(Reach(kafka.bootstrap, lambda _: cast("Door", door), 5))
+    kafka.add_topic("t")
+    links.topic("t")
+    assert isinstance(links.channel(1, door.request_bytes_max), DoorChannel)
+    assert door.closings == 0
+    channel = links.channel(1, door.request_bytes_max + 1)
+    assert isinstance(channel, WireChannel)
+    assert door.closings == 1
+    channel.close()
+    links.close()
 
 
 def test_a_door_that_does_not_open_is_passed_by(kafka: FakeKafka) -> None:

@@ -174,6 +174,31 @@ def test_a_record_too_large_is_told(client: smq.Client, topic: str) -> None:
         assert producer.send(topic, bytes(1_000_000)).result(WAIT_S).offset == 0
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_topic_may_allow_more_than_the_broker_does(
+    client: smq.Client, running: SmqBroker, topic: str, codec: str
+) -> None:
+    client.create_topic(f"{topic}-large", 1, {"max.message.bytes": "4000000"})
+    sizes = [100, 3_900_000, 1000, 20_000, 2_500_000] * 2 + [100] * 20
+    with client.producer(compression=codec) as producer:
+        sent = [
+            producer.send(f"{topic}-large", b"%08d" % at + os.urandom(size))
+            for at, size in enumerate(sizes)
+        ]
+        elsewhere = [producer.send(topic, b"%d" % at, partition=at % 3) for at in range(30)]
+        assert [each.result(WAIT_S).offset for each in sent] == [*range(30)]
+        assert [each.result(WAIT_S).offset for each in elsewhere] == [at // 3 for at in range(30)]
+        with pytest.raises(smq.RecordTooLarge, match=r"max\.message\.bytes"):
+            producer.send(f"{topic}-large", bytes(4_000_000)).result(WAIT_S)
+    with client.consumer(f"{topic}-large", start="earliest") as consumer:
+        found = [
+            (int(bytes(each.value[:8])), len(each.value) - 8)
+            for each in consumer.read_until({(f"{topic}-large", 0): 30})
+            if each.value is not None
+        ]
+    assert found == [*enumerate(sizes)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
