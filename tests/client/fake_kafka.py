@@ -11,12 +11,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from itertools import count
 from struct import pack_into
 from typing import Any
+from uuid import UUID
 
 from smq.model.errors import ErrorCode
 from smq.wire.api import API_BY_KEY
-from smq.wire.codec import Writer
+from smq.wire.codec import ZERO_UUID, Writer
 from smq.wire.generated import (
     api_versions,
     create_topics,
@@ -80,6 +82,8 @@ class FakeKafka:
         self.faults: dict[str, deque[ErrorCode | str]] = defaultdict(deque)
         self.requests: list[tuple[int, str]] = []
         self.hidden_apis: set[str] = set()
+        self.last_versions: dict[str, int] = {}  # Of those that know less than we do.
+        self.topic_ids: dict[str, UUID] = {}
         self.settings: dict[str, str] = {}  # Of all brokers.
         self.topic_settings = {"retention.ms": "7"}
         self.takes_records = threading.Event()  # Else Produce requests wait.
@@ -88,6 +92,7 @@ class FakeKafka:
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(node_count)]
         self._connections: list[socket.socket] = []
         self._producers = 0
+        self._ids = count(1)
         for node_id, listener in enumerate(self._listeners, 1):
             threading.Thread(target=self._accept, args=(node_id, listener), daemon=True).start()
 
@@ -97,8 +102,14 @@ class FakeKafka:
 
     def add_topic(self, name: str, partition_count: int = 1) -> list[FakePartition]:
         nodes = len(self._listeners)
+        self.topic_ids[name] = UUID(int=next(self._ids))
         self.topics[name] = [FakePartition(1 + each % nodes) for each in range(partition_count)]
         return self.topics[name]
+
+    def delete_topic(self, name: str) -> None:
+        with self._changed:
+            del self.topics[name], self.topic_ids[name]
+            self._changed.notify_all()
 
     def append(self, topic: str, partition: int, records: Sequence[Record]) -> None:
         """A batch of these, as a producer's would be."""
@@ -174,7 +185,9 @@ class FakeKafka:
             error_code=code,
             api_keys=[
                 api_versions.ApiVersion(
-                    api_key=each.key, min_version=each.first_version, max_version=each.last_version
+                    api_key=each.key,
+                    min_version=each.first_version,
+                    max_version=self.last_versions.get(each.name, each.last_version),
                 )
                 for each in API_BY_KEY.values()
                 if each.name not in self.hidden_apis
@@ -198,6 +211,7 @@ class FakeKafka:
         return metadata.MetadataResponseTopic(
             error_code=code,
             name=name,
+            topic_id=self.topic_ids.get(name, ZERO_UUID),
             is_internal=name.startswith("__"),
             partitions=[
                 metadata.MetadataResponsePartition(partition_index=index, leader_id=each.leader)
@@ -230,14 +244,39 @@ class FakeKafka:
         return produce.ProduceResponse(responses=[answer])
 
     def fetch(self, node_id: int, request: Any, code: ErrorCode) -> Any:
-        (topic,) = request.topics
-        wanted = [(each, self.topics[topic.topic][each.partition]) for each in topic.partitions]
         self._changed.wait_for(
-            lambda: any(each.fetch_offset != partition.end for each, partition in wanted),
+            lambda: any(
+                partition is None or each.fetch_offset != partition.end
+                for topic in request.topics
+                for each, partition in self._wanted(topic)
+            ),
             min(request.max_wait_ms / 1000, LONG_POLL_SECONDS_MAX),
         )
+        answers = [self._fetch_topic(node_id, topic, code) for topic in request.topics]
+        return fetch.FetchResponse(responses=answers)
+
+    def _wanted(self, topic: Any) -> list[tuple[Any, FakePartition | None]]:
+        """What is fetched of a topic; None: there is no such partition."""
+        names = {topic_id: name for name, topic_id in self.topic_ids.items()}
+        there = self.topics.get(topic.topic or names.get(topic.topic_id, ""), [])
+        return [
+            (each, there[each.partition] if each.partition < len(there) else None)
+            for each in topic.partitions
+        ]
+
+    def _fetch_topic(self, node_id: int, topic: Any, code: ErrorCode) -> Any:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.topic_id != ZERO_UUID:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
         answers = []
-        for each, partition in wanted:
+        for each, partition in self._wanted(topic):
+            if partition is None:
+                answers.append(
+                    fetch.PartitionData(
+                        partition_index=each.partition, error_code=unknown, records=b""
+                    )
+                )
+                continue
             error = code
             if not partition.start <= each.fetch_offset <= partition.end:
                 error = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -250,8 +289,9 @@ class FakeKafka:
                     records=b"" if error else partition.from_offset(each.fetch_offset),
                 )
             )
-        answer = fetch.FetchableTopicResponse(topic=topic.topic, partitions=answers)
-        return fetch.FetchResponse(responses=[answer])
+        return fetch.FetchableTopicResponse(
+            topic=topic.topic, topic_id=topic.topic_id, partitions=answers
+        )
 
     def list_offsets(self, _node: int, request: Any, code: ErrorCode) -> Any:
         (topic,) = request.topics
@@ -280,7 +320,7 @@ class FakeKafka:
     def delete_topics(self, _node: int, request: Any, code: ErrorCode) -> Any:
         (wanted,) = request.topics
         if code == ErrorCode.NONE:
-            del self.topics[wanted.name]
+            del self.topics[wanted.name], self.topic_ids[wanted.name]
         result = delete_topics.DeletableTopicResult(name=wanted.name, error_code=code)
         return delete_topics.DeleteTopicsResponse(responses=[result])
 

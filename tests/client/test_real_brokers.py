@@ -1,5 +1,6 @@
 """The client against SMQ and against Apache Kafka: one conversation, the same outcome."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -115,3 +116,27 @@ def test_what_cannot_be_is_refused(cluster: Cluster, topic: str) -> None:
         assert raised.value.code == code
     with pytest.raises(BrokerError, match=f"{topic}-0 has no offset 99"):
         read(cluster.bootstrap, topic, {0: 100}, start=99)
+
+
+def test_a_topic_that_is_created_again_is_read_from_its_beginning(
+    cluster: Cluster, topic: str
+) -> None:
+    with (
+        connect(cluster.bootstrap, transport="kafka") as client,
+        client.consumer(topic, group="again", start="earliest") as consumer,
+    ):
+        for first in (0, 10_000, 20_000):
+            with client.producer() as producer:
+                for number in range(first, first + RECORDS + first):
+                    producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+            found: list[int] = []
+            deadline = time.monotonic() + DEADLINE_S
+            while len(found) < RECORDS + first:
+                assert time.monotonic() < deadline, f"{len(found)} records came"
+                with consumer.poll(1) as batch:
+                    found += [int(bytes(record.value or b"")) for record in batch]
+            assert sorted(found) == [*range(first, first + RECORDS + first)]
+            consumer.commit()
+            admin.delete_topic(cluster, topic)
+            admin.create_topic(cluster, topic, PARTITIONS)
+            assert consumer.committed() == {}

@@ -1,10 +1,10 @@
 """Where the partitions of a consumer begin, and begin anew: as committed, or as `start` says."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from smq.client.arguments import partition_name
-from smq.client.consuming.commits import by_topic
+from smq.client.consuming.commits import Committing, by_topic
 from smq.client.consuming.offsets import (
     EARLIEST,
     LATEST,
@@ -22,9 +22,12 @@ from smq.model.errors import BrokerError, ErrorCode
 class Beginnings:
     """Asks the cluster, waiting for what passes. Raises NoSuchTopic, BrokerError."""
 
-    def __init__(self, cluster: Cluster, start: Place) -> None:
+    def __init__(
+        self, cluster: Cluster, start: Place, committing: Committing | None = None
+    ) -> None:
         self._cluster = cluster
         self._start = start
+        self._committing = committing
         self.resets = 0
 
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
@@ -41,12 +44,11 @@ class Beginnings:
         for topic, wanted in by_topic(names).items():
             self._cluster.retrying(lambda t=topic, w=wanted: self._cluster.by_leader(t, w))  # type: ignore[misc]
 
-    def positions(
-        self, names: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
+    def positions(self, names: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where each begins: what is committed of it, else `start`."""
+        committed = {} if self._committing is None else self._committing.fetch(names)
         missing = (name for name in names if name not in committed)
-        return dict(committed) | self.find(missing, self._start)
+        return committed | self.find(missing, self._start)
 
     def of_new(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where those begin that came after us: all of it is news, also for who wants only that."""
@@ -86,3 +88,20 @@ class Beginnings:
             )
         self.resets += 1
         return self.find([name], self._start)[name]
+
+    def in_another(self, partition: Partition) -> int:
+        """Where a partition goes on whose topic was deleted and created again: it is all news.
+
+        Raises BrokerError.
+        """
+        name = partition.name
+        if self._committing is not None:
+            self._committing.forget(name)  # Its offsets went with the topic.
+        if self._start not in {EARLIEST, LATEST}:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"topic {name.topic} was deleted and created again; {partition.position} was the "
+                f"position in partition {name.partition} of the old one: seek to go on in the new",
+            )
+        self.resets += 1
+        return self.of_new([name])[name]

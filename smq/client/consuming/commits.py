@@ -78,6 +78,10 @@ class Committing:
         moved = {name: at for name, at in offsets.items() if self._committed.get(name) != at}
         return self.commit(moved, membership)
 
+    def forget(self, name: TopicPartition) -> None:
+        """Of this partition nothing is committed any more."""
+        self._committed.pop(name, None)
+
     def fetch(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets of those of these partitions that have one."""
         self._committed.clear()

@@ -52,7 +52,7 @@ class ConsumerStatistics:
     ring_to_wire   how often a partition was too far behind for its ring, and went on over the wire
     wire_to_ring   … and was read from its ring again
     overruns       batches that the ring overtook while they were lent
-    resets         positions that were not there any more, and began anew at `start`
+    resets         positions that were not there any more, or in a topic that was created again
     rebalances     assignments that a group made
     """
 
@@ -82,22 +82,20 @@ class Consumer:
         self._rebalances = 0
         self._has_waited = False
         self._cluster, self._payloads = reach.cluster(), reach.payloads()
-        self._beginnings = Beginnings(self._cluster, place_of(settings.start))
+        group, every_s = settings.group, settings.auto_commit_s
+        self._committing = None if group is None else Committing(reach.cluster, group, every_s)
+        self._beginnings = Beginnings(self._cluster, place_of(settings.start), self._committing)
         bytes_max, self._metadata_max_age_s = settings.batch_bytes_max, reach.metadata_max_age_s
         self._look_at = time.monotonic() + self._metadata_max_age_s
         doors = None if reach.open_door is None else Doors(reach.open_door)
         self._reading = Reading(
             None if doors is None else LocalSource(doors, bytes_max),
-            WireSource(self._cluster, bytes_max, reach.deadline_seconds, self._beginnings.reset),
+            WireSource(self._cluster, bytes_max, reach.deadline_seconds, self._beginnings),
         )
-        self._committing: Committing | None = None
         self._member: GroupMember | None = None
         try:
             partitions = self._beginnings.partitions_of(self._topics)
-            if settings.group is not None:
-                every_s = settings.auto_commit_s
-                self._committing = Committing(reach.cluster, settings.group, every_s)
-            if settings.group is not None and self._topics:
+            if group is not None and self._topics:
                 self._member = GroupMember(reach, settings, self._topics)
             elif self._topics:
                 self.assign(partitions)
@@ -120,9 +118,10 @@ class Consumer:
         if not isinstance(partitions, Iterable):
             raise TypeError(f"partitions is some pairs of a topic and a number, not {partitions}")
         names = list(dict.fromkeys(partition_name("partitions", each) for each in partitions))
+        self._cluster.forget_topics()  # Positions are in the topics as they are now.
         self._beginnings.check(names)
         self._whole = []
-        self._reading.assign(self._positions(names))
+        self._reading.assign(self._beginnings.positions(names))
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read now."""
@@ -137,7 +136,9 @@ class Consumer:
         self._check()
         name = self._partition(topic, partition).name
         self.give_back()
-        offsets = resolve(self._cluster, topic, [partition], place_of(place, "place"))
+        wanted = place_of(place, "place")
+        self._cluster.forget_topics()  # As in `assign`.
+        offsets = resolve(self._cluster, topic, [partition], wanted)
         self._reading.seek(name, offsets[partition])
 
     def pause(self, topic: str, partition: int) -> None:
@@ -182,11 +183,6 @@ class Consumer:
         if found is None:
             raise ValueError(f"{topic}-{partition} is not assigned; {self.assignment()} are")
         return found
-
-    def _positions(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        names = list(names)
-        committed = {} if self._committing is None else self._committing.fetch(names)
-        return self._beginnings.positions(names, committed)
 
     def _read_new_partitions(self) -> None:
         """Read also what our topics have got meanwhile."""
@@ -412,7 +408,7 @@ class Consumer:
         revoked, added = owned - partitions, partitions - owned
         self._give_up(revoked)
         self._cluster.forget_topics()  # They may have got more partitions, which is why.
-        self._reading.add(self._positions(added))
+        self._reading.add(self._beginnings.positions(added))
         self._rebalances += 1
         if revoked and self._is_cooperative:
             member.join(partitions)  # What we gave up can be another's only now.

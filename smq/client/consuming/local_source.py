@@ -18,13 +18,16 @@ class LocalSource:
         self._left: list[Partition] = []
 
     def add(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Read these from their positions on; those that the rings do not have are given back."""
+        """Read these from their positions on; those that the rings do not have are given back.
+
+        So are those whose topic is another one by now: where they begin anew the wire finds.
+        """
         self._leave_lost()  # Before a door is opened again, to other memory.
         by_log: dict[int, list[tuple[int, Partition]]] = {}
         wanted, refused = dict.fromkeys(partitions), []
         for partition in wanted:
             found = self.doors.find(partition.name)
-            if found is None:
+            if found is None or not partition.is_in(found.topic_id):
                 refused.append(partition)
                 continue
             if found.log not in self._lanes:

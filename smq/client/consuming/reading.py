@@ -21,6 +21,7 @@ from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition, Taken
 from smq.client.consuming.wire_source import WireSource
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.codec import ZERO_UUID
 
 RETURN_SECONDS = 0.5  # A partition on the wire that does not move looks for its ring so often.
 
@@ -99,7 +100,12 @@ class Reading:
             self._paused.pop(name, None)
 
     def seek(self, name: TopicPartition, position: int) -> None:
-        """Go on elsewhere."""
+        """Go on elsewhere, in the topic as it is now."""
+        self.partitions[name].topic_id = ZERO_UUID
+        self.stand_at(name, position)
+
+    def stand_at(self, name: TopicPartition, position: int) -> None:
+        """Go on elsewhere in the topic that is read."""
         partition = self.partitions[name]
         self._stop(partition)
         partition.position = position
@@ -173,7 +179,7 @@ class Reading:
         for name, before, after in moves:
             partition = self.partitions.get(name)
             if partition is not None and partition.position == after:
-                self.seek(name, before)
+                self.stand_at(name, before)
 
     def _take_from_rings(self, local: LocalSource) -> list[Taken]:
         if left := local.leave():

@@ -9,19 +9,34 @@ says `commit`: a batch that cannot be cut leaves the partition where it was.
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from smq.client.consuming.chunk import Batches, Chunk
 from smq.client.consuming.record import TopicPartition
+from smq.wire.codec import ZERO_UUID
 
 
 class Partition:
-    """A partition as its reader sees it. `position` is the offset of the record it gives next."""
+    """A partition as its reader sees it. `position` is the offset of the record it gives next.
 
-    __slots__ = ("name", "position")
+    topic_id  of the topic that the position is in; ZERO_UUID: not known yet
+    """
+
+    __slots__ = ("name", "position", "topic_id")
 
     def __init__(self, name: TopicPartition, position: int) -> None:
         self.name = name
         self.position = position
+        self.topic_id = ZERO_UUID
+
+    def is_in(self, topic_id: UUID) -> bool:
+        """Whether the position is in the topic that has this id now; False: that is another one.
+
+        ZERO_UUID, of a broker that knows no ids, may be any topic.
+        """
+        if ZERO_UUID in {self.topic_id, topic_id}:
+            self.topic_id = topic_id
+        return self.topic_id == topic_id
 
 
 class Taken(NamedTuple):

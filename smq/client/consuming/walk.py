@@ -49,6 +49,6 @@ class Walk:
         for name, _, after in self._moves:
             partition = self._reading.partitions.get(name)
             if name in self._left and partition is not None and partition.position != after:
-                self._reading.seek(name, partition.position)
+                self._reading.stand_at(name, partition.position)
         self._is_stopped = True
         self._left.clear()

@@ -4,12 +4,16 @@ One Fetch for each broker is on its way all the time: the next one is sent befor
 last are handed out, with the positions behind them. An answer to a position that is no longer
 wanted is passed over. What fails in a way that passes is asked again, with fresh metadata, after
 RETRY_SECONDS; when no broker answers for longer than the deadline, that is told.
+
+Topics are asked for by their ids, of brokers that know these, so that nobody goes on at an old
+position in a topic that was deleted and created again: that begins anew.
 """
 
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 
@@ -17,6 +21,7 @@ from shm.arrow import read_only
 from shm.kernels.lend import F_FIELDS, F_ROW, F_START
 from shm.kernels.records import B_AT, B_ATTRIBUTES, B_LAST_OFFSET, scan_batches
 from shm.kernels.words import ATTRIBUTE_CONTROL, BATCH_HEADER_BYTES
+from smq.client.consuming.beginnings import Beginnings
 from smq.client.consuming.chunk import Batches
 from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition, Taken, everything_stands
@@ -24,6 +29,7 @@ from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import PASSING, Cluster, check
 from smq.client.kafka.connection import Connection, Question
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.fetch import (
     FetchPartition,
     FetchRequest,
@@ -42,8 +48,14 @@ FETCH = Question[FetchRequest, FetchResponse](
     "Fetch",
     write_fetch_request,
     read_fetch_response,
-    version_max=12,  # Later ones name topics by their ids.
+    version_max=13,  # The first that has ids instead of names; later ones are for brokers.
 )
+FETCH_BY_NAME = Question[FetchRequest, FetchResponse](
+    "Fetch", write_fetch_request, read_fetch_response, version_max=12
+)
+
+Spot = tuple[int, UUID]
+"""A position, and the id of the topic that it is in."""
 
 
 @dataclass(slots=True)
@@ -51,7 +63,7 @@ class _Fetch:
     """A fetch on its way, or a connection to send one over."""
 
     connection: Connection
-    asked: dict[TopicPartition, int] | None = None
+    asked: dict[TopicPartition, Spot] | None = None
 
 
 class WireSource:
@@ -62,12 +74,12 @@ class WireSource:
         cluster: Cluster,
         batch_bytes_max: int,
         deadline_seconds: float,
-        out_of_range: Callable[[Partition], int],
+        beginnings: Beginnings,
     ) -> None:
         self._cluster = cluster
         self._bytes_max = batch_bytes_max
         self._deadline_seconds = deadline_seconds
-        self._out_of_range = out_of_range
+        self._beginnings = beginnings
         self._partitions: dict[TopicPartition, Partition] = {}
         self._fetches: dict[int, _Fetch] = {}
         self._retry_at = 0.0
@@ -109,17 +121,31 @@ class WireSource:
             return []
         taken: list[Taken] = []
         try:
+            self._begin_anew()
             for fetch in self._answered():
                 asked, fetch.asked = fetch.asked, None
                 taken += self._read(fetch.connection.finish(), asked or {})
             moved = {each.name: offset for part in taken for each, offset in part.moves}
-            self._ask({each.name: each.position for each in self._partitions.values()} | moved)
+            self._ask(
+                {
+                    name: (moved.get(name, each.position), each.topic_id)
+                    for name, each in self._partitions.items()
+                }
+            )
         except BrokerError as error:
             self._fail(error)
         except BaseException:  # It is not known how far an answer was read.
             self.close()
             raise
         return taken
+
+    def _begin_anew(self) -> None:
+        """Have those begin anew whose topic is another one by now."""
+        for partition in self._partitions.values():
+            topic_id = self._cluster.topic(partition.name.topic).topic_id
+            if not partition.is_in(topic_id):
+                partition.position = self._beginnings.in_another(partition)
+                partition.topic_id = topic_id
 
     def _answered(self) -> list[_Fetch]:
         by_fileno = {f.connection.fileno(): f for f in self._fetches.values() if f.asked}
@@ -128,20 +154,20 @@ class WireSource:
             poll.register(fileno, select.POLLIN)
         return [by_fileno[fileno] for fileno, _ in poll.poll(0)] if by_fileno else []
 
-    def _ask(self, positions: dict[TopicPartition, int]) -> None:
+    def _ask(self, spots: dict[TopicPartition, Spot]) -> None:
         """Have each leader answer from these positions on."""
         by_topic: dict[str, list[int]] = {}
-        for name in positions:
+        for name in spots:
             by_topic.setdefault(name.topic, []).append(name.partition)
-        wanted: dict[int, dict[TopicPartition, int]] = {}
+        wanted: dict[int, dict[TopicPartition, Spot]] = {}
         for topic, partitions in by_topic.items():
             for leader, led in self._cluster.by_leader(topic, partitions).items():
                 names = (TopicPartition(topic, each) for each in led)
-                wanted.setdefault(leader, {}).update((name, positions[name]) for name in names)
+                wanted.setdefault(leader, {}).update((name, spots[name]) for name in names)
         for leader, asked in wanted.items():
             self._ask_leader(leader, asked)
 
-    def _ask_leader(self, leader: int, asked: dict[TopicPartition, int]) -> None:
+    def _ask_leader(self, leader: int, asked: dict[TopicPartition, Spot]) -> None:
         fetch = self._fetches.get(leader)
         if fetch is not None and fetch.asked is not None:
             if fetch.asked.items() >= asked.items():
@@ -149,40 +175,48 @@ class WireSource:
             fetch.connection.close()  # It may wait for what nobody wants any more.
         if fetch is None or fetch.connection.is_closed:
             fetch = self._fetches[leader] = _Fetch(self._cluster.connect(leader))
-        fetch.connection.start(FETCH, self._request(asked))
+        has_ids = all(topic_id != ZERO_UUID for _, topic_id in asked.values())
+        fetch.connection.start(FETCH if has_ids else FETCH_BY_NAME, self._request(asked))
         fetch.asked = asked
 
-    def _request(self, asked: dict[TopicPartition, int]) -> FetchRequest:
-        topics: dict[str, list[FetchPartition]] = {}
-        for name, offset in asked.items():
+    def _request(self, asked: dict[TopicPartition, Spot]) -> FetchRequest:
+        topics: dict[tuple[str, UUID], list[FetchPartition]] = {}
+        for name, (offset, topic_id) in asked.items():
             partition = FetchPartition(
                 partition=name.partition,
                 fetch_offset=offset,
                 partition_max_bytes=self._bytes_max,
             )
-            topics.setdefault(name.topic, []).append(partition)
+            topics.setdefault((name.topic, topic_id), []).append(partition)
         return FetchRequest(
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=FETCH_BYTES_FACTOR * self._bytes_max,
-            topics=[FetchTopic(topic=topic, partitions=each) for topic, each in topics.items()],
+            topics=[
+                FetchTopic(topic=topic, topic_id=topic_id, partitions=each)
+                for (topic, topic_id), each in topics.items()
+            ],
         )
 
-    def _read(self, response: FetchResponse, asked: dict[TopicPartition, int]) -> list[Taken]:
+    def _read(self, response: FetchResponse, asked: dict[TopicPartition, Spot]) -> list[Taken]:
         check(response.error_code)
+        names = {topic_id: name.topic for name, (_, topic_id) in asked.items()}
         taken = []
         for topic in response.responses:
             for data in topic.partitions:
-                name = TopicPartition(topic.topic, data.partition_index)
+                name = TopicPartition(
+                    topic.topic or names.get(topic.topic_id, ""), data.partition_index
+                )
                 partition = self._partitions.get(name)
-                if partition is not None and partition.position == asked.get(name):
-                    taken += self._take(partition, data)
+                if partition is None or asked.get(name) != (partition.position, partition.topic_id):
+                    continue  # It is no longer wanted.
+                taken += self._take(partition, data)
         self._failing_since = None
         return taken
 
     def _take(self, partition: Partition, data: PartitionData) -> list[Taken]:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            partition.position = self._out_of_range(partition)
+            partition.position = self._beginnings.reset(partition)
             return []
         check(data.error_code)
         if not data.records:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from shm.kernels.reader_sleep import ReaderState
 from shm.reader import LogReader
@@ -60,6 +61,7 @@ class Found(NamedTuple):
     log: int
     reader: LogReader
     number: int
+    topic_id: UUID
 
 
 class Doors:
@@ -87,7 +89,7 @@ class Doors:
         reader = None if door is None else door.readers.get(log)
         if reader is None:
             return None
-        return Found(node, log, reader, topic.partition_numbers[name.partition])
+        return Found(node, log, reader, topic.partition_numbers[name.partition], topic.id)
 
     def at(self, node: int) -> ReadingDoor | None:
         """The door to a node, if it is open."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
+from uuid import UUID
 
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.connection import Connection, Question, Request, Response
@@ -44,6 +45,7 @@ PASSING = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
 
@@ -55,11 +57,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What Metadata says of a topic: the leader of each partition, by partition."""
+    """What Metadata says of a topic: the leader of each partition, by partition.
+
+    A topic that is deleted and created again has another id; ZERO_UUID: the broker knows no ids.
+    """
 
     name: str
     leaders: tuple[int, ...]
     is_internal: bool
+    topic_id: UUID
 
 
 def check(error_code: int, message: str | None = None) -> None:
@@ -255,4 +261,4 @@ def _address(text: str) -> tuple[str, int]:
 def _facts(topic: MetadataResponseTopic) -> TopicFacts:
     partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
     leaders = tuple(each.leader_id for each in partitions)
-    return TopicFacts(topic.name or "", leaders, topic.is_internal)
+    return TopicFacts(topic.name or "", leaders, topic.is_internal, topic.topic_id)

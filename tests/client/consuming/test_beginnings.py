@@ -1,6 +1,7 @@
 """Where partitions begin: what is committed counts first, then `start`; what is new is all news."""
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -14,7 +15,23 @@ from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.records import Record
 from tests.client.fake_kafka import FakeKafka
 
+if TYPE_CHECKING:
+    from smq.client.consuming.commits import Committing
+
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Committed:
+    """What a group has committed."""
+
+    def __init__(self) -> None:
+        self.offsets = {ONE: 7}
+
+    def fetch(self, _names: object) -> dict[TopicPartition, int]:
+        return dict(self.offsets)
+
+    def forget(self, name: TopicPartition) -> None:
+        del self.offsets[name]
 
 
 def beginnings(kafka: FakeKafka, cluster: Cluster, start: Start) -> Beginnings:
@@ -22,7 +39,7 @@ def beginnings(kafka: FakeKafka, cluster: Cluster, start: Start) -> Beginnings:
     kafka.add_topic("t", 2)
     for second in range(4):
         kafka.append("t", 0, [Record(0, 1000 * second, None, b"v")])
-    return Beginnings(cluster, place_of(start))
+    return Beginnings(cluster, place_of(start), cast("Committing", Committed()))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +57,7 @@ def test_what_is_not_committed_begins_at_start(
 ) -> None:
     made = beginnings(kafka, cluster, start)
     assert made.partitions_of(["t"]) == [ZERO, ONE]
-    assert made.positions([ZERO, ONE], {ONE: 7}) == {ZERO: found, ONE: 7}
+    assert made.positions([ZERO, ONE]) == {ZERO: found, ONE: 7}
     assert made.of_new([ZERO]) == {ZERO: of_new}
 
 
@@ -61,6 +78,25 @@ def test_a_position_that_is_gone_begins_anew_where_that_is_a_word(
     made = beginnings(kafka, cluster, "latest")
     assert made.reset(Partition(ZERO, 99)) == 4
     assert made.resets == 1
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_topic_that_was_created_again_is_all_news(
+    kafka: FakeKafka, cluster: Cluster, start: str
+) -> None:
+    made = beginnings(kafka, cluster, start)
+    assert made.in_another(Partition(ONE, 3)) == 0
+    assert made.resets == 1
+    assert ONE not in made.positions([]), "what was committed is no longer"
+
+
+def test_who_wanted_something_else_of_the_old_topic_is_told(
+    kafka: FakeKafka, cluster: Cluster
+) -> None:
+    made = beginnings(kafka, cluster, 2)
+    with pytest.raises(BrokerError, match="topic t was deleted and created again; 3 was") as told:
+        made.in_another(Partition(ONE, 3))
+    assert told.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_else_it_is_told_what_there_is(kafka: FakeKafka, cluster: Cluster) -> None:

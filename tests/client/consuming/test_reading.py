@@ -1,6 +1,8 @@
 """Partitions change between ring and wire at the offset where they stand."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -14,8 +16,8 @@ from smq.model.catalog import Catalog
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.records import Record, write_batch
 from tests.client.batches import batches_of
-from tests.client.fake_door import FakeDoor
-from tests.shm.kernels.test_lend import Writer
+from tests.client.fake_door import TOPIC, FakeDoor
+from tests.shm.kernels.test_lend import NUMBERS, Writer
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -170,6 +172,28 @@ def test_a_door_that_opens_to_other_memory_has_nothing_of_the_old_read(
     found = [*rig.read(), *rig.read(), *rig.read()]
     assert [each[:2] for each in found if each[0] == 0] == [(0, 2), (0, 3)]
     assert [each[:2] for each in found if each[0] == 1] == [(1, 0), (1, 1)]
+
+
+def test_what_is_in_another_topic_by_now_goes_to_the_wire_until_it_begins_anew(rig: Rig) -> None:
+    rig.append(0)
+    rig.append(1)
+    rig.reading.assign({ZERO: 0, ONE: 0})
+    assert len(rig.read()) == 4
+    again = replace(TOPIC, id=UUID(int=2), partition_numbers=(*NUMBERS[:2][::-1], NUMBERS[2]))
+    rig.door.snapshot = Catalog("c", 2, {"t": again})
+    assert rig.reading.fall_asleep() is None
+    rig.read()
+    assert rig.wire.partitions.keys() == {ZERO, ONE}
+    rig.reading._return_at = 0.0
+    rig.read()
+    assert rig.wire.partitions.keys() == {ZERO, ONE}, "nobody has said where they begin"
+    zero = rig.wire.partitions[ZERO]
+    zero.topic_id, zero.position = again.id, 0
+    rig.reading._return_at = 0.0
+    assert rig.read() == [(0, 0, "ring"), (0, 1, "ring")]
+    assert rig.wire.partitions.keys() == {ONE}
+    rig.reading.seek(ONE, 0)
+    assert rig.read() == [(1, 0, "ring"), (1, 1, "ring")]
 
 
 def test_away_from_the_broker_all_comes_over_the_wire() -> None:

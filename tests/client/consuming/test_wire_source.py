@@ -8,7 +8,9 @@ from itertools import count
 import pytest
 
 from smq.client.consuming import wire_source
+from smq.client.consuming.beginnings import Beginnings
 from smq.client.consuming.chunk import cut
+from smq.client.consuming.offsets import EARLIEST
 from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition
 from smq.client.consuming.wire_source import WireSource
@@ -34,7 +36,7 @@ def fill(kafka: FakeKafka, first: int, count: int, partitions: int = 2) -> None:
 
 @pytest.fixture
 def source(cluster: Cluster) -> Iterator[WireSource]:
-    source = WireSource(cluster, 1 << 20, DEADLINE_SECONDS, lambda partition: 0)
+    source = WireSource(cluster, 1 << 20, DEADLINE_SECONDS, Beginnings(cluster, EARLIEST))
     yield source
     source.close()
 
@@ -189,6 +191,56 @@ def test_a_topic_that_is_deleted_is_told(kafka: FakeKafka, source: WireSource) -
         read(source, 1)
 
 
+@pytest.mark.parametrize("fetch_version", [12, 18])
+def test_a_topic_that_is_created_again_is_read_from_its_beginning(
+    kafka: FakeKafka, source: WireSource, fetch_version: int
+) -> None:
+    kafka.last_versions["Fetch"] = fetch_version
+    kafka.add_topic("a", 1)
+    kafka.add_topic("b", 1)
+    fill(kafka, 0, 4, partitions=1)
+    wanted = [*partitions(0), Partition(TopicPartition("b", 0), 0)]
+    source.add(wanted)
+    assert read(source, 4) == [*range(4)]
+    kafka.delete_topic("a")
+    with pytest.raises(NoSuchTopic):
+        read(source, 1)
+    kafka.add_topic("a", 1)
+    fill(kafka, 10, 6, partitions=1)
+    assert read(source, 6) == [*range(10, 16)]
+    kafka.append("b", 0, [Record(0, 0, None, b"20")])
+    assert read(source, 1) == [20]
+
+
+def test_a_topic_that_is_created_again_behind_our_back_is_not_read_on(
+    kafka: FakeKafka, source: WireSource
+) -> None:
+    kafka.add_topic("a", 1)
+    fill(kafka, 0, 4, partitions=1)
+    wanted = partitions(0)
+    source.add(wanted)
+    assert read(source, 4) == [*range(4)]
+    kafka.delete_topic("a")
+    kafka.add_topic("a", 1)
+    fill(kafka, 10, 6, partitions=1)
+    assert read(source, 6) == [*range(10, 16)]
+
+
+def test_brokers_without_ids_of_topics_are_asked_by_name(
+    kafka: FakeKafka, source: WireSource, cluster: Cluster
+) -> None:
+    kafka.last_versions["Metadata"] = 9
+    cluster.forget()
+    kafka.add_topic("a", 1)
+    fill(kafka, 0, 4, partitions=1)
+    source.add(partitions(0))
+    assert read(source, 4) == [*range(4)]
+    kafka.delete_topic("a")
+    kafka.add_topic("a", 1)
+    fill(kafka, 10, 3, partitions=1)
+    assert read(source, 3) == [10, 11, 12], "the position is not there"
+
+
 def test_what_does_not_pass_is_told(kafka: FakeKafka, source: WireSource) -> None:
     kafka.add_topic("a", 1)
     kafka.faults["Fetch"] += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 9
@@ -203,7 +255,7 @@ def test_brokers_that_stay_away_are_told_after_the_deadline(
     kafka: FakeKafka, cluster: Cluster
 ) -> None:
     kafka.add_topic("a", 1)
-    source = WireSource(cluster, 1 << 20, 0.3, lambda partition: 0)
+    source = WireSource(cluster, 1 << 20, 0.3, Beginnings(cluster, EARLIEST))
     source.add(partitions(0))
     source.take()
     kafka.close()

@@ -6,7 +6,7 @@ from smq.client.consuming.record import TopicPartition
 from smq.client.door.door import DoorUnavailable
 from smq.client.door.doors import Doors
 from smq.model.catalog import Catalog
-from tests.client.fake_door import FakeDoor
+from tests.client.fake_door import TOPIC, FakeDoor
 from tests.shm.kernels.test_lend import NUMBERS, Writer
 
 NAME = TopicPartition("t", 1)
@@ -40,6 +40,7 @@ def test_a_partition_is_found_by_the_catalog(house: House) -> None:
     found = doors.find(NAME)
     assert found is not None
     assert (found.node, found.log, found.number) == (1, 0, NUMBERS[1])
+    assert found.topic_id == TOPIC.id
     assert doors.find(TopicPartition("t", 3)) is None
     assert doors.find(TopicPartition("other", 0)) is None
     assert house.asked == 1
