@@ -133,7 +133,8 @@ class S3Store(Store):
             return key
         begun = self._begun(key, is_same)
         if begun is not None:
-            with suppress(Lost):  # Whoever else found it was faster, or it was swept.
+            # Whoever else found it was faster, or it was swept.
+            with suppress(Lost, AlreadyExists):
                 return self._send_rest(begun, content)
         return self._send_rest(self.begin(checked_key(key), Patience(UPLOAD_PATIENCE_S)), content)
 
@@ -243,7 +244,7 @@ class S3Store(Store):
     def _send_rest(self, upload: Unfinished, content: Content) -> str:
         """Send the parts that are not there, and make them an object; its key.
 
-        Raises Lost, SourceChanged.
+        Raises AlreadyExists, Lost, SourceChanged.
         """
         patience, part_bytes = Patience(UPLOAD_PATIENCE_S), part_bytes_for(content.length)
         self._at_work.add(upload.id)
@@ -258,7 +259,7 @@ class S3Store(Store):
                     else:
                         sending.send(part)
                 sending.complete(lambda: self.version(upload.key), create=True)
-        except SourceChanged:
+        except (SourceChanged, AlreadyExists):
             with suppress(StoreError):  # Else a sweep does it.
                 self.uploads.abort(upload)
             raise

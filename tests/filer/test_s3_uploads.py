@@ -156,6 +156,14 @@ def test_a_part_that_is_not_what_it_should_be_is_sent_again(
     assert store.get("a/a") == DATA
 
 
+def test_where_an_upload_has_become_an_object_already_another_is_begun(store: S3Store) -> None:
+    begun(store, "a/a", 1)
+    store.put("a/a", b"whole", OVERWRITE)
+    assert upload(store) == "a/b"
+    assert store.get("a/b") == DATA
+    assert nothing_is_unfinished(store)
+
+
 @pytest.mark.parametrize("length", [100, len(DATA)])
 def test_of_what_changes_while_it_is_sent_nothing_stays(store: S3Store, length: int) -> None:
     reads = iter([DATA[:length], b""])
