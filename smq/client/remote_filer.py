@@ -3,8 +3,9 @@
 A connection for each call, for calls are few and large. An upload that breaks leaves nothing.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.parse import quote
@@ -31,22 +32,25 @@ class RemoteFiler:
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
         """Store what is written in the block when it ends; nothing if it ends by an exception."""
         assert mode == CREATE, "payloads are created and never change"
-        with self._connected(key) as connection:
-            connection.putrequest("PUT", _path(key))
-            connection.putheader("If-None-Match", "*")
-            connection.putheader("Transfer-Encoding", "chunked")
-            connection.endheaders()
-            body = _ChunkedBody(key, connection)
-            yield body
+        failures = partial(self._failures, key)
+        with self._connection() as connection:
+            body = _ChunkedBody(key, connection, failures)
+            with failures():
+                connection.putrequest("PUT", _path(key))
+                connection.putheader("If-None-Match", "*")
+                connection.putheader("Transfer-Encoding", "chunked")
+                connection.endheaders()
+            yield body  # What the source of the bytes raises is not the filer's failure.
             body.finish()
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes [start, start + length) that exist. Raises NotFound, Unavailable."""
-        if length == 0:
-            return b""
-        last = "" if length is None else start + length - 1
-        with self._connected(key) as connection:
-            connection.request("GET", _path(key), headers={"Range": f"bytes={start}-{last}"})
+        method, headers = "HEAD", dict[str, str]()  # Of no bytes: whether it is there.
+        if length != 0:
+            last = "" if length is None else start + length - 1
+            method, headers = "GET", {"Range": f"bytes={start}-{last}"}
+        with self._failures(key), self._connection() as connection:
+            connection.request(method, _path(key), headers=headers)
             response = connection.getresponse()
             if response.status == 416:  # There is nothing so far behind.
                 return b""
@@ -57,35 +61,42 @@ class RemoteFiler:
         """None: its files are on another host."""
         return None
 
+    def _connection(self) -> "closing[HTTPConnection]":
+        return closing(HTTPConnection(self._host, self._port, timeout=WAIT_S))
+
     @contextmanager
-    def _connected(self, key: str) -> Iterator[HTTPConnection]:
-        connection = HTTPConnection(self._host, self._port, timeout=WAIT_S)
+    def _failures(self, key: str) -> Iterator[None]:
         try:
-            yield connection
+            yield
         except (OSError, HTTPException) as reason:
             where = f"{self._host}:{self._port}"
             raise Unavailable(key, f"the filer at {where} does not answer: {reason}") from reason
-        finally:
-            connection.close()
 
 
 class _ChunkedBody:
     """A body that goes out in chunks; the last one, of no bytes, says that it is whole."""
 
-    def __init__(self, key: str, connection: HTTPConnection) -> None:
-        self._key, self._connection = key, connection
+    def __init__(
+        self,
+        key: str,
+        connection: HTTPConnection,
+        failures: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._key, self._connection, self._failures = key, connection, failures
 
     def write(self, data: Data, /) -> int:
         """Send all of it."""
         view = memoryview(data).cast("B")
         if view:
-            self._send(b"%x\r\n" % len(view), view, b"\r\n")
+            with self._failures():
+                self._send(b"%x\r\n" % len(view), view, b"\r\n")
         return len(view)
 
     def finish(self) -> None:
         """Say that this was all, and hear that it is there."""
-        self._send(b"0\r\n\r\n")
-        _check(self._key, self._connection.getresponse())
+        with self._failures():
+            self._send(b"0\r\n\r\n")
+            _check(self._key, self._connection.getresponse())
 
     def _send(self, *pieces: Data) -> None:
         try:

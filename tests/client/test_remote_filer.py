@@ -2,6 +2,7 @@
 
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,12 @@ def test_what_is_written_is_there_when_the_block_ends(
     assert filer.local_path(KEY) is None
 
 
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
 def put(filer: RemoteFiler) -> None:
     with filer.writing(KEY) as sink:
         sink.write(b"payload")
@@ -81,8 +88,30 @@ def test_of_a_block_that_fails_nothing_stays(filer: RemoteFiler, store: LocalSto
         fail()
     with pytest.raises(NotFound):
         store.head(KEY)
-    with pytest.raises(NotFound):
-        filer.get(KEY)
+    for length in (None, 5, 0):
+        with pytest.raises(NotFound):
+            filer.get(KEY, 0, length)
+
+
+def test_what_the_source_of_the_bytes_raises_is_not_the_filers(filer: RemoteFiler) -> None:
+    def fail() -> None:
+        with filer.writing(KEY) as sink:
+            sink.write(b"begun")
+            raise OSError("the disk of the source")
+
+    with pytest.raises(OSError, match="the disk of the source"):
+        fail()
+
+
+def test_a_filer_that_goes_away_is_told(listener: socket.socket) -> None:
+    def talk() -> None:
+        with RemoteFiler("127.0.0.1", listener.getsockname()[1]).writing(KEY) as sink:
+            with listener.accept()[0] as met:
+                met.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sink.write(bytes(1_000_000))
+
+    with pytest.raises(Unavailable, match="does not answer"):
+        talk()
 
 
 def test_a_full_filer_says_so(filer: RemoteFiler) -> None:
