@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from smq.client.consuming.record import TopicPartition
+from smq.model.names import NAME_CHARACTERS_MAX, is_valid_topic_name
 from smq.wire.records import Headers
 
 SECONDS_MAX = 2_000_000  # Three weeks: polls, and Kafka's requests, have milliseconds in an int32.
+_EPOCH, _MILLISECOND = datetime.fromtimestamp(0, UTC), timedelta(milliseconds=1)
 _FIELD_NAME = re.compile(":[^:]*:")  # As in the format of a structured array's buffer.
 
 
@@ -64,6 +67,23 @@ def text(name: str, value: Any) -> str:  # noqa: ANN401
     return value
 
 
+def milliseconds_of(name: str, moment: datetime) -> int:
+    """The milliseconds since 1970 of a time with its zone."""
+    if moment.tzinfo is None:
+        raise ValueError(f"{name}: {moment} has no time zone; say which, e.g. with tzinfo=UTC")
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def topic_name(name: str, value: Any) -> str:  # noqa: ANN401
+    """A name that a topic can have."""
+    if not is_valid_topic_name(text(name, value)):
+        raise ValueError(
+            f"{name} is {value!r}; it should be 1 to {NAME_CHARACTERS_MAX} ASCII letters, digits, "
+            "'.', '_' and '-', and neither '.' nor '..'"
+        )
+    return str(value)
+
+
 def function(name: str, value: Any) -> None:  # noqa: ANN401
     """Something to call."""
     if not callable(value):
@@ -87,7 +107,9 @@ def partition_name(name: str, pair: Any) -> TopicPartition:  # noqa: ANN401
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise TypeError(f"{name} has pairs of a topic and a partition, and not {pair!r}")
     topic, partition = pair
-    return TopicPartition(text("topic", topic), whole_number("partition", partition, 0, 2**31))
+    return TopicPartition(
+        topic_name("topic", topic), whole_number("partition", partition, 0, 2**31)
+    )
 
 
 def offsets_by_partition(name: str, offsets: Any) -> dict[TopicPartition, int]:  # noqa: ANN401

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from smq.client.arguments import duration, text, text_by_name, whole_number
+from smq.client.arguments import duration, text, text_by_name, topic_name, whole_number
 from smq.client.consuming.consumer import Consumer
 from smq.client.consuming.consumer_settings import (
     BATCH_BYTES_MAX,
@@ -92,12 +92,12 @@ class Client:
             count = admin.DEFAULT_OF_THE_BROKER
         else:
             count = whole_number("partitions", partitions, 1, INT31_END)
-        name, configs = text("name", name), text_by_name("configs", configs)
+        name, configs = topic_name("name", name), text_by_name("configs", configs)
         return self._ask(lambda cluster: admin.create_topic(cluster, name, count, configs))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its records. Raises NoSuchTopic."""
-        text("name", name)
+        topic_name("name", name)
         self._ask(lambda cluster: admin.delete_topic(cluster, name))
 
     def topics(self) -> dict[str, int]:
@@ -121,7 +121,7 @@ class Client:
         it, it is deleted after the topic's smq.reference.orphan.ms.
         Raises NoSuchTopic, TypeError, ValueError, OSError, StoreError.
         """
-        text("topic", topic)
+        topic_name("topic", topic)
         self._ask(lambda cluster: cluster.retrying(lambda: cluster.topic(topic)))
         return self._payloads.upload(topic, source, content_type=content_type, move=move)
 

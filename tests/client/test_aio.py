@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 import smq
 from smq.client.aio import AsyncProducer
+from smq.model.references import Reference
 from tests.client.fake_kafka import FakeKafka
 
 WAIT_S = 10
@@ -50,6 +52,33 @@ def test_what_fails_is_raised_where_it_is_awaited(kafka: FakeKafka) -> None:
         await producer.close()
         with pytest.raises(smq.Closed):
             await producer.send("nope", b"")
+
+    run(kafka, work)
+
+
+def test_what_no_topic_can_be_called_is_told_at_the_call(kafka: FakeKafka) -> None:
+    async def work(client: smq.AsyncClient) -> None:
+        async with client.producer() as producer:
+            handle = Reference.of(1, bytes(10), 1, 1, "x/y")
+            calls: list[Callable[[Any], Awaitable[Any]]] = [
+                client.create_topic,
+                client.delete_topic,
+                lambda topic: client.upload(topic, b""),
+                lambda topic: client.consumer(topic)._open(),
+                lambda topic: client.consumer([topic])._open(),
+                lambda topic: producer.send(topic, b""),
+                lambda topic: producer.send_batch(topic, {"value": []}),
+                lambda topic: producer.send_arrow(topic, pa.table({})),
+                lambda topic: producer.send_array(topic, np.zeros(1)),
+                lambda topic: producer.send_reference(topic, b""),
+                lambda topic: producer.send_handle(topic, handle),
+            ]
+            for call in calls:
+                for wrong in ("", "..", "a b", "a" * 250):
+                    with pytest.raises(ValueError, match=r"is .*; it should be 1 to 249 ASCII"):
+                        await call(wrong)
+                with pytest.raises(TypeError, match="is text, not list"):
+                    await call([["t"]])
 
     run(kafka, work)
 

@@ -1,5 +1,7 @@
 """Arguments are kept as bytes and numbers, or refused in words that help."""
 
+import re
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,12 @@ from smq.client.arguments import (
     duration,
     function,
     header_pairs,
+    milliseconds_of,
     offsets_by_partition,
     partition_name,
     text,
     text_by_name,
+    topic_name,
     whole_number,
 )
 from smq.client.consuming.record import TopicPartition
@@ -125,6 +129,29 @@ def test_text_and_functions_are_nothing_else() -> None:
     function("callback", print)
     with pytest.raises(TypeError, match="callback is a function, not int"):
         function("callback", 5)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "é", "a/b", "a" * 250, "a\n"])
+def test_a_name_that_no_topic_can_have_is_told_with_what_is_allowed(name: str) -> None:
+    words = f"topic is {re.escape(repr(name))}; it should be 1 to 249 ASCII letters, digits"
+    with pytest.raises(ValueError, match=words):
+        topic_name("topic", name)
+    with pytest.raises(ValueError, match=words):
+        partition_name("partitions", (name, 0))
+
+
+def test_a_name_of_a_topic_is_text() -> None:
+    assert topic_name("topic", "a-b_C.9") == "a-b_C.9"
+    for wrong in (None, b"a", ["a"]):
+        with pytest.raises(TypeError, match="topic is text, not"):
+            topic_name("topic", wrong)
+
+
+def test_a_time_is_whole_milliseconds_and_has_its_zone() -> None:
+    east = datetime(1970, 1, 1, 1, 0, 1, 1999, tzinfo=timezone(timedelta(hours=1)))
+    assert milliseconds_of("start", east) == 1001
+    with pytest.raises(ValueError, match=r"start: 1970-01-01 01:00:01\.001999 has no time zone"):
+        milliseconds_of("start", east.replace(tzinfo=None))
 
 
 def test_partitions_and_offsets_are_told_by_name() -> None:

@@ -179,7 +179,8 @@ class Consumer:
         }
 
     def _partition(self, topic: str, partition: int) -> Partition:
-        found = self._reading.partitions.get(TopicPartition(topic, partition))
+        name = partition_name("partition", (topic, partition))
+        found = self._reading.partitions.get(name)
         if found is None:
             raise ValueError(f"{topic}-{partition} is not assigned; {self.assignment()} are")
         return found

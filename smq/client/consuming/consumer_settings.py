@@ -4,7 +4,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from smq.client.arguments import SECONDS_MAX, text
+from smq.client.arguments import SECONDS_MAX, topic_name
 from smq.client.consuming.assignors import ASSIGNORS
 from smq.client.consuming.offsets import Start, place_of
 
@@ -51,10 +51,11 @@ class ConsumerSettings:
 
 
 def checked_topics(topics: Any) -> list[str]:  # noqa: ANN401  (whatever was given)
-    """The names, sorted. Raises TypeError."""
+    """The names, sorted. Raises TypeError, ValueError."""
     if not isinstance(topics, str | Sequence | Set) or isinstance(topics, bytes):
         raise TypeError(f"topics is a name or some names, not {type(topics).__name__}")
-    return sorted({topics} if isinstance(topics, str) else {text("a topic", e) for e in topics})
+    names = [topics] if isinstance(topics, str) else topics
+    return sorted({topic_name("a topic", each) for each in names})
 
 
 def _check_name(name: str, value: str | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from smq.client.arguments import whole_number
+from smq.client.arguments import milliseconds_of, whole_number
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import Question
 from smq.wire.generated.list_offsets import (
@@ -55,9 +55,7 @@ def place_of(start: object, name: str = "start") -> Place:
             raise ValueError(f"{name}: {start!r} is neither 'earliest' nor 'latest'")
         return _NAMED[start]
     if isinstance(start, datetime):
-        if start.tzinfo is None:
-            raise ValueError(f"{name}: {start} has no time zone; say which, e.g. with tzinfo=UTC")
-        return Place(timestamp=max(0, round(start.timestamp() * 1000)))  # Nothing is older.
+        return Place(timestamp=max(0, milliseconds_of(name, start)))  # Nothing is older.
     if not hasattr(start, "__index__") or isinstance(start, bool):
         kind = type(start).__name__
         raise TypeError(f"{name} is 'earliest', 'latest', an offset or a datetime, not {kind}")

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -23,7 +23,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX
-from smq.client.arguments import bytes_of, duration, function, header_pairs, whole_number
+from smq.client.arguments import (
+    bytes_of,
+    duration,
+    function,
+    header_pairs,
+    text,
+    topic_name,
+    whole_number,
+)
 from smq.client.errors import BufferFull, Closed
 from smq.client.payload_formats import (
     ARROW_STREAM,
@@ -80,6 +88,7 @@ class Producer:
 
     def must_wait(self, topic: str) -> bool:
         """Whether `send` would have to ask about the topic first, or to wait for room."""
+        text("topic", topic)
         sender = self._sender or self._start()
         with sender.lock:
             return sender.must_wait(topic)
@@ -114,7 +123,12 @@ class Producer:
             future = self.send(topic, value, key=key, **fields)  # type: ignore[arg-type]
             future.add_done_callback(callback)
             return future
-        if type(value) is not bytes or (key is not None and type(key) is not bytes):
+        if (
+            type(topic) is not str
+            or type(value) is not bytes
+            or (key is not None and type(key) is not bytes)
+        ):
+            text("topic", topic)  # Its characters are looked at when it is new.
             value, key = bytes_of("value", value), bytes_of("key", key)
         extras = (
             NO_EXTRAS
@@ -151,8 +165,10 @@ class Producer:
         Raises what `send` raises. A large batch may have been sent in part when BufferFull is
         raised: then the error's `sent` is the future of that part.
         """
+        topic_name("topic", topic)
         parcels: list[Parcel] = []
         pieces = list(pieces_of(batch))  # Nothing is sent of a batch that is wrong somewhere.
+        self._check_partitions(topic, pieces)
         for piece in pieces:
             try:
                 parcels.append(self._send_piece(topic, piece))
@@ -160,6 +176,15 @@ class Producer:
                 error.sent = BatchFuture(topic, parcels)
                 raise
         return BatchFuture(topic, parcels)
+
+    def _check_partitions(self, topic: str, pieces: Sequence[Piece]) -> None:
+        named = [each.partitions for each in pieces if each.partitions is not None]
+        highest = max((int(each.max(initial=ABSENT)) for each in named), default=ABSENT)
+        if highest != ABSENT:
+            sender = self._sender or self._start()
+            with sender.lock:
+                sender.await_room(topic, 0)
+                sender.check_partition(topic, highest)
 
     def _send_piece(self, topic: str, piece: Piece) -> Parcel:
         sender = self._sender or self._start()
@@ -208,6 +233,7 @@ class Producer:
         The payload is whole when this returns, the record is there when the future is done; of one
         that failed the payload is deleted later. `fields` are those of `send` but for the value.
         """
+        topic_name("topic", topic)
         sender = self._start()
         with sender.lock:
             sender.await_room(topic, 0)  # Nothing is uploaded to a topic that is not there.

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from shm.kernels.partition import choose_partition
-from smq.client.arguments import duration, text, whole_number
+from smq.client.arguments import duration, topic_name, whole_number
 from smq.client.errors import BufferFull, Closed, NoSuchTopic
 from smq.client.producing.accumulator import RETRY_MS, Accumulator
 from smq.client.producing.batch_writer import BatchWriter
@@ -207,7 +207,7 @@ class Sender:
         return not taken or taken + size_bytes <= self._options.buffer_bytes
 
     def _learn_first(self, topic: str) -> None:
-        text("topic", topic)
+        topic_name("topic", topic)
         try:
             self.lock.release()
             facts = self._links.topic(topic)

@@ -73,6 +73,19 @@ def test_every_compression_arrives(
         assert each.key is None or each.partition == partition_of_key(each.key, 3)
 
 
+def test_of_a_batch_with_a_partition_that_is_not_there_nothing_is_sent(
+    client: smq.Client, running: SmqBroker, topic: str
+) -> None:
+    count = 70_000  # Of several pieces.
+    batch = {"value": [b""] * count, "partition": [*[0] * (count - 1), 3]}
+    with client.producer() as producer:
+        with pytest.raises(ValueError, match="partition is 3; it should be from 0 to 2"):
+            producer.send_batch(topic, batch)
+        with pytest.raises(TypeError, match="topic is text, not list"):
+            producer.send([topic], b"")  # type: ignore[arg-type]
+    assert records(running, topic, 0) == []
+
+
 def test_a_table_arrives_row_by_row(client: smq.Client, running: SmqBroker, topic: str) -> None:
     count = 5000
     table = pa.table(
