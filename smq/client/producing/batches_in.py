@@ -1,30 +1,34 @@
 """What `send_batch` takes → columns: Arrow tables and record batches, dicts of arrays or lists.
 
-    key, value   bytes. Arrow: binary or string of any kind. NumPy: row i is the bytes of array[i]
-                 in C order, so one of shape (n, 16) has values of 16 bytes; of dtype 'S' or object,
-                 its items. Lists: bytes, other buffers of bytes, or None.
+    key, value   bytes. Arrow: binary or string of any kind, also as dictionaries or runs. NumPy:
+                 row i is the bytes of array[i] in C order, so one of shape (n, 16) has values of 16
+                 bytes; of dtype 'S' or object, its items. Lists: bytes, other buffers of bytes, or
+                 None.
     headers      Arrow: a list of structs (key, value) or a map. Else a list, each item a list of
                  (key, value) pairs, or None.
-    timestamp    milliseconds since 1970, or Arrow's or NumPy's timestamps; null: when it is sent.
+    timestamp    milliseconds since 1970, or Arrow's or NumPy's timestamps, or a list of datetimes
+                 with their zone; null: when it is sent.
     partition    integers; null: by the key.
 
-Arrow's memory is read where it is until the broker has acknowledged. NumPy's is copied here: it may
-be changed at any time.
+Arrow's memory is read where it is until the broker has acknowledged, unless it is encoded, and then
+copied. NumPy's is copied here: it may be changed at any time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from shm.kernels.records_encode import are_offsets
-from smq.client.arguments import header_pairs
+from smq.client.arguments import header_pairs, milliseconds_of, whole_number
 from smq.client.producing.columns import Field, HeaderColumn, field_of, headers_of, nulls, packed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("key", "value", "headers", "timestamp", "partition")
+ENDS = {"timestamp": 2**63, "partition": 2**31}
 ROWS_MAX = 65_536  # Of a piece, so that a large batch goes through a small buffer.
 PIECE_BYTES_MAX = 4 * 1024 * 1024
 
@@ -48,6 +52,7 @@ class Piece(NamedTuple):
 
 
 ABSENT = np.iinfo(np.int64).min
+_ALLOWED = {"timestamp": "integers or timestamps", "partition": "integers"}
 
 
 def pieces_of(batch: Any) -> Iterator[Piece]:  # noqa: ANN401  (of the types above)
@@ -100,6 +105,7 @@ def _piece_of_arrow(batch: "pa.RecordBatch") -> Piece:
 def _field_of_arrow(name: str, array: "pa.Array") -> Field:
     import pyarrow as pa  # noqa: PLC0415
 
+    array = _decoded(name, array)
     kind, count = array.type, len(array)
     if pa.types.is_null(kind):
         return nulls(count)
@@ -108,7 +114,7 @@ def _field_of_arrow(name: str, array: "pa.Array") -> Field:
         offsets = np.arange(array.offset, array.offset + count + 1) * width
     else:
         if not _has_offsets(kind):
-            array = _cast(name, array, pa.large_binary())
+            array = _bytes_of(name, array)
             kind = array.type
         is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
         offsets = _numbers(array, 1, np.int64 if is_large else np.int32)
@@ -145,14 +151,27 @@ def _has_offsets(kind: "pa.DataType") -> bool:
     return any(test(kind) for test in tests)
 
 
-def _cast(name: str, array: "pa.Array", kind: "pa.DataType") -> "pa.Array":
+def _decoded(name: str, array: "pa.Array") -> "pa.Array":
+    """The values themselves, where they are encoded as a dictionary or in runs."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if pa.types.is_dictionary(array.type):
+        values, places = array.dictionary, array.indices
+    elif pa.types.is_run_end_encoded(array.type):
+        rows = np.arange(array.offset, array.offset + len(array))
+        values, places = array.values, np.searchsorted(array.run_ends, rows, "right")
+    else:
+        return array
+    return _bytes_of(name, _decoded(name, values)).take(places)
+
+
+def _bytes_of(name: str, array: "pa.Array") -> "pa.Array":
     import pyarrow as pa  # noqa: PLC0415
 
     try:
-        return array.cast(kind)
+        return array.cast(pa.large_binary())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        wanted = "an integer" if kind == pa.int64() else "binary or string"
-        raise TypeError(f"the {name} column is {array.type}, and not {wanted}") from error
+        raise TypeError(f"the {name} column is {array.type}, and not binary or string") from error
 
 
 def _numbers(array: "pa.Array", buffer: int, dtype: Any) -> np.ndarray:  # noqa: ANN401
@@ -166,22 +185,41 @@ def _numbers(array: "pa.Array", buffer: int, dtype: Any) -> np.ndarray:  # noqa:
 def _integers_of_arrow(name: str, array: "pa.Array") -> np.ndarray:
     import pyarrow as pa  # noqa: PLC0415
 
-    if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
-    elif not pa.types.is_integer(array.type) and not pa.types.is_null(array.type):
-        raise TypeError(f"the {name} column is {array.type}, and not an integer")
-    array = _cast(name, array, pa.int64())
-    return _present(name, array.fill_null(ABSENT).to_numpy(zero_copy_only=False), array.null_count)
+    kind = array.type
+    if name == "timestamp" and pa.types.is_timestamp(kind):
+        array = _milliseconds_of_arrow(array)
+    elif pa.types.is_null(kind):
+        array = array.cast(pa.int64())
+    elif not pa.types.is_integer(kind):
+        raise TypeError(f"the {name} column is {kind}; it should be {_ALLOWED[name]}")
+    absent = array.is_null().to_numpy(zero_copy_only=False)
+    return _present(name, array.fill_null(0).to_numpy(zero_copy_only=False), absent)
 
 
-def _headers_of_arrow(array: "pa.Array") -> HeaderColumn:
+def _milliseconds_of_arrow(array: "pa.Array") -> "pa.Array":
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    kind = pa.timestamp("ms", array.type.tz)
+    try:
+        cut = pc.cast(array, options=pc.CastOptions(kind, allow_time_truncate=True))
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"the timestamp column: {error}") from error
+    return cut.cast(pa.int64())
+
+
+def _headers_of_arrow(array: "pa.Array") -> HeaderColumn | None:
     import pyarrow as pa  # noqa: PLC0415
 
     kind = array.type
+    if pa.types.is_null(kind):
+        return None
     if pa.types.is_map(kind):
         kind = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
-        array = _cast("headers", array, kind)
+        array = array.cast(kind)
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if is_list and pa.types.is_null(kind.value_type) and not len(array.flatten()):
+        return None  # Lists that are all empty.
     if not is_list or [*_field_names(kind.value_type)] != ["key", "value"]:
         raise TypeError(
             f"the headers column is {kind}, and should be a list of structs of a key and a value"
@@ -207,8 +245,7 @@ def _field_names(kind: "pa.DataType") -> Iterator[str]:
 def _pieces_of_mapping(columns: Mapping[str, Any]) -> Iterator[Piece]:
     _check_names([*columns])
     for name, column in columns.items():
-        if isinstance(column, np.ma.MaskedArray):
-            raise TypeError(f"the {name} column is a masked array, whose mask would be lost")
+        _check_column(name, column)
     counts = {name: len(column) for name, column in columns.items()}
     if len(set(counts.values())) > 1:
         raise ValueError(f"batch has columns of different lengths: {counts}")
@@ -218,22 +255,37 @@ def _pieces_of_mapping(columns: Mapping[str, Any]) -> Iterator[Piece]:
         rows = min(ROWS_MAX, count - start)
         headers = part.get("headers")
         yield Piece(
-            _field("value", part["value"]),
-            _field("key", part["key"]) if "key" in part else None,
+            _field("value", part["value"], start),
+            _field("key", part["key"], start) if "key" in part else None,
             None if headers is None else _headers(headers, rows),
-            _integers("timestamp", part["timestamp"]) if "timestamp" in part else None,
-            _integers("partition", part["partition"]) if "partition" in part else None,
+            _integers("timestamp", part["timestamp"], start) if "timestamp" in part else None,
+            _integers("partition", part["partition"], start) if "partition" in part else None,
         )
 
 
-def _field(name: str, column: Any) -> Field:  # noqa: ANN401
+def _check_column(name: str, column: Any) -> None:  # noqa: ANN401
+    """See that it has a length and can be cut, as a list. Raises TypeError."""
+    if isinstance(column, np.ma.MaskedArray):
+        raise TypeError(f"the {name} column is a masked array, whose mask would be lost")
+    if isinstance(column, np.ndarray) and column.ndim == 0:
+        raise TypeError(f"the {name} column is an array without dimensions; it should have rows")
+    try:
+        len(column), column[:0]
+        is_column = not isinstance(column, str | bytes | bytearray | Mapping)
+    except (TypeError, LookupError):
+        is_column = False
+    if not is_column:
+        raise TypeError(f"the {name} column is a list or an array, not {type(column).__name__}")
+
+
+def _field(name: str, column: Any, first: int) -> Field:  # noqa: ANN401
     if isinstance(column, np.ndarray) and column.dtype.kind not in "SO":
         return _field_of_array(name, column)
     items = column.tolist() if isinstance(column, np.ndarray) else column
     try:
         return field_of(items)
     except TypeError as error:
-        for row, item in enumerate(items):
+        for row, item in enumerate(items, first):
             if not isinstance(item, bytes | bytearray | memoryview | None):
                 raise TypeError(
                     f"the {name} column has bytes or None, not {type(item).__name__} (row {row})"
@@ -251,30 +303,60 @@ def _field_of_array(name: str, array: np.ndarray) -> Field:
 
 
 def _headers(column: Sequence[Any], count: int) -> HeaderColumn | None:
-    headers = {row: header_pairs(each) for row, each in enumerate(column) if each}
+    headers = {row: header_pairs(each) for row, each in enumerate(column) if each is not None}
     return headers_of(headers, count)
 
 
-def _integers(name: str, column: Any) -> np.ndarray:  # noqa: ANN401
-    nones = 0
-    if not isinstance(column, np.ndarray):
-        nones = sum(each is None for each in column)
-        column = np.array([ABSENT if each is None else each for each in column])
-    if column.dtype.kind == "M":
-        absent = np.isnat(column)
-        column = column.astype("datetime64[ms]").astype(np.int64)
-        nones = int(absent.sum())
-        column[absent] = ABSENT
-    if column.dtype.kind not in "iu" or column.ndim != 1:
-        if len(column) == 0:
-            return np.zeros(0, np.int64)
-        raise TypeError(f"the {name} column has {column.dtype}, which is not an integer")
-    return _present(name, column.astype(np.int64), nones)
+def _integers(name: str, column: Any, first: int) -> np.ndarray:  # noqa: ANN401
+    if not isinstance(column, np.ndarray) or column.dtype == object:
+        kinds = {type(each) for each in column} - {type(None)}
+        if kinds != {np.datetime64}:
+            return _integers_of_items(name, column, None if kinds <= {int} else first)
+        column = np.array(column, "datetime64")
+    kind = column.dtype.kind
+    if column.ndim != 1 or kind not in ("iuM" if name == "timestamp" else "iu"):
+        raise TypeError(
+            f"the {name} column is an array of {column.dtype} with {column.ndim} dimensions; "
+            f"it should be {_ALLOWED[name]}, in one dimension"
+        )
+    if kind == "M":
+        return _present(name, _milliseconds_of_array(column), np.isnat(column))
+    return _present(name, column, np.zeros(len(column), bool))
 
 
-def _present(name: str, numbers: np.ndarray, absent_count: int) -> np.ndarray:
-    """The numbers, if all that are given are allowed."""
-    if int((numbers < 0).sum()) != absent_count:
-        least = int(numbers[(numbers < 0) & (numbers != ABSENT)].min(initial=0))
-        raise ValueError(f"the {name} column has {least}; it should be 0 or more")
-    return numbers
+def _integers_of_items(name: str, items: Sequence[Any], first: int | None) -> np.ndarray:
+    """Of a list, whose first row is `first`; None: it has nothing but numbers and None."""
+    absent = np.array([each is None for each in items], bool)
+    numbers = [0 if each is None else each for each in items]
+    if first is not None:
+        numbers = [_number(name, row, each) for row, each in enumerate(numbers, first)]
+    try:
+        return _present(name, np.array(numbers, np.int64), absent)
+    except OverflowError:
+        return _present(name, np.array(numbers, object), absent)
+
+
+def _number(name: str, row: int, item: Any) -> int:  # noqa: ANN401
+    where = f"the {name} column's row {row}"
+    if name == "timestamp" and isinstance(item, datetime):
+        item = milliseconds_of(where, item)
+    return whole_number(where, item, 0, ENDS[name])
+
+
+def _milliseconds_of_array(moments: np.ndarray) -> np.ndarray:
+    """NumPy's times, cut to milliseconds. Raises ValueError: they are too far away for that."""
+    found, seconds = moments.astype("datetime64[ms]"), moments.astype("datetime64[s]")
+    wrong = (found.astype("datetime64[s]") != seconds) & ~np.isnat(moments)
+    if wrong.any():
+        raise ValueError(f"the timestamp column has {moments[wrong][0]}, which is too far away")
+    return found.astype(np.int64)
+
+
+def _present(name: str, numbers: np.ndarray, absent: np.ndarray) -> np.ndarray:
+    """The numbers, if all that are given are allowed, and ABSENT where none is."""
+    given, end = numbers[~absent], ENDS[name]
+    if len(given):
+        for each in (int(given.min()), int(given.max())):
+            if not 0 <= each < end:
+                raise ValueError(f"the {name} column has {each}; it should be from 0 to {end - 1}")
+    return np.where(absent, ABSENT, numbers.astype(np.int64))
