@@ -188,7 +188,8 @@ class Client:
         assignors            how a group may share: range, roundrobin, cooperative-sticky; the
                              first that all members know is taken
         auto_commit_s        commit what was handed out about so often, and at the end; None: never
-        session_timeout_s    a member that is not heard of for so long is out of the group
+        session_timeout_s    a member that is not heard of for so long is out of the group; the
+                             broker bounds it, and polls raise BrokerError beyond its bounds
         poll_interval_s_max  so is one that has not polled for so long
         batch_bytes_max      what a poll takes of a log's ring, or over the wire of a partition;
                              one batch is always taken

@@ -21,10 +21,11 @@ from smq.client.consuming.group_protocol import (
     write_subscription,
 )
 from smq.client.consuming.record import TopicPartition
+from smq.client.facts import broker_facts
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import Connection, Question
-from smq.model.errors import ErrorCode
+from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.heartbeat import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -54,6 +55,7 @@ from smq.wire.generated.sync_group import (
 )
 
 PROTOCOL_TYPE = "consumer"
+SESSION_TIMEOUTS = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
 
 JOIN_GROUP = Question[JoinGroupRequest, JoinGroupResponse](
     "JoinGroup", write_join_group_request, read_join_group_response
@@ -156,10 +158,22 @@ class GroupSession:
                     ],
                 ),
             )
+            if joined.error_code == ErrorCode.INVALID_SESSION_TIMEOUT:
+                raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT, self._allowed_session())
             if joined.error_code != ErrorCode.MEMBER_ID_REQUIRED:
                 check(joined.error_code)
                 return joined
             self.membership = Membership(-1, joined.member_id)
+
+    def _allowed_session(self) -> str:
+        """What the broker takes as the session's timeout, by what it says of itself."""
+        assert self._cluster is not None
+        settings = broker_facts(self._cluster).settings
+        least, most = (settings.get(name, "?") for name in SESSION_TIMEOUTS)
+        return (
+            f"session_timeout_s is {self._settings.session_timeout_s}; it should be from {least} "
+            f"to {most} ms, the broker's {' and '.join(SESSION_TIMEOUTS)}"
+        )
 
     def _assign(self, joined: JoinGroupResponse) -> Mapping[str, set[TopicPartition]]:
         members = {

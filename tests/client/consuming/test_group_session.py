@@ -56,6 +56,19 @@ def test_who_leads_notices_that_a_topic_has_other_partitions(
     assert not session.has_other_partitions()
 
 
+@pytest.mark.parametrize("seconds", [1, 2000])
+def test_a_timeout_that_the_broker_does_not_take_is_told_with_what_it_takes(
+    running: SmqBroker, seconds: int
+) -> None:
+    settings = ConsumerSettings(group="hasty", session_timeout_s=seconds)
+    session = GroupSession(partial(Cluster, running.bootstrap), settings, await_readable)
+    words = f"session_timeout_s is {seconds}; it should be from 6000 to 1800000 ms, the broker's"
+    with pytest.raises(BrokerError, match=words) as raised:
+        session.join(frozenset({"t"}), frozenset())
+    assert raised.value.code == ErrorCode.INVALID_SESSION_TIMEOUT
+    session.close()
+
+
 def test_a_static_member_does_not_say_that_it_leaves(
     client: smq.Client, topic: str, running: SmqBroker
 ) -> None:
