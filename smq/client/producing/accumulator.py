@@ -424,7 +424,7 @@ class Accumulator:
             )
         if code is ErrorCode.INVALID_RECORD and answer.error_message is not None:
             return ReferenceRejected(answer.error_message)
-        return BrokerError(code, answer.error_message)
+        return BrokerError(code, answer.error_message or _SENTENCES.get(code))
 
     def invariants(self) -> None:
         """Assert them."""
@@ -433,6 +433,12 @@ class Accumulator:
             assert (queue in self._ready) == bool(queue.waiting or queue.again)
         assert self.buffered_bytes == sum(parcel.bytes for parcel in self.parcels)
         assert sum(self.on_way.values()) == len(self.parcels)
+
+
+_SENTENCES = {
+    ErrorCode.INVALID_TIMESTAMP: "a record's timestamp is further from the broker's time than the "
+    "topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
+}
 
 
 def _out_of_epochs() -> BrokerError:

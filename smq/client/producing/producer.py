@@ -234,9 +234,13 @@ class Producer:
         that failed the payload is deleted later. `fields` are those of `send` but for the value.
         """
         topic_name("topic", topic)
+        if fields.get("headers") is not None:
+            fields["headers"] = header_pairs(fields["headers"])
+        partition = _partition_of(**fields)
         sender = self._start()
         with sender.lock:
-            sender.await_room(topic, 0)  # Nothing is uploaded to a topic that is not there.
+            sender.await_room(topic, 0)  # Nothing is uploaded for a record that cannot be sent.
+            sender.check_partition(topic, partition)
         reference = self._payloads.upload(topic, source, content_type=content_type, move=move)
         return self.send_handle(topic, reference, **fields)
 
@@ -252,12 +256,14 @@ class Producer:
                 f"reference is a {type(reference).__name__}; it must be what `upload` gave"
             )
         headers = fields.pop("headers", None)
-        headers_with = header_pairs(headers) + HANDLE_HEADERS if headers else HANDLE_HEADERS
+        more = () if headers is None else header_pairs(headers)
+        headers_with = more + HANDLE_HEADERS if more else HANDLE_HEADERS
         return self.send(topic, reference.handle(), headers=headers_with, **fields)
 
     def _send_typed(self, topic: str, value: Any, kind: bytes, fields: dict[str, Any]) -> Future:  # noqa: ANN401
-        headers = header_pairs(fields.pop("headers", None) or ())
-        return self.send(topic, value, headers=[(CONTENT_TYPE, kind), *headers], **fields)
+        headers = fields.pop("headers", None)
+        more = () if headers is None else header_pairs(headers)
+        return self.send(topic, value, headers=[(CONTENT_TYPE, kind), *more], **fields)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of all records sent so far is known. Raises TimeoutError.
@@ -314,6 +320,20 @@ def _fill(parcel: Parcel, piece: Piece, partition_count: int, keyless: int) -> N
         whole_number("partition", wanted.max(initial=0), 0, partition_count)
     rows = rows_of(piece.values, piece.keys, piece.headers, timestamps)
     parcel.fill(rows, wanted, partition_count, keyless)
+
+
+def _partition_of(
+    key: Any = None,  # noqa: ANN401
+    headers: Any = None,  # noqa: ANN401
+    timestamp_ms: Any = None,  # noqa: ANN401
+    partition: Any = None,  # noqa: ANN401
+    callback: Any = None,  # noqa: ANN401
+) -> int | None:
+    """The partition that a record names, if it may have these fields. Raises as `send`."""
+    bytes_of("key", key)
+    if callback is not None:
+        function("callback", callback)
+    return _extras(headers, timestamp_ms, partition).partition
 
 
 def _extras(headers: Any, timestamp_ms: Any, partition: Any) -> Extras:  # noqa: ANN401

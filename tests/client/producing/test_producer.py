@@ -155,6 +155,43 @@ def test_what_was_sent_before_a_batch_is_before_it(
     assert [int(each.value or b"") for each in records(running, topic, 100)] == [*range(100)]
 
 
+def test_nothing_is_uploaded_for_a_record_that_cannot_be_sent(
+    client: smq.Client, running: SmqBroker, topic: str
+) -> None:
+    wrong: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"headers": 0}, TypeError),
+        ({"partition": 3}, ValueError),
+        ({"timestamp_ms": -1}, ValueError),
+        ({"key": "text"}, TypeError),
+        ({"callback": 5}, TypeError),
+        ({"colour": "red"}, TypeError),
+    ]
+    with client.producer() as producer:
+        for fields, error in wrong:
+            with pytest.raises(error, match=next(iter(fields))):
+                producer.send_reference(topic, b"payload", **fields)
+        assert not (running.data_dir / "filer" / "payloads" / "kafka" / topic).exists()
+        headers = (each for each in [("a", b"1")])
+        producer.send_reference(topic, b"payload", headers=headers).result(WAIT_S)
+    (sent,) = records(running, topic, 1)
+    assert sent.headers == (("a", b"1"), ("smq-ref", b"1"))
+
+
+def test_a_time_far_away_is_told_with_what_is_allowed(client: smq.Client, topic: str) -> None:
+    with client.producer() as producer:
+        sent = producer.send(topic, b"", timestamp_ms=2**62)
+        with pytest.raises(smq.BrokerError, match=r"message\.timestamp\.after\.max\.ms allow"):
+            sent.result(WAIT_S)
+
+
+def test_no_headers_are_none_and_nothing_else(client: smq.Client, topic: str) -> None:
+    with client.producer() as producer:
+        with pytest.raises(TypeError, match=r"headers is a list of .* pairs, not int"):
+            producer.send_arrow(topic, pa.table({}), headers=0)
+        producer.send_array(topic, np.zeros(1), headers=None)
+        producer.send_handle(topic, client.upload(topic, b""), headers=()).result(WAIT_S)
+
+
 def test_tables_and_arrays_are_values_too(
     client: smq.Client, running: SmqBroker, topic: str
 ) -> None:
