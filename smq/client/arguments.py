@@ -1,8 +1,9 @@
 """Arguments as they are kept, or an error that names argument, value and what is allowed."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from smq.model.names import NAME_CHARACTERS_MAX, is_valid_topic_name
 from smq.wire.records import Headers
 
 SECONDS_MAX = 2_000_000  # Three weeks: polls, and Kafka's requests, have milliseconds in an int32.
+TEXT_BYTES_MAX = 2**15 - 1  # The length of a text of Kafka's protocol is an int16.
+SHOWN_BITS_MAX = 1024  # Python writes out 4300 digits at most.
 _EPOCH, _MILLISECOND = datetime.fromtimestamp(0, UTC), timedelta(milliseconds=1)
 _FIELD_NAME = re.compile(":[^:]*:")  # As in the format of a structured array's buffer.
 
@@ -43,9 +46,20 @@ def _has_objects(view: memoryview) -> bool:
 def header_pairs(headers: Any) -> Headers:  # noqa: ANN401
     """Headers: pairs of a key (text or bytes) and bytes or None, or a mapping of them."""
     pairs = headers.items() if hasattr(headers, "items") else headers
-    if not isinstance(pairs, Iterable) or isinstance(pairs, str | bytes):
-        raise TypeError(f"headers is a list of (key, value) pairs, not {type(headers).__name__}")
-    return tuple(_pair(each) for each in pairs)
+    return tuple(map(_pair, iterator("headers", pairs, "a list of (key, value) pairs")))
+
+
+def iterator(name: str, value: Any, allowed: str) -> Iterator[Any]:  # noqa: ANN401
+    """What is in a list, or in something like one; text is none."""
+    found: Iterator[Any] | None = None
+    try:
+        if not isinstance(value, str | bytes):
+            found = iter(value)
+    except TypeError:  # Of an array without dimensions too, though it has the method.
+        pass
+    if found is None:
+        raise TypeError(f"{name} is {allowed}, not {type(value).__name__}")
+    return found
 
 
 def _pair(pair: Any) -> tuple[bytes, bytes | None]:  # noqa: ANN401
@@ -53,17 +67,26 @@ def _pair(pair: Any) -> tuple[bytes, bytes | None]:  # noqa: ANN401
         raise TypeError(f"headers is a list of (key, value) pairs, and has {pair!r}")
     key, value = pair
     if isinstance(key, str):
-        key = key.encode()
-    found = bytes_of("a header's key", key)
-    if found is None:
-        raise TypeError("a header's key is text or bytes, not None")
-    return found, bytes_of(f"the header {key!r}", value)
+        try:
+            key = key.encode(errors="surrogateescape")  # As consumers have those that are no UTF-8.
+        except UnicodeEncodeError:
+            raise ValueError(f"a header's key is {key!r}, which has no bytes in UTF-8") from None
+    elif not isinstance(key, bytes | bytearray | memoryview):
+        raise TypeError(f"a header's key is text or bytes, not {type(key).__name__}")
+    found = bytes_of("a header's key", key) or b""
+    return found, bytes_of(f"the header {found!r}", value)
 
 
 def text(name: str, value: Any) -> str:  # noqa: ANN401
-    """Text, as it is."""
+    """Text, as it is, which Kafka's protocol can carry."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is text, not {type(value).__name__}")
+    try:
+        size_bytes = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} is {value!r}, which has no bytes in UTF-8") from None
+    if size_bytes > TEXT_BYTES_MAX:
+        raise ValueError(f"{name} has {size_bytes} bytes; it should have {TEXT_BYTES_MAX} at most")
     return value
 
 
@@ -84,6 +107,13 @@ def topic_name(name: str, value: Any) -> str:  # noqa: ANN401
     return str(value)
 
 
+def flag(name: str, value: Any) -> bool:  # noqa: ANN401
+    """True or False: of anything else nobody knows which it was to mean."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not {type(value).__name__}")
+    return value
+
+
 def function(name: str, value: Any) -> None:  # noqa: ANN401
     """Something to call."""
     if not callable(value):
@@ -92,13 +122,14 @@ def function(name: str, value: Any) -> None:  # noqa: ANN401
 
 def duration(name: str, seconds: Any, above: float | None = None) -> float:  # noqa: ANN401
     """Seconds: 0 or more, or above a number, and not more than can be waited for."""
-    if isinstance(seconds, bool) or not hasattr(seconds, "__float__"):
+    is_one = hasattr(seconds, "__float__") and not isinstance(seconds, bool | np.ndarray)
+    if not is_one:
         raise TypeError(f"{name} is a number of seconds, not {type(seconds).__name__}")
     if not (seconds >= 0 if above is None else seconds > above):
         allowed = "0 or more" if above is None else f"above {above}"
-        raise ValueError(f"{name} is {seconds}; it should be {allowed}")
+        raise ValueError(f"{name} is {_shown(seconds)}; it should be {allowed}")
     if seconds > SECONDS_MAX:
-        raise ValueError(f"{name} is {seconds}; it should be {SECONDS_MAX} at most")
+        raise ValueError(f"{name} is {_shown(seconds)}; it should be {SECONDS_MAX} at most")
     return float(seconds)
 
 
@@ -134,9 +165,19 @@ def text_by_name(name: str, texts: Any) -> dict[str, str]:  # noqa: ANN401
 
 def whole_number(name: str, number: Any, least: int, beyond: int) -> int:  # noqa: ANN401
     """A whole number in [least, beyond)."""
-    if isinstance(number, bool) or not hasattr(number, "__index__"):
+    try:
+        found = None if isinstance(number, bool) else index(number)
+    except TypeError:  # Of an array too, though it has the method.
+        found = None
+    if found is None:
         raise TypeError(f"{name} is a whole number, not {type(number).__name__}")
-    found = int(number)
     if not least <= found < beyond:
-        raise ValueError(f"{name} is {found}; it should be from {least} to {beyond - 1}")
+        raise ValueError(f"{name} is {_shown(found)}; it should be from {least} to {beyond - 1}")
     return found
+
+
+def _shown(number: Any) -> Any:  # noqa: ANN401
+    """A number as it is told: Python does not write out those of thousands of digits."""
+    if isinstance(number, int) and number.bit_length() > SHOWN_BITS_MAX:
+        return f"a number of {number.bit_length()} bits"
+    return number

@@ -9,6 +9,7 @@ import os
 from functools import partial
 from pathlib import Path
 
+from smq.client.arguments import text
 from smq.client.door.door import Door, DoorUnavailable
 from smq.client.errors import BrokerUnavailable
 from smq.client.facts import broker_facts
@@ -27,8 +28,8 @@ STATUS_NAME = "status.json"  # Which a running broker keeps in its data director
 def reach_of(
     address: str | os.PathLike[str], transport: str, timeout_s: float, metadata_max_age_s: float
 ) -> Reach:
-    """How to reach a broker. Raises BrokerUnavailable, ValueError."""
-    if transport not in TRANSPORTS:
+    """How to reach a broker. Raises BrokerUnavailable, TypeError, ValueError."""
+    if text("transport", transport) not in TRANSPORTS:
         raise ValueError(f"transport is {transport!r}; it should be one of {TRANSPORTS}")
     bootstrap = bootstrap_of(address)
     with Cluster(bootstrap, timeout_s) as cluster:
@@ -47,7 +48,8 @@ def bootstrap_of(address: str | os.PathLike[str]) -> str:
         raise TypeError(f"address is text or a path, not {type(address).__name__}")
     if not address:
         raise ValueError("address is empty; it should be host:port, or a broker's data directory")
-    if isinstance(address, str) and not Path(address).is_dir() and os.sep not in address:
+    is_directory = os.path.isdir(address)  # noqa: PTH112  (Not every text can be a path.)
+    if isinstance(address, str) and not is_directory and os.sep not in address:
         addresses_of(address)
         return address
     path = Path(address)

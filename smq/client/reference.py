@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from smq.client.arguments import flag, function
 from smq.client.errors import PayloadDamaged, PayloadMissing
 from smq.client.facts import BrokerFacts
 from smq.client.remote_filer import RemoteFiler
@@ -101,13 +102,17 @@ class Payload:
 
     def save(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
         """Write it to a file, verified. Raises ValueError: it is the file that it lies in."""
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"path is text or a path, not {type(path).__name__}")
         target, view = Path(path), self.view(progress)
         if self.path is not None and _is_same_file(target, self.path):
             raise ValueError(f"{target} is the payload itself; a payload never changes")
         target.write_bytes(view)
 
     def _end_of(self, start: int, length: int | None) -> int:
-        """Where a range ends, of what there is. Raises ValueError."""
+        """Where a range ends, of what there is. Raises TypeError, ValueError."""
+        for name, number in (("start", start), ("length", 0 if length is None else length)):
+            _check_whole(name, number)
         if start < 0 or (length is not None and length < 0):
             raise ValueError(f"start is {start} and length {length}; neither may be negative")
         return self.length if length is None else min(self.length, start + length)
@@ -124,6 +129,7 @@ class InlinePayload(Payload):
         """See Payload; the batch's own CRC has been looked at."""
         del verify
         if progress is not None:
+            function("progress", progress)
             progress(self.length, self.length)
         return memoryview(self._value)
 
@@ -175,6 +181,8 @@ class StoredPayload(Payload):
 
     def view(self, progress: Progress | None = None, *, verify: bool = True) -> memoryview:
         """See Payload."""
+        if progress is not None:
+            function("progress", progress)
         if self._view is None:
             file = self._file
             self._view = self._downloaded(progress) if file is None else self._mapped(file)
@@ -262,7 +270,7 @@ class Payloads:
         StoreError.
         """
         now_ms, chance = time.time_ns() // 1_000_000, os.urandom(10)
-        content_type = checked_content_type(content_type)
+        content_type, move = checked_content_type(content_type), flag("move", move)
         # Half of a payload's time is left then to finish it, and to name it.
         lately_ms = int(self._facts.settings.get("reference.orphan.ms", 0)) // 2
         naming = Naming(NAMESPACE_DEFAULT, topic, content_type, now_ms, chance, lately_ms=lately_ms)
@@ -292,6 +300,12 @@ class Payloads:
         if space is None:
             space = self._spaces[topic] = Space.of(self.store, topic)
         return StoredPayload(space, reference)
+
+
+def _check_whole(name: str, number: Any) -> None:  # noqa: ANN401
+    """See that it is a whole number, however large: ranges are cut to what there is."""
+    if not isinstance(number, int | np.integer) or isinstance(number, bool):
+        raise TypeError(f"{name} is a whole number, not {type(number).__name__}")
 
 
 def _bytes_of(source: Any) -> memoryview:  # noqa: ANN401  (whatever has bytes)

@@ -9,10 +9,13 @@ import pytest
 
 from smq.client.arguments import (
     SECONDS_MAX,
+    TEXT_BYTES_MAX,
     bytes_of,
     duration,
+    flag,
     function,
     header_pairs,
+    iterator,
     milliseconds_of,
     offsets_by_partition,
     partition_name,
@@ -92,19 +95,37 @@ def test_headers_are_pairs_however_they_are_given(headers: Any) -> None:
         ([("a", b"1", 2)], "and has"),
         ([(None, b"1")], "a header's key is text or bytes, not None"),
         ([("a", "text")], "the header b'a' is bytes.*not str; encode it"),
+        (np.array(1), "headers is a list of .* pairs, not ndarray"),
+        ({5: b""}, "a header's key is text or bytes, not int"),
     ],
-    ids=["number", "text", "no pairs", "triple", "no key", "text value"],
+    ids=["number", "text", "no pairs", "triple", "no key", "text value", "array", "mapping"],
 )
 def test_other_headers_are_refused(headers: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):
         header_pairs(headers)
 
 
+def test_a_key_of_a_header_goes_as_a_consumer_had_it() -> None:
+    key = b"\xff".decode(errors="surrogateescape")
+    assert header_pairs([(key, b"")]) == ((b"\xff", b""),)
+    with pytest.raises(ValueError, match=r"a header's key is '\\ud800', which has no bytes"):
+        header_pairs([("\ud800", b"")])
+
+
+def test_a_list_is_what_can_be_gone_through_but_text() -> None:
+    assert [*iterator("names", (each for each in "ab"), "a list of names")] == ["a", "b"]
+    for wrong in (None, 5, "ab", b"ab", np.array(1)):
+        with pytest.raises(TypeError, match="names is a list of names, not"):
+            iterator("names", wrong, "a list of names")
+
+
 def test_numbers_are_whole_and_within_their_range() -> None:
     assert whole_number("partition", np.int32(3), 0, 4) == 3
     with pytest.raises(ValueError, match="partition is 4; it should be from 0 to 3"):
         whole_number("partition", 4, 0, 4)
-    for wrong in (1.5, True, "1"):
+    with pytest.raises(ValueError, match="partition is a number of 3322 bits; it should be"):
+        whole_number("partition", 10**1000, 0, 4)
+    for wrong in (1.5, True, "1", np.ones(2, int)):
         with pytest.raises(TypeError, match="partition is a whole number, not"):
             whole_number("partition", wrong, 0, 4)
 
@@ -117,13 +138,22 @@ def test_durations_are_seconds_and_within_their_range() -> None:
     for wrong in (0, float("nan")):
         with pytest.raises(ValueError, match=f"age_s is {wrong}; it should be above 0"):
             duration("age_s", wrong, above=0)
-    for other in (True, "1", None):
+    for other in (True, "1", None, np.ones(1)):
         with pytest.raises(TypeError, match="timeout_s is a number of seconds, not"):
             duration("timeout_s", other)
 
 
 def test_text_and_functions_are_nothing_else() -> None:
     assert text("topic", "clicks") == "clicks"
+    assert flag("move", True) is True
+    for other in (0, "no", np.ones(2)):
+        with pytest.raises(TypeError, match="move is True or False, not"):
+            flag("move", other)
+    with pytest.raises(ValueError, match=r"group is '\\ud800', which has no bytes in UTF-8"):
+        text("group", "\ud800")
+    assert text("group", "é" * (TEXT_BYTES_MAX // 2))
+    with pytest.raises(ValueError, match=f"has 32768 bytes; it should have {TEXT_BYTES_MAX} at"):
+        text("group", "é" * (TEXT_BYTES_MAX // 2 + 1))
     with pytest.raises(TypeError, match="topic is text, not bytes"):
         text("topic", b"clicks")
     function("callback", print)

@@ -70,6 +70,8 @@ def test_a_wrong_setting_is_refused_by_its_name(client: Client) -> None:
         client.producer(batch_bytes=3)
     with pytest.raises(TypeError, match="linger_ms is a whole number, not float"):
         client.producer(linger_ms=0.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="move is True or False, not str"):
+        client._payloads.upload("t", "file", move="no")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="partitions is 0; it should be from 1"):
         client.create_topic("a", 0)
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from smq.client.errors import BrokerUnavailable
@@ -53,3 +54,11 @@ def test_the_wire_is_not_asked_about_doors(kafka: FakeKafka) -> None:
 def test_other_transports_are_refused() -> None:
     with pytest.raises(ValueError, match="transport is 'pigeon'; it should be one of"):
         reach_of("a:1", "pigeon", 5, 300)
+    with pytest.raises(TypeError, match="transport is text, not ndarray"):
+        reach_of("a:1", np.ones(2), 5, 300)  # type: ignore[arg-type]
+
+
+def test_what_can_be_no_path_is_no_address() -> None:
+    for wrong in ("x" * 300, "a\0b"):
+        with pytest.raises(ValueError, match="a broker's address is host:port, and not"):
+            bootstrap_of(wrong)

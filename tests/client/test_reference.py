@@ -66,6 +66,22 @@ def test_a_range_is_read_without_the_rest(store: Store) -> None:
             payload.read(start, length)
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_wrong_arguments_are_told_by_name(tmp_path: Path, *, is_stored: bool) -> None:
+    payload: Any = InlinePayload(b"payload", "text/plain")
+    if is_stored:
+        payload, _ = stored(LocalStore(tmp_path / "filer"), b"payload")
+    for start in (None, 1.5, True, "1", np.ones(2, int)):
+        with pytest.raises(TypeError, match="start is a whole number, not"):
+            payload.read(start)
+    with pytest.raises(TypeError, match="length is a whole number, not str"):
+        payload.read(0, "1")
+    with pytest.raises(TypeError, match="progress is a function, not int"):
+        payload.view(5)
+    with pytest.raises(TypeError, match="path is text or a path, not int"):
+        payload.save(5)
+
+
 def test_a_payload_is_not_saved_over_itself(tmp_path: Path) -> None:
     payload, _ = stored(LocalStore(tmp_path / "filer"), b"payload")
     assert payload.path is not None

@@ -18,9 +18,10 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from smq.client.arguments import duration
 from smq.client.consuming.batch import Batch
-from smq.client.consuming.consumer import SLEEP_SECONDS_MAX, Consumer, ConsumerStatistics
+from smq.client.consuming.consumer import SLEEP_SECONDS_MAX, Consumer
 from smq.client.consuming.offsets import Start
 from smq.client.consuming.record import OffsetsIn, Record, TopicPartition
+from smq.client.consuming.statistics import ConsumerStatistics
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -67,7 +67,9 @@ class Beginnings:
     ) -> dict[TopicPartition, int | None]:
         """See Consumer.offsets_for_times."""
         if not isinstance(times, Mapping):
-            raise TypeError(f"times is a mapping of partitions to times, not {times!r}")
+            raise TypeError(
+                f"times is a mapping of partitions to times, not {type(times).__name__}"
+            )
         found: dict[TopicPartition, int | None] = {}
         for pair, when in times.items():
             name = partition_name("times", pair)

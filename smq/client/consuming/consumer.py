@@ -19,11 +19,10 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from smq.client.arguments import duration, offsets_by_partition, partition_name
+from smq.client.arguments import duration, iterator, offsets_by_partition, partition_name
 from smq.client.consuming.assignors import COOPERATIVE
 from smq.client.consuming.batch import Batch
 from smq.client.consuming.beginnings import Beginnings
@@ -35,6 +34,7 @@ from smq.client.consuming.offsets import Start, place_of, resolve
 from smq.client.consuming.reading import Lot, Move, Reading
 from smq.client.consuming.record import OffsetsIn, Record, TopicPartition
 from smq.client.consuming.source import Partition
+from smq.client.consuming.statistics import ConsumerStatistics
 from smq.client.consuming.walk import Walk
 from smq.client.consuming.wire_source import WireSource
 from smq.client.door.doors import Doors
@@ -43,26 +43,6 @@ from smq.client.reach import Reach
 from smq.model.errors import BrokerError
 
 SLEEP_SECONDS_MAX = 1.0  # A member that waits for records must be seen to poll.
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerStatistics:
-    """What a consumer has read, and from where.
-
-    ring_to_wire   how often a partition was too far behind for its ring, and went on over the wire
-    wire_to_ring   … and was read from its ring again
-    overruns       batches that the ring overtook while they were lent
-    resets         positions that were not there any more, or in a topic that was created again
-    rebalances     assignments that a group made
-    """
-
-    records: int
-    records_from_rings: int
-    ring_to_wire: int
-    wire_to_ring: int
-    overruns: int
-    resets: int
-    rebalances: int
 
 
 class Consumer:
@@ -115,9 +95,8 @@ class Consumer:
         if self._member is not None:
             raise ValueError("assign: the group assigns the partitions of this consumer")
         self.give_back()
-        if not isinstance(partitions, Iterable):
-            raise TypeError(f"partitions is some pairs of a topic and a number, not {partitions}")
-        names = list(dict.fromkeys(partition_name("partitions", each) for each in partitions))
+        pairs = iterator("partitions", partitions, "a list of pairs of a topic and a partition")
+        names = list(dict.fromkeys(partition_name("partitions", each) for each in pairs))
         self._cluster.forget_topics()  # Positions are in the topics as they are now.
         self._beginnings.check(names)
         self._whole = []
@@ -138,8 +117,8 @@ class Consumer:
         self.give_back()
         wanted = place_of(place, "place")
         self._cluster.forget_topics()  # As in `assign`.
-        offsets = resolve(self._cluster, topic, [partition], wanted)
-        self._reading.seek(name, offsets[partition])
+        offsets = resolve(self._cluster, topic, [name.partition], wanted)
+        self._reading.seek(name, offsets[name.partition])
 
     def pause(self, topic: str, partition: int) -> None:
         """Give no records of a partition until it is resumed."""
@@ -233,6 +212,8 @@ class Consumer:
 
         From where the group is, if it assigns. They are copies, as in a loop over the consumer.
         """
+        if timeout_s is not None:
+            duration("timeout_s", timeout_s)
         self.seek_to_end()
         return self._follow(timeout_s)
 
@@ -252,9 +233,15 @@ class Consumer:
     def read_until(self, ends: OffsetsIn) -> Generator[Record, None, None]:
         """Records below these offsets, until all have come: copies, as in a loop.
 
-        Of partitions that are not named nothing is read meanwhile.
+        Of partitions that are not named nothing is read meanwhile. Raises TypeError, ValueError.
         """
-        left = offsets_by_partition("ends", ends)
+        self._check()
+        named = offsets_by_partition("ends", ends)
+        for name in named:
+            self._partition(*name)
+        return self._read_until(named)
+
+    def _read_until(self, left: dict[TopicPartition, int]) -> Generator[Record, None, None]:
         self._check()
         self._reading.pause(self._reading.partitions.keys() - left.keys())
         try:
@@ -452,15 +439,8 @@ class Consumer:
 
     def statistics(self) -> ConsumerStatistics:
         """What has been read so far."""
-        counts = self._reading.counts
-        return ConsumerStatistics(
-            counts.records,
-            counts.records_from_rings,
-            counts.ring_to_wire,
-            counts.wire_to_ring,
-            counts.overruns,
-            self._beginnings.resets,
-            self._rebalances,
+        return ConsumerStatistics.of(
+            self._reading.counts, self._beginnings.resets, self._rebalances
         )
 
     def _check(self) -> None:

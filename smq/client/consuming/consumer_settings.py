@@ -4,12 +4,12 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from smq.client.arguments import SECONDS_MAX, topic_name
+from smq.client.arguments import duration, text, topic_name, whole_number
 from smq.client.consuming.assignors import ASSIGNORS
 from smq.client.consuming.offsets import Start, place_of
 
 MiB = 1024 * 1024
-INT31_MAX = 2**31 - 1
+INT31_END = 2**31
 BATCH_BYTES_MAX = MiB  # Kafka's max.partition.fetch.bytes; and what a core's cache can hold.
 SESSION_TIMEOUT_S = 45.0  # Kafka's default.
 POLL_INTERVAL_S_MAX = 300.0  # Kafka's default.
@@ -36,18 +36,15 @@ class ConsumerSettings:
         _check_name("group_instance_id", self.group_instance_id)
         if self.group_instance_id is not None and self.group is None:
             raise ValueError("group_instance_id: only a consumer with a group is a member of one")
-        if isinstance(self.assignors, str) or not self.assignors:
-            raise ValueError(f"assignors: a sequence of {', '.join(ASSIGNORS)}, at least one")
-        for each in self.assignors:
-            if each not in ASSIGNORS:
-                raise ValueError(f"assignors: {each!r} is none of {', '.join(ASSIGNORS)}")
+        _check_assignors(self.assignors)
         if self.auto_commit_s is not None and self.group is None:
             raise ValueError("auto_commit_s: only a consumer with a group can commit")
-        _check("auto_commit_s", self.auto_commit_s or 1, 0.001, SECONDS_MAX)
-        _check("session_timeout_s", self.session_timeout_s, 0.001, SECONDS_MAX)
-        _check("poll_interval_s_max", self.poll_interval_s_max, 0.001, SECONDS_MAX)
-        _check("batch_bytes_max", self.batch_bytes_max, 1, INT31_MAX)
-        _check("spin_us", self.spin_us, 0, INT31_MAX)
+        if self.auto_commit_s is not None:
+            duration("auto_commit_s", self.auto_commit_s, above=0)
+        duration("session_timeout_s", self.session_timeout_s, above=0)
+        duration("poll_interval_s_max", self.poll_interval_s_max, above=0)
+        whole_number("batch_bytes_max", self.batch_bytes_max, 1, INT31_END)
+        whole_number("spin_us", self.spin_us, 0, INT31_END)
 
 
 def checked_topics(topics: Any) -> list[str]:  # noqa: ANN401  (whatever was given)
@@ -59,14 +56,15 @@ def checked_topics(topics: Any) -> list[str]:  # noqa: ANN401  (whatever was giv
 
 
 def _check_name(name: str, value: str | None) -> None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} is text or None, not {type(value).__name__}")
-    if value == "":
+    if value is not None and text(name, value) == "":
         raise ValueError(f"{name}: an empty string is no name; None is for none")
 
 
-def _check(name: str, value: float, minimum: float, maximum: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} is a number, not {type(value).__name__}")
-    if not minimum <= value <= maximum:
-        raise ValueError(f"{name} is {value}; it must be from {minimum} to {maximum}")
+def _check_assignors(assignors: Any) -> None:  # noqa: ANN401
+    if not isinstance(assignors, Sequence) or isinstance(assignors, str | bytes):
+        raise TypeError(f"assignors is a list of names, not {type(assignors).__name__}")
+    if not assignors:
+        raise ValueError(f"assignors is empty; it should have some of {[*ASSIGNORS]}")
+    for each in assignors:
+        if text("an assignor", each) not in ASSIGNORS:
+            raise ValueError(f"assignors has {each!r}; each should be one of {[*ASSIGNORS]}")

@@ -69,7 +69,8 @@ def timestamp_of(name: str, time: object) -> int:
         assert found is not None
         return found
     if not hasattr(time, "__index__") or isinstance(time, bool):
-        raise TypeError(f"{name} is a datetime or milliseconds since 1970, not {time!r}")
+        kind = type(time).__name__
+        raise TypeError(f"{name} is a datetime or milliseconds since 1970, not {kind}")
     return whole_number(f"{name}, in milliseconds since 1970,", time, 0, INT63_END)
 
 

