@@ -125,7 +125,7 @@ class SessionMemory:
 
     def watched(self) -> set[int] | None:
         """The shard: the numbers in the list, None for all. Whatever the client has written."""
-        self.words[WATCH_SEEN] = self.words[WATCH_VERSION]
+        self.side[WATCH_SEEN] = self.words[WATCH_VERSION]
         count = self.words[WATCH_COUNT]
         if not 0 <= count <= WATCH_MAX:
             return None
@@ -133,4 +133,4 @@ class SessionMemory:
 
     def watch_has_changed(self) -> bool:
         """The shard: whether the client has another list than the one last read."""
-        return self.words[WATCH_VERSION] != self.words[WATCH_SEEN]
+        return bool(self.words[WATCH_VERSION] != self.side[WATCH_SEEN])

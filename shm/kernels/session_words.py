@@ -15,7 +15,6 @@ SHARD_SLEEP = 16  # Odd: the shard looks at the inbox again after a bell, and no
 ANSWERS_TAIL = 24  # Published after the answers.
 ROOM_SLEEP = 25  # Odd: the shard goes on when there is room for answers, after a bell.
 EVENTS = 32  # How often something has happened to what is watched.
-WATCH_SEEN = 33  # The version of the watch list that the shard goes by.
 
 # --- Written by the client ---
 INBOX_TAIL = 64  # Published after the requests.
@@ -49,6 +48,7 @@ RUNG = 8  # The other side's sleep for which we have rung already …
 RUNG_ROOM = 9  # … and the other one of the shard.
 COUNT = 10  # Of events: told by the shard, seen by the client.
 BELLS_IN_VAIN = 11  # The shard's: bells in a row with nothing behind them.
+WATCH_SEEN = 12  # The shard's: the version of the watch list that it goes by.
 
 FAULT_TAIL = -1  # The inbox's tail is where it cannot be.
 FAULT_SIZE = -2  # A request of impossible size.

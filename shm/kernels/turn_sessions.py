@@ -51,7 +51,7 @@ def take_session(table, row, out):
     """Copy a session's requests to `out`; how many bytes, or -1: the loop must look at it."""
     at = SESSION_WORDS * row
     memory, side = bytes_at(table, at + S_MEMORY), words_at(table, at + S_SIDE)
-    if load_acquire(memory, 8 * WATCH_VERSION) != load_acquire(memory, 8 * WATCH_SEEN):
+    if load_acquire(memory, 8 * WATCH_VERSION) != side[WATCH_SEEN]:
         return np.int64(-1)
     size = np.int64(take_requests(memory, side, out))
     if size > 0:
