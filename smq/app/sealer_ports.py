@@ -26,6 +26,11 @@ class ShardOverSocket:
         command = {"do": "batches", "number": number, "offset": offset, "bytes_max": bytes_max}
         return self._asker.ask({**command, "synced": synced})[1]
 
+    def tail(self, number: int, offset: int, bytes_max: int) -> bytes:
+        """As `batches`, and those too that nobody may see yet or the disk does not have."""
+        command = {"do": "batches", "number": number, "offset": offset, "bytes_max": bytes_max}
+        return self._asker.ask({**command, "synced": False, "shown": False})[1]
+
     def sealed(self, number: int, end: int) -> None:
         """Everything below `end` is sealed."""
         self._asker.ask({"do": "sealed", "number": number, "end": end})

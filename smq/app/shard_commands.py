@@ -2,8 +2,9 @@
 
 partitions   {}                            what is unsealed, and how full the WAL is
 batches      number, offset, bytes_max,    raw batches, a JSON line before them; `synced`: answered
-             synced                        when the WAL has them on disk, for what is sealed must
-                                           not outlive the log, or its offsets are used again
+             synced, shown                 when the WAL has them on disk, for what is sealed must
+                                           not outlive the log, or its offsets are used again;
+                                           `shown`: only what everybody may see
 sealed       number, end                   sealed segments hold everything below `end`; answered
                                            when the checkpoint that says so is durable
 log_start    number, offset                retention has dropped what is below
@@ -117,11 +118,12 @@ class ShardCommands:
         offset: int,
         bytes_max: int,
         synced: bool = True,  # noqa: FBT001, FBT002
+        shown: bool = True,  # noqa: FBT001, FBT002
     ) -> None:
         led = self._find(number)
-        found = led.log.find(
-            number, offset, led.offsets().last_stable, min(bytes_max, BATCHES_BYTES_MAX)
-        )
+        offsets = led.offsets()
+        limit = offsets.last_stable if shown else offsets.log_end
+        found = led.log.find(number, offset, limit, min(bytes_max, BATCHES_BYTES_MAX))
         if found is None:
             raise ValueError(f"offset {offset} of partition {number} has left the WAL")
         end = int(found.spans[-1].sum()) if len(found.spans) else 0

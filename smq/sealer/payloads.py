@@ -10,8 +10,10 @@ payloads the manifest knows, and in what is not sealed yet, which is read. So a 
     looks in the manifest, after that: what was sealed meanwhile is found twice, not missed
     deletes what nobody names
 
-and a death between any two leaves everything to the next one. Whatever of a partition cannot be
-seen yet keeps all payloads of its topic until it can.
+and a death between any two leaves everything to the next one. What lies between is read whether
+anybody may see it yet or not: a log that cannot be written, for its disk is full, keeps the
+payloads that its last records name, and not those whose going would make room. What of a partition
+is not there to be read keeps all payloads of its topic.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -101,14 +103,14 @@ class PayloadSweep(NamedTuple):
     def _unsealed_names(self, owner: Owner) -> set[str] | None:
         """The payloads that records of a topic name which are not sealed.
 
-        None: some of them cannot be seen yet.
+        None: some of them cannot be read.
         """
         names: set[str] = set()
         for number, node in owner.partitions:
             shard = self.shard_of(node)
             position, end = shard.ends(number)
             while position < end:
-                batches = shard.batches(number, position, CHUNK_BYTES)
+                batches = shard.tail(number, position, CHUNK_BYTES)
                 if not batches:
                     return None
                 for piece in cut(batches):

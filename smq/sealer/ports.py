@@ -47,6 +47,10 @@ class ShardPort(Protocol):
         """Whole batches from the one that holds `offset` on, below the last stable offset."""
         ...
 
+    def tail(self, number: int, offset: int, bytes_max: int) -> bytes:
+        """As `batches`, and those too that nobody may see yet or the disk does not have."""
+        ...
+
     def sealed(self, number: int, end: int) -> None:
         """Everything below `end` is sealed; the shard's checkpoint that says so is durable."""
         ...

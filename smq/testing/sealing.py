@@ -84,6 +84,10 @@ class FakeShard:
                 found += data
         return found
 
+    def tail(self, number: int, offset: int, bytes_max: int) -> bytes:
+        """As `batches`, and those too that nobody may see yet."""
+        return FakeShard.batches(self, number, offset, bytes_max)
+
     def sealed(self, number: int, end: int) -> None:  # noqa: ARG002
         """Everything below `end` is sealed."""
         self.fuse.step(lambda: setattr(self, "sealed_end", max(self.sealed_end, end)))

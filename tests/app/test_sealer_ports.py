@@ -24,12 +24,14 @@ def test_a_shard_is_asked_in_the_words_it_knows(tmp_path: Path) -> None:
     with answered_by_a_thread(tmp_path / "shard-1.sock", answer):
         asker = Asker(tmp_path / "shard-1.sock")
         shard = ShardOverSocket(asker)
-        assert shard.batches(4, 7, 100) == b"hello"
+        assert shard.batches(4, 7, 100) == shard.tail(4, 7, 100) == b"hello"
         shard.sealed(4, 9)
         shard.log_start(4, 2)
         asker.close()
     assert asked == [
         {"do": "batches", "number": 4, "offset": 7, "bytes_max": 100, "synced": True},
+        {"do": "batches", "number": 4, "offset": 7, "bytes_max": 100}
+        | {"synced": False, "shown": False},
         {"do": "sealed", "number": 4, "end": 9},
         {"do": "log_start", "number": 4, "offset": 2},
     ]

@@ -24,6 +24,7 @@ from tests.shard.shard_bench import (
     Appender,
     HeldSyncer,
     batch,
+    catalog,
     new_shard,
     topic,
 )
@@ -145,6 +146,18 @@ def test_batches_wait_until_the_disk_has_them(bench: Bench) -> None:
     syncer.release()
     turn_until(bench.loop, lambda: bool(answers))
     assert answers[0].startswith(b'{"ok"')
+
+
+def test_what_nobody_may_see_yet_is_given_to_who_asks_for_it(bench: Bench) -> None:
+    bench.shard.take_catalog(
+        catalog(topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": "disk"})), 2
+    )
+    bench.log.syncer = HeldSyncer(bench.log.memory)
+    bench.append(b"a")
+    wanted = {"do": "batches", "number": NUMBER, "offset": 0, "bytes_max": 1 << 20, "synced": False}
+    assert bench.ask_raw(**wanted).partition(b"\n")[2] == b""
+    [found] = read_batches(bench.ask_raw(**wanted, shown=False).partition(b"\n")[2])
+    assert [each.value for each in found.records()] == [b"a"]
 
 
 def test_batches_do_not_wait_for_what_is_behind_them(bench: Bench) -> None:

@@ -126,10 +126,27 @@ class Unseen(FakeShard):
         return b""
 
 
-def test_what_cannot_be_seen_yet_keeps_all(manifest: WritableManifest) -> None:
+def test_what_nobody_may_see_yet_keeps_what_it_names_and_nothing_else(
+    manifest: WritableManifest,
+) -> None:
+    store = MemoryStore()
+    kept, orphan = (uploaded(store, PLACE.topic, b"payload", each) for each in (1, 2))
+    shard = Unseen([batch(0), handle_batch([kept], offset=1)])
+    assert sweep(store, shard, manifest) == [orphan.key(PLACE.topic)]
+    assert [facts.key for facts in store.list()] == [kept.key(PLACE.topic)]
+
+
+class Unread(FakeShard):
+    """Has records that are not there to be read."""
+
+    def tail(self, number: int, offset: int, bytes_max: int) -> bytes:
+        return b""
+
+
+def test_what_cannot_be_read_keeps_all(manifest: WritableManifest) -> None:
     store = MemoryStore()
     uploaded(store, PLACE.topic, b"payload")
-    assert sweep(store, Unseen([batch(0)]), manifest) == []
+    assert sweep(store, Unread([batch(0)]), manifest) == []
     assert len(list(store.list())) == 1
 
 
