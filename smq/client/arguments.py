@@ -27,7 +27,7 @@ def bytes_of(name: str, value: Any) -> bytes | None:  # noqa: ANN401  (whatever 
         raise TypeError(f"{name} is a masked array, whose mask would be lost")
     try:
         view = memoryview(value)
-        data = None if _has_objects(view) else view.tobytes()
+        data = None if has_objects(view) else view.tobytes()
     except (TypeError, ValueError):  # NumPy's, for times and text.
         raise TypeError(
             f"{name} is bytes, a buffer or None, not {type(value).__name__}"
@@ -38,7 +38,7 @@ def bytes_of(name: str, value: Any) -> bytes | None:  # noqa: ANN401  (whatever 
     return data
 
 
-def _has_objects(view: memoryview) -> bool:
+def has_objects(view: memoryview) -> bool:
     """Whether the items are objects, or have some: an O outside of the names of fields."""
     return "O" in _FIELD_NAME.sub("", view.format)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from smq.client.arguments import flag, function
+from smq.client.arguments import flag, function, has_objects
 from smq.client.errors import PayloadDamaged, PayloadMissing
 from smq.client.facts import BrokerFacts
 from smq.client.remote_filer import RemoteFiler
@@ -53,6 +53,7 @@ HANDLE_HEADERS_WRITTEN = write_headers(HANDLE_HEADERS)
 _WHOLE = 0  # Of a file, says mmap.
 RANGE_BYTES = 8 * 1024 * 1024  # Asked of another store at a time.
 CONTENT_TYPE_HEADER = "content-type"
+_OBJECTS = "it holds Python objects, which are no bytes"
 
 Progress = Callable[[int, int], object]
 """Called with the bytes there are and the bytes there will be."""
@@ -312,10 +313,7 @@ def _bytes_of(source: Any) -> memoryview:  # noqa: ANN401  (whatever has bytes)
     try:
         if isinstance(source, np.ndarray):
             return _bytes_of_array(source)
-        view = memoryview(source)
-        if isinstance(view.obj, np.ndarray):
-            _check_no_objects(view.obj)
-        return memoryview(b"") if view.nbytes == 0 else view.cast("B")
+        return _bytes_of_view(memoryview(source))
     except (TypeError, ValueError) as reason:
         raise TypeError(
             f"source is a {type(source).__name__}; it must be a path, a stream to read, or bytes "
@@ -323,19 +321,23 @@ def _bytes_of(source: Any) -> memoryview:  # noqa: ANN401  (whatever has bytes)
         ) from reason
 
 
+def _bytes_of_view(view: memoryview) -> memoryview:
+    if has_objects(view):
+        raise TypeError(_OBJECTS)
+    return memoryview(b"") if view.nbytes == 0 else view.cast("B")
+
+
 def _bytes_of_array(array: np.ndarray) -> memoryview:
     """An array's memory, whatever it is an array of. Raises TypeError."""
-    _check_no_objects(array)
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("it is a masked array, whose mask would be lost")
+    if array.dtype.hasobject:
+        raise TypeError(_OBJECTS)
     if not array.flags.c_contiguous:
         raise TypeError("it is not contiguous in C order")
     if array.nbytes == 0:
         return memoryview(b"")
     return np.asarray(array).reshape(-1).view(np.uint8).data
-
-
-def _check_no_objects(array: np.ndarray) -> None:
-    if array.dtype.hasobject:
-        raise TypeError("it holds Python objects, which are no bytes")
 
 
 def _is_same_file(one: Path, other: Path) -> bool:

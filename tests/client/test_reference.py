@@ -207,6 +207,8 @@ OBJECTS = np.array([object(), "text"], object)
         OBJECTS.data,
         np.zeros(2, [("number", "i4"), ("object", object)]),
         np.zeros(0, object),
+        np.zeros(0, object).data,
+        np.ma.masked_array([1, 2], [True, False]),
         np.arange(9)[::2],
         5,
     ],
