@@ -23,6 +23,7 @@ from shm.arrow import read_only
 from shm.kernels.records import B_AT, B_END
 from shm.kernels.references import may_refer
 from smq.filer.store import Store
+from smq.model.errors import PeerError, StoreError
 from smq.model.references import PREFIX, Reference, directory_of
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.ports import ManifestPort, ShardPort
@@ -66,10 +67,11 @@ class PayloadSweep(NamedTuple):
     manifest: ManifestPort
 
     def sweep(self, owners: Sequence[Owner], now_ms: int, gone_before_ms: int) -> list[str]:
-        """Delete payloads that no record names or will; their keys. Raises StoreError.
+        """Delete payloads that no record names or will; their keys.
 
         Those of topics that are not among the owners, all there are, go if they are older than
-        `gone_before_ms`.
+        `gone_before_ms`. Raises StoreError, PeerError: what stopped one topic's sweep, when all
+        others are swept.
         """
         by_directory = {directory_of(each.namespace, each.topic): each for each in owners}
         old: dict[str, list[str]] = {}
@@ -82,11 +84,17 @@ class PayloadSweep(NamedTuple):
             if facts.modified_ms < before_ms:
                 old.setdefault(directory, []).append(facts.key)
         swept: list[str] = []
+        failures: list[StoreError | PeerError] = []
         for directory, keys in old.items():
             owner = by_directory.get(directory)
-            for key in keys if owner is None else self._unnamed(owner, keys):
-                self.store.delete(key)
-                swept.append(key)
+            try:
+                for key in keys if owner is None else self._unnamed(owner, keys):
+                    self.store.delete(key)
+                    swept.append(key)
+            except (StoreError, PeerError) as reason:
+                failures.append(reason)
+        if failures:
+            raise failures[0]
         return swept
 
     def _unnamed(self, owner: Owner, keys: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels import records_reference as plain
 from smq.filer.store import CREATE, Data, Facts, Mode
 from smq.model.config import Config
-from smq.model.errors import Unavailable
+from smq.model.errors import PeerError, Unavailable
 from smq.model.references import PREFIX, Reference
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.decode import cut
@@ -109,6 +109,24 @@ def test_whatever_lies_among_payloads_goes_like_them(manifest: WritableManifest)
     store.put("topics/kafka/orders/a", b"x")
     assert len(sweep(store, shard, manifest)) == 1
     assert [facts.key for facts in store.list()] == ["topics/kafka/orders/a"]
+
+
+def test_a_topic_that_cannot_be_swept_is_told_and_holds_up_no_other(
+    manifest: WritableManifest,
+) -> None:
+    store = MemoryStore()
+    held_up = uploaded(store, "a-topic", b"payload").key("a-topic")
+    orphan = uploaded(store, PLACE.topic, b"payload").key(PLACE.topic)
+    damaged = Owner(PLACE.namespace, "a-topic", ORPHAN_MS, [(PLACE.number + 1, 2)])
+
+    def shard_of(node: int) -> FakeShard:
+        return FakeShard([batch(0) if node == 1 else b"no batch".ljust(100)])
+
+    job = PayloadSweep(store, shard_of, manifest)
+    with pytest.raises(PeerError, match="none at byte 0"):
+        job.sweep([damaged, OWNER], OLD_MS, 0)
+    assert [facts.key for facts in store.list()] == [held_up]
+    assert held_up < orphan, "the one that fails comes first"
 
 
 def test_payloads_of_a_topic_that_is_gone_go_with_it(manifest: WritableManifest) -> None:
@@ -235,10 +253,14 @@ class World:
         finally:
             self.store.fuse = self.shard.fuse = Fuse()
 
-    def readable(self) -> set[str]:
-        """The payloads that records name which a consumer can read."""
+    def readable(self) -> dict[int, Reference]:
+        """The handles that a consumer can read, by their offsets."""
         start = max(self.manifest.log_start(PLACE.number), self.shard.start)
-        return {each.key(PLACE.topic) for offset, each in self.handles.items() if offset >= start}
+        return {offset: each for offset, each in self.handles.items() if offset >= start}
+
+    def named(self) -> set[str]:
+        """The payloads that these name."""
+        return {each.key(PLACE.topic) for each in self.readable().values()}
 
     def there(self) -> set[str]:
         return {facts.key for facts in self.store.list(PREFIX)}
@@ -275,12 +297,11 @@ def test_neither_orphans_nor_dangling_handles_whoever_is_killed(
                     world.now_ms += ms
                 case str(job), [int(at), bool(after)]:
                     world.job(job, Fuse(at, after=after))
-            assert world.readable() <= world.there(), "a handle dangles"
+            assert world.named() <= world.there(), "a handle dangles"
         world.rest()
-        assert world.readable() == world.there()
-        for offset, reference in world.handles.items():
-            if reference.key(PLACE.topic) in world.readable():
-                [(at, value), *_] = read_back(
-                    world.store, manifest, Path(directory) / "cache", offset=offset
-                )
-                assert (at, value) == (offset, reference.handle())
+        assert world.named() == world.there()
+        for offset, reference in world.readable().items():
+            [(at, value), *_] = read_back(
+                world.store, manifest, Path(directory) / "cache", offset=offset
+            )
+            assert (at, value) == (offset, reference.handle())
