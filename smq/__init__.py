@@ -5,7 +5,10 @@ when one is first used: `import smq` costs nothing, and the broker's processes n
 """
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from shm.interrupts import without_interrupts
 
 if TYPE_CHECKING:
     from smq.client.sdk import *  # noqa: F403  (Its names are these.)
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (whatever is named)
     if name.startswith("_"):  # Python's own questions; the SDK has no such names.
         raise AttributeError(f"module 'smq' has no attribute {name!r}")
-    sdk = import_module("smq.client.sdk")
+    sdk = _sdk()
     try:
         found = getattr(sdk, name)
     except AttributeError:
@@ -24,4 +27,9 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  (whatever is named)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *vars(import_module("smq.client.sdk"))})
+    return sorted({*globals(), *vars(_sdk())})
+
+
+@without_interrupts  # NumPy and Numba cannot be imported again once that was broken off.
+def _sdk() -> ModuleType:
+    return import_module("smq.client.sdk")

@@ -15,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
+from shm.interrupts import without_interrupts
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -77,6 +79,10 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     The interpreted function stays at hand as the attribute `py_func`.
     """
     compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
+    # What the dispatcher, which is C, calls when it has no version for the arguments yet. An
+    # interrupt in the midst of it left Numba's lock held, or LLVM with half a function.
+    compile_for_args = without_interrupts(compiled._compile_for_args)  # noqa: SLF001
+    compiled._compile_for_args = compile_for_args  # noqa: SLF001
     _have_kernels_call_a_part(compiled, function)
     return cast("Callable[P, R]", compiled)
 

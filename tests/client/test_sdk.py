@@ -21,6 +21,28 @@ def test_importing_smq_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_an_interrupt_while_the_sdk_is_imported_is_raised_when_it_is_there() -> None:
+    code = """
+import builtins, signal
+import smq
+signal.signal(signal.SIGINT, signal.default_int_handler)
+builtin = __import__
+def interrupting(name, *rest):
+    if name == "numba":
+        builtins.__import__ = builtin
+        signal.raise_signal(signal.SIGINT)
+    return builtin(name, *rest)
+builtins.__import__ = interrupting
+try:
+    smq.connect
+except KeyboardInterrupt:
+    import sys
+    print("numba.core" in sys.modules, smq.connect.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True connect"
+
+
 def test_the_names_of_the_sdk_are_those_of_smq() -> None:
     names = [name for name in vars(sdk) if not name.startswith("_")]
     assert {"connect", "connect_async", "Client", "Producer", "Consumer"} <= set(names)

@@ -1,6 +1,7 @@
 """Kernels are compiled one way, cached where every change of a source gives a new place."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -113,3 +114,23 @@ def test_kernels_that_pass_constants_share_one_version_of_what_they_call() -> No
         assert twice(np.array([1])) == 9
     started = [each.data["dispatcher"] for _, each in recorder.buffer if each.is_start]
     assert [each.py_func.__name__ for each in started] == ["twice", "plus"]
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupt_while_a_kernel_is_compiled_is_raised_when_it_is_there() -> None:
+    class Interrupting(event.Listener):
+        def on_start(self, _: event.Event) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        def on_end(self, _: event.Event) -> None:
+            pass
+
+    @kernel
+    def negated(data: np.ndarray) -> Any:
+        return -data[0]
+
+    compiled: Any = negated
+    with event.install_listener("numba:compile", Interrupting()), pytest.raises(KeyboardInterrupt):
+        compiled(np.array([1]))
+    assert len(compiled.overloads) == 1
+    assert compiled(np.array([1])) == -1
