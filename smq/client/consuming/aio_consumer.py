@@ -43,6 +43,7 @@ class AsyncConsumer:
         while True:
             batch = await self._take()
             if batch is not None:
+                self._consumer.given()
                 return batch
             left_s = deadline - time.monotonic()
             if left_s <= 0:
@@ -68,9 +69,8 @@ class AsyncConsumer:
         """Wait for the end of what a cancelled call has left; records that it took come again."""
         if self._running is not None:
             await asyncio.wait([self._running])
-            running, self._running = self._running, None
-            if running.exception() is None and isinstance(running.result(), Batch):
-                self._consumer.put_back()
+            self._running.exception()  # Nobody else looks at it.
+            self._running = None
 
     async def _sleep(self, seconds: float) -> None:
         """Return when there may be something to take, or the time is over."""

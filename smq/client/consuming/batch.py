@@ -107,10 +107,10 @@ class Batch:
             return
         for chunk in self._chunks:
             chunk.release()
-        self._chunks = None
         is_intact = self._is_intact()
         if self._on_release is not None:
             self._on_release(is_intact)
+        self._chunks = None  # At last: what was interrupted is done again by the next poll.
         if not is_intact:
             raise Overrun(f"the ring has overtaken {self._count} records: poll again")
 

@@ -182,7 +182,13 @@ class Consumer:
 
         Raises Overrun if that was overtaken by its ring, and BrokerError: NoSuchTopic,
         BrokerUnavailable, CORRUPT_MESSAGE of a batch that cannot be read, and what a group answers.
+        What it has taken when it is interrupted comes with the next poll.
         """
+        batch = self._await(timeout_s)
+        self._reading.is_given = True  # One step with the return: no calls, no interrupts.
+        return batch
+
+    def _await(self, timeout_s: float) -> Batch:
         timeout_s = duration("timeout_s", timeout_s)
         self.give_back()
         now = time.monotonic()
@@ -225,10 +231,10 @@ class Consumer:
 
     def _follow(self, timeout_s: float | None) -> Iterator[Record]:
         while True:
-            batch = self.poll(SLEEP_SECONDS_MAX if timeout_s is None else timeout_s)
+            batch = self._await(SLEEP_SECONDS_MAX if timeout_s is None else timeout_s)
+            yield from self.walk(batch)
             if not batch and timeout_s is not None:
                 return
-            yield from self.walk(batch)
 
     def read_until(self, ends: OffsetsIn) -> Generator[Record, None, None]:
         """Records below these offsets, until all have come: copies, as in a loop.
@@ -247,7 +253,7 @@ class Consumer:
         try:
             while left := self._pause_behind(left):
                 self._look_at = math.inf  # What a topic gets meanwhile is not named.
-                for record in self.walk(self.poll(SLEEP_SECONDS_MAX)):
+                for record in self.walk(self._await(SLEEP_SECONDS_MAX)):
                     if record.offset < left[record.chunk.partition_of(record.row)]:
                         yield record
         finally:
@@ -269,6 +275,12 @@ class Consumer:
 
         None if its ring has overtaken it: the next poll reads it again.
         """
+        self._reading.is_given = False
+        records = self._copies(batch)
+        self._reading.is_given = True
+        return records
+
+    def _copies(self, batch: Batch) -> Iterator[Record]:
         if not batch:
             return iter(())
         moves = self._moves
@@ -304,17 +316,20 @@ class Consumer:
         if self._lent is not None:
             self._lent.release()
 
-    def put_back(self) -> None:
-        """Have the batch that was taken last come again: nobody has seen it."""
-        moves = self._moves
-        with suppress(Overrun):
-            self.give_back()
-        self._reading.stand_before(moves)
+    def _put_back(self) -> None:
+        """Have what was taken last come again, unless somebody was given it."""
+        if not self._reading.is_given:
+            self._lent, self._has_waited = None, False  # The next poll looks before it sleeps.
+            self._reading.put_back()
+
+    def given(self) -> None:
+        """The batch that was taken last has reached who wanted it: else it comes again."""
+        self._reading.is_given = True
 
     def _returned(self, lot: Lot, is_intact: bool) -> None:  # noqa: FBT001  (a callback)
-        self._lent = None
         if not is_intact:
             self._reading.go_back(lot)
+        self._lent = None
 
     def _wait(self, timeout_s: float) -> None:
         also = -1 if self._member is None else self._member.fileno()
@@ -387,9 +402,11 @@ class Consumer:
             event = member.events[0]
             if isinstance(event, Assigned):
                 self._assigned(member, event.partitions)
-                member.take_event()  # Now: what failed is done again by the next poll.
             else:
-                self._unsettled(member, member.take_event())
+                self._unsettled(member, event)
+            member.take_event()  # Now: what failed is done again by the next poll.
+            if isinstance(event, Failed):
+                raise event.error
 
     def _assigned(self, member: GroupMember, partitions: frozenset[TopicPartition]) -> None:
         owned = self._reading.partitions.keys()
@@ -410,12 +427,8 @@ class Consumer:
             self._give_up(owned)
         elif not isinstance(event, Failed) or event.is_out:
             self._reading.drop(owned)
-        if not isinstance(event, Failed):
+        if not isinstance(event, Failed) or event.is_out:
             member.join(())
-            return
-        if event.is_out:
-            member.join(())
-        raise event.error
 
     @property
     def _is_cooperative(self) -> bool:
@@ -448,11 +461,13 @@ class Consumer:
             raise Closed("this consumer is closed")
         if os.getpid() != self._pid:
             raise Closed("this consumer is of the process that forked: make one in this process")
+        self._put_back()
 
     def close(self, *, commit: bool = True) -> None:
         """Commit if that is automatic, leave the group, and let go of everything."""
         if self._is_closed or os.getpid() != self._pid:
             return
+        self._put_back()
         if self._lent is not None:
             with suppress(Overrun):  # It is read again by who goes on.
                 self._lent.release()

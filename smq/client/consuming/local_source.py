@@ -47,6 +47,11 @@ class LocalSource:
             lane.remove(partition)
         self._watch()
 
+    def clear(self) -> None:
+        """Read none. A lane that was interrupted may have lent what nobody got, or be torn."""
+        self._lanes.clear()
+        self._left.clear()
+
     def _watch(self) -> None:
         numbers: dict[int, set[int]] = {}
         for log, lane in self._lanes.items():

@@ -4,14 +4,19 @@
 
 A partition is read by one source at a time and changes between them by itself, at the offset where
 it stands; each change is counted.
+
+KeyboardInterrupt may break off whatever is done here. A partition's position is what counts: after
+an interrupt the sources begin again where the partitions stand, and those of which something was
+taken that nobody was given stand before that.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from math import ceil
 from operator import call
-from typing import NamedTuple
+from typing import Concatenate, NamedTuple, ParamSpec
 
 from shm.kernels.lend import F_ROW, F_START
 from shm.kernels.records import B_BASE_OFFSET, B_LAST_OFFSET
@@ -22,6 +27,8 @@ from smq.client.consuming.source import Partition, Taken
 from smq.client.consuming.wire_source import WireSource
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.codec import ZERO_UUID
+
+P = ParamSpec("P")
 
 RETURN_SECONDS = 0.5  # A partition on the wire that does not move looks for its ring so often.
 
@@ -56,12 +63,33 @@ class Lot(NamedTuple):
         return all(map(call, self.checks))
 
 
+Step = Callable[Concatenate["Reading", P], None]
+
+
+def _or_begin_again(step: Step[P]) -> Step[P]:
+    """If it is broken off, `take` begins again."""
+
+    @wraps(step)
+    def whole(reading: "Reading", /, *args: P.args, **keywords: P.kwargs) -> None:
+        was_torn, reading.is_torn = reading.is_torn, True
+        step(reading, *args, **keywords)
+        reading.is_torn = was_torn
+
+    return whole
+
+
 class Reading:
-    """Some partitions and how far they have been read. `local` is None away from the broker."""
+    """Some partitions and how far they have been read. `local` is None away from the broker.
+
+    is_given  whether somebody has what was taken last; who gives it says so
+    is_torn   whether the sources may read something else than the partitions, where they stand
+    """
 
     def __init__(self, local: LocalSource | None, wire: WireSource) -> None:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.counts = Counts()
+        self.is_given, self.is_torn = True, False
+        self._moves: list[Move] = []  # Of what was taken last.
         self._local = local
         self._wire = wire
         self._on_wire: dict[TopicPartition, Partition] = {}
@@ -82,17 +110,20 @@ class Reading:
         """Whether everything is read from rings now."""
         return self._local is not None and not self._on_wire
 
+    @_or_begin_again
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these positions on, and no others."""
         self.drop(list(self.partitions))
         self.add(positions)
 
+    @_or_begin_again
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions too."""
         added = {name: Partition(name, position) for name, position in positions.items()}
         self.partitions |= added
         self._start(added.values())
 
+    @_or_begin_again
     def drop(self, names: Iterable[TopicPartition]) -> None:
         """Read these no longer."""
         for name in names:
@@ -104,6 +135,7 @@ class Reading:
         self.partitions[name].topic_id = ZERO_UUID
         self.stand_at(name, position)
 
+    @_or_begin_again
     def stand_at(self, name: TopicPartition, position: int) -> None:
         """Go on elsewhere in the topic that is read."""
         partition = self.partitions[name]
@@ -112,12 +144,14 @@ class Reading:
         if name not in self._paused:
             self._start([partition])
 
+    @_or_begin_again
     def pause(self, names: Iterable[TopicPartition]) -> None:
         """Give nothing of these until they are resumed."""
         for name in names:
             self._paused[name] = self.partitions[name]
             self._stop(self.partitions[name])
 
+    @_or_begin_again
     def resume(self, names: Iterable[TopicPartition]) -> None:
         """Go on where they were paused."""
         self._start([self._paused.pop(name) for name in names if name in self._paused])
@@ -138,18 +172,21 @@ class Reading:
             self._local.remove(partition)
 
     def take(self) -> Lot | None:
-        """Records that are there now; their partitions go on behind them. Raises BrokerError."""
-        if self._stopped is not None:
-            self._tell_unreadable()
-        if self._wire_error is not None:
-            error, self._wire_error = self._wire_error, None
-            raise error
+        """Records that are there now; their partitions go on behind them. Raises BrokerError.
+
+        They come again, after `put_back`, unless `is_given` is set.
+        """
+        if self.is_torn:
+            self._begin_again()
+        self._moves = []
+        self.is_given = False
+        self._tell_left()
         if self._local is not None and self._on_wire:
             self._return(self._local)  # First: what is taken has not moved yet.
         taken = [] if self._local is None else self._take_from_rings(self._local)
         if self._on_wire:
             taken += self._take_from_wire(has_others=bool(taken))
-        lot = Lot([], [], [])
+        lot = Lot([], [], self._moves)
         for part in taken:
             if part.chunk is None:
                 self._cut(part, lot)
@@ -160,6 +197,14 @@ class Reading:
             return None
         return lot
 
+    def _tell_left(self) -> None:
+        """Raise what the last take has left to this one, which gave what others had."""
+        if self._stopped is not None:
+            self._tell_unreadable()
+        if self._wire_error is not None:
+            error, self._wire_error = self._wire_error, None
+            raise error
+
     def _tell_unreadable(self) -> None:
         """Raise what stopped a partition, if it still stands there; others are not held up."""
         stopped, self._stopped = self._stopped, None
@@ -169,14 +214,37 @@ class Reading:
             if partition is not None and partition.position == position:
                 raise error
 
+    def put_back(self) -> None:
+        """Have what was taken last come again, unless somebody was given it."""
+        if self.is_given:
+            return
+        self.is_torn = True
+        for name, before, after in self._moves:
+            partition = self.partitions.get(name)
+            if partition is not None and partition.position == after:
+                partition.position = before
+        self.is_given = True
+
+    def _begin_again(self) -> None:
+        """Have the sources read the partitions from where they stand, whatever they read now."""
+        partitions = self.partitions.items()
+        self._paused = {name: each for name, each in partitions if name in self._paused}
+        reading = {name: each for name, each in partitions if name not in self._paused}
+        self._on_wire = {name: each for name, each in reading.items() if name in self._on_wire}
+        self._wire.clear()
+        self._wire.add(self._on_wire.values())
+        on_rings = [each for name, each in reading.items() if name not in self._on_wire]
+        if self._local is not None:
+            self._local.clear()
+            on_rings = self._local.add(on_rings)
+            self.counts.ring_to_wire += len(on_rings)
+        self._go_to_wire(on_rings)
+        self.is_torn = False
+
     def go_back(self, lot: Lot) -> None:
         """Have the partitions of an overtaken lot stand before it again, but those moved since."""
         self.counts.overruns += 1
-        self.stand_before(lot.moves)
-
-    def stand_before(self, moves: Iterable[Move]) -> None:
-        """Have partitions stand where they stood before these, but those moved since."""
-        for name, before, after in moves:
+        for name, before, after in lot.moves:
             partition = self.partitions.get(name)
             if partition is not None and partition.position == after:
                 self.stand_at(name, before)
@@ -235,7 +303,8 @@ class Reading:
             self.counts.records_from_rings += records
             lot.checks.append(taken.is_intact)
         for partition, position in moves:
-            lot.moves.append((partition.name, partition.position, position))
+            move = partition.name, partition.position, position
+            lot.moves.append(move)  # First: what is interrupted here is put back.
             partition.position = position
         lot.chunks.extend(chunks)
 

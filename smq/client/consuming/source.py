@@ -64,6 +64,9 @@ class Source(Protocol):
     def remove(self, partition: Partition) -> None:
         """Read a partition no longer, if it was read here."""
 
+    def clear(self) -> None:
+        """Read none, whatever broke off what was done before."""
+
     def take(self) -> list[Taken]:
         """What is there now, without waiting."""
 

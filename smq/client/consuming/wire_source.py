@@ -94,6 +94,10 @@ class WireSource:
         """Read a partition no longer."""
         self._partitions.pop(partition.name, None)
 
+    def clear(self) -> None:
+        """Read none."""
+        self._partitions.clear()
+
     def leave(self) -> list[Partition]:
         """None: the wire has everything."""
         return []

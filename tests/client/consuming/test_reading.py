@@ -38,6 +38,9 @@ class FakeWire:
     def remove(self, partition: Partition) -> None:
         del self.partitions[partition.name]
 
+    def clear(self) -> None:
+        self.partitions.clear()
+
     def take(self) -> list[Taken]:
         return [
             self._take(each)

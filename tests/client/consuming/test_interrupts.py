@@ -1,0 +1,67 @@
+"""Ctrl-C anywhere in poll, or in a loop over a consumer: every record is given once, in order."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from types import FunctionType
+
+import pytest
+
+import smq
+from smq.client.consuming.batch import Batch
+from smq.client.consuming.chunk import Chunk, cut
+from smq.client.consuming.consumer import Consumer
+from smq.client.consuming.lane import Lane
+from smq.client.consuming.local_source import LocalSource
+from smq.client.consuming.reading import Reading
+from smq.client.consuming.record import Record
+from smq.client.consuming.walk import Walk
+from smq.client.consuming.wire_source import WireSource
+from tests.client.both import client, running, topic
+from tests.client.interrupts import code_of, is_interrupted
+
+CODES = {
+    each.__code__
+    for of in (Batch, Chunk, Consumer, Lane, LocalSource, Reading, Walk, WireSource)
+    for each in vars(of).values()
+    if isinstance(each, FunctionType)
+} | code_of(cut)
+# Of batches that poll has returned.
+CODES -= code_of(Batch.__len__, Batch.__iter__, Batch._lent, Chunk.__len__, Chunk.records)
+PARTITIONS = 3
+
+__all__ = ["client", "running", "topic"]
+
+
+def polled(consumer: smq.Consumer, _left: int, given: list[Record]) -> None:
+    given += consumer.poll(10)
+
+
+def looped(consumer: smq.Consumer, left: int, given: list[Record]) -> None:
+    given += islice(consumer, left)
+
+
+@pytest.mark.parametrize("read", [polled, looped])
+def test_what_an_interrupt_has_broken_off_comes_again(
+    client: smq.Client, topic: str, read: Callable[[smq.Consumer, int, list[Record]], None]
+) -> None:
+    seen: list[tuple[int, int]] = []
+    is_there, sent = True, 0
+    with client.producer() as producer, client.consumer(topic, start="earliest") as consumer:
+        while is_there:
+            for partition in range(PARTITIONS):
+                producer.send(topic, b"", partition=partition)
+            producer.flush()
+            sent += 1
+            is_there = False
+            while len(seen) < PARTITIONS * sent:
+                given: list[Record] = []
+                work = partial(read, consumer, PARTITIONS * sent - len(seen), given)
+                is_there |= is_interrupted(work, CODES, sys.maxsize if is_there else sent - 1)
+                seen += [(each.partition, each.offset) for each in given]
+            for partition in range(PARTITIONS):
+                offsets = [offset for each, offset in seen if each == partition]
+                assert offsets == [*range(sent)]
+                assert consumer.position(topic, partition) == sent
+    assert sent > 20
