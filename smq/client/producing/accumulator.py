@@ -291,7 +291,11 @@ class Accumulator:
         queue.sequence = (stamp.sequence + batch.end - batch.first) % SEQUENCE_END
 
     def answered(self, node_id: int, data: bytes, now_ms: int) -> None:
-        """A broker's answer to the oldest request that has none. Raises Malformed."""
+        """A broker's answer to the oldest request that has none. Raises Malformed.
+
+        Who is interrupted in it, or before it has all that the broker answered, has the broker
+        `lost`: what has met its fate by then is known, all else is sent again.
+        """
         owed = self._owed.get(node_id)
         if not owed:
             raise Malformed(f"broker {node_id} answers, and was not asked")
@@ -299,9 +303,9 @@ class Accumulator:
         answer = read_answer(data, queue.answer_format)
         if answer.correlation_id != correlation_id:
             raise Malformed(f"broker {node_id} answers what was not asked: {answer.correlation_id}")
-        owed.popleft()
-        queue.in_flight.remove(batch)
         self._judge(queue, batch, answer, now_ms)
+        place = queue.in_flight.index(batch)
+        del queue.in_flight[place], owed[0]  # One step: no calls, no interrupts.
         self._settled(queue, batch.parcel)
 
     def _judge(self, queue: Queue, batch: Batch, answer: Answer, now_ms: int) -> None:
@@ -328,10 +332,15 @@ class Accumulator:
         for _, queue, batch in self._owed.pop(node_id, ()):
             queue.in_flight.remove(batch)
             batch.is_refused = False
-            queue.take_back(batch)
+            if not batch.parcel.is_settled(batch.first):
+                queue.take_back(batch)
             queue.doubt(now_ms + RETRY_MS)
             self.stale.add(queue.topic)
-            self._settled(queue, batch.parcel)
+        for queue in self._queues.values():  # Also what an interrupt has left undone.
+            queue.begin_epoch_if_refused()
+            self._keep_ready(queue)
+        for parcel in list(self.parcels):
+            self._note_fate(parcel)
 
     def doubt(self, node_id: int) -> None:
         """A broker cannot be reached: perhaps others lead its partitions by now."""
@@ -389,7 +398,10 @@ class Accumulator:
         """Rows of a parcel may have met their fate, and the queue may go on."""
         queue.begin_epoch_if_refused()
         self._keep_ready(queue)
-        self.resolved[parcel] = None
+        self._note_fate(parcel)
+
+    def _note_fate(self, parcel: Parcel | Single) -> None:
+        self.resolved[parcel] = None  # One step from here on: no calls, no interrupts.
         if not parcel.unresolved and parcel in self.parcels:
             del self.parcels[parcel]
             self.buffered_bytes -= parcel.bytes

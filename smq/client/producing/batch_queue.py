@@ -99,8 +99,9 @@ class Queue:
         return self.again[0] if self.again else self.waiting[0]
 
     def take_back(self, batch: Batch) -> None:
-        """A batch was not taken, or nobody knows: it will be sent again."""
-        insort(self.again, batch)
+        """A batch was not taken, or nobody knows: it will be sent again. Twice, it is once."""
+        if batch not in self.again:
+            insort(self.again, batch)
 
     def put_back(self, batch: Batch) -> None:
         """A batch whose turn it was has not left."""
@@ -117,11 +118,11 @@ class Queue:
         """Once nothing is in flight any more, what waits behind a refused sequence begins again."""
         if self.in_flight or not self.again or not self.again[0].is_refused:
             return
-        self.epoch, self.sequence, self.is_known = self.epoch + 1, 0, False
-        for batch in reversed(self.again):
-            batch.ordinal, batch.is_refused = NEVER_SENT, False
-            self.waiting.appendleft(batch)
-        self.again.clear()
+        anew = [Batch(each.parcel, each.first, each.end) for each in self.again]
+        waiting = deque([*anew, *self.waiting])
+        self.epoch += 1  # One step from here on: no calls, no interrupts.
+        self.sequence, self.is_known = 0, False
+        self.again, self.waiting = [], waiting
 
     def invariants(self) -> None:
         """Assert them."""

@@ -41,6 +41,7 @@ class Exchange:
         self.is_deaf = False
         self._accumulator = accumulator
         self.singles = self.parcels = 0
+        self._is_broken_off = False  # Whether an interrupt came while somebody took answers.
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def wake(self) -> None:
@@ -56,8 +57,14 @@ class Exchange:
         return any(each.events() & select.POLLOUT for each in self.channels.values())
 
     def mourn(self, now_ms: int) -> None:
-        """Close the channels that were found to be gone, or whose broker is silent."""
+        """Close the channels that were found to be gone, or whose broker is silent.
+
+        And those of which answers were taken, and perhaps not noted: what they owe is sent again.
+        """
         accumulator = self._accumulator
+        if self._is_broken_off:
+            accumulator.gone |= self.channels.keys()
+            self._is_broken_off = False
         gone, accumulator.gone = accumulator.gone | set(accumulator.silent(now_ms)), set()
         for node_id in gone:
             channel = self.channels.pop(node_id, None)
@@ -69,8 +76,10 @@ class Exchange:
 
     def hear(self) -> None:
         """Take the answers that have come, if the thread is deaf."""
-        if self.is_deaf:
+        if self.is_deaf and not self._is_broken_off:
+            self._is_broken_off = True
             self.settle(self._answers())
+            self._is_broken_off = False
             if self._accumulator.gone:
                 self.wake()
 

@@ -72,6 +72,10 @@ class Fate(ABC):
         """Whether a row's fate is known."""
 
     @abstractmethod
+    def is_settled(self, place: int) -> bool:
+        """Whether the fate of a record is known, by its place in the columns."""
+
+    @abstractmethod
     def delivery(self, row: int) -> Delivery:
         """Where a row is, once it is done without an error."""
 

@@ -163,8 +163,7 @@ class Parcel(Fate):
         """The records [first, end) of the columns are not in the topic, or nobody knows."""
         order = self._order  # What is kept are these rows, and no view on all of them.
         rows = np.arange(first, end) if order is None else order[first:end].copy()
-        self.failures.append(Failure(rows, error))
-        self._settle(first, end, FAILED)
+        self._settle(first, end, FAILED, Failure(rows, error))
 
     def give_up(self, error: Exception) -> None:
         """Fail all rows whose fate is not known, also if it is open; it may be closed no more."""
@@ -180,13 +179,14 @@ class Parcel(Fate):
     def _rows(self, first: int, end: int) -> np.ndarray | slice:
         return slice(first, end) if self._order is None else self._order[first:end]
 
-    def _settle(self, first: int, end: int, offsets: np.ndarray | int) -> None:
-        if self.offsets is None:
+    def _settle(self, first: int, end: int, offsets: np.ndarray | int, *failures: Failure) -> None:
+        rows, known = self._rows(first, end), self.offsets
+        if known is None:
             known = np.full(self.row_count, PENDING, np.int64)
-            known[self._rows(first, end)] = offsets
-            self.offsets = known  # Now: other threads look at it without a lock.
-        else:
-            self.offsets[self._rows(first, end)] = offsets
+        # One step from here on: no calls, no interrupts. Other threads look without a lock.
+        self.failures = [*self.failures, *failures]
+        known[rows] = offsets
+        self.offsets = known
         self.unresolved -= end - first
         assert self.unresolved >= 0
         if self.unresolved == 0:
@@ -195,6 +195,12 @@ class Parcel(Fate):
     def is_done(self, row: int) -> bool:
         """Whether a row's fate is known."""
         return self.offsets is not None and bool(self.offsets[row] != PENDING)
+
+    def is_settled(self, place: int) -> bool:
+        """Whether the fate of a record is known, by its place in the columns."""
+        if self.offsets is None or self.unresolved == 0:
+            return self.unresolved == 0
+        return bool(self.offsets[place if self._order is None else self._order[place]] != PENDING)
 
     def delivery(self, row: int) -> Delivery:
         """Where a row is, once it is done without an error."""

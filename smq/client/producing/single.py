@@ -34,24 +34,27 @@ class Single(Fate):
         """It is in the topic."""
         if append_time_ms >= 0:
             self.timestamp_ms = append_time_ms
-        self._settle(base_offset if base_offset >= 0 else UNKNOWN_OFFSET)
+        # At last, and in one step: other threads look at the offset without a lock.
+        self.offset = base_offset if base_offset >= 0 else UNKNOWN_OFFSET
+        self.unresolved, self.rows = 0, None
 
     def fail(self, _first: int, _end: int, error: Exception) -> None:
         """It is not in the topic, or nobody knows."""
-        self.failures.append(Failure(np.zeros(1, np.int64), error))
-        self._settle(FAILED)
+        failure = Failure(np.zeros(1, np.int64), error)
+        self.failures = [failure]  # One step with the rest: no calls, no interrupts.
+        self.offset, self.unresolved, self.rows = FAILED, 0, None
 
     def give_up(self, error: Exception) -> None:
         """Fail it, if its fate is not known."""
         if self.unresolved:
             self.fail(0, 1, error)
 
-    def _settle(self, offset: int) -> None:
-        self.offset = offset  # At last: other threads look at it without a lock.
-        self.unresolved, self.rows = 0, None
-
     def is_done(self, _row: int) -> bool:
         """Whether its fate is known."""
+        return self.offset != PENDING
+
+    def is_settled(self, _place: int) -> bool:
+        """The same."""
         return self.offset != PENDING
 
     def delivery(self, _row: int) -> Delivery:

@@ -9,9 +9,11 @@ from hypothesis import given, settings, strategies as st
 from smq.client.errors import BrokerUnavailable, NoSuchTopic, RecordTooLarge
 from smq.client.producing import accumulator as accumulator_file
 from smq.client.producing.accumulator import ANSWER_MS_MAX, RETRY_MS, Accumulator
-from smq.client.producing.batch_queue import IN_FLIGHT_MAX
+from smq.client.producing.batch_queue import IN_FLIGHT_MAX, Queue
 from smq.client.producing.batch_writer import BatchWriter
 from smq.client.producing.futures import Future
+from smq.client.producing.parcel import Parcel
+from smq.client.producing.single import Single
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.codec import Malformed
 from smq.wire.compression import Codec
@@ -442,5 +444,45 @@ def test_whatever_is_interrupted_while_it_is_sent_arrives_once_or_was_not_taken(
         rig.add([0] * 3)
         rig.settle()
         assert len(rig.shard.partitions["t", 0].values()) == 1 + taken + 3
+        number += 1
+    assert number > 10
+
+
+@pytest.mark.parametrize(
+    "fault", [ErrorCode.NONE, FOR_GOOD, PASSING_WITHOUT_APPEND[0], PASSING_WITH_APPEND[0]]
+)
+@pytest.mark.parametrize("is_single", [True, False], ids=["single", "parcel"])
+def test_whatever_is_interrupted_while_an_answer_is_taken_is_done_or_done_again(
+    fault: ErrorCode, *, is_single: bool
+) -> None:
+    codes = {
+        each.__code__
+        for of in (Accumulator, Queue, Parcel, Single)
+        for each in vars(of).values()
+        if isinstance(each, FunctionType) and each.__name__ != "invariants"
+    } | code_of(FakeChannel.answers)
+    is_there, number = True, 0
+    while is_there:
+        rig = Rig()
+        rig.add([0])
+        rig.settle()
+        rig.add([0, 1, 0, 2])
+        if is_single:
+            rig.settle()
+            assert rig.send_single(0)
+        rig.drain()
+        rig.add([0] * 3)
+        rig.drain()
+        rig.deliver(fault, append=fault in {ErrorCode.NONE, *PASSING_WITH_APPEND})
+        while rig.channel.sent:
+            rig.deliver()
+        if is_there := is_interrupted(rig.answer, codes, number):
+            rig.lose(0)
+        rig.settle()
+        rig.check()
+        assert not rig.accumulator.buffered_bytes
+        told = {*rig.accumulator.take_resolved()}
+        assert told == {*rig.parcels}
+        assert all(len(each.failures) <= 1 for each in told)
         number += 1
     assert number > 10

@@ -79,6 +79,6 @@ def test_behind_a_refused_sequence_all_begins_again_once_nothing_is_in_flight(
     assert queue.again == [refused]
     queue.take_back(queue.in_flight.pop())
     queue.begin_epoch_if_refused()
-    assert list(queue.waiting) == [refused, behind]
+    assert [each.parcel for each in queue.waiting] == [refused.parcel, behind.parcel]
     assert (queue.epoch, queue.sequence, queue.is_known) == (1, 0, False)
     queue.invariants()

@@ -3,6 +3,7 @@
 import os
 import select
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,6 +13,7 @@ from smq.client.producing.exchange import NAP_MS, Exchange
 from smq.client.producing.parcel import Parcel
 from smq.wire.compression import Codec
 from tests.client.fake_shard import FakeChannel, FakeShard
+from tests.client.interrupts import code_of, is_interrupted
 from tests.client.parcels import closed
 
 NODE = 1
@@ -72,12 +74,18 @@ class Rig:
         return bool(poller.poll(0))
 
 
-@pytest.fixture
-def rig() -> Iterator[Rig]:
+@contextmanager
+def opened() -> Iterator[Rig]:
     made = Rig()
     yield made
     os.close(made.channel.descriptor)
     made.exchange.close()
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with opened() as made:
+        yield made
 
 
 def test_who_has_sent_and_is_not_asked_naps_and_hears_nothing(rig: Rig) -> None:
@@ -144,6 +152,25 @@ def test_who_is_interrupted_before_the_thread_listens_leaves_it_deaf(
     rig.deliver()
     rig.exchange.hear()
     assert parcel.is_resolved()
+
+
+def test_what_a_broker_owes_is_sent_again_if_the_taking_of_answers_was_interrupted() -> None:
+    codes = code_of(Exchange.hear, Exchange._answers, Exchange.settle, FakeChannel.answers)
+    is_there, number, again = True, 0, 0
+    while is_there:
+        with opened() as rig:
+            parcel = rig.send()
+            rig.fall_asleep()
+            rig.deliver()
+            is_there = is_interrupted(rig.exchange.hear, codes, number)
+            rig.exchange.hear()  # By another thread: it does not hide what the first has left.
+            rig.wake_up()
+            rig.exchange.mourn(0)
+            assert bool(rig.exchange.channels) is not is_there
+            assert parcel.is_resolved() is not rig.accumulator.has_waiting
+            again += rig.accumulator.has_waiting
+            number += 1
+    assert number > again > 3
 
 
 def test_who_waits_for_an_answer_that_came_just_then_wakes_the_thread(rig: Rig) -> None:
