@@ -2,6 +2,8 @@
 
 import dis
 import sys
+import threading
+from _thread import RLock
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
@@ -45,3 +47,18 @@ def is_interrupted(work: Callable[[], object], codes: set[CodeType], number: int
     finally:
         sys.settrace(outer)
     return False
+
+
+def is_free(lock: RLock) -> bool:
+    """Whether another thread can have it."""
+    found: list[bool] = []
+
+    def take() -> None:
+        found.append(lock.acquire(blocking=False))
+        if found[0]:
+            lock.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    return found[0]

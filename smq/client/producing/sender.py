@@ -28,6 +28,7 @@ from smq.client.producing.links import Links, ProducerTopic
 from smq.client.producing.parcel import Extras, Parcel
 from smq.client.producing.single import Single
 from smq.client.producing.unseen import Unseen
+from smq.client.producing.waiters import Waiters, without
 from smq.model.errors import BrokerError, PeerError
 from smq.wire.compression import Codec
 
@@ -70,15 +71,13 @@ class _Topic:
 
 
 class Sender:
-    """`lock` guards everything; `changed` tells who waits for fates, `_freed` who waits for room.
+    """`lock` guards everything; `_changed` are who waits for fates, `_freed` who waits for room.
 
     `parcels` are the open ones, by topic. A sender of before a fork is dead in the child.
     """
 
     def __init__(self, links: Links, options: Options) -> None:
-        self.lock = threading.Lock()
-        self.changed = threading.Condition(self.lock)
-        self._freed = threading.Condition(self.lock)
+        self._renew_lock()
         self.parcels: dict[str, Parcel] = {}
         self.is_closed = False
         self._links = links
@@ -93,9 +92,12 @@ class Sender:
         self._is_closing = False
         self._unseen = Unseen()
         self._single_ns = 0  # When the last record was sent alone.
-        self._asking = 0  # Threads that wait for fates or room.
         self._thread = threading.Thread(target=self._run, name="smq-producer", daemon=True)
         self._thread.start()
+
+    def _renew_lock(self) -> None:
+        self.lock = threading.RLock()
+        self._changed, self._freed = Waiters(self.lock), Waiters(self.lock)
 
     # --- for the threads of the user -------------------------------------------------------------
 
@@ -208,17 +210,12 @@ class Sender:
 
     def _learn_first(self, topic: str) -> None:
         topic_name("topic", topic)
-        try:
-            self.lock.release()
-            facts = self._links.topic(topic)
-        finally:
-            self.lock.acquire()
-        self._learn(topic, facts)
+        self._learn(topic, without(self.lock, lambda: self._links.topic(topic)))
 
     def _learn(self, topic: str, facts: ProducerTopic) -> None:
+        self._accumulator.learn(topic, *facts)
         known = self._topics.setdefault(topic, _Topic(facts, self._first_partition))
         known.facts, known.learnt_ms, known.missing_since_ms = facts, monotonic_ms(), 0
-        self._accumulator.learn(topic, *facts)
 
     def cut(self, topic: str) -> None:
         """With the lock held: close a topic's open parcel and send what may go now."""
@@ -262,9 +259,9 @@ class Sender:
             timeout_s = duration("timeout", timeout_s)
         if threading.get_ident() == self._thread.ident and not condition():
             raise RuntimeError("a callback must not wait: it is called by the thread that sends")
-        with self.changed:
+        with self.lock:
             self._exchange.hear()
-            done = self._wait_for(self.changed, condition, timeout_s)
+            done = self._wait_for(self._changed, condition, timeout_s)
         if not done:
             raise TimeoutError("the broker has not acknowledged in time")
         if not condition():
@@ -282,16 +279,17 @@ class Sender:
             self._exchange.listen()
 
     def _wait_for(
-        self, told: threading.Condition, condition: Callable[[], bool], timeout_s: float | None
+        self, waiters: Waiters, condition: Callable[[], bool], timeout_s: float | None
     ) -> bool:
         """With the lock held: sleep until the condition holds or all is closed; False: too long."""
-        self._asking += 1
-        try:
-            if not condition():
-                self._exchange.listen()
-            return told.wait_for(lambda: condition() or self.is_closed, timeout_s)
-        finally:
-            self._asking -= 1
+
+        def is_over() -> bool:
+            if condition() or self.is_closed:
+                return True
+            self._exchange.listen()
+            return False
+
+        return waiters.wait_for(is_over, timeout_s)
 
     def flush(self, timeout_s: float | None) -> None:
         """Send all that is open and wait until the fate of all is known. Raises TimeoutError.
@@ -335,9 +333,7 @@ class Sender:
         if self.is_closed:
             return  # What it had is closed, and the numbers of its descriptors are another's now.
         self.is_closed = True
-        self.lock = threading.Lock()
-        self.changed = threading.Condition(self.lock)
-        self._freed = threading.Condition(self.lock)
+        self._renew_lock()
         self._exchange.forget()
         self._links.close()
 
@@ -352,7 +348,7 @@ class Sender:
             while not self._is_closing:
                 self._do_round()
         finally:  # Nobody may wait for a thread that is not there.
-            with self.changed:
+            with self.lock:
                 callbacks = self._end()
             for each in callbacks:
                 call_back(each)
@@ -367,8 +363,8 @@ class Sender:
         self._accumulator.parcels.clear()
         for parcel in given_up:
             parcel.give_up(Closed("the producer was closed before this was acknowledged"))
-        self.changed.notify_all()
-        self._freed.notify_all()
+        self._changed.tell_all()
+        self._freed.tell_all()
         told = dict.fromkeys([*self._accumulator.take_resolved(), *given_up])
         self._unseen.note(told)
         return [each for parcel in told for each in parcel.due_callbacks()]
@@ -395,9 +391,9 @@ class Sender:
             resolved = [*accumulator.take_resolved()]
             callbacks = [each for parcel in resolved for each in parcel.due_callbacks()]
             self._unseen.note(resolved)
-            self.changed.notify_all()
+            self._changed.tell_all()
             if accumulator.buffered_bytes <= ROOM_BELOW * self._options.buffer_bytes:
-                self._freed.notify_all()
+                self._freed.tell_all()
             due_ms = accumulator.next_due_ms(now_ms)
             sleep_ms = SLEEP_MS_MAX if due_ms is None else due_ms - now_ms
             if self.parcels and self._options.linger_ms:
@@ -485,7 +481,7 @@ class Sender:
     def _sleep(self, sleep_ms: int) -> None:
         exchange = self._exchange
         with self.lock:
-            is_asked = bool(self._asking or self.parcels)
+            is_asked = bool(self._changed or self._freed or self.parcels)
             sleep_ms = exchange.fall_asleep(sleep_ms, is_asked=is_asked)
             if any(map(self._is_due, self.parcels)):
                 sleep_ms = 0

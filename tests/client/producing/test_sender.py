@@ -6,42 +6,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 
 import pytest
 
 from smq.client.errors import BrokerUnavailable, BufferFull, Closed, NoSuchTopic
 from smq.client.producing import sender as sender_file
 from smq.client.producing.futures import Future
-from smq.client.producing.parcel import Parcel
 from smq.client.producing.producer import Producer
-from smq.client.producing.sender import BURST_NS, SINGLES_MAX, Options, Sender
+from smq.client.producing.sender import BURST_NS, SINGLES_MAX
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError, ErrorCode
-from smq.wire.compression import Codec
 from tests.client.fake_kafka import FakeKafka, FakePartition
-from tests.client.interrupts import code_of, is_interrupted
+from tests.client.producers import OPTIONS, WAIT_S, Open, open_producer
 
-WAIT_S = 10
-OPTIONS = Options("test", Codec.NONE, 0, 64 * 1024, 1024 * 1024, 5, 20)
-Open = Callable[..., Producer]
-
-
-@pytest.fixture
-def open_producer(kafka: FakeKafka) -> Iterator[Open]:
-    opened: list[Producer] = []
-
-    def open_one(**options: object) -> Producer:
-        reach = Reach(kafka.bootstrap, None, 5)
-        opened.append(Producer(reach, OPTIONS._replace(**options)))  # type: ignore[arg-type]
-        return opened[-1]
-
-    yield open_one
-    kafka.takes_records.set()
-    for each in opened:
-        each.close(WAIT_S)
+__all__ = ["open_producer"]  # A fixture.
 
 
 def values(kafka: FakeKafka, topic: str = "t") -> list[list[int]]:
@@ -288,41 +267,6 @@ def test_many_threads_share_a_producer(kafka: FakeKafka, open_producer: Open) ->
         each.join(WAIT_S)
     producer.flush(WAIT_S)
     assert values(kafka) == [[*range(2000)]] * 2
-
-
-def test_an_interrupt_anywhere_in_send_tears_loses_and_blocks_nothing(
-    kafka: FakeKafka, open_producer: Open
-) -> None:
-    (partition,) = kafka.add_topic("t")
-    producer = open_producer(batch_bytes=1024)
-    codes = code_of(Producer.send, Sender.cut, Sender.add, Sender._take, Parcel.close, Parcel.fill)
-    producer.send("t", b"").result(WAIT_S)
-    sender, sent, broken = producer._sender, [], []
-    assert sender is not None
-
-    def send(name: bytes) -> None:
-        sent.append(producer.send("t", name + b" " * 600, key=name + b" " * 600))
-
-    kafka.takes_records.clear()
-    producer.send("t", b"")  # It is on its way: those behind it share parcels, of one or two.
-    is_there, number = True, 0
-    while is_there:
-        for name in (b"%d a" % number, b"%d b" % number):
-            if is_there := is_interrupted(partial(send, name), codes, number):
-                broken.append(name)
-            assert sender.lock.acquire(timeout=WAIT_S)
-            sender.lock.release()
-        send(b"%d c" % number)
-        number += 1
-    kafka.takes_records.set()
-    assert number > 20
-    assert len({each.result(WAIT_S).offset for each in sent}) == len(sent)
-    producer.flush(WAIT_S)
-    records = [(each.key or b"", each.value) for each in partition.records()]
-    assert all(key == value or not key for key, value in records)
-    names = [key.strip() for key, _ in records if key]
-    assert len(names) == len({*names})
-    assert len(sent) <= len(names) <= len(sent) + len(broken)
 
 
 def test_a_closed_producer_has_sent_all_and_takes_no_more(

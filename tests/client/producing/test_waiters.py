@@ -1,0 +1,67 @@
+"""Who waits is woken, or gives up in time; whoever is interrupted has the lock that he had."""
+
+import threading
+
+import pytest
+
+from smq.client.producing.waiters import Waiters, without
+from tests.client.interrupts import code_of, is_free, is_interrupted
+
+WAIT_S = 20.0
+
+
+def test_who_waits_sleeps_without_the_lock_until_he_is_told() -> None:
+    changes: list[int] = []
+    lock = threading.RLock()
+    waiters = Waiters(lock)
+
+    def change() -> None:
+        while len(changes) < 2:
+            with lock:
+                if waiters:
+                    changes.append(0)
+                    waiters.tell_all()
+
+    thread = threading.Thread(target=change)
+    with lock:
+        thread.start()
+        assert waiters.wait_for(lambda: len(changes) == 2, WAIT_S)
+        assert not waiters
+        assert not is_free(lock)
+    thread.join()
+    assert is_free(lock)
+
+
+def test_who_waits_too_long_gives_up() -> None:
+    lock = threading.RLock()
+    with lock:
+        assert not Waiters(lock).wait_for(lambda: False, 0.001)
+        assert not Waiters(lock).wait_for(lambda: False, 0.0)
+        assert Waiters(lock).wait_for(lambda: True, 0.0)
+        assert Waiters(lock).wait_for(lambda: True, None)
+
+
+def test_what_is_done_without_the_lock_may_fail() -> None:
+    lock = threading.RLock()
+    with lock:
+        assert without(lock, lambda: is_free(lock))
+        with pytest.raises(ZeroDivisionError):
+            without(lock, lambda: 1 // 0)
+        assert not is_free(lock)
+
+
+def test_an_interrupt_anywhere_leaves_the_lock_held_until_the_block_ends() -> None:
+    lock, number = threading.RLock(), 0
+    codes = code_of(Waiters.wait_for, without)
+
+    def wait() -> None:
+        with lock:
+            try:
+                Waiters(lock).wait_for(lambda: False, 0.001)
+            finally:
+                assert not is_free(lock)
+
+    while is_interrupted(wait, codes, number):
+        assert is_free(lock)
+        number += 1
+    assert number > 5
