@@ -3,7 +3,6 @@
 A parcel has many rows (smq.client.producing.parcel), a single one (smq.client.producing.single).
 """
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import count
@@ -12,8 +11,6 @@ from typing import Protocol
 import numpy as np
 
 from smq.client.producing.futures import Delivery
-
-logger = logging.getLogger(__name__)
 
 PENDING = -3
 FAILED = -2
@@ -130,11 +127,3 @@ class Fate(ABC):
 
 
 _numbers = count()
-
-
-def call_back(function: Callable[[], object]) -> None:
-    """Call a callback of the user. What it raises must not end the thread that sends."""
-    try:
-        function()
-    except BaseException:  # It is the user's, and raises what it likes.
-        logger.exception("a callback of a producer raised")

@@ -82,7 +82,7 @@ class Future:
         """
         arguments.function("function", function)
         if not self._parcel.call_when_done(self._row, lambda: function(self)):
-            _call(function, self)
+            call_back(lambda: function(self))
 
     def __await__(self) -> Generator[Any, None, Delivery]:
         yield from _done(self)
@@ -138,18 +138,21 @@ class BatchFuture:
         for i, parcel in enumerate(self._parcels[first:], first):
             if parcel.call_when_done(None, partial(self._call_when_done, i, function)):
                 return
-        _call(function, self)
+        call_back(lambda: function(self))
 
     def __await__(self) -> Generator[Any, None, Deliveries]:
         yield from _done(self)
         return self.result(0)
 
 
-def _call(function: Callable[[Any], object], future: Future | BatchFuture) -> None:
-    """Call a callback of the user. What it raises is not its caller's, whoever that is."""
+def call_back(function: Callable[[], object], *, logged: type[BaseException] = Exception) -> None:
+    """Call a callback of the user. What it raises is not its caller's, and logged.
+
+    In a thread of the user what ends programs passes; the thread that sends must not end.
+    """
     try:
-        function(future)
-    except Exception:
+        function()
+    except logged:
         logger.exception("a callback of a producer raised")
 
 

@@ -14,6 +14,7 @@ import logging
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -95,10 +96,7 @@ class Producer:
 
     def _leave_to_parent(self) -> None:
         """In a forked child: forget the sender, whose thread is not here."""
-        self._starting = threading.Lock()
-        sender, self._sender = self._sender, None
-        if sender is not None:
-            sender.abandon()
+        self._starting, self._sender = threading.Lock(), None
 
     def send(  # noqa: PLR0913  (each is a field of the record)
         self,
@@ -268,7 +266,8 @@ class Producer:
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of all records sent so far is known. Raises TimeoutError.
 
-        Raises the first error that nobody has learned from a future: no failure passes unseen.
+        Raises the first error that nobody has learned from a future: no failure passes unseen. In
+        a callback it raises RuntimeError, unless there is nothing to wait for.
         """
         if timeout_s is not None:
             timeout_s = duration("timeout_s", timeout_s)
@@ -276,7 +275,10 @@ class Producer:
             self._sender.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush, then close, whatever flush raises. Closing again does nothing."""
+        """Flush, then close, whatever flush raises. Closing again does nothing.
+
+        In a callback it does not wait: the producer takes no more, and ends when all is done.
+        """
         if timeout_s is not None:
             timeout_s = duration("timeout_s", timeout_s)
         with self._starting:
@@ -284,7 +286,9 @@ class Producer:
                 return
             self._is_closed = True
         sender = self._sender
-        if sender is not None:
+        if sender is not None and sender.is_own_thread():
+            sender.leave()
+        elif sender is not None:
             try:
                 sender.flush(timeout_s)
             finally:
@@ -301,6 +305,13 @@ class Producer:
             return
         with suppress(Exception):  # The error of the block is the one to tell.
             self.close(FAREWELL_S)
+
+    def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
+        """What was sent still goes; then the thread ends, which knows nothing of a producer."""
+        sender = self.__dict__.get("_sender")
+        if sender is not None and not self._is_closed:
+            sender.leave()
+            warn("a producer was not closed", ResourceWarning, source=self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In another process: a producer of its own."""
@@ -352,6 +363,8 @@ _producers: "weakref.WeakSet[Producer]" = weakref.WeakSet()
 
 
 def _leave_all_to_parent() -> None:
+    for sender in list(_senders):  # Also of producers that were dropped.
+        sender.abandon()
     for producer in list(_producers):
         producer._leave_to_parent()  # noqa: SLF001  (of this file)
 

@@ -23,10 +23,12 @@ from smq.client.producing.accumulator import RETRY_MS, Accumulator
 from smq.client.producing.batch_writer import BatchWriter
 from smq.client.producing.columns import one_of
 from smq.client.producing.exchange import Exchange, monotonic_ms
-from smq.client.producing.fate import Failure, call_back
+from smq.client.producing.fate import Failure
+from smq.client.producing.futures import call_back
 from smq.client.producing.links import Links, ProducerTopic
 from smq.client.producing.parcel import Extras, Parcel
 from smq.client.producing.single import Single
+from smq.client.producing.topics import Topics
 from smq.client.producing.unseen import Unseen
 from smq.client.producing.waiters import Waiters, without
 from smq.model.errors import BrokerError, PeerError
@@ -36,7 +38,6 @@ SLEEP_MS_MAX = 1000  # Until the next look at deadlines that nobody woke us for.
 SINGLES_MAX = 4  # On their way, at a time when nobody has looked for their acks.
 BURST_NS = 50_000  # Records that come faster go together.
 ROOM_BELOW = 0.75  # Of the buffer: who is woken for each batch that has gone does little else.
-GONE_MS = 3000  # A topic that is not there for so long has been deleted; else it has just come.
 
 logger = logging.getLogger(__name__)
 
@@ -58,18 +59,6 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class _Topic:
-    """A topic that is sent to. Records without key stick to a partition for a parcel."""
-
-    __slots__ = ("facts", "keyless", "learnt_ms", "missing_since_ms")
-
-    def __init__(self, facts: ProducerTopic, keyless: int) -> None:
-        self.facts = facts
-        self.learnt_ms = 0
-        self.keyless = keyless % len(facts.leaders)
-        self.missing_since_ms = 0
-
-
 class Sender:
     """`lock` guards everything; `_changed` are who waits for fates, `_freed` who waits for room.
 
@@ -86,10 +75,10 @@ class Sender:
         writer = BatchWriter(options.compression)
         self._accumulator = Accumulator(options.client_id, producer, writer, options.batch_bytes)
         self._exchange = Exchange(self._accumulator)
-        self._first_partition = producer[0]  # Not all producers begin with partition 0.
-        self._topics: dict[str, _Topic] = {}
-        self._refreshed_ms = self._look_ms = 0
-        self._is_closing = False
+        # Not all producers begin with partition 0.
+        self._topics = Topics(links.metadata_max_age_ms, first_partition=producer[0])
+        self._refreshed_ms = 0
+        self._is_leaving = self._is_closing = False
         self._unseen = Unseen()
         self._single_ns = 0  # When the last record was sent alone.
         self._thread = threading.Thread(target=self._run, name="smq-producer", daemon=True)
@@ -103,7 +92,7 @@ class Sender:
 
     def partition_count(self, topic: str) -> int:
         """With the lock held: the partitions of a topic that is known."""
-        return len(self._topics[topic].facts.leaders)
+        return len(self._topics.known[topic].facts.leaders)
 
     def check_partition(self, topic: str, partition: int | None) -> None:
         """With the lock held: raises ValueError if a topic that is known has no such partition."""
@@ -114,7 +103,11 @@ class Sender:
         self, topic: str, value: bytes | None, key: bytes | None, extras: Extras
     ) -> Single | None:
         """With the lock held: send a record alone; None: it must go with others, or wait."""
-        accumulator, exchange, known = self._accumulator, self._exchange, self._topics.get(topic)
+        accumulator, exchange, known = (
+            self._accumulator,
+            self._exchange,
+            self._topics.known.get(topic),
+        )
         on_way, now_ns = accumulator.on_way.get(topic, 0), time.monotonic_ns()
         if known is None or not self._may_go_alone(on_way, now_ns):
             return None
@@ -129,7 +122,7 @@ class Sender:
         single = Single(topic, self, one, partition, deadline_ms)
         if partition >= count or not accumulator.send_single(single, exchange.channels, now_ms):
             return None
-        known.keyless = (known.keyless + 1) % count
+        known.turn()
         exchange.singles += 1
         self._single_ns = now_ns
         if on_way + 1 == SINGLES_MAX:
@@ -147,7 +140,7 @@ class Sender:
             is_slow = now_ns - self._single_ns > BURST_NS
             if not (is_slow and self._exchange.is_deaf and on_way < SINGLES_MAX):
                 return False
-        if self.is_closed or self._options.linger_ms:
+        if self.is_closed or self._is_leaving or self._options.linger_ms:
             return False
         return self._has_room(self._options.batch_bytes)
 
@@ -176,8 +169,8 @@ class Sender:
     def await_room(self, topic: str, size_bytes: int) -> None:
         """With the lock held: wait until the topic is known and so many bytes may be taken."""
         self._check_open()
-        while not (topic in self._topics and self._has_room(size_bytes)):
-            if topic not in self._topics:  # Or not any more: it may be deleted while we wait.
+        while not (topic in self._topics.known and self._has_room(size_bytes)):
+            if topic not in self._topics.known:  # Or not any more: it may be deleted while we wait.
                 self._learn_first(topic)
             else:
                 self._wait_for_room(size_bytes)
@@ -185,16 +178,15 @@ class Sender:
 
     def _wait_for_room(self, size_bytes: int) -> None:
         self._exchange.hear()
-        if not self._wait_for(
-            self._freed, lambda: self._has_room(size_bytes), self._options.block_s
-        ):
+        block_s = 0.0 if self.is_own_thread() else self._options.block_s
+        if not self._wait_for(self._freed, lambda: self._has_room(size_bytes), block_s):
             raise BufferFull(
                 f"{self._accumulator.buffered_bytes} bytes wait to be acknowledged, of "
-                f"{self._options.buffer_bytes} allowed, and {self._options.block_s} s have passed"
+                f"{self._options.buffer_bytes} allowed, and {block_s} s have passed"
             )
 
     def _check_open(self) -> None:
-        if self.is_closed:
+        if self.is_closed or self._is_leaving:
             raise Closed("the producer has been closed")
 
     def must_wait(self, topic: str) -> bool:
@@ -202,7 +194,7 @@ class Sender:
         if topic in self.parcels:
             return False
         self._exchange.hear()
-        return topic not in self._topics or not self._has_room(self._options.batch_bytes)
+        return topic not in self._topics.known or not self._has_room(self._options.batch_bytes)
 
     def _has_room(self, size_bytes: int) -> bool:
         taken = self._accumulator.buffered_bytes
@@ -214,12 +206,11 @@ class Sender:
 
     def _learn(self, topic: str, facts: ProducerTopic) -> None:
         self._accumulator.learn(topic, *facts)
-        known = self._topics.setdefault(topic, _Topic(facts, self._first_partition))
-        known.facts, known.learnt_ms, known.missing_since_ms = facts, monotonic_ms(), 0
+        self._topics.learn(topic, facts, monotonic_ms())
 
     def cut(self, topic: str) -> None:
         """With the lock held: close a topic's open parcel and send what may go now."""
-        parcel, known = self.parcels[topic], self._topics[topic]
+        parcel, known = self.parcels[topic], self._topics.known[topic]
         try:
             parcel.close(len(known.facts.leaders), known.keyless)
             self.add(parcel)
@@ -229,8 +220,7 @@ class Sender:
 
     def add(self, parcel: Parcel) -> None:
         """With the lock held: send a closed parcel, or what of it may go now."""
-        known = self._topics[parcel.topic]
-        known.keyless = (known.keyless + 1) % len(known.facts.leaders)
+        self._topics.known[parcel.topic].turn()
         accumulator, exchange = self._accumulator, self._exchange
         self._take(parcel)
         exchange.parcels += 1
@@ -251,13 +241,13 @@ class Sender:
 
     def keyless(self, topic: str) -> int:
         """With the lock held: where rows without key go now."""
-        return self._topics[topic].keyless
+        return self._topics.known[topic].keyless
 
     def wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
         """Sleep until the condition holds. Raises TimeoutError, Closed."""
         if timeout_s is not None:
             timeout_s = duration("timeout", timeout_s)
-        if threading.get_ident() == self._thread.ident and not condition():
+        if self.is_own_thread() and not condition():
             raise RuntimeError("a callback must not wait: it is called by the thread that sends")
         with self.lock:
             self._exchange.hear()
@@ -328,6 +318,18 @@ class Sender:
             self._wake()
         self._thread.join()
 
+    def is_own_thread(self) -> bool:
+        """Whether it is a callback that asks."""
+        return threading.get_ident() == self._thread.ident
+
+    def leave(self) -> None:
+        """Take no more, and end the thread once all has met its fate. Does not wait, or lock.
+
+        The thread sees it within SLEEP_MS_MAX: who is called by the garbage collector may be in
+        the midst of anything.
+        """
+        self._is_leaving = True
+
     def abandon(self) -> None:
         """In a forked child: let go of copies. A thread that is not here may hold the lock."""
         if self.is_closed:
@@ -336,6 +338,8 @@ class Sender:
         self._renew_lock()
         self._exchange.forget()
         self._links.close()
+        for parcel in [*self.parcels.values(), *self._accumulator.parcels]:
+            parcel.give_up(Closed("the process has forked: this is its parent's"))
 
     def _wake(self) -> None:
         if not self.is_closed:
@@ -351,7 +355,12 @@ class Sender:
             with self.lock:
                 callbacks = self._end()
             for each in callbacks:
-                call_back(each)
+                call_back(each, logged=BaseException)
+            lost = sum(len(each.rows) for each in self._failures()) if self._is_leaving else 0
+            if lost:
+                logger.warning(
+                    "%d records could not be sent: nobody waited for their producer", lost
+                )
 
     def _end(self) -> list[Callable[[], object]]:
         """With the lock held: all that has no fate yet is given up; callbacks to call."""
@@ -372,7 +381,9 @@ class Sender:
     def _do_round(self) -> None:
         callbacks, sleep_ms, is_settled = self._turn()
         for each in callbacks:
-            call_back(each)
+            call_back(each, logged=BaseException)
+        if self._is_closing:
+            return
         if not is_settled and (self._refresh() or self._connect()):
             return
         self._sleep(0 if callbacks else sleep_ms)
@@ -394,6 +405,7 @@ class Sender:
             self._changed.tell_all()
             if accumulator.buffered_bytes <= ROOM_BELOW * self._options.buffer_bytes:
                 self._freed.tell_all()
+            self._is_closing |= self._is_leaving and not (self.parcels or accumulator.parcels)
             due_ms = accumulator.next_due_ms(now_ms)
             sleep_ms = SLEEP_MS_MAX if due_ms is None else due_ms - now_ms
             if self.parcels and self._options.linger_ms:
@@ -402,11 +414,11 @@ class Sender:
             if not is_settled:
                 sleep_ms = min(sleep_ms, RETRY_MS)
         sleep_ms = max(0, min(sleep_ms, SLEEP_MS_MAX))
-        return callbacks, sleep_ms, is_settled and now_ms < self._look_ms
+        return callbacks, sleep_ms, is_settled and now_ms < self._topics.look_ms
 
     def _is_due(self, topic: str) -> bool:
         parcel = self.parcels[topic]
-        if self._options.linger_ms:
+        if self._options.linger_ms and not self._is_leaving:
             return self._lingers_until_ms(parcel) <= monotonic_ms()
         return not self._accumulator.on_way.get(topic)
 
@@ -422,7 +434,7 @@ class Sender:
         """Ask for metadata that may be out of date, not too often; whether it was asked."""
         now_ms = monotonic_ms()
         with self.lock:
-            stale = self._accumulator.stale | self._aged(now_ms)
+            stale = self._accumulator.stale | self._topics.aged(now_ms)
         if not stale or now_ms - self._refreshed_ms < RETRY_MS:
             return False
         for topic in stale:
@@ -438,26 +450,14 @@ class Sender:
         self._refreshed_ms = monotonic_ms()
         return True
 
-    def _aged(self, now_ms: int) -> set[str]:
-        """Topics to ask about because that was long ago; we look for such once a second."""
-        if now_ms < self._look_ms:
-            return set()
-        self._look_ms = now_ms + SLEEP_MS_MAX
-        oldest_ms = now_ms - self._links.metadata_max_age_ms
-        return {name for name, each in self._topics.items() if each.learnt_ms <= oldest_ms}
-
     def _miss(self, topic: str, now_ms: int) -> None:
         """The cluster says that there is no such topic."""
         with self.lock:
-            known = self._topics.get(topic)
-            if known is not None:
-                known.missing_since_ms = known.missing_since_ms or now_ms
-                if now_ms - known.missing_since_ms < GONE_MS:
-                    return
+            if self._topics.is_gone(topic, now_ms):
                 if topic in self.parcels:
                     self.cut(topic)
-                del self._topics[topic]
-            self._accumulator.forget(topic)
+                self._topics.known.pop(topic, None)
+                self._accumulator.forget(topic)
 
     def _connect(self) -> bool:
         """Open the channels that something waits for; whether one was opened."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from smq.client.errors import BrokerUnavailable, BufferFull, Closed, NoSuchTopic
-from smq.client.producing import sender as sender_file
+from smq.client.producing import sender as sender_file, topics as topics_file
 from smq.client.producing.futures import Future
 from smq.client.producing.producer import Producer
 from smq.client.producing.sender import BURST_NS, SINGLES_MAX
@@ -169,7 +169,7 @@ def test_a_topic_that_is_not_there_is_told_by_send(open_producer: Open) -> None:
 def test_a_topic_that_is_deleted_fails_what_waits(
     kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sender_file, "GONE_MS", 200)
+    monkeypatch.setattr(topics_file, "GONE_MS", 200)
     kafka.add_topic("t")
     producer = open_producer()
     producer.send("t", b"0").result(WAIT_S)
@@ -370,7 +370,7 @@ def test_a_topic_that_is_deleted_while_a_record_waits_for_room_is_told(
     producer.flush(WAIT_S)
 
     def delete(_: int) -> None:
-        del kafka.topics["t"], sender._topics["t"]
+        del kafka.topics["t"], sender._topics.known["t"]
         assert sender._links._cluster is not None
         sender._links._cluster.forget()
 
@@ -394,7 +394,8 @@ def test_records_linger_by_a_clock_that_only_grows(
 LEAVES = """
 import sys
 from smq.client.client import connect
-connect(sys.argv[1]).producer(linger_ms=60_000).send("t", b"0")
+producer = connect(sys.argv[1]).producer(linger_ms=60_000)
+producer.send("t", b"0")
 """
 
 
@@ -416,3 +417,84 @@ def test_a_program_that_ends_sends_the_rest_or_says_how_much_is_lost(kafka: Fake
     impatient = "from smq.client.producing import producer; producer.FAREWELL_S = 0.01"
     assert leave(kafka, impatient).startswith("1 records could not be sent before the process")
     kafka.takes_records.set()
+
+
+def test_a_producer_that_is_dropped_sends_the_rest_and_its_thread_ends(
+    kafka: FakeKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.add_topic("t")
+    producer = Producer(Reach(kafka.bootstrap, None, 5), OPTIONS._replace(linger_ms=60_000))
+    sent, sender = producer.send("t", b"0"), producer._sender
+    assert sender is not None
+    with pytest.warns(ResourceWarning, match="a producer was not closed"):
+        del producer
+    assert sent.result(WAIT_S).offset == 0
+    sender._thread.join(WAIT_S)
+    assert sender.is_closed
+    assert not caplog.messages
+
+
+def test_what_a_dropped_producer_cannot_send_is_logged(
+    kafka: FakeKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.add_topic("t")
+    kafka.faults["Produce"] += [ErrorCode.INVALID_TIMESTAMP]
+    producer = Producer(Reach(kafka.bootstrap, None, 5), OPTIONS)
+    producer.send("t", b"0")
+    sender = producer._sender
+    assert sender is not None
+    with pytest.warns(ResourceWarning):
+        del producer
+    sender._thread.join(WAIT_S)
+    assert caplog.messages == ["1 records could not be sent: nobody waited for their producer"]
+
+
+def test_a_producer_is_closed_in_a_callback_without_waiting_and_sends_what_it_has(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    outcome: list[object] = []
+
+    def close(_: Future) -> None:
+        outcome.append(producer.send("t", b"1"))
+        try:
+            producer.flush()
+        except RuntimeError as error:
+            outcome.append(str(error))
+        producer.close()
+        try:
+            producer.send("t", b"2")
+        except Closed as error:
+            outcome.append(str(error))
+
+    producer.send("t", b"0", callback=close)
+    assert producer._sender is not None
+    producer._sender._thread.join(WAIT_S)
+    later, *said = outcome
+    assert isinstance(later, Future)
+    assert later.result(0).offset == 1
+    assert said == [
+        "a callback must not wait: it is called by the thread that sends",
+        "the producer has been closed",
+    ]
+    assert values(kafka) == [[0, 1]]
+
+
+def test_a_callback_that_finds_no_room_is_told_at_once(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer(buffer_bytes=1)
+    told = threading.Event()
+
+    def send_two(_: Future) -> None:
+        kafka.takes_records.clear()
+        producer.send("t", b"1")
+        try:
+            producer.send("t", b"2")
+        except BufferFull:
+            told.set()
+
+    producer.send("t", b"0", callback=send_two)
+    assert told.wait(OPTIONS.block_s / 2)
