@@ -7,6 +7,7 @@ import pytest
 
 import smq
 from smq.client.client import Client, connect
+from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError, ErrorCode
 from tests.client.fake_kafka import FakeKafka
@@ -57,6 +58,11 @@ def test_nobody_to_connect_to_is_told() -> None:
         connect("127.0.0.1:1")
 
 
+def use(client: Client, use_it: Callable[[Producer], object]) -> None:
+    with client.producer() as producer:
+        use_it(producer)
+
+
 def test_a_wrong_setting_is_refused_by_its_name(client: Client) -> None:
     with pytest.raises(ValueError, match="compression is 'rar'; it should be one of"):
         client.producer(compression="rar")
@@ -65,7 +71,7 @@ def test_a_wrong_setting_is_refused_by_its_name(client: Client) -> None:
     with pytest.raises(ValueError, match="delivery_timeout_s is inf; it should be 2000000 at most"):
         client.producer(delivery_timeout_s=float("inf"))
     with pytest.raises(ValueError, match="timeout_s is -1; it should be 0 or more"):
-        client.producer().flush(-1)
+        use(client, lambda producer: producer.flush(-1))
     with pytest.raises(ValueError, match="batch_bytes is 3; it should be from 1024"):
         client.producer(batch_bytes=3)
     with pytest.raises(TypeError, match="linger_ms is a whole number, not float"):
@@ -154,9 +160,15 @@ WRONG_CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda client: client.upload(5, b""), "topic is text, not int"),
     (lambda client: client.producer(compression=5), "compression is text, not int"),
     (lambda client: client.producer(block_s="x"), "block_s is a number of seconds, not str"),
-    (lambda client: client.producer().send(5, b""), "topic is text, not int"),
-    (lambda client: client.producer().send("a", b"", callback=5), "callback is a function"),
-    (lambda client: client.producer().flush("x"), "timeout_s is a number of seconds, not str"),
+    (lambda client: use(client, lambda each: each.send(5, b"")), "topic is text, not int"),
+    (
+        lambda client: use(client, lambda each: each.send("a", b"", callback=5)),
+        "callback is a function",
+    ),
+    (
+        lambda client: use(client, lambda each: each.flush("x")),
+        "timeout_s is a number of seconds, not str",
+    ),
 ]
 
 
