@@ -7,7 +7,6 @@ import pytest
 
 import smq
 from smq.client.client import Client, connect
-from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError, ErrorCode
 from tests.client.fake_kafka import FakeKafka
@@ -58,7 +57,7 @@ def test_nobody_to_connect_to_is_told() -> None:
         connect("127.0.0.1:1")
 
 
-def use(client: Client, use_it: Callable[[Producer], object]) -> None:
+def use(client: Client, use_it: Callable[[Any], object]) -> None:
     with client.producer() as producer:
         use_it(producer)
 
