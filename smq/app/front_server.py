@@ -14,11 +14,10 @@ from smq.app.inheritance import Inheritance
 from smq.app.status import read_status
 from smq.filer.location import Location
 from smq.front.application import application, keep_counting
+from smq.front.connection import REST_S, Connection
 from smq.front.space import Space
 
 STOP_WAIT_S = 3  # For requests that are being answered; the supervisor waits a little longer.
-CONNECTIONS_MAX = 512  # Each may hold a few MiB on their way.
-KEEP_ALIVE_S = 15
 
 
 class OurServer(Server):
@@ -58,16 +57,16 @@ async def _serve(inheritance: Inheritance) -> None:
     server = OurServer(
         UvicornConfig(
             app,
-            http="h11",
+            http=Connection,
             loop="asyncio",
             ws="none",
             lifespan="off",
+            timeout_keep_alive=REST_S,
             log_config=None,
+            log_level="error",  # What a client does wrong is told to the client.
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_WAIT_S,
         ),
         inheritance,

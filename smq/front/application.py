@@ -5,27 +5,27 @@
 
 Failures are {"error": sentence}. There is no authentication yet: who can connect may do all this,
 as on the Kafka port. A page of another site cannot: there is no CORS, and writes are no simple
-requests; and a Host that is neither an address nor ours is refused, so that no site can call itself
-us.
+requests; and a Host that is neither an address nor ours is refused (smq.front.gate).
 """
 
 import asyncio
-import ipaddress
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from smq.filer.store import Store
 from smq.front.files import METHODS, Files
+from smq.front.gate import HEALTH_PATH, RETRY_AFTER_S, Gate, error
 from smq.front.space import Space
 from smq.front.streams import Silent
 from smq.model.errors import (
@@ -39,7 +39,6 @@ from smq.model.errors import (
 
 COUNT_PERIOD_S = 60.0  # Uploads past us, and deletions, are in the quotas this late.
 COUNT_PAUSE_TIMES = 100  # … or later, where a count takes long: requests of a list cost money.
-RETRY_AFTER_S = 1
 STATUSES: tuple[tuple[type[StoreError], int], ...] = (
     (NotFound, 404),
     (AlreadyExists, 409),
@@ -55,8 +54,10 @@ Health = Callable[[], Mapping[str, Any]]
 def application(store: Store, space: Space, health: Health, hosts: frozenset[str]) -> ASGIApp:
     """The application. `health` tells {"ready": …, …}; `hosts` are names by which we are called."""
 
+    alone = CapacityLimiter(1)  # Not behind requests that wait for a filer that hangs.
+
     async def healthy(_request: Request) -> Response:
-        told = await run_in_threadpool(health)
+        told = await run_sync(health, limiter=alone)
         return JSONResponse(told, 200 if told["ready"] else 503)
 
     handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
@@ -66,37 +67,10 @@ def application(store: Store, space: Space, health: Health, hosts: frozenset[str
         ClientDisconnect: _gone,
     }
     routes = [
-        Route("/health", healthy, methods=["GET"]),
+        Route(HEALTH_PATH, healthy, methods=["GET"]),
         Route("/filer/{key:path}", Files(store, space).answer, methods=METHODS),
     ]
-    return OurHosts(Starlette(routes=routes, exception_handlers=handlers), hosts)
-
-
-class OurHosts:
-    """Refuses requests whose Host is neither an address, localhost, nor one of these."""
-
-    def __init__(self, inner: ASGIApp, hosts: frozenset[str]) -> None:
-        self._inner, self._hosts = inner, hosts | {"localhost", ""}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        answer: ASGIApp = self._inner
-        if scope["type"] == "http":
-            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-            if not self._is_ours(host):
-                answer = _error(421, f"there is no {host!r} here; name this host by its address")
-        # Cancelled is what a request is that outlasts a stop: its connection ends, and that is all.
-        with suppress(asyncio.CancelledError):
-            await answer(scope, receive, send)
-
-    def _is_ours(self, host: str) -> bool:
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        name = name.strip("[]")
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return name.lower() in self._hosts
-        return True
+    return Gate(Starlette(routes=routes, exception_handlers=handlers), hosts)
 
 
 async def keep_counting(space: Space) -> None:
@@ -123,22 +97,18 @@ async def count_once(space: Space) -> float:
     return loop.time() - started_s
 
 
-def _error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status, headers)
-
-
 async def _refused(_request: Request, reason: HTTPException) -> Response:
-    return _error(reason.status_code, reason.detail, reason.headers)
+    return error(reason.status_code, reason.detail, reason.headers)
 
 
 async def _failed(_request: Request, reason: StoreError) -> Response:
     status = next(status for kind, status in STATUSES if isinstance(reason, kind))
     headers = {"retry-after": str(RETRY_AFTER_S)} if status == 503 else None
-    return _error(status, str(reason), headers)
+    return error(status, str(reason), headers)
 
 
 async def _silent(_request: Request, _reason: Silent) -> Response:
-    return _error(408, "the body did not come to its end", {"connection": "close"})
+    return error(408, "the body did not come to its end", {"connection": "close"})
 
 
 async def _gone(_request: Request, _reason: ClientDisconnect) -> Response:

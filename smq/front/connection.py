@@ -1,0 +1,90 @@
+"""HTTP/1.1 with one client: who asks nothing goes, after a while, or for somebody who does.
+
+uvicorn waits for ever for a first request, for the rest of one that was begun, and for a client
+that does not read its answer.
+"""
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+REST_S = 15  # Without the whole head of a request: before the first one, or between two.
+DEAF_MS = 60_000  # Without taking a byte of what we send.
+CONNECTIONS_MAX = 1024  # Most of them rest: far fewer are answered at once.
+
+
+class Connection(H11Protocol):
+    """uvicorn's, but that it rests for a limited time. Resting ones make room for new ones."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401  (as uvicorn's)
+        super().__init__(*args, **named)
+        self.rests_since_s = 0.0
+        self._rest_end: asyncio.TimerHandle | None = None
+
+    @property
+    def rests(self) -> bool:
+        """Whether no request is being answered."""
+        return self.conn.our_state not in {h11.SEND_RESPONSE, h11.SEND_BODY}
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client is there."""
+        super().connection_made(transport)
+        connected = transport.get_extra_info("socket")
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAF_MS)
+        self._rest()
+        if len(self.connections) > CONNECTIONS_MAX:
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """It says something: perhaps the end of a request's head."""
+        super().data_received(data)
+        if not self.rests:
+            self._stop_timer()
+
+    def on_response_complete(self) -> None:
+        """It has its answer; uvicorn begins with the next request, if that has come already."""
+        super().on_response_complete()
+        if self.rests:
+            self._rest()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """What it says is no HTTP."""
+        body = json.dumps({"error": msg}).encode()
+        head = (
+            "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\n\r\n"
+        )
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:  # Else it has an answer already.
+            self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    def _rest(self) -> None:
+        self._stop_timer()
+        self.rests_since_s = self.loop.time()
+        wait_s = self.config.timeout_keep_alive
+        # What is written already is sent before it closes.
+        self._rest_end = self.loop.call_later(wait_s, self.timeout_keep_alive_handler)
+
+    def _stop_timer(self) -> None:
+        if self._rest_end is not None:
+            self._rest_end.cancel()
+            self._rest_end = None
+
+    def _make_room(self) -> None:
+        """Close the one that rests longest; we rest ourselves, so there is one."""
+        resting = [
+            each
+            for each in self.connections
+            if isinstance(each, Connection) and each.rests and not each.transport.is_closing()
+        ]
+        longest = min(resting, key=lambda each: each.rests_since_s)
+        longest.timeout_keep_alive_handler()

@@ -1,0 +1,71 @@
+"""What is looked at before any route: who we are called, and how many requests there are."""
+
+import asyncio
+import ipaddress
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+HEALTH_PATH = "/health"
+REQUESTS_MAX = 512  # Answered at once; each holds pieces of an object, and an open file perhaps.
+SAY_S = 60.0  # It is not said more often that there are too many.
+RETRY_AFTER_S = 1
+
+
+class Gate:
+    """Lets requests in, but not
+
+    - under a Host that is neither an address, localhost, nor one of these, so that no site can call
+      itself us,
+    - above REQUESTS_MAX at once; but /health is always told.
+    """
+
+    def __init__(self, inner: ASGIApp, hosts: frozenset[str]) -> None:
+        self._inner, self._hosts = inner, hosts | {"localhost", ""}
+        self._answering = 0
+        self._said_s: float | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        self._answering += 1
+        try:
+            # Cancelled is what a request is that outlasts a stop: its connection ends, and that is
+            # all.
+            with suppress(asyncio.CancelledError):
+                await (refusal or self._inner)(scope, receive, send)
+        finally:
+            self._answering -= 1
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        if not self._is_ours(host):
+            return error(421, f"there is no {host!r} here; name this host by its address")
+        if self._answering >= REQUESTS_MAX and scope["path"] != HEALTH_PATH:
+            return self._too_many()
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        name = name.strip("[]")
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name.lower() in self._hosts
+        return True
+
+    def _too_many(self) -> Response:
+        now_s = asyncio.get_running_loop().time()
+        if self._said_s is None or now_s - self._said_s >= SAY_S:
+            self._said_s = now_s
+            sys.stderr.write(f"front: {REQUESTS_MAX} requests are waiting; more are refused\n")
+        headers = {"retry-after": str(RETRY_AFTER_S), "connection": "close"}
+        return error(503, f"{REQUESTS_MAX} requests are being answered already", headers)
+
+
+def error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """A failure, as every route tells it."""
+    return JSONResponse({"error": sentence}, status, headers)

@@ -1,0 +1,172 @@
+"""Connections that ask nothing, on a real uvicorn: none of them keeps others out."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+from uvicorn import Config, Server
+
+from smq.front import connection
+from smq.front.connection import Connection
+
+WAIT_S = 20
+LONG_BYTES = 50_000_000  # More than lies in sockets.
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers at once; at /wait, when the body has come to its end; at /long, with much."""
+    if scope["path"] == "/wait":
+        while (await receive()).get("more_body"):
+            pass
+    text = "x" * LONG_BYTES if scope["path"] == "/long" else "answer"
+    await PlainTextResponse(text)(scope, receive, send)
+
+
+class Clients:
+    """Clients of a server; how many it knows of."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._port = server.servers[0].sockets[0].getsockname()[1]
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @property
+    def known(self) -> int:
+        return len(self._server.server_state.connections)
+
+    async def connect(self) -> Client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers.append(writer)
+        return reader, writer
+
+    def close(self) -> None:
+        for each in self._writers:
+            each.close()
+
+
+@asynccontextmanager
+async def serving(rest_s: int) -> AsyncIterator[Clients]:
+    config = Config(
+        answer, http=Connection, port=0, lifespan="off", log_config=None, timeout_keep_alive=rest_s
+    )
+    config.load()
+    server = Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    clients = Clients(server)
+    try:
+        yield clients
+    finally:
+        clients.close()
+        await server.shutdown()
+
+
+async def asked(client: Client, request: bytes = REQUEST) -> bytes:
+    """The answer, "" when there was none."""
+    reader, writer = client
+    writer.write(request)
+    with suppress(ConnectionError):
+        async with asyncio.timeout(WAIT_S):
+            head = await reader.readuntil(b"answer")
+            return head.partition(b"\r\n")[0]
+    return b""
+
+
+async def is_closed(client: Client) -> bytes:
+    """What it still got before it was closed."""
+    async with asyncio.timeout(WAIT_S):
+        return await client[0].read()
+
+
+@pytest.mark.parametrize("said", [b"", b"\r\n", REQUEST[:-2], REQUEST + REQUEST[:-2]])
+def test_who_does_not_come_to_the_end_of_a_request_is_sent_away(said: bytes) -> None:
+    async def run() -> None:
+        async with serving(rest_s=1) as clients:
+            client = await clients.connect()
+            client[1].write(said)
+            assert (await is_closed(client)).count(b"200 OK") == said.count(REQUEST)
+
+    asyncio.run(run())
+
+
+def test_one_whose_head_trickles_is_sent_away() -> None:
+    async def run() -> None:
+        async with serving(rest_s=1) as clients:
+            reader, writer = await clients.connect()
+            trickling = asyncio.create_task(trickle(writer))
+            assert await is_closed((reader, writer)) == b""
+            trickling.cancel()
+
+    async def trickle(writer: asyncio.StreamWriter) -> None:
+        writer.write(REQUEST[:-2])
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"X: y\r\n")
+                await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+
+
+def test_who_is_being_answered_is_not_resting() -> None:
+    async def run() -> None:
+        async with serving(rest_s=1) as clients:
+            busy, silent = await clients.connect(), await clients.connect()
+            head = b"PUT /wait HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"
+            busy[1].write(head)
+            assert await is_closed(silent) == b""
+            busy[1].write(b"a")
+            assert await is_closed(await clients.connect()) == b""
+            assert await asked(busy, b"b") == b"HTTP/1.1 200 OK"
+            assert await asked(busy) == b"HTTP/1.1 200 OK"
+
+    asyncio.run(run())
+
+
+def test_those_that_rest_longest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS_MAX", 8)
+
+    async def run() -> None:
+        async with serving(rest_s=60) as clients:
+            first = await clients.connect()
+            assert await asked(first) == b"HTTP/1.1 200 OK"
+            silent = [await clients.connect() for _ in range(20)]
+            assert await is_closed(first) == b""
+            for each in silent[:10]:
+                assert await is_closed(each) == b""
+            for each in [silent[-1], await clients.connect()]:
+                assert await asked(each) == b"HTTP/1.1 200 OK"
+
+    asyncio.run(run())
+
+
+def test_who_does_not_read_an_answer_does_not_keep_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "DEAF_MS", 1000)
+
+    async def run() -> None:
+        async with serving(rest_s=1) as clients:
+            reader, writer = await clients.connect()
+            writer.write(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await reader.readexactly(100)
+            async with asyncio.timeout(WAIT_S):
+                while clients.known:  # noqa: ASYNC110  (uvicorn tells nobody.)
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def test_what_is_no_http_is_told_as_json() -> None:
+    async def run() -> None:
+        async with serving(rest_s=60) as clients:
+            client = await clients.connect()
+            client[1].write(b"\x16\x03\x01\0\xa5\n\n")
+            head, _, body = (await is_closed(client)).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400 ")
+            assert json.loads(body) == {"error": "Invalid HTTP request received."}
+
+    asyncio.run(run())
