@@ -5,7 +5,7 @@ as the RFC allows. Dates are no conditions here: a version is exact, a second is
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from smq.filer.store import CREATE, OVERWRITE, Facts, IfMatch, Mode
@@ -28,6 +28,14 @@ class Span(NamedTuple):
 
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
+
+
+def combined(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Headers by their names; of several lines of one name, the list that they are together."""
+    headers = dict[str, str]()
+    for name, value in lines:
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
 def etag(facts: Facts) -> str:

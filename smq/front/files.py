@@ -1,9 +1,9 @@
 """/filer/<key>: the filer's objects over HTTP, as files.
 
-    GET, HEAD   an object; ranges, If-Match, If-None-Match, If-Range
+    GET, HEAD   an object; If-Match, If-None-Match; GET also ranges, If-Range
     GET …/      a list of what lies below: ?prefix= ?after= ?limit=, in the order of the keys
     PUT         store the body; If-None-Match: * only creates, If-Match replaces that version
-    DELETE      remove an object
+    DELETE      remove an object; If-Match, If-None-Match
 
 Sealed segments (topics/) can be read by everybody and written by the broker alone. Payloads never
 change, and go when no record names them any more: they may be uploaded, if they are what their name
@@ -27,6 +27,7 @@ from smq.front.conditions import (
     BadCondition,
     Span,
     Unsatisfiable,
+    combined,
     etag,
     is_another,
     is_unchanged,
@@ -102,8 +103,7 @@ class Files:
         early = _without_a_body(request, facts)
         if early is not None:
             return early
-        wanted = _span(request, facts)
-        return Response(None, 206 if wanted else 200, _headers(facts, wanted))
+        return Response(None, 200, _headers(facts, None))
 
     async def _get(self, request: Request, key: str) -> Response:
         for _ in range(READ_ATTEMPTS_MAX):
@@ -125,6 +125,8 @@ class Files:
 
     async def _put(self, request: Request, key: str) -> Response:
         _writable(key)
+        if "content-range" in request.headers:
+            raise HTTPException(400, "a part of an object cannot be replaced: send all of it")
         promise = Promise(key) if f"{key}/".startswith(PAYLOADS_PREFIX) else None
         mode = _mode(request, key, await self._existing(key))
         with self._space.upload(key) as room:
@@ -152,8 +154,9 @@ class Files:
             )
         async with self._lock_of(key):
             facts = await run_in_threadpool(self._store.head, key)
-            if is_another(request.headers, facts):
-                raise PreconditionFailed(key, "it is another version")
+            headers = _combined(request)
+            if is_another(headers, facts) or is_unchanged(headers, facts):
+                raise PreconditionFailed(key, "it is not a version that the condition allows")
             await run_in_threadpool(self._store.delete, key)
             self._space.removed(key, facts.length)
         return Response(None, 204)
@@ -187,7 +190,7 @@ def _writable(key: str) -> None:
 
 def _mode(request: Request, key: str, existing: Facts | None) -> Mode:
     """How this PUT may write. Raises HTTPException, PreconditionFailed."""
-    mode = write_mode(request.headers, existing)
+    mode = write_mode(_combined(request), existing)
     if mode is None:
         raise PreconditionFailed(key, "there is not the version that was to be replaced")
     if key.startswith(PAYLOADS_PREFIX):
@@ -239,17 +242,22 @@ def _headers(facts: Facts, wanted: Span | None) -> dict[str, str]:
     return headers
 
 
+def _combined(request: Request) -> dict[str, str]:
+    return combined(request.headers.items())
+
+
 def _without_a_body(request: Request, facts: Facts) -> Response | None:
-    if is_another(request.headers, facts):
+    headers = _combined(request)
+    if is_another(headers, facts):
         raise PreconditionFailed(facts.key, "it is another version")
-    if is_unchanged(request.headers, facts):
+    if is_unchanged(headers, facts):
         return Response(None, 304, {"etag": etag(facts)})
     return None
 
 
 def _span(request: Request, facts: Facts) -> Span | None:
     try:
-        return span(request.headers, facts)
+        return span(_combined(request), facts)
     except Unsatisfiable:
         raise HTTPException(
             416,

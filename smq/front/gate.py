@@ -18,6 +18,7 @@ RETRY_AFTER_S = 1
 class Gate:
     """Lets requests in, but not
 
+    - for a path with a line feed, which routes do not see at its end,
     - under a Host that is neither an address, localhost, nor one of these, so that no site can call
       itself us,
     - above REQUESTS_MAX at once; but /health is always told.
@@ -41,6 +42,8 @@ class Gate:
             self._answering -= 1
 
     def _refusal(self, scope: Scope) -> Response | None:
+        if "\n" in scope["path"]:
+            return error(400, "the path has a line feed")
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         if not self._is_ours(host):
             return error(421, f"there is no {host!r} here; name this host by its address")

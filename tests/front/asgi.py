@@ -53,8 +53,11 @@ def call(  # noqa: PLR0913  (a request, and how its client behaves)
     between: Callable[[], None] = lambda: None,
     **headers: str,
 ) -> Answer:
-    """One request. `leaves`: the client goes away behind these pieces of the body; `between` is
-    called before each piece."""
+    """One request; a header of several lines is several headers.
+
+    `leaves`: the client goes away behind these pieces of the body; `between` is called before each
+    piece.
+    """
     pieces = [body] if isinstance(body, bytes) else list(body)
     return asyncio.run(_call(app, method, path, pieces, leaves, between, headers))
 
@@ -107,7 +110,9 @@ async def _call(  # noqa: PLR0913, PLR0917
         "query_string": query.encode(),
         "root_path": "",
         "headers": [
-            (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
+            (name.replace("_", "-").encode(), line.encode())
+            for name, lines in headers.items()
+            for line in lines.split("\n")
         ],
     }
     answer: dict[str, Any] = {"status": 0, "headers": {}, "body": b"", "cut": True}

@@ -7,6 +7,7 @@ from smq.front.conditions import (
     BadCondition,
     Span,
     Unsatisfiable,
+    combined,
     etag,
     is_another,
     is_unchanged,
@@ -86,6 +87,12 @@ def test_a_put_over_what_is_not_there_has_no_mode(tag: str) -> None:
 def test_conditions_that_make_no_sense_are_told(headers: dict[str, str]) -> None:
     with pytest.raises(BadCondition):
         write_mode(headers, FACTS)
+
+
+def test_headers_of_several_lines_are_lists() -> None:
+    assert combined([]) == {}
+    lines = [("a", "1"), ("b", "2"), ("a", "3")]
+    assert combined(lines) == {"a": "1, 3", "b": "2"}
 
 
 def test_lists_of_etags_weak_ones_for_reads_only() -> None:

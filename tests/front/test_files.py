@@ -59,14 +59,27 @@ def test_what_was_put_is_got_with_its_facts(app: ASGIApp, store: Store) -> None:
 
 def test_a_range_is_a_part_and_says_which(app: ASGIApp) -> None:
     call(app, "PUT", "/filer/docs/a", b"0123456789")
-    for method, body in (("GET", b"345"), ("HEAD", b"")):
-        part = call(app, method, "/filer/docs/a", range="bytes=3-5")
-        assert (part.status, part.body) == (206, body)
-        assert part.headers["content-range"] == "bytes 3-5/10"
-        assert part.headers["content-length"] == "3"
+    part = call(app, "GET", "/filer/docs/a", range="bytes=3-5")
+    assert (part.status, part.body) == (206, b"345")
+    assert part.headers["content-range"] == "bytes 3-5/10"
+    assert part.headers["content-length"] == "3"
     behind = call(app, "GET", "/filer/docs/a", range="bytes=10-")
     assert (behind.status, behind.headers["content-range"]) == (416, "bytes */10")
     assert call(app, "GET", "/filer/docs/a", range="bytes=0-1,3-4").body == b"0123456789"
+
+
+@pytest.mark.parametrize("wanted", ["bytes=3-5", "bytes=10-"])
+def test_a_range_means_nothing_to_a_head(app: ASGIApp, wanted: str) -> None:
+    call(app, "PUT", "/filer/docs/a", b"0123456789")
+    whole = call(app, "HEAD", "/filer/docs/a", range=wanted)
+    assert (whole.status, whole.headers["content-length"]) == (200, "10")
+
+
+def test_a_part_does_not_take_the_place_of_the_whole(app: ASGIApp, store: Store) -> None:
+    call(app, "PUT", "/filer/docs/a", b"0123456789")
+    part = call(app, "PUT", "/filer/docs/a", b"56789", content_range="bytes 5-9/10")
+    assert (part.status, "all of it" in part.json["error"]) == (400, True)
+    assert store.get("docs/a") == b"0123456789"
 
 
 def test_large_objects_pass_in_pieces(app: ASGIApp) -> None:
@@ -84,6 +97,19 @@ def test_reads_with_conditions(app: ASGIApp) -> None:
     assert call(app, "HEAD", "/filer/docs/a", if_none_match='"other"').status == 200
     assert call(app, "GET", "/filer/docs/a", if_match='"other"').status == 412
     assert call(app, "GET", "/filer/docs/a", if_match=tag).status == 200
+
+
+def test_several_lines_of_a_condition_are_one_list(app: ASGIApp, store: Store) -> None:
+    tag = call(app, "PUT", "/filer/docs/a", b"x").json["etag"]
+    lines = f'"other"\n{tag}'
+    assert call(app, "GET", "/filer/docs/a", if_none_match=lines).status == 304
+    assert call(app, "GET", "/filer/docs/a", if_match=lines).status == 200
+    assert call(app, "DELETE", "/filer/docs/a", if_none_match=lines).status == 412
+    put = call(app, "PUT", "/filer/docs/a", b"y", if_match=lines)
+    assert put.status == 200
+    lines = f'"other"\n{put.json["etag"]}'
+    assert call(app, "DELETE", "/filer/docs/a", if_match=lines).status == 204
+    assert list(store.list()) == []
 
 
 def test_puts_with_conditions(app: ASGIApp) -> None:
@@ -115,6 +141,8 @@ def test_one_who_is_overtaken_while_uploading_is_told(app: ASGIApp, store: Store
 def test_a_deleted_object_is_gone(app: ASGIApp) -> None:
     tag = call(app, "PUT", "/filer/docs/a", b"x").json["etag"]
     assert call(app, "DELETE", "/filer/docs/a", if_match='"other"').status == 412
+    for condition in (tag, f"W/{tag}", "*"):
+        assert call(app, "DELETE", "/filer/docs/a", if_none_match=condition).status == 412
     assert call(app, "DELETE", "/filer/docs/a", if_match=tag).status == 204
     for method in ("GET", "HEAD", "DELETE"):
         assert call(app, method, "/filer/docs/a").status == 404
@@ -222,6 +250,14 @@ def test_a_path_names_nothing_outside(app: ASGIApp, store: Store, key: str) -> N
     for method in ("GET", "HEAD", "PUT", "DELETE"):
         assert call(app, method, f"/filer/{quoted}", b"x").status in {400, 404}
     assert list(store.list()) == []
+
+
+@pytest.mark.parametrize("path", ["docs/a%0a", "docs/a%0ab", "%0a", "docs/%0a/a"])
+def test_a_line_feed_is_part_of_no_name(app: ASGIApp, store: Store, path: str) -> None:
+    call(app, "PUT", "/filer/docs/a", b"first")
+    for method in ("GET", "HEAD", "PUT", "DELETE"):
+        assert call(app, method, f"/filer/{path}", b"second").status == 400
+    assert store.get("docs/a") == b"first"
 
 
 def test_a_path_that_is_not_utf_8_is_refused(app: ASGIApp) -> None:
