@@ -90,19 +90,23 @@ class Payload:
         """All its bytes, read-only: mapped where they lie on this host, else downloaded.
 
         The first time they are compared with the CRC-32C that the handle names, unless `verify` is
-        false. Raises PayloadMissing, PayloadDamaged.
+        false. A download that breaks goes on where it broke, for some seconds without an answer.
+        Raises PayloadMissing, PayloadDamaged; StoreError: the filer cannot be reached.
         """
         raise NotImplementedError
 
     def read(self, start: int = 0, length: int | None = None) -> bytes:
         """The bytes [start, start + length) that there are, unverified.
 
-        Raises ValueError, PayloadMissing.
+        Raises ValueError, PayloadMissing; StoreError as `view`.
         """
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
-        """Write it to a file, verified. Raises ValueError: it is the file that it lies in."""
+        """Write it to a file, verified.
+
+        Raises ValueError: it is the file that it lies in; StoreError as `view`; OSError.
+        """
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"path is text or a path, not {type(path).__name__}")
         target, view = Path(path), self.view(progress)

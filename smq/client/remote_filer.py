@@ -1,8 +1,10 @@
 """The filer of a broker on another host, over its HTTP door: what uploads and downloads need of it.
 
-A connection for each call, for calls are few and large. An upload that breaks leaves nothing.
+A connection for each call, for calls are few and large. An upload that breaks leaves nothing; what
+a read did not get it asks for again, for a while, because objects that are read so never change.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
@@ -14,6 +16,8 @@ from smq.filer.store import CREATE, Data, Mode, Sink
 from smq.model.errors import AlreadyExists, Full, NotFound, StoreError, Unavailable
 
 WAIT_S = 30.0  # Of one send or receive; a large body is many.
+PATIENCE_S = 10.0  # With a read that breaks: a front that died is back by then.
+PAUSE_S = 0.1
 _ERRORS: dict[int, type[StoreError]] = {
     404: NotFound,
     409: AlreadyExists,
@@ -44,7 +48,24 @@ class RemoteFiler:
             body.finish()
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes [start, start + length) that exist. Raises NotFound, Unavailable."""
+        """The bytes [start, start + length) that exist, asked for until PATIENCE_S have passed.
+
+        Raises NotFound, Unavailable; StoreError: it is refused.
+        """
+        give_up_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self._get(key, start, length)
+            except Unavailable:
+                if time.monotonic() >= give_up_s:
+                    raise
+            time.sleep(PAUSE_S)
+
+    def local_path(self, key: str) -> Path | None:  # noqa: ARG002  (as a Store)
+        """None: its files are on another host."""
+        return None
+
+    def _get(self, key: str, start: int, length: int | None) -> bytes:
         method, headers = "HEAD", dict[str, str]()  # Of no bytes: whether it is there.
         if length != 0:
             last = "" if length is None else start + length - 1
@@ -56,10 +77,6 @@ class RemoteFiler:
                 return b""
             _check(key, response)
             return response.read()
-
-    def local_path(self, key: str) -> Path | None:  # noqa: ARG002  (as a Store)
-        """None: its files are on another host."""
-        return None
 
     def _connection(self) -> "closing[HTTPConnection]":
         return closing(HTTPConnection(self._host, self._port, timeout=WAIT_S))
@@ -115,5 +132,5 @@ def _path(key: str) -> str:
 def _check(key: str, response: HTTPResponse) -> None:
     if response.status >= 300:
         said = response.read(1000).decode(errors="replace")
-        error = _ERRORS.get(response.status, Unavailable)
+        error = _ERRORS.get(response.status, Unavailable if response.status >= 500 else StoreError)
         raise error(key, f"the filer answers {response.status}: {said}")

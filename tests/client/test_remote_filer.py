@@ -4,16 +4,18 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import smq
+from smq.client import remote_filer
 from smq.client.remote_filer import RemoteFiler
 from smq.filer.local import LocalStore
 from smq.filer.mark import NAME as MARK
-from smq.model.errors import AlreadyExists, Full, NotFound, Unavailable
+from smq.model.errors import AlreadyExists, Full, NotFound, StoreError, Unavailable
 from smq.testing.smq_broker import SmqBroker
 
 if TYPE_CHECKING:
@@ -67,6 +69,12 @@ def listener() -> Iterator[socket.socket]:
         yield listening
 
 
+def hang_up(connection: socket.socket) -> None:
+    """As a process does that is killed."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
 def put(filer: RemoteFiler) -> None:
     with filer.writing(KEY) as sink:
         sink.write(b"payload")
@@ -106,8 +114,7 @@ def test_what_the_source_of_the_bytes_raises_is_not_the_filers(filer: RemoteFile
 def test_a_filer_that_goes_away_is_told(listener: socket.socket) -> None:
     def talk() -> None:
         with RemoteFiler("127.0.0.1", listener.getsockname()[1]).writing(KEY) as sink:
-            with listener.accept()[0] as met:
-                met.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            hang_up(listener.accept()[0])
             sink.write(bytes(1_000_000))
 
     with pytest.raises(Unavailable, match="does not answer"):
@@ -124,7 +131,32 @@ def test_a_full_filer_says_so(filer: RemoteFiler) -> None:
         fill()
 
 
-def test_nobody_there_is_told() -> None:
+def test_a_read_that_breaks_is_asked_for_again(listener: socket.socket) -> None:
+    whole = b"HTTP/1.1 206 Partial Content\r\nContent-Length: 7\r\n\r\npayload"
+    busy = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
+
+    def answer() -> None:
+        for said in (b"", whole[:-3], busy, whole):
+            met, _ = listener.accept()
+            met.recv(10_000)
+            met.sendall(said)
+            hang_up(met) if said != whole else met.close()
+
+    with ThreadPoolExecutor() as pool:
+        answered = pool.submit(answer)
+        filer = RemoteFiler("127.0.0.1", listener.getsockname()[1])
+        assert filer.get(KEY, 0, 7) == b"payload"
+        answered.result(10)
+
+
+def test_a_refusal_is_not_asked_for_again(filer: RemoteFiler) -> None:
+    with pytest.raises(StoreError, match="answers 400") as told:
+        filer.get("a\nb")
+    assert not isinstance(told.value, Unavailable)
+
+
+def test_nobody_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_filer, "PATIENCE_S", 0.2)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         nobody = RemoteFiler("127.0.0.1", listener.getsockname()[1])
