@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from smq.filer.location import Location
 from smq.front.application import application, keep_counting
 from smq.front.connection import REST_S, Connection
 from smq.front.space import Space
+from smq.model.errors import StoreError
 
 STOP_WAIT_S = 3  # For requests that are being answered; the supervisor waits a little longer.
 
@@ -51,6 +52,9 @@ def serve_http(inheritance: Inheritance) -> None:
 async def _serve(inheritance: Inheritance) -> None:
     config = inheritance.config
     store = Location.of(config).open()
+    if store.capabilities.local_paths:
+        with suppress(StoreError):  # Who uploads is told.
+            store.sweep(before_ms=0)  # What a front before us was killed over.
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
     hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
     app = application(store, space, lambda: health(inheritance.data_dir), hosts)

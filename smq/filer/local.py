@@ -7,6 +7,9 @@ that changes which file has a name holds a lock on the root directory, so that I
 replaces in one step, also between processes. An object's version is its inode, time and length;
 a replaced object's time always grows, whatever the granularity of the filesystem's clock.
 
+Who fills an unfinished file holds a lock on it, which ends with the process: what nobody holds was
+left behind, and is swept.
+
 A directory is there as long as an object is below it: the last one to go takes it along, so that
 its name is free again. What makes and removes directories holds the same lock.
 
@@ -141,16 +144,15 @@ class LocalStore(Store):
                 _sync_directory(self._remove_empty(path.parent))
 
     def sweep(self, before_ms: int) -> int:
-        """Remove unfinished files that nobody touched since."""
+        """Remove unfinished files that nobody touched since, or that nobody holds."""
         swept = 0
         with _failures(UNFINISHED):
             if not (self.root / UNFINISHED).exists():
                 return 0
             for entry in os.scandir(self.root / UNFINISHED):
                 with suppress(FileNotFoundError):
-                    if entry.stat().st_mtime_ns < before_ms * NANOSECONDS_PER_MS:
-                        Path(entry.path).unlink()
-                        swept += 1
+                    is_old = entry.stat().st_mtime_ns < before_ms * NANOSECONDS_PER_MS
+                    swept += _remove(entry.path) if is_old else _remove_left(entry.path)
         return swept
 
     def local_path(self, key: str) -> Path | None:
@@ -239,7 +241,7 @@ class Draft:
     def __init__(self, store: LocalStore, path: Path) -> None:
         self._store, self.path = store, path
         with _failures(UNFINISHED):
-            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            self.fd = _created(path)
 
     def sink(self, key: str) -> "DraftSink":
         """Where to write to it; `key` is told when that fails."""
@@ -253,10 +255,14 @@ class Draft:
         """Become a file of the same file system, as another name of it. Raises OSError."""
         linked = self.path.with_suffix(".linked")
         linked.hardlink_to(path)
-        os.utime(linked)  # Else it looks like a draft that was forgotten long ago.
-        linked.replace(self.path)
-        os.close(self.fd)
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            with linked.open("rb+", buffering=0) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                os.utime(linked)  # Else it looks like a draft that was forgotten long ago.
+                linked.replace(self.path)
+                os.dup2(file.fileno(), self.fd, inheritable=False)
+        finally:
+            linked.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Forget it."""
@@ -285,6 +291,29 @@ class DraftSink:
             while left:
                 left = left[os.write(self._fd, left) :]
         return length
+
+
+def _created(path: Path) -> int:
+    """A new file, held."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        if os.fstat(fd).st_nlink:
+            return fd
+        os.close(fd)  # A sweep has met it before it was held.
+
+
+def _remove(path: str) -> bool:
+    Path(path).unlink()
+    return True
+
+
+def _remove_left(path: str) -> bool:
+    """Remove an unfinished file unless somebody holds it; whether it was removed."""
+    with suppress(OSError), Path(path).open("rb") as file:  # OSError: it is held, or hidden.
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.fstat(file.fileno()).st_nlink > 0 and _remove(path)
+    return False
 
 
 def _take_name(unfinished: Path, path: Path, key: str, mode: Mode) -> None:

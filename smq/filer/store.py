@@ -105,7 +105,10 @@ class Store(Protocol):
         ...
 
     def sweep(self, before_ms: int) -> int:
-        """Forget unfinished writes last touched before this time; how many there were."""
+        """Forget unfinished writes last touched before this time; how many there were.
+
+        Those whose writer is known to be gone are forgotten at once.
+        """
         ...
 
     def local_path(self, key: str) -> Path | None:

@@ -87,6 +87,7 @@ def test_a_killed_front_comes_back_and_half_an_upload_is_nothing(broker: SmqBrok
             assert client.recv(1) == b""
     assert [each["key"] for each in ask(broker, "GET", "/filer/").json["objects"]] == ["docs/a"]
     assert ask(broker, "GET", "/filer/docs/a").body == b"whole"
+    assert [*(broker.data_dir / "filer" / UNFINISHED).iterdir()] == []
     assert broker.status().processes["front"].restarts == 1
     assert broker.status().processes["shard-1"].pid == shard
 

@@ -4,8 +4,11 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+from threading import Event
 
 import pytest
 
@@ -78,14 +81,62 @@ def test_of_many_that_replace_a_version_at_once_exactly_one_wins(store: LocalSto
 
 
 def test_unfinished_writes_are_swept_when_they_are_old(store: LocalStore) -> None:
-    left_behind = store.root / UNFINISHED / "0123"
-    left_behind.parent.mkdir(parents=True)
-    left_behind.write_bytes(b"half")
-    os.utime(left_behind, ns=(5_000_000, 5_000_000))
-    assert store.sweep(before_ms=5) == 0
-    assert store.sweep(before_ms=6) == 1
-    assert not left_behind.exists()
+    with store.draft() as draft:
+        os.utime(draft.path, ns=(5_000_000, 5_000_000))
+        assert store.sweep(before_ms=5) == 0
+        assert store.sweep(before_ms=6) == 1
+        assert not draft.path.exists()
     assert list(store.list()) == []
+
+
+def fill_for_ever(store: LocalStore, begun: Connection) -> None:
+    with store.writing("a/b") as sink:
+        sink.write(b"half")
+        begun.send("begun")
+        Event().wait()
+
+
+def test_what_a_killed_process_left_is_swept_at_once(store: LocalStore) -> None:
+    mine, its = Pipe()
+    process = get_context("fork").Process(target=fill_for_ever, args=(store, its))
+    process.start()
+    assert mine.recv() == "begun"
+    [left] = (store.root / UNFINISHED).iterdir()
+    assert store.sweep(before_ms=0) == 0
+    process.kill()
+    process.join()
+    assert store.sweep(before_ms=0) == 1
+    assert not left.exists()
+
+
+def test_what_is_being_written_is_not_swept(store: LocalStore, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    moved.write_bytes(b"moved")
+    with store.draft() as draft, store.draft() as taken:
+        os.write(draft.fd, b"written")
+        taken.take(moved)
+        assert store.sweep(before_ms=0) == 0
+        draft.publish("a/written")
+        taken.publish("a/moved")
+        assert os.pread(taken.fd, 10, 0) == b"moved"
+    assert (store.get("a/written"), store.get("a/moved")) == (b"written", b"moved")
+    assert list((store.root / UNFINISHED).iterdir()) == []
+
+
+def test_of_many_writers_none_is_swept(store: LocalStore) -> None:
+    done = Event()
+
+    def sweep() -> None:
+        while not done.is_set():
+            store.sweep(before_ms=0)
+
+    with ThreadPoolExecutor() as pool:
+        sweeping = pool.submit(sweep)
+        for number in range(300):
+            store.put(f"a/{number}", b"x")
+        done.set()
+        sweeping.result()
+    assert len(list(store.list())) == 300
 
 
 def test_a_write_leaves_no_file_behind(store: LocalStore) -> None:
