@@ -65,7 +65,7 @@ class Gate:
         if self._said_s is None or now_s - self._said_s >= SAY_S:
             self._said_s = now_s
             sys.stderr.write(f"front: {REQUESTS_MAX} requests are waiting; more are refused\n")
-        headers = {"retry-after": str(RETRY_AFTER_S), "connection": "close"}
+        headers = {"retry-after": str(RETRY_AFTER_S)}
         return error(503, f"{REQUESTS_MAX} requests are being answered already", headers)
 
 

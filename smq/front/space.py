@@ -4,6 +4,8 @@ A namespace is what stands behind payloads/, and outside of it the first part of
 segments are counted nowhere: retention bounds them. How much a namespace holds is never written
 down, so that it cannot be wrong for long: it is counted in the filer itself at start and now and
 then, and between two counts what is uploaded here is added. Uploads on the way count as arrived.
+
+And memory: what goes to another store than a directory is held here part by part.
 """
 
 from collections import Counter
@@ -12,11 +14,12 @@ from typing import Self
 
 from smq.filer.reserve import Reserve
 from smq.filer.store import Store
-from smq.model.errors import Full
+from smq.model.errors import Full, Unavailable
 from smq.model.references import PREFIX as PAYLOADS_PREFIX
 from smq.sealer.ports import SEGMENTS_PREFIX
 
 NO_QUOTA = -1
+UPLOADS_IN_PARTS_MAX = 32  # Each holds some parts of 8 MiB, or 64 MiB that replace a version.
 
 
 def namespace_of(key: str) -> str:
@@ -27,7 +30,7 @@ def namespace_of(key: str) -> str:
 class Space:
     """The room there is. Counts bytes; one event loop uses it.
 
-    used >= 0 and on_the_way >= 0 for each namespace.
+    used >= 0 and on_the_way >= 0 for each namespace; uploads >= 0.
     """
 
     def __init__(self, store: Store, quota_bytes: int, reserve_bytes: int) -> None:
@@ -37,6 +40,8 @@ class Space:
         self._arrived: Counter[str] = Counter()
         place = store.local_path("any")
         self._reserve = None if place is None else Reserve(place.parent, reserve_bytes)
+        self._in_parts = place is None
+        self._uploads = 0
         self.counted = quota_bytes == NO_QUOTA
 
     @property
@@ -61,8 +66,21 @@ class Space:
         self.counted = True
 
     def upload(self, key: str) -> "Upload":
-        """Room for one upload; leaving its block gives back what did not arrive."""
+        """Room for one upload; leaving its block gives back what did not arrive.
+
+        Entering it raises Unavailable: there are too many.
+        """
         return Upload(self, namespace_of(key))
+
+    def begin(self, namespace: str) -> None:
+        """An upload begins. Raises Unavailable: there are too many."""
+        if self._in_parts and self._uploads >= UPLOADS_IN_PARTS_MAX:
+            raise Unavailable(namespace, f"{self._uploads} uploads are on their way already")
+        self._uploads += 1
+
+    def end(self) -> None:
+        """An upload has ended."""
+        self._uploads -= 1
 
     def check(self, namespace: str, byte_count: int) -> None:
         """Raises Full, with a sentence, when there is no room for so much more."""
@@ -95,6 +113,7 @@ class Space:
     def invariants(self) -> None:
         assert all(count >= 0 for count in self._used.values())
         assert all(count >= 0 for count in self._on_the_way.values())
+        assert self._uploads >= 0
 
 
 class Upload:
@@ -118,6 +137,7 @@ class Upload:
         self._arrived = self._taken - replaced_bytes
 
     def __enter__(self) -> Self:
+        self._space.begin(self._namespace)
         return self
 
     def __exit__(
@@ -127,3 +147,4 @@ class Upload:
         at: TracebackType | None,
     ) -> None:
         self._space.settle(self._namespace, self._taken, self._arrived)
+        self._space.end()

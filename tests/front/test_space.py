@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from smq.filer.local import LocalStore
+from smq.front import space as space_module
 from smq.front.space import NO_QUOTA, Space, namespace_of
-from smq.model.errors import Full
+from smq.model.errors import Full, Unavailable
 from smq.testing.memory_store import MemoryStore
 
 Disk = namedtuple("Disk", "f_bavail f_frsize")
@@ -41,6 +42,20 @@ def test_what_is_there_counts_but_segments_do_not() -> None:
     with pytest.raises(Full, match=r"the quota of this namespace is 30 bytes .* 20 are taken"):
         space.check("kafka", 11)
     space.check("docs", 20)
+
+
+def test_what_is_held_in_parts_is_few_uploads_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space_module, "UPLOADS_IN_PARTS_MAX", 1)
+    elsewhere = Space(MemoryStore(), NO_QUOTA, 0)
+    for _ in range(2):
+        with elsewhere.upload("docs/a"), pytest.raises(Unavailable, match="1 uploads are on"):
+            elsewhere.upload("docs/b").__enter__()
+        elsewhere.invariants()
+    here = Space(LocalStore(tmp_path), NO_QUOTA, 0)
+    with here.upload("docs/a"), here.upload("docs/b"):
+        here.invariants()
 
 
 def test_uploads_on_the_way_count_and_give_back_what_did_not_arrive() -> None:
