@@ -12,9 +12,11 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from smq.front.gate import REQUESTS_MAX
+
 REST_S = 15  # Without the whole head of a request: before the first one, or between two.
 DEAF_MS = 60_000  # Without taking a byte of what we send.
-CONNECTIONS_MAX = 1024  # Most of them rest: far fewer are answered at once.
+CONNECTIONS_MAX = 2 * REQUESTS_MAX  # There are always some that rest.
 
 
 class Connection(H11Protocol):
@@ -81,10 +83,11 @@ class Connection(H11Protocol):
 
     def _make_room(self) -> None:
         """Close the one that rests longest; we rest ourselves, so there is one."""
-        resting = [
+        staying = [
             each
             for each in self.connections
-            if isinstance(each, Connection) and each.rests and not each.transport.is_closing()
+            if isinstance(each, Connection) and not each.transport.is_closing()
         ]
-        longest = min(resting, key=lambda each: each.rests_since_s)
-        longest.timeout_keep_alive_handler()
+        if len(staying) > CONNECTIONS_MAX:
+            resting = (each for each in staying if each.rests)
+            min(resting, key=lambda each: each.rests_since_s).timeout_keep_alive_handler()

@@ -145,6 +145,21 @@ def test_those_that_rest_longest_make_room(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(run())
 
 
+def test_those_that_are_closing_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS_MAX", 2)
+
+    async def run() -> None:
+        async with serving(rest_s=60) as clients:
+            for _ in range(5):
+                reader, writer = await clients.connect()
+                writer.write(b"GET /long HTTP/1.0\r\nHost: localhost\r\n\r\n")
+                await reader.readexactly(100)
+            assert clients.known == 5
+            assert await asked(await clients.connect()) == b"HTTP/1.1 200 OK"
+
+    asyncio.run(run())
+
+
 def test_who_does_not_read_an_answer_does_not_keep_us(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "DEAF_MS", 1000)
 
