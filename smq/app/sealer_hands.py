@@ -185,7 +185,7 @@ class _Read:
 class Readers:
     """Workers that read, `READERS_MAX` at most: the second comes when the first is slow, and so on.
 
-    What concerns one partition, or one payload, is done by one worker at a time: a file that hangs
+    What concerns one partition is done by one worker at a time: a file that hangs
     holds up its own readers and no others, and nothing is fetched twice at once.
     """
 
@@ -252,8 +252,8 @@ class Readers:
 
 def _subject(question: Question) -> str:
     """What a question is about, in words."""
-    if "key" in question:
-        return str(question["key"])
+    if "keys" in question:
+        return f"payload {question['keys'][0]}"
     if "place" in question:
         return f"partition {question['place'].number}"
     return f"partition {question['number']}" if "number" in question else "the filer"

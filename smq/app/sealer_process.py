@@ -43,7 +43,7 @@ POLL_MS = 500  # How late a partition may be sealed; small beside any sensible s
 PROBE_WAIT_MS = 5000  # A filer that does not answer does not hold up the start any longer.
 PROBE_RETRY_MS = 5000
 
-READING = frozenset({"cold", "inline", "offset_for_time", "payload"})  # What shards may ask for.
+READING = frozenset({"cold", "inline", "offset_for_time", "payloads"})  # What shards may ask for.
 
 
 @dataclass(slots=True)

@@ -20,11 +20,11 @@ from smq.app.sealer_ports import ShardOverSocket, StoredManifest
 from smq.filer.location import Location
 from smq.filer.s3 import S3Store, Unfit
 from smq.filer.store import Store
-from smq.model.errors import NotFound, PeerError, StoreError
+from smq.model.errors import PeerError, StoreError
 from smq.model.references import directory_of
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
-from smq.sealer.payloads import Owner, PayloadSweep
+from smq.sealer.payloads import Owner, PayloadSweep, look_up
 from smq.sealer.ports import Place
 from smq.store.store import FILE_NAME
 from smq.wire.internal import InternalReader, encode_command
@@ -64,7 +64,7 @@ class Worker:
             "retain": self.retain,
             "sweep": self.sweep,
             "sweep_payloads": self.sweep_payloads,
-            "payload": self.payload,
+            "payloads": self.payloads,
             "cold": self.cold,
             "inline": self.inline,
             "offset_for_time": self.offset_for_time,
@@ -143,13 +143,9 @@ class Worker:
         job = PayloadSweep(self.store, self._shard, self.manifest)
         return job.sweep([Owner(*owner) for owner in owners], wall_ms(), before_ms)
 
-    def payload(self, key: str) -> tuple[int, int] | None:
-        """The length of a payload and when it was uploaded; None: there is none."""
-        try:
-            facts = self.store.head(key)
-        except NotFound:
-            return None
-        return facts.length, facts.modified_ms
+    def payloads(self, keys: list[str]) -> dict[str, tuple[int, int] | None]:
+        """Of payloads the length and when they were uploaded, or None: there is none."""
+        return look_up(self.store, keys)
 
     def cold(self, number: int, offset: int, bytes_max: int) -> Answer:
         """Batches from sealed segments, as a range of a file."""

@@ -17,20 +17,53 @@ is not there to be read keeps all payloads of its topic.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import NamedTuple
 
 from shm.arrow import read_only
 from shm.kernels.records import B_AT, B_END
 from shm.kernels.references import may_refer
 from smq.filer.store import Store
-from smq.model.errors import PeerError, StoreError
+from smq.model.errors import NotFound, PeerError, StoreError
 from smq.model.references import PREFIX, Reference, directory_of
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.wire.references import Handle, handles_in, handles_of_batch
 
 CHUNK_BYTES = 1024 * 1024  # Asked of the shard at a time: its loop is held by it.
+LOOKS_AT_ONCE = 16  # S3 takes its time for each, and minds more of them little.
 CLOCK_STEP_MS = 1000  # The clock may be set back by this between a shard's look at it and ours.
+
+
+def look_up(store: Store, keys: Sequence[str]) -> dict[str, tuple[int, int] | None]:
+    """Of payloads the length and when they were uploaded; None: there is none.
+
+    What the store does not say is left out, and what would have been asked after that. Raises
+    StoreError: it says nothing.
+    """
+    found: dict[str, tuple[int, int] | None] = {}
+    failure: StoreError | None = None
+    with ThreadPoolExecutor(LOOKS_AT_ONCE) as threads:
+        looks = {key: threads.submit(_look, store, key) for key in keys}
+        for key, look in looks.items():
+            try:
+                found[key] = look.result()
+            except CancelledError:
+                continue
+            except StoreError as reason:
+                failure = failure or reason
+                threads.shutdown(wait=False, cancel_futures=True)
+    if failure and not found:
+        raise failure
+    return found
+
+
+def _look(store: Store, key: str) -> tuple[int, int] | None:
+    try:
+        facts = store.head(key)
+    except NotFound:
+        return None
+    return facts.length, facts.modified_ms
 
 
 class Owner(NamedTuple):

@@ -30,6 +30,7 @@ from smq.wire.references import handles_of_batch
 REASONS_MAX = 16  # Of a batch: who sends more bad handles than that learns of the others later.
 PATIENCE_MS = 1000
 REFUSED_MAX = 1000  # In that time: some ten milliseconds of looking for nothing.
+LATER_MAX = 10_000  # Payloads of a batch that are asked for; 1 MiB of handles names fewer.
 
 
 class Seen(NamedTuple):
@@ -43,7 +44,10 @@ class Payloads(Protocol):
     """The filer, as far as the check needs it. It may take microseconds, not more."""
 
     def look(self, key: str) -> Seen | None:
-        """A payload, or None: there is none. Raises Later."""
+        """A payload, or None: there is none. Raises Later.
+
+        What a batch names is known together, some time after it was looked at: up to LATER_MAX.
+        """
         ...
 
     def directory(self, prefix: str) -> bytes | None:
@@ -129,17 +133,21 @@ class References:
             return Verdict(ErrorCode.INVALID_RECORD, [Refused(0, reason)])
         topic = self._topic_of(number)
         refused: list[Refused] = []
+        later: list[int] = []
         for handle in handles:
             try:
                 reason = self._problem(handle.reference, topic, now_ms)
-            except Later:
-                reason = "whether its payload is there is being looked up; send it again"
-                return Verdict(ErrorCode.KAFKA_STORAGE_ERROR, [Refused(handle.record, reason)])
+            except Later:  # Go on: all that the batch names is asked for at once.
+                later.append(handle.record)
+                many = len(later) > LATER_MAX
+                reason = f"its batch names more than {LATER_MAX} payloads" if many else ""
             if reason:
                 refused.append(Refused(handle.record, reason))
             if len(refused) == REASONS_MAX:
                 break
-        return Verdict(ErrorCode.INVALID_RECORD, refused) if refused else GOOD
+        if refused:
+            return Verdict(ErrorCode.INVALID_RECORD, refused)
+        return _to_be_sent_again(later[0]) if later else GOOD
 
     def rule_of(self, number: int) -> Rule | None:
         """See Handles."""
@@ -168,3 +176,8 @@ class References:
                 f"{orphan_ms} ms: upload it again"
             )
         return ""
+
+
+def _to_be_sent_again(record: int) -> Verdict:
+    reason = "whether its payload is there is being looked up; send it again"
+    return Verdict(ErrorCode.KAFKA_STORAGE_ERROR, [Refused(record, reason)])

@@ -9,6 +9,7 @@ from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
 from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name, socket_path
 from smq.model.catalog import Catalog, Topic
+from smq.model.errors import Unavailable
 from smq.store.rows import Segment
 from smq.store.store import FILE_NAME, Store as SqlStore
 from smq.testing.sealing import FakeShard
@@ -71,7 +72,10 @@ class FakeSealedBroker:
             case "partitions":
                 return json.dumps(self._partitions()).encode()
             case "batches":
-                return b'{"ok": {}}\n' + self.shard.batches(**command)
+                try:
+                    return b'{"ok": {}}\n' + self.shard.batches(**command)
+                except Unavailable as reason:  # It is sealed already.
+                    return json.dumps({"error": str(reason)}).encode()
             case "sealed":
                 self.shard.sealed(**command)
             case "log_start":

@@ -221,6 +221,6 @@ def test_payloads_and_inline_deliveries_are_read_beside_what_hangs(
     ask(slow, answers, "hangs", 1)
     place = Place("kafka", "orders", 0, 1)
     slow.do({"do": "inline", "place": place}, partial(answers.__setitem__, "the same"))
-    slow.do({"do": "payload", "key": "a"}, partial(answers.__setitem__, "payload"))
+    slow.do({"do": "payloads", "keys": ["a"]}, partial(answers.__setitem__, "payload"))
     looking_until(loop, slow, answers, 1)
     assert answers == {"payload": {"ok": [0, "cold-2"]}}

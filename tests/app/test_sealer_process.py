@@ -114,11 +114,12 @@ def test_a_shard_asks_for_payloads_and_for_batches_with_them(loop: TidyLoop, sta
     reference = reference_to(b"payload")
     broker, _ = start([handle_batch([reference])])
     store = Location.of(broker.inheritance.config).open()
-    look = {"do": "payload", "key": reference.key(PLACE.topic)}
-    assert _ask(loop, broker, look) == {"ok": None}
+    key = reference.key(PLACE.topic)
+    look = {"do": "payloads", "keys": [key, "other"]}
+    assert _ask(loop, broker, look) == {"ok": {key: None, "other": None}}
     uploaded(store, PLACE.topic, b"payload")
-    facts = store.head(look["key"])
-    assert _ask(loop, broker, look) == {"ok": [7, facts.modified_ms]}
+    facts = store.head(key)
+    assert _ask(loop, broker, look) == {"ok": {key: [7, facts.modified_ms], "other": None}}
     wanted = {"do": "inline", "number": NUMBER, "offset": 0, "bytes_max": 100_000}
     for _ in range(2):  # Made once, then from the cache.
         found = _ask(loop, broker, wanted)["ok"]
@@ -191,7 +192,7 @@ def test_a_worker_whose_filer_hangs_is_replaced_and_others_read_meanwhile(
     sealer.reading.do(dict(question), answers.append)
     turn_until(loop, filer.has_been_met)
     filer.sign.unlink()
-    assert _ask(loop, broker, {"do": "payload", "key": "a/b"}) == {"ok": None}
+    assert _ask(loop, broker, {"do": "payloads", "keys": ["a/b"]}) == {"ok": {"a/b": None}}
     assert answers == []
     turn_until(loop, lambda: bool(answers))
     assert answers == [{"error": "a worker hangs ('cold', partition 1): it is replaced"}]

@@ -120,6 +120,17 @@ def test_a_handle_to_nothing_is_rejected(client: smq.Client) -> None:
         assert producer.send_handle("other", elsewhere).result(30).offset == 0
 
 
+def test_a_batch_of_very_many_handles_is_taken_as_fast_as_the_bucket_answers(
+    client: smq.Client,
+) -> None:
+    client.create_topic("many", 1)
+    handle = client.upload("many", b"named by all")
+    others = [client.upload("many", b"%d" % number) for number in range(40)]
+    with client.producer(linger_ms=200) as producer:
+        sent = [producer.send_handle("many", each) for each in [*others, *([handle] * 1000)]]
+        assert [each.result(60).offset for each in sent] == list(range(1040))
+
+
 def test_kafka_clients_get_it_inline(client: smq.Client, broker: SmqBroker) -> None:
     client.create_topic("inline", 1, {"smq.reference.delivery": "inline"})
     with client.producer() as producer:

@@ -20,7 +20,14 @@ from smq.model.references import PREFIX, Reference
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.decode import cut
 from smq.sealer.housekeeping import Housekeeping
-from smq.sealer.payloads import CLOCK_STEP_MS, Owner, PayloadSweep, payloads_of
+from smq.sealer.payloads import (
+    CLOCK_STEP_MS,
+    LOOKS_AT_ONCE,
+    Owner,
+    PayloadSweep,
+    look_up,
+    payloads_of,
+)
 from smq.sealer.ports import Ends
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
@@ -48,6 +55,38 @@ def sweep(
 ) -> list[str]:
     """What is swept of a topic's payloads that were uploaded at 0."""
     return PayloadSweep(store, lambda _: shard, manifest).sweep([OWNER], now_ms, 0)
+
+
+# What there is of payloads.
+
+
+class Flaky(MemoryStore):
+    """A store that cannot be asked for some keys."""
+
+    def __init__(self, away: set[str]) -> None:
+        super().__init__(lambda: 7)
+        self._away = away
+
+    def head(self, key: str) -> Facts:
+        if key in self._away:
+            raise Unavailable(key, "it is away")
+        return super().head(key)
+
+
+def test_payloads_are_looked_up_together() -> None:
+    store, keys = MemoryStore(lambda: 7), [str(number) for number in range(3 * LOOKS_AT_ONCE)]
+    for key in keys:
+        store.put(key, key.encode())
+    found = look_up(store, ["none", *keys])
+    assert found == {"none": None, **{key: (len(key), 7) for key in keys}}
+
+
+def test_what_the_store_does_not_say_is_left_out() -> None:
+    store = Flaky({"away"})
+    store.put("there", b"1234")
+    assert look_up(store, ["there", "away"]) == {"there": (4, 7)}
+    with pytest.raises(Unavailable):
+        look_up(store, ["away"])
 
 
 # Which payloads records name.

@@ -15,6 +15,7 @@ from smq.model.errors import ErrorCode
 from smq.model.references import Reference
 from smq.shard.produce import Producing
 from smq.shard.references import (
+    LATER_MAX,
     PATIENCE_MS,
     REASONS_MAX,
     REFUSED_MAX,
@@ -202,6 +203,36 @@ def test_while_the_filer_is_asked_the_producer_is_told_to_send_again(bench: Benc
     assert "send it again" in (answer.error_message or "")
     bench.payloads.later.clear()
     assert bench.send(handle_batch([GOOD])).error_code == 0
+
+
+def test_all_that_a_batch_names_is_looked_at_before_it_is_sent_again(bench: Bench) -> None:
+    others = [reference_to(b"later", number) for number in range(20)]
+    bench.payloads.later.update(each.key("one") for each in others)
+    answer = bench.send(handle_batch([GOOD, *others]))
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [each.batch_index for each in answer.record_errors] == [1]
+    assert bench.payloads.looks == 21
+
+
+def test_what_is_known_to_be_bad_is_refused_whatever_the_others_are(bench: Bench) -> None:
+    later, gone = reference_to(b"later"), reference_to(b"gone")
+    bench.payloads.later.add(later.key("one"))
+    assert f"no payload {gone.id}" in bench.refusal(later, gone, later)
+
+
+def test_a_batch_may_not_ask_for_more_than_is_ever_known_together(bench: Bench) -> None:
+    gone = [reference_to(b"later", number) for number in range(LATER_MAX + 1)]
+    bench.payloads.later.update(each.key("one") for each in gone)
+    references = References(bench.payloads, bench.shard.topic_of, bench.shard.config)
+    [least, most] = [
+        references.check(1, np.frombuffer(handle_batch(each), np.uint8), 0, NOW_MS)
+        for each in (gone[:-1], gone)
+    ]
+    assert least.error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert most.error == ErrorCode.INVALID_RECORD
+    assert [each.reason for each in most.refused] == [
+        f"its batch names more than {LATER_MAX} payloads"
+    ]
 
 
 def test_of_very_many_bad_handles_some_are_told(bench: Bench) -> None:
