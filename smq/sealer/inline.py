@@ -4,6 +4,7 @@ A batch with handles is made anew: where a record stood for a payload, the paylo
 header `content-type` in place of `smq-ref`. Offsets, times and keys are what they were. An answer
 holds as much as the client asked for: it may end in the middle of a batch, and the next one begins
 there. What is larger than all that the client asks for, or is not there any more, stays a handle.
+While the filer cannot say what is there, nothing is delivered.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from shm.kernels.crc32c import crc32c
 from shm.kernels.references import HEADER_KEY, may_refer
 from shm.kernels.words import BATCH_HEADER_BYTES
 from smq.filer.store import Store
-from smq.model.errors import StoreError
+from smq.model.errors import NotFound, Unavailable
 from smq.model.references import Reference
 from smq.sealer.raw import INDEX_DTYPE
 from smq.wire.codec import Buffer
@@ -43,21 +44,32 @@ class Delivered(NamedTuple):
 
 
 def payload_in(store: Store, directory: str) -> Fetch:
-    """How payloads of a topic are read: None for one that is not there, or not what it was."""
+    """How payloads of a topic are read: None for one that is not there, or not what it was.
+
+    Raises Unavailable: nobody can say which.
+    """
 
     def payload(reference: Reference) -> Buffer | None:
-        key = directory + reference.id
-        path = store.local_path(key)
         try:
-            data = np.memmap(path, np.uint8, "r") if path and reference.length else store.get(key)
-        except (StoreError, OSError):
+            array = _bytes_of(store, directory + reference.id)
+        except NotFound:
             return None
-        array = read_only(data)
         if len(array) != reference.length or int(crc32c(array, 0, len(array))) != reference.crc32c:
             return None
         return array.data
 
     return payload
+
+
+def _bytes_of(store: Store, key: str) -> np.ndarray:
+    """An object's bytes, mapped where it is a file. Raises NotFound, Unavailable."""
+    path = store.local_path(key)
+    if path is None or store.head(key).length == 0:  # An empty file cannot be mapped.
+        return read_only(store.get(key))
+    try:
+        return read_only(np.memmap(path, np.uint8, "r"))
+    except (OSError, ValueError) as reason:  # It may have gone, or been cut, since the look.
+        raise Unavailable(key, f"it cannot be read: {reason}") from reason
 
 
 def deliver(batches: bytes, offset: int, bytes_max: int, payload_of: Fetch) -> Delivered:

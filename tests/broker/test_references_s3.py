@@ -14,6 +14,7 @@ from smq.testing.s3_server import S3Server, s3_server, settings_for
 from smq.testing.smq_broker import SmqBroker
 from tests.app.fake_broker import eventually
 from tests.broker.one_topic import SETTINGS, store_of
+from tests.filer.cable import Cable
 from tests.filer.killed_upload import upload_and_be_killed
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -43,10 +44,14 @@ def broker(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield broker
 
 
-@pytest.fixture
-def client(broker: SmqBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[smq.Client]:
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
+
+
+@pytest.fixture
+def client(broker: SmqBroker) -> Iterator[smq.Client]:
     with smq.connect(broker.bootstrap) as client:
         yield client
 
@@ -142,6 +147,28 @@ def test_kafka_clients_get_it_inline(client: smq.Client, broker: SmqBroker) -> N
     ):
         [value] = [bytes(record.value or b"") for record in batch]
     assert value == b"payload"
+
+
+def test_while_the_bucket_is_away_kafka_clients_wait_for_payloads(
+    server: S3Server, tmp_path: Path
+) -> None:
+    with Cable(server.port) as cable:
+        settings = SETTINGS | settings_for(server, tmp_path, "away")
+        settings["filer.s3.endpoint"] = cable.endpoint
+        with (
+            SmqBroker(tmp_path, settings) as broker,
+            smq.connect(broker.bootstrap, transport="kafka") as client,
+        ):
+            client.create_topic("inline", 1, {"smq.reference.delivery": "inline"})
+            with client.producer() as producer:
+                producer.send_reference("inline", b"payload").result(30)
+            cable.cut()
+            with client.consumer("inline", start="earliest") as consumer:
+                with consumer.poll(timeout_s=5) as batch:
+                    assert not [*batch]
+                cable.mend()
+                with consumer.poll(timeout_s=30) as batch:
+                    assert [bytes(record.value or b"") for record in batch] == [b"payload"]
 
 
 def test_what_no_record_names_goes(client: smq.Client, broker: SmqBroker) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -9,8 +10,10 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels.words import BATCH_HEADER_BYTES
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
+from smq.model.errors import Unavailable
 from smq.model.references import Reference, directory_of
 from smq.sealer.inline import RECORD_OVERHEAD_BYTES, deliver, payload_in
+from smq.testing.faulty_store import Flaky
 from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import CONTENT_TYPE, HANDLE_HEADERS, handle_batch, reference_to, uploaded
 from smq.wire.codec import Buffer
@@ -147,6 +150,28 @@ def test_payloads_are_read_from_the_filer(store: Store, data: bytes) -> None:
     assert found is not None
     assert bytes(found) == data
     assert payload_in(store, directory_of("kafka", "other"))(reference) is None
+
+
+def test_while_the_filer_is_away_a_payload_is_not_said_to_be_gone(store: Store) -> None:
+    reference = uploaded(store, "images", b"payload")
+    away = Flaky(store, Random(0), 1)
+    batch = handle_batch([b"plain", reference])
+    with pytest.raises(Unavailable):
+        deliver(batch, 0, 1 << 20, payload_in(away, directory_of("kafka", "images")))
+
+
+def test_a_file_that_cannot_be_read_is_not_said_to_be_gone(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    reference = uploaded(store, "images", b"payload")
+    payload = payload_in(store, directory_of("kafka", "images"))
+    path = tmp_path / reference.key("images")
+    path.unlink()
+    path.symlink_to(path)  # No error of a disk, but no "there is none" either.
+    with pytest.raises(Unavailable):
+        payload(reference)
+    path.unlink()
+    path.mkdir()
+    assert payload(reference) is None
 
 
 def test_a_payload_that_was_changed_is_not_served(store: Store) -> None:
