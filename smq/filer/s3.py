@@ -123,8 +123,9 @@ class S3Store(Store):
         """Store what can be read twice; create-only. Returns its key.
 
         An upload of these bytes to a key that `is_same` may have been begun before, here or by a
-        process that was killed: it is gone on with, and has the key that it had. Raises
-        AlreadyExists, SourceChanged, Unavailable.
+        process that was killed: it is gone on with, and has the key that it had. Whoever began it
+        may still be at it: of those who send the same bytes one ends it, and all have it done.
+        Raises AlreadyExists, SourceChanged, Unavailable.
         """
         if content.length > OBJECT_BYTES_MAX:
             raise _too_long(key, "an object", OBJECT_BYTES_MAX)
@@ -133,10 +134,14 @@ class S3Store(Store):
             return key
         begun = self._begun(key, is_same)
         if begun is not None:
-            # Whoever else found it was faster, or it was swept.
-            with suppress(Lost, AlreadyExists):
+            with suppress(Lost, AlreadyExists):  # It was swept, or is not what its name says.
                 return self._send_rest(begun, content)
-        return self._send_rest(self.begin(checked_key(key), Patience(UPLOAD_PATIENCE_S)), content)
+        own = self.begin(checked_key(key), Patience(UPLOAD_PATIENCE_S))
+        try:
+            return self._send_rest(own, content)
+        except SourceChanged:
+            self._abort(own)
+            raise
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """A range of an object."""
@@ -259,13 +264,25 @@ class S3Store(Store):
                     else:
                         sending.send(part)
                 sending.complete(lambda: self.version(upload.key), create=True)
-        except (SourceChanged, AlreadyExists):
-            with suppress(StoreError):  # Else a sweep does it.
-                self.uploads.abort(upload)
-            raise
+        except (Lost, AlreadyExists) as reason:
+            if isinstance(reason, AlreadyExists):  # Nobody can end this one any more.
+                self._abort(upload)
+            if not self._is_whole(upload.key, content.length):
+                raise
         finally:
             self._at_work.discard(upload.id)
         return upload.key
+
+    def _abort(self, upload: Unfinished) -> None:
+        with suppress(StoreError):  # Else a sweep does it.
+            self.uploads.abort(upload)
+
+    def _is_whole(self, key: str, length: int) -> bool:
+        """Whether somebody else has ended an upload to a key that only these bytes can have."""
+        try:
+            return self.head(key).length == length
+        except NotFound:
+            return False
 
     def put_whole(self, key: str, data: Data, mode: Mode) -> None:
         """One request."""

@@ -269,6 +269,35 @@ def test_two_that_go_on_with_the_same_upload_both_have_it_done(store: S3Store) -
     assert nothing_is_unfinished(store)
 
 
+@pytest.mark.parametrize("step", ["send", "complete"])
+def test_who_began_an_upload_that_somebody_else_ended_has_it_done(
+    server: S3Server, store: S3Store, prefix: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = store_on(server, prefix)
+    ours = getattr(store.uploads, step)
+
+    def is_overtaken(*of: Any, **named: Any) -> Any:
+        monkeypatch.setattr(store.uploads, step, ours)
+        assert upload(other, "a/c") == "a/b"
+        return ours(*of, **named)
+
+    monkeypatch.setattr(store.uploads, step, is_overtaken)
+    assert upload(store) == "a/b"
+    assert [facts.key for facts in store.list()] == ["a/b"]
+    assert store.get("a/b") == DATA
+
+
+def test_whose_source_changes_leaves_what_others_have_begun(store: S3Store) -> None:
+    others = begun(store, "a/a", 1)
+    reads = iter([DATA, b"", DATA[:PART_BYTES]])
+    content = Content("a.bin", lambda _, size: next(reads, bytes(size)))
+    with pytest.raises(SourceChanged):
+        store.upload("a/b", content, lambda _: True)
+    assert 1 in store.uploads.parts(others)
+    assert upload(store) == "a/a"
+    assert store.get("a/a") == DATA
+
+
 def test_uploads_of_one_process_do_not_meet(
     store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
