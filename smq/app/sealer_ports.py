@@ -55,6 +55,10 @@ class StoredManifest:
         self._path, self._coordinator = path, coordinator
         self._manifest: Manifest | None = None
 
+    def has_topic(self, namespace: str, name: str) -> bool:
+        """Whether there is such a topic now."""
+        return self._opened().has_topic(namespace, name)
+
     def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]:
         """The segments that hold records at or after `from_offset`, in order."""
         return self._opened().segments(partition_number, from_offset)

@@ -102,9 +102,10 @@ class PayloadSweep(NamedTuple):
     def sweep(self, owners: Sequence[Owner], now_ms: int, gone_before_ms: int) -> list[str]:
         """Delete payloads that no record names or will; their keys.
 
-        Those of topics that are not among the owners, all there are, go if they are older than
-        `gone_before_ms`. Raises StoreError, PeerError: what stopped one topic's sweep, when all
-        others are swept.
+        Those of topics that are not among the owners go if they are older than `gone_before_ms` and
+        there still is no such topic: owners were listed when the sweep was ordered, it may have
+        waited since, and records may name payloads that are older than their topic.
+        Raises StoreError, PeerError: what stopped one topic's sweep, when all others are swept.
         """
         by_directory = {directory_of(each.namespace, each.topic): each for each in owners}
         old: dict[str, list[str]] = {}
@@ -121,7 +122,7 @@ class PayloadSweep(NamedTuple):
         for directory, keys in old.items():
             owner = by_directory.get(directory)
             try:
-                for key in keys if owner is None else self._unnamed(owner, keys):
+                for key in self._nameless(directory, owner, keys):
                     self.store.delete(key)
                     swept.append(key)
             except (StoreError, PeerError) as reason:
@@ -129,6 +130,17 @@ class PayloadSweep(NamedTuple):
         if failures:
             raise failures[0]
         return swept
+
+    def _nameless(self, directory: str, owner: Owner | None, keys: list[str]) -> Iterator[str]:
+        """Those of the old payloads in a directory that may be deleted as soon as they are told."""
+        if owner is not None:
+            yield from self._unnamed(owner, keys)
+            return
+        namespace, _, topic = directory.removeprefix(PREFIX)[:-1].rpartition("/")
+        for key in keys:
+            if self.manifest.has_topic(namespace, topic):
+                return
+            yield key
 
     def _unnamed(self, owner: Owner, keys: list[str]) -> list[str]:
         """Those of a topic's old payloads that no record names."""

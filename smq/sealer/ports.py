@@ -71,6 +71,10 @@ class ShardPort(Protocol):
 class ManifestPort(Protocol):
     """The manifest; what is changed is durable when the call returns."""
 
+    def has_topic(self, namespace: str, name: str) -> bool:
+        """Whether there is such a topic now."""
+        ...
+
     def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]:
         """The segments that hold records at or after `from_offset`, in order."""
         ...

@@ -50,6 +50,11 @@ class Manifest:
             topics.append(topic)
         return topics
 
+    def has_topic(self, namespace: str, name: str) -> bool:
+        """Whether there is such a topic now."""
+        question = "SELECT 1 FROM topics WHERE namespace = ? AND name = ?"
+        return bool(self._database.rows(question, (namespace, name)))
+
     def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]:
         """The segments that hold records at or after `from_offset`, in order."""
         rows = self._database.rows(

@@ -115,7 +115,7 @@ class FusedManifest:
     def __init__(self, manifest: WritableManifest, fuse: Fuse | None = None) -> None:
         self._manifest, self.fuse = manifest, fuse or Fuse()
         self.segments, self.log_start = manifest.segments, manifest.log_start
-        self.named_payloads = manifest.named_payloads
+        self.named_payloads, self.has_topic = manifest.named_payloads, manifest.has_topic
 
     def commit_segments(
         self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()

@@ -176,6 +176,18 @@ def test_payloads_of_a_topic_that_is_gone_go_with_it(manifest: WritableManifest)
     assert job.sweep([OWNER], 200, 101) == [reference.key("gone")]
 
 
+def test_payloads_of_a_topic_that_was_made_since_the_sweep_was_ordered_stay(
+    manifest: WritableManifest,
+) -> None:
+    store = MemoryStore()
+    uploaded(store, PLACE.topic, b"payload")
+    uploaded(store, PLACE.topic, b"another", 1)
+    gone = uploaded(store, "gone", b"payload").key("gone")
+    job = PayloadSweep(store, lambda _: FakeShard([]), manifest)
+    assert job.sweep([], OLD_MS, OLD_MS) == [gone]
+    assert len(list(store.list())) == 2
+
+
 class Unseen(FakeShard):
     """Has records that nobody may see yet."""
 

@@ -31,6 +31,14 @@ def manifest(store: Store) -> WritableManifest:
     return store.manifest
 
 
+def test_a_topic_is_there_until_it_is_deleted(store: Store) -> None:
+    manifest = store.manifest
+    assert manifest.has_topic("kafka", "flights")
+    assert not manifest.has_topic("other", "flights")
+    store.delete_topic(TOPIC.id)
+    assert not manifest.has_topic("kafka", "flights")
+
+
 def test_segments_come_in_order_from_an_offset(manifest: WritableManifest) -> None:
     assert manifest.commit_segments([SECOND, FIRST]) == [SECOND, FIRST]
     assert manifest.segments(1) == [FIRST, SECOND]
