@@ -25,10 +25,10 @@ from smq.app.clock import wall_ms
 from smq.app.inheritance import SEALER, Inheritance, shard_name
 from smq.app.link import Link
 from smq.app.loop import Loop
-from smq.app.notices import Notices
+from smq.app.notices import Lately
 from smq.app.peers import Peer
 from smq.app.sealer_hands import Answer, Hands, Readers
-from smq.app.sealer_worker import Surroundings
+from smq.app.sealer_worker import Surroundings, problem_of
 from smq.filer.location import Location
 from smq.filer.mark import mark
 from smq.model.catalog import Catalog
@@ -102,8 +102,7 @@ class Sealer:
         self._asked: set[int] = set()
         self._pressure = False
         self._links: set[Link] = set()
-        self.notices: list[str] = []
-        self._notices = Notices([self], sys.stderr.write)
+        self._told = Lately()
         self._retained_ms = self._swept_ms = 0
         self._is_marked = False
         # A directory needs no look: that of two links one fails is what a file system is.
@@ -263,9 +262,8 @@ class Sealer:
         self.sealing.do(job, answered, is_urgent=is_urgent)
 
     def _say_problem(self, answer: Answer) -> None:
-        if "error" in answer:
-            self.notices.append(f"sealer: {answer['error']}")
-            self._notices.tell(wall_ms())
+        if "error" in answer and self._told.is_new(problem_of(answer), wall_ms()):
+            sys.stderr.write(f"sealer: {answer['error']}\n")
 
 
 def empty(directory: Path) -> None:

@@ -20,7 +20,7 @@ from smq.app.sealer_ports import ShardOverSocket, StoredManifest
 from smq.filer.location import Location
 from smq.filer.s3 import S3Store, Unfit
 from smq.filer.store import Store
-from smq.model.errors import PeerError, StoreError
+from smq.model.errors import PeerError, StoreError, Unavailable
 from smq.model.references import directory_of
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
@@ -71,9 +71,14 @@ class Worker:
         }
 
     def do(self, job: dict[str, Any]) -> Answer:
-        """The answer to a job: {"ok": …}, or {"error": sentence}."""
+        """The answer to a job: {"ok": …}, or {"error": sentence}.
+
+        A filer that is away is the same "problem", whatever was wanted of it.
+        """
         try:
             return {"ok": self.jobs[job.pop("do")](**job)}
+        except Unavailable as reason:
+            return {"error": str(reason), "problem": reason.message}
         except (StoreError, PeerError) as reason:
             return {"error": str(reason)}
 
@@ -209,6 +214,11 @@ class Worker:
             asker = Asker(socket_path(self._at.runtime_dir, shard_name(node)))
             self._shards[node] = ShardOverSocket(asker)
         return self._shards[node]
+
+
+def problem_of(answer: Answer) -> str:
+    """What is wrong when a job is answered with an error, in words that do not vary."""
+    return str(answer.get("problem", answer["error"]))
 
 
 def _answer(found: "Found | None") -> Answer:

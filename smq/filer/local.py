@@ -395,4 +395,4 @@ def _failures(key: str) -> Iterator[None]:
     except OSError as reason:
         if reason.errno in _FULL:
             raise Full(key, "the filesystem is full") from reason
-        raise Unavailable(key, str(reason)) from reason
+        raise Unavailable(key, reason.strerror or str(reason)) from reason

@@ -37,6 +37,7 @@ from smq.filer.s3_uploads import (
     Uploads,
     md5_of,
     part_bytes_for,
+    without_paths,
 )
 from smq.filer.store import (
     CREATE,
@@ -71,6 +72,7 @@ PIECE_BYTES = MiB
 LIST_CHUNK = 1000  # What one request lists.
 RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
 REASON_CHARS_MAX = 300
+TOOK = re.compile(r" in [\d.]+[mµn]?s\b(, after .*?retry_timeout: \S+)? +-")
 METADATA_ADDRESS = "169.254.169.254"  # Where the library looks for keys when nobody gave any.
 
 
@@ -428,10 +430,14 @@ def _facts(key: str, found: Any) -> Facts:  # noqa: ANN401  (the library's dicti
 
 
 def _said(reason: Exception) -> str:
-    """The first line of what the library says; S3's own word for it instead of its XML."""
+    """The first line of what the library says; S3's own word for it instead of its XML.
+
+    What differs from one request to the next is left out: its key, its time.
+    """
     text = str(reason)
     code = re.search(r"<Code>(\w+)</Code>", text)
-    line = text.partition("\n")[0].partition(": <?xml")[0][:REASON_CHARS_MAX]
+    line = text.partition("\n")[0].partition(": <?xml")[0]
+    line = TOOK.sub(" -", without_paths(line))[:REASON_CHARS_MAX]
     if METADATA_ADDRESS in line:
         return f"no keys for it are found (AWS_ACCESS_KEY_ID …), and this host has no role: {line}"
     return f"{line} ({code[1]})" if code else line

@@ -12,6 +12,7 @@ ends, and shows no parts. It comes with the first long object; importing this mo
 """
 
 import os
+import re
 from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -201,9 +202,9 @@ class Uploads:
         except exceptions.NoCredentialsError as reason:
             raise Unavailable(key, f"{self.name}: no keys for it are found") from reason
         except (exceptions.HTTPClientError, exceptions.ConnectionError) as reason:
-            raise Away(key, f"{self.name}: {reason}") from reason
+            raise Away(key, f"{self.name}: {without_paths(str(reason))}") from reason
         except exceptions.BotoCoreError as reason:
-            raise Unavailable(key, f"{self.name}: {reason}") from reason
+            raise Unavailable(key, f"{self.name}: {without_paths(str(reason))}") from reason
 
     def _failure(self, key: str, reason: Any) -> StoreError:  # noqa: ANN401  (a ClientError)
         code = reason.response["Error"]["Code"]
@@ -215,8 +216,8 @@ class Uploads:
         if code == "NoSuchBucket":
             return Unavailable(key, f"there is no bucket {self.name}")
         if status >= 500 or status == 429 or code in PASSING_CODES:
-            return Away(key, f"{self.name}: {reason}")
-        return Unavailable(key, f"{self.name}: {reason}")
+            return Away(key, f"{self.name}: {without_paths(str(reason))}")
+        return Unavailable(key, f"{self.name}: {without_paths(str(reason))}")
 
 
 class Patience:
@@ -319,6 +320,11 @@ def version_of(tags: list[str]) -> str | None:
     except ValueError:
         return None
     return f'"{together.hex()}-{len(tags)}"'
+
+
+def without_paths(text: str) -> str:
+    """What a library says, with the servers that it names and not what it wanted of them."""
+    return re.sub(r"""(https?://[^/\s"']+)[^\s"']*""", r"\1", text)
 
 
 def _md5(data: Data) -> bytes:

@@ -113,7 +113,7 @@ class StoreError(Exception):
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(f"{key}: {message}")
-        self.key = key
+        self.key, self.message = key, message
 
 
 class NotFound(StoreError):

@@ -1,6 +1,6 @@
 """Notices: what was said lately is not said again."""
 
-from smq.app.notices import REPEAT_MS, Notices
+from smq.app.notices import REPEAT_MS, Lately, Notices
 
 
 class FakeLog:
@@ -23,3 +23,10 @@ def test_a_sentence_is_said_once_and_again_after_a_while() -> None:
     notices.tell(REPEAT_MS)
     assert said[2:] == ["full\n"]
     assert log.notices == other.notices == []
+
+
+def test_what_was_told_is_new_after_a_while() -> None:
+    lately = Lately()
+    told = [lately.is_new("full", at) for at in (0, 0, REPEAT_MS - 1, REPEAT_MS, REPEAT_MS)]
+    assert told == [True, False, False, True, False]
+    assert lately.is_new("damaged", REPEAT_MS)

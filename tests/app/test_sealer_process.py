@@ -130,6 +130,15 @@ def test_a_shard_asks_for_payloads_and_for_batches_with_them(loop: TidyLoop, sta
     assert gone == {"error": "the topic is gone"}
 
 
+def test_a_problem_is_told_once_a_minute_whatever_met_it(
+    start: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, sealer = start([batch(0)])
+    for key in "ab":
+        sealer._say_problem({"error": f"{key}: it is away", "problem": "it is away"})
+    assert capsys.readouterr().err == "sealer: a: it is away\n"
+
+
 def test_what_is_young_waits_until_space_is_wanted(loop: TidyLoop, start: Any) -> None:
     broker, sealer = start([batch(0)])
     broker.oldest_ms = wall_ms() + HOUR_MS

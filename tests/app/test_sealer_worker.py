@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from smq.app.inheritance import COORDINATOR, shard_name, socket_path
-from smq.app.sealer_worker import Surroundings, Worker, work
+from smq.app.sealer_worker import Surroundings, Worker, problem_of, work
 from smq.filer.location import Location
 from smq.wire.internal import InternalFrame, InternalReader, encode_command
 from tests.app.fake_peers import answered_by_a_thread
@@ -32,6 +32,16 @@ def _shard(frame: InternalFrame) -> bytes:
 def test_without_the_others_a_job_is_an_error_in_words(at: Surroundings) -> None:
     answer = Worker(at).do({**JOB, "segment_bytes": 1})
     assert "store.sqlite" in answer["error"]
+
+
+def test_a_filer_that_is_away_is_one_problem_whatever_is_wanted(at: Surroundings) -> None:
+    Path(at.filer.root).symlink_to(at.filer.root)  # Whatever is below it cannot be looked at.
+    worker = Worker(at)
+    one, other = (worker.do({"do": "payloads", "keys": [key]}) for key in ("a/b", "c/d"))
+    assert one["error"].startswith("a/b: ")
+    assert other["error"].startswith("c/d: ")
+    assert problem_of(one) == problem_of(other)
+    assert problem_of({"error": "a/b: it is damaged"}) == "a/b: it is damaged"
 
 
 def test_a_partition_that_is_gone_is_sealed_as_far_as_anybody_cares(at: Surroundings) -> None:

@@ -177,6 +177,19 @@ def test_a_server_that_is_away_is_unavailable_and_said_in_a_line() -> None:
         sink.write(LONG)
 
 
+@pytest.mark.parametrize("endpoint", ["nobody", "a server without the bucket"])
+def test_what_is_wrong_is_said_in_the_same_words_each_time(server: S3Server, endpoint: str) -> None:
+    access = AWAY if endpoint == "nobody" else {**AWAY, "endpoint": server.endpoint}
+    store = S3Store("no-such-bucket", "", access)
+    for write in (store.put, lambda key, _: store.uploads.begin(key)):
+        said = []
+        for key in ("a/b", "c/d"):
+            with pytest.raises(Unavailable) as caught:
+                write(key, b"x")
+            said.append(caught.value.message)
+        assert said[0] == said[1]
+
+
 def test_without_keys_it_is_said_that_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in OWN_CREDENTIALS:
         monkeypatch.delenv(name, raising=False)
