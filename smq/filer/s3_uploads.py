@@ -85,8 +85,7 @@ class Uploads:
 
     def begin(self, key: str) -> Unfinished:
         """A new upload."""
-        begun = self._ask("create_multipart_upload", key)
-        return Unfinished(key, begun["UploadId"], 0)
+        return Unfinished(key, self._ask("create_multipart_upload", key, "UploadId"), 0)
 
     def unfinished(self, prefix: str = "") -> Iterator[Unfinished]:
         """Uploads to keys that start with `prefix`."""
@@ -107,15 +106,16 @@ class Uploads:
     def send(self, upload: Unfinished, number: int, data: Data) -> str:
         """Send a part; what the server calls it. Raises Away, Lost."""
         check = b64encode(_md5(data)).decode()
-        sent = self._ask(
+        tag = self._ask(
             "upload_part",
             upload.key,
+            "ETag",
             UploadId=upload.id,
             PartNumber=number,
             Body=data,
             ContentMD5=check,
         )
-        return str(sent["ETag"]).strip('"')
+        return tag.strip('"')
 
     def complete(self, upload: Unfinished, tags: list[str], *, create: bool) -> None:
         """Make it an object, of the parts that are called so. Raises AlreadyExists, Away, Lost."""
@@ -124,6 +124,7 @@ class Uploads:
         self._ask(
             "complete_multipart_upload",
             upload.key,
+            "ETag",
             UploadId=upload.id,
             MultipartUpload={"Parts": named},
             **condition,
@@ -149,14 +150,23 @@ class Uploads:
     def _named(self, key: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + key}
 
-    def _ask(self, operation: str, key: str, **arguments: Any) -> Any:  # noqa: ANN401  (its words)
+    def _ask(self, operation: str, key: str, field: str = "", **arguments: Any) -> str:  # noqa: ANN401
+        """A field of the answer, if one is wanted."""
         with self._failures(key):
-            return getattr(self._client, operation)(**self._named(key), **arguments)
+            answer = getattr(self._client, operation)(**self._named(key), **arguments)
+        return str(self._whole(answer, key, field)[field]) if field else ""
 
     def _pages(self, operation: str, key: str, **arguments: Any) -> Iterator[Any]:  # noqa: ANN401
         with self._failures(key):
             pages = self._client.get_paginator(operation)
-            yield from pages.paginate(**{"Bucket": self._bucket, **arguments})
+            for page in pages.paginate(**{"Bucket": self._bucket, **arguments}):
+                yield self._whole(page, key, "Bucket")
+
+    def _whole(self, answer: Any, key: str, field: str) -> Any:  # noqa: ANN401  (its words)
+        """An answer that has the field. Raises Away: it was cut, which the library ignores."""
+        if field not in answer:
+            raise Away(key, f"{self.name}: an answer was cut short")
+        return answer
 
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401  (Made when it runs.)
@@ -194,6 +204,7 @@ class Uploads:
     def _failures(self, key: str) -> Iterator[None]:
         """What the library says, in the store's words."""
         from botocore import exceptions  # noqa: PLC0415
+        from botocore.parsers import ResponseParserError  # noqa: PLC0415
 
         try:
             yield
@@ -201,7 +212,11 @@ class Uploads:
             raise self._failure(key, reason) from reason
         except exceptions.NoCredentialsError as reason:
             raise Unavailable(key, f"{self.name}: no keys for it are found") from reason
-        except (exceptions.HTTPClientError, exceptions.ConnectionError) as reason:
+        except (
+            exceptions.HTTPClientError,
+            exceptions.ConnectionError,
+            ResponseParserError,
+        ) as reason:
             raise Away(key, f"{self.name}: {without_paths(str(reason))}") from reason
         except exceptions.BotoCoreError as reason:
             raise Unavailable(key, f"{self.name}: {without_paths(str(reason))}") from reason
