@@ -72,6 +72,7 @@ PIECE_BYTES = MiB
 LIST_CHUNK = 1000  # What one request lists.
 RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
 REASON_CHARS_MAX = 300
+NO_BUCKET = "<Code>NoSuchBucket</Code>"
 TOOK = re.compile(r" in [\d.]+[mµn]?s\b(, after .*?retry_timeout: \S+)? +-")
 METADATA_ADDRESS = "169.254.169.254"  # Where the library looks for keys when nobody gave any.
 
@@ -162,8 +163,11 @@ class S3Store(Store):
 
     def head(self, key: str) -> Facts:
         """An object's facts."""
-        with self.failures(key):
-            return _facts(key, self._library.head(self._store, checked_key(key)))
+        with self.failures(checked_key(key)):
+            try:
+                return _facts(key, self._library.head(self._store, key))
+            except FileNotFoundError:  # Or the bucket is not there: only a GET says which.
+                return _facts(key, self._library.get(self._store, key).meta)
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[Facts]:
         """Objects in the order of their keys."""
@@ -307,7 +311,7 @@ class S3Store(Store):
         try:
             yield
         except FileNotFoundError as reason:
-            if writes:
+            if writes or NO_BUCKET in str(reason):
                 raise Unavailable(key, f"there is no bucket {self.name}") from reason
             raise NotFound(key, "there is no such object") from reason
         except (errors.AlreadyExistsError, errors.PreconditionError) as reason:

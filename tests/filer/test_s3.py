@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from random import Random
@@ -160,7 +160,16 @@ def test_more_than_one_request_lists(store: S3Store, monkeypatch: pytest.MonkeyP
 
 def test_a_bucket_that_is_not_there_is_unavailable_and_named(server: S3Server) -> None:
     store = S3Store("no-such-bucket", "", {**AWAY, "endpoint": server.endpoint})
-    for call in (lambda: store.put("a", b"x"), lambda: list(store.list()), store.probe):
+    calls: list[Callable[[], object]] = [
+        lambda: store.put("a", b"x"),
+        lambda: list(store.list()),
+        lambda: store.get("a"),
+        lambda: store.get("a", 1, 2),
+        lambda: store.head("a"),
+        lambda: store.delete("a"),
+        store.probe,
+    ]
+    for call in calls:
         with pytest.raises(Unavailable, match="s3://no-such-bucket"):
             call()
 
