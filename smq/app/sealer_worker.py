@@ -238,9 +238,13 @@ def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:
     while True:
         try:
             received = sock.recv(RECEIVE_BYTES)
-        except TimeoutError:
+        except (TimeoutError, ConnectionError):
             return
         if not received:
             return
         for frame in reader.receive(received):
-            sock.sendall(encode_command(frame.id, worker.do(json.loads(frame.body))))
+            answer = encode_command(frame.id, worker.do(json.loads(frame.body)))
+            try:
+                sock.sendall(answer)
+            except (TimeoutError, ConnectionError):
+                return

@@ -84,6 +84,14 @@ def test_work_answers_frame_by_frame_until_nobody_is_there(at: Surroundings) -> 
     theirs.close()
 
 
+def test_work_ends_when_nobody_is_there_to_be_answered(at: Surroundings) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.sendall(encode_command(5, {"do": "payloads", "keys": []}))
+        ours.close()
+        work(theirs, at)
+
+
 def test_work_ends_when_nothing_comes(at: Surroundings) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
