@@ -31,6 +31,7 @@ REASONS_MAX = 16  # Of a batch: who sends more bad handles than that learns of t
 PATIENCE_MS = 1000
 REFUSED_MAX = 1000  # In that time: some ten milliseconds of looking for nothing.
 LATER_MAX = 10_000  # Payloads of a batch that are asked for; 1 MiB of handles names fewer.
+TOO_MANY = f"its batch names more than {LATER_MAX} payloads: send fewer"
 
 
 class Seen(NamedTuple):
@@ -139,8 +140,7 @@ class References:
                 reason = self._problem(handle.reference, topic, now_ms)
             except Later:  # Go on: all that the batch names is asked for at once.
                 later.append(handle.record)
-                many = len(later) > LATER_MAX
-                reason = f"its batch names more than {LATER_MAX} payloads" if many else ""
+                reason = TOO_MANY if len(later) > LATER_MAX else ""
             if reason:
                 refused.append(Refused(handle.record, reason))
             if len(refused) == REASONS_MAX:

@@ -231,7 +231,7 @@ def test_a_batch_may_not_ask_for_more_than_is_ever_known_together(bench: Bench) 
     assert least.error == ErrorCode.KAFKA_STORAGE_ERROR
     assert most.error == ErrorCode.INVALID_RECORD
     assert [each.reason for each in most.refused] == [
-        f"its batch names more than {LATER_MAX} payloads"
+        f"its batch names more than {LATER_MAX} payloads: send fewer"
     ]
 
 
