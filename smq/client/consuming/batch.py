@@ -60,7 +60,7 @@ class Batch:
         return iter(self)
 
     def runs(self) -> Iterator[tuple[TopicPartition, Iterator[Record]]]:
-        """The same, by stretches of one partition; each is gone through before the next."""
+        """The same, by stretches of one partition; what is left of one is gone with the next."""
         return chain.from_iterable(map(Chunk.runs, self._lent()))
 
     def to_arrow(self) -> "pa.Table":

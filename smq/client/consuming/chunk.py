@@ -8,6 +8,7 @@ overwrite it, so every place was bounded when it was cut, and garbage is all tha
 """
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from itertools import islice, repeat
@@ -109,7 +110,9 @@ class Chunk:
         """The same, batch by batch, with the partition of each."""
         records = self.records()
         for row, count in zip(self._rows, self.counts.tolist(), strict=True):
-            yield self.batches.names[row], islice(records, count)
+            run = islice(records, count)
+            yield self.batches.names[row], run
+            deque(run, maxlen=0)  # What was left out of it.
 
     def find_keys(self) -> Places:
         """Where each key begins, and its length; -1 is null."""

@@ -121,14 +121,23 @@ class Consumer:
         self._reading.seek(name, offsets[name.partition])
 
     def pause(self, topic: str, partition: int) -> None:
-        """Give no records of a partition until it is resumed."""
+        """Give no records of a partition until it is resumed: in a loop, from the next one on."""
         self._check()
-        self._reading.pause([self._partition(topic, partition).name])
+        name = self._partition(topic, partition).name
+        self._reading.pause([name])
+        self._leave_walk(name)
 
     def resume(self, topic: str, partition: int) -> None:
         """Go on with a paused partition."""
         self._check()
-        self._reading.resume([self._partition(topic, partition).name])
+        name = self._partition(topic, partition).name
+        self._reading.resume([name])
+        self._leave_walk(name)
+
+    def _leave_walk(self, name: TopicPartition) -> None:
+        """Have what a loop has not yet given of a partition come again."""
+        if self._walk is not None:
+            self._walk.leave(name)
 
     def offsets_for_times(
         self, times: Mapping[tuple[str, int], datetime | int]
@@ -194,7 +203,8 @@ class Consumer:
         now = time.monotonic()
         deadline, spin_until = now + timeout_s, now + self._settings.spin_us / 1e6
         # Who had to wait for the last batch probably has to again, and looks as he falls asleep.
-        batch = None if self._has_waited and timeout_s else self.take()
+        sleeps = self._has_waited and timeout_s and not self._reading.is_torn
+        batch = None if sleeps else self.take()
         self._has_waited = False
         while batch is None:
             now = time.monotonic()
@@ -239,7 +249,9 @@ class Consumer:
     def read_until(self, ends: OffsetsIn) -> Generator[Record, None, None]:
         """Records below these offsets, until all have come: copies, as in a loop.
 
-        Of partitions that are not named nothing is read meanwhile. Raises TypeError, ValueError.
+        Meanwhile nothing is read of partitions that are not named, and those that are named are
+        read even if they are paused. Afterwards, also when the loop is left, all is as it was.
+        Raises TypeError, ValueError.
         """
         self._check()
         named = offsets_by_partition("ends", ends)
@@ -247,40 +259,27 @@ class Consumer:
             self._partition(*name)
         return self._read_until(named)
 
-    def _read_until(self, left: dict[TopicPartition, int]) -> Generator[Record, None, None]:
+    def _read_until(self, ends: dict[TopicPartition, int]) -> Generator[Record, None, None]:
         self._check()
-        self._reading.pause(self._reading.partitions.keys() - left.keys())
         try:
-            while left := self._pause_behind(left):
-                self._look_at = math.inf  # What a topic gets meanwhile is not named.
-                for record in self.walk(self._await(SLEEP_SECONDS_MAX)):
-                    if record.offset < left[record.chunk.partition_of(record.row)]:
-                        yield record
+            while left := {each: end for each, end in ends.items() if self.position(*each) < end}:
+                self._reading.read_only(left)
+                yield from self.walk(self._await(SLEEP_SECONDS_MAX), left)
         finally:
-            self._look_at = time.monotonic()
+            self._reading.read_only(None)
 
-    def _pause_behind(self, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Those that have not come to their end; the others wait there."""
-        left = {}
-        for name, end in ends.items():
-            if self.position(*name) < end:
-                left[name] = end
-            else:
-                self._reading.pause([name])
-                self.seek(*name, end)
-        return left
-
-    def walk(self, batch: Batch) -> Iterator[Record]:
+    def walk(self, batch: Batch, ends: Mapping[TopicPartition, int] = {}) -> Iterator[Record]:
         """Give back the batch that was polled last; copies of its records, one by one.
 
-        None if its ring has overtaken it: the next poll reads it again.
+        Of partitions that have an end here those below it. None if the batch's ring has overtaken
+        it: the next poll reads it again.
         """
         self._reading.is_given = False
-        records = self._copies(batch)
+        records = self._copies(batch, ends)
         self._reading.is_given = True
         return records
 
-    def _copies(self, batch: Batch) -> Iterator[Record]:
+    def _copies(self, batch: Batch, ends: Mapping[TopicPartition, int]) -> Iterator[Record]:
         if not batch:
             return iter(())
         moves = self._moves
@@ -289,7 +288,7 @@ class Consumer:
                 copied = batch.copy()
         except Overrun:
             return iter(())
-        self._walk = Walk(self._reading, copied, moves)
+        self._walk = Walk(self._reading, copied, moves, ends)
         return self._walk.records()
 
     def take(self) -> Batch | None:
@@ -319,7 +318,7 @@ class Consumer:
     def _put_back(self) -> None:
         """Have what was taken last come again, unless somebody was given it."""
         if not self._reading.is_given:
-            self._lent, self._has_waited = None, False  # The next poll looks before it sleeps.
+            self._lent = None
             self._reading.put_back()
 
     def given(self) -> None:

@@ -83,6 +83,8 @@ class Reading:
 
     is_given  whether somebody has what was taken last; who gives it says so
     is_torn   whether the sources may read something else than the partitions, where they stand
+
+    Invariant, unless it is torn: the sources have those partitions that are wanted, and no others.
     """
 
     def __init__(self, local: LocalSource | None, wire: WireSource) -> None:
@@ -93,7 +95,8 @@ class Reading:
         self._local = local
         self._wire = wire
         self._on_wire: dict[TopicPartition, Partition] = {}
-        self._paused: dict[TopicPartition, Partition] = {}
+        self._paused: set[TopicPartition] = set()
+        self._only: frozenset[TopicPartition] | None = None  # If so, these, paused or not.
         self._returning: list[Partition] = []
         self._return_at = 0.0
         self._stopped: tuple[TopicPartition, int, BrokerError] | None = None
@@ -121,14 +124,14 @@ class Reading:
         """Read these partitions too."""
         added = {name: Partition(name, position) for name, position in positions.items()}
         self.partitions |= added
-        self._start(added.values())
+        self._start(each for name, each in added.items() if self._is_wanted(name))
 
     @_or_begin_again
     def drop(self, names: Iterable[TopicPartition]) -> None:
         """Read these no longer."""
         for name in names:
             self._stop(self.partitions.pop(name))
-            self._paused.pop(name, None)
+            self._paused.discard(name)
 
     def seek(self, name: TopicPartition, position: int) -> None:
         """Go on elsewhere, in the topic as it is now."""
@@ -141,20 +144,35 @@ class Reading:
         partition = self.partitions[name]
         self._stop(partition)
         partition.position = position
-        if name not in self._paused:
+        if self._is_wanted(name):
             self._start([partition])
 
     @_or_begin_again
     def pause(self, names: Iterable[TopicPartition]) -> None:
         """Give nothing of these until they are resumed."""
         for name in names:
-            self._paused[name] = self.partitions[name]
-            self._stop(self.partitions[name])
+            self._paused.add(name)
+            if not self._is_wanted(name):
+                self._stop(self.partitions[name])
 
     @_or_begin_again
     def resume(self, names: Iterable[TopicPartition]) -> None:
         """Go on where they were paused."""
-        self._start([self._paused.pop(name) for name in names if name in self._paused])
+        resting = [name for name in names if not self._is_wanted(name)]
+        self._paused.difference_update(resting)
+        self._start(self.partitions[name] for name in resting if self._is_wanted(name))
+
+    def read_only(self, names: Iterable[TopicPartition] | None) -> None:
+        """Read these and no others, whatever is paused, from the next `take` on; None: as before.
+
+        No more than a note, so that it can be taken back whatever has happened meanwhile.
+        """
+        only = None if names is None else frozenset(names)
+        if only != self._only:
+            self._only, self.is_torn = only, True
+
+    def _is_wanted(self, name: TopicPartition) -> bool:
+        return name not in self._paused if self._only is None else name in self._only
 
     def _start(self, partitions: Iterable[Partition]) -> None:
         others = list(partitions) if self._local is None else self._local.add(partitions)
@@ -227,9 +245,8 @@ class Reading:
 
     def _begin_again(self) -> None:
         """Have the sources read the partitions from where they stand, whatever they read now."""
-        partitions = self.partitions.items()
-        self._paused = {name: each for name, each in partitions if name in self._paused}
-        reading = {name: each for name, each in partitions if name not in self._paused}
+        self._paused &= self.partitions.keys()
+        reading = {name: each for name, each in self.partitions.items() if self._is_wanted(name)}
         self._on_wire = {name: each for name, each in reading.items() if name in self._on_wire}
         self._wire.clear()
         self._wire.add(self._on_wire.values())

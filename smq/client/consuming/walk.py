@@ -7,42 +7,59 @@ midst. So they are copies, which no ring overtakes; and positions stand behind t
 given last, not behind the batch, which only its reader has seen.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from smq.client.consuming.batch import Batch
+from smq.client.consuming.offsets import INT63_END
 from smq.client.consuming.reading import Move, Reading
-from smq.client.consuming.record import Record
+from smq.client.consuming.record import Record, TopicPartition
 
 
 class Walk:
-    """Through a batch of one's own, with the moves of partitions that it stands for."""
+    """Through a batch of one's own, with the moves of partitions that it stands for.
 
-    def __init__(self, reading: Reading, batch: Batch, moves: Sequence[Move]) -> None:
+    Of partitions that have an end nothing is given from there on.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        batch: Batch,
+        moves: Sequence[Move],
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
         self._reading = reading
         self._batch = batch
         self._moves = moves
+        self._ends = ends
         self._left = {name for name, _, _ in moves}  # Those that nobody has moved meanwhile.
-        self._is_stopped = False
         for name, before, _ in moves:
             reading.partitions[name].position = before
 
     def records(self) -> Iterator[Record]:
-        """Each once; those of a partition that is moved meanwhile are left out from there on."""
+        """Each once; those of a partition that is left meanwhile are left out from there on."""
         for name, records in self._batch.runs():
             partition = self._reading.partitions.get(name)
             if partition is None or name not in self._left:
                 continue
+            end = self._ends.get(name, INT63_END)
             for record in records:
-                partition.position = behind = record.offset + 1
+                if record.offset >= end:
+                    partition.position = end
+                    self.leave(name)
+                    break
+                partition.position = record.offset + 1
                 yield record
-                if self._is_stopped:
-                    return
-                if partition.position != behind:
-                    self._left.discard(name)
+                if name not in self._left:
                     break
         for name, _, after in self._moves:
             if name in self._left and name in self._reading.partitions:
                 self._reading.partitions[name].position = after
+
+    def leave(self, name: TopicPartition) -> None:
+        """Give no more of a partition: what was not given is read again."""
+        self._left.discard(name)
+        self._reading.is_torn = True  # As the sources have it, all of it was given.
 
     def stop(self) -> None:
         """Have those that stand in the midst of the batch read again what is behind that."""
@@ -50,5 +67,4 @@ class Walk:
             partition = self._reading.partitions.get(name)
             if name in self._left and partition is not None and partition.position != after:
                 self._reading.stand_at(name, partition.position)
-        self._is_stopped = True
         self._left.clear()

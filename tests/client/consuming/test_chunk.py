@@ -1,5 +1,7 @@
 """Batches cut into records: the same as a plain reader's, and up to the first that is broken."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -41,6 +43,13 @@ def test_what_is_compressed_comes_between_in_order() -> None:
     found = [plain_of(record) for chunk in chunks for record in chunk.records()]
     assert found == expected(data, 7)
     assert chunks[0].memory is not chunks[1].memory
+
+
+@pytest.mark.parametrize("taken", range(6))
+def test_what_is_left_of_a_run_is_gone_with_the_next(taken: int) -> None:
+    (chunk,), _ = cut(batches_of(PLAIN + moved(PLAIN, 5)))
+    offsets = [[record.offset for record in islice(run, taken)] for _, run in chunk.runs()]
+    assert offsets == [[*range(5)][:taken], [*range(5, 10)][:taken]]
 
 
 @pytest.mark.parametrize("place", range(3))

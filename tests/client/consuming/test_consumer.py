@@ -257,27 +257,6 @@ def test_following_begins_at_the_end_and_goes_on(client: smq.Client, topic: str)
         assert sorted(int(record.value or b"") for record in following) == [60, 61, 62]
 
 
-def test_reading_until_some_offsets_ends_there(client: smq.Client, topic: str) -> None:
-    fill(client, topic)
-    with client.consumer(topic, start="earliest") as consumer:
-        ends = {(topic, 0): 4, (topic, 2): 0}
-        found = [int(record.value or b"") for record in consumer.read_until(ends)]
-        assert found == [0, 3, 6, 9]
-        assert consumer.position(topic, 0) == 4
-        assert consumer.position(topic, 1) == 0
-
-
-def test_reading_that_is_left_early_has_new_partitions_read_again(
-    client: smq.Client, topic: str
-) -> None:
-    fill(client, topic)
-    with client.consumer(topic, start="earliest") as consumer:
-        reading = consumer.read_until({(topic, 0): 4})
-        next(reading)
-        reading.close()
-        assert consumer._look_at < time.monotonic() + 1000
-
-
 def test_a_position_that_is_not_there_begins_anew_or_is_told(
     client: smq.Client, topic: str
 ) -> None:

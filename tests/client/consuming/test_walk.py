@@ -114,6 +114,36 @@ def test_a_paused_partition_is_not_read_on_behind_a_loop(client: smq.Client, fil
         assert len(rest(consumer, RECORDS // 3 - 1)) == RECORDS // 3 - 1
 
 
+def test_a_partition_that_is_paused_in_a_loop_gives_nothing_until_it_is_resumed(
+    client: smq.Client, filled: str
+) -> None:
+    with client.consumer(filled, start="earliest") as consumer:
+        records = iter(consumer)
+        found = [value(record) for record in islice(records, 5)]
+        paused = found[-1] % 3
+        seen = sum(each % 3 == paused for each in found)
+        consumer.pause(filled, paused)
+        others = [value(record) for record in islice(records, RECORDS * 2 // 3 - (5 - seen))]
+        assert paused not in {each % 3 for each in others}
+        assert consumer.position(filled, paused) == seen
+        consumer.resume(filled, paused)
+        behind = [value(record) for record in islice(records, RECORDS // 3 - seen)]
+        assert sorted(found + others + behind) == [*range(RECORDS)]
+
+
+def test_pausing_and_resuming_at_each_record_doubles_nothing(
+    client: smq.Client, filled: str
+) -> None:
+    found = []
+    with client.consumer(filled, start="earliest") as consumer:
+        for record in islice(consumer, RECORDS):
+            found.append(value(record))
+            consumer.pause(filled, record.partition)
+            consumer.resume(filled, record.partition)
+        assert not consumer.poll(0.05)
+    assert sorted(found) == [*range(RECORDS)]
+
+
 def test_what_the_ring_has_overtaken_is_read_again_and_nobody_sees_it(
     client: smq.Client, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
