@@ -50,6 +50,11 @@ class Beginnings:
         missing = (name for name in names if name not in committed)
         return committed | self.find(missing, self._start)
 
+    def positions_anew(self, names: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The same in the topics as they are now: they may have got more partitions."""
+        self._cluster.forget_topics()
+        return self.positions(names)
+
     def of_new(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where those begin that came after us: all of it is news, also for who wants only that."""
         return self.find(names, EARLIEST if self._start == LATEST else self._start)

@@ -1,17 +1,23 @@
 """What a group has committed: asked, and told, over a connection and in a thread of its own.
 
-A thread, so that a commit need not be waited for; one, so that commits arrive in their order.
+A thread, so that a commit need not be waited for; one, so that commits arrive in their order, and
+whoever comes behind them knows what became of them.
+
+A member's group may share anew while a commit is on its way, which then comes as somebody who is no
+longer. If all its partitions are the member's as before, it is made again as who the member is now.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from smq.client.consuming.record import TopicPartition
 from smq.client.kafka.admin import OFFSET_FETCH, coordinator
-from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.cluster import DEADLINE_SECONDS, RETRY_SECONDS, Cluster, check
 from smq.client.kafka.connection import Connection, Question
+from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -41,16 +47,35 @@ class Membership(NamedTuple):
     instance_id: str | None = None
 
 
+SHARED_ANEW = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
+
+Renewed = Callable[[], Membership | None]
+"""As whom to commit when the group has shared anew; None: of what is another's by now."""
+
+
+def _nobody() -> None:
+    """Whoever commits has no partitions of a group."""
+
+
 class Committing:
-    """The committed offsets of a group. `every_s`: how often to commit unasked, None: never."""
+    """The committed offsets of a group. `every_s`: how often to commit unasked, None: never.
+
+    _committed  what the group has, as far as we know; only the thread looks at it
+    """
 
     def __init__(
-        self, open_cluster: Callable[[], Cluster], group: str, every_s: float | None
+        self,
+        open_cluster: Callable[[], Cluster],
+        group: str,
+        every_s: float | None,
+        deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self._open_cluster = open_cluster
         self._group = group
         self._every_s = every_s
+        self._deadline_seconds = deadline_seconds
         self._due_at = time.monotonic() + (every_s or 0)
+        self._unasked = _done()  # What was committed last without being asked.
         self._committed: dict[TopicPartition, int] = {}
         self._cluster: Cluster | None = None
         self._thread = ThreadPoolExecutor(1, "smq-commits")
@@ -61,45 +86,81 @@ class Committing:
         if self._cluster is not None:
             self._cluster.close()
 
+    def settle(self) -> None:
+        """Wait for what is on its way, whatever becomes of it."""
+        self._thread.submit(_nobody).result()
+
     @property
     def is_automatic(self) -> bool:
         """Whether to commit without being asked."""
         return self._every_s is not None
 
     def is_due(self) -> bool:
-        """Whether it is time to commit without being asked."""
-        return self._every_s is not None and time.monotonic() >= self._due_at
+        """Whether it is time to commit without being asked, and the last time is over."""
+        is_time = self._every_s is not None and time.monotonic() >= self._due_at
+        return is_time and self._unasked.done()
 
     def commit_if_moved(
-        self, offsets: Mapping[TopicPartition, int], membership: Membership
+        self,
+        offsets: Mapping[TopicPartition, int],
+        membership: Membership,
+        renewed: Renewed = _nobody,
     ) -> "Future[None]":
-        """Commit those of these that were not committed yet."""
+        """Commit those of these that are not committed when all that is on its way has come."""
         self._due_at = time.monotonic() + (self._every_s or 0)
-        moved = {name: at for name, at in offsets.items() if self._committed.get(name) != at}
-        return self.commit(moved, membership)
+        self._unasked = self._thread.submit(self._commit_moved, offsets, membership, renewed)
+        return self._unasked
 
     def forget(self, name: TopicPartition) -> None:
         """Of this partition nothing is committed any more."""
-        self._committed.pop(name, None)
+        self._thread.submit(self._committed.pop, name, None)
 
     def fetch(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets of those of these partitions that have one."""
-        self._committed.clear()
         topics = [
             OffsetFetchRequestTopic(name=topic, partition_indexes=partitions)
             for topic, partitions in by_topic(names).items()
         ]
-        return self._thread.submit(self._retrying, lambda: self._fetch(topics)).result()
+        return self._thread.submit(self._retrying, partial(self._fetch, topics)).result()
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], membership: Membership
+        self,
+        offsets: Mapping[TopicPartition, int],
+        membership: Membership,
+        renewed: Renewed = _nobody,
     ) -> "Future[None]":
         """Commit these; the future has the BrokerError if it fails."""
         if not offsets:
-            nothing: Future[None] = Future()
-            nothing.set_result(None)
-            return nothing
+            return _done()
+        return self._thread.submit(self._commit_as, offsets, membership, renewed)
+
+    def _commit_moved(
+        self, offsets: Mapping[TopicPartition, int], membership: Membership, renewed: Renewed
+    ) -> None:
+        moved = {name: at for name, at in offsets.items() if self._committed.get(name) != at}
+        if moved:
+            self._commit_as(moved, membership, renewed)
+
+    def _commit_as(
+        self, offsets: Mapping[TopicPartition, int], membership: Membership, renewed: Renewed
+    ) -> None:
+        deadline = time.monotonic() + self._deadline_seconds
+        while True:
+            try:
+                self._retrying(partial(self._commit, self._request(offsets, membership)))
+                break
+            except BrokerError as error:
+                again = renewed() if error.code in SHARED_ANEW else None
+                if again is None or time.monotonic() > deadline:
+                    raise
+            if again == membership:  # The group is still about it.
+                time.sleep(RETRY_SECONDS)
+            membership = again
         self._committed |= offsets
+
+    def _request(
+        self, offsets: Mapping[TopicPartition, int], membership: Membership
+    ) -> OffsetCommitRequest:
         topics = [
             OffsetCommitRequestTopic(
                 name=topic,
@@ -113,14 +174,13 @@ class Committing:
             )
             for topic, partitions in by_topic(offsets).items()
         ]
-        request = OffsetCommitRequest(
+        return OffsetCommitRequest(
             group_id=self._group,
             generation_id_or_member_epoch=membership.generation_id,
             member_id=membership.member_id,
             group_instance_id=membership.instance_id,
             topics=topics,
         )
-        return self._thread.submit(self._retrying, lambda: self._commit(request))
 
     def _retrying(self, work: Callable[[], Result]) -> Result:
         if self._cluster is None:
@@ -132,6 +192,7 @@ class Committing:
         return self._cluster.broker(coordinator(self._cluster, self._group))
 
     def _fetch(self, topics: list[OffsetFetchRequestTopic]) -> dict[TopicPartition, int]:
+        self._committed.clear()  # Others may have committed since.
         request = OffsetFetchRequest(group_id=self._group, topics=topics)
         response = self._coordinator().ask(OFFSET_FETCH, request)
         check(response.error_code)
@@ -149,6 +210,12 @@ class Committing:
         for topic in response.topics:
             for each in topic.partitions:
                 check(each.error_code)
+
+
+def _done() -> "Future[None]":
+    done: Future[None] = Future()
+    done.set_result(None)
+    return done
 
 
 def by_topic(names: Iterable[TopicPartition]) -> dict[str, list[int]]:

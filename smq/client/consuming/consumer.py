@@ -23,16 +23,16 @@ from datetime import datetime
 from typing import Self
 
 from smq.client.arguments import duration, iterator, offsets_by_partition, partition_name
-from smq.client.consuming.assignors import COOPERATIVE
 from smq.client.consuming.batch import Batch
 from smq.client.consuming.beginnings import Beginnings
-from smq.client.consuming.commits import Committing, Membership
+from smq.client.consuming.commits import Committing
 from smq.client.consuming.consumer_settings import ConsumerSettings, checked_topics
-from smq.client.consuming.group import Assigned, Event, Failed, GroupMember, Rebalance
+from smq.client.consuming.group import GroupMember
 from smq.client.consuming.local_source import LocalSource
 from smq.client.consuming.offsets import Start, place_of, resolve
 from smq.client.consuming.reading import Lot, Move, Reading
 from smq.client.consuming.record import OffsetsIn, Record, TopicPartition
+from smq.client.consuming.sharing import Sharing
 from smq.client.consuming.source import Partition
 from smq.client.consuming.statistics import ConsumerStatistics
 from smq.client.consuming.walk import Walk
@@ -59,25 +59,30 @@ class Consumer:
         self._lent: Batch | None = None
         self._moves: list[Move] = []  # That came with it.
         self._walk: Walk | None = None
-        self._rebalances = 0
         self._has_waited = False
         self._cluster, self._payloads = reach.cluster(), reach.payloads()
-        group, every_s = settings.group, settings.auto_commit_s
-        self._committing = None if group is None else Committing(reach.cluster, group, every_s)
+        group, every_s, deadline_s = settings.group, settings.auto_commit_s, reach.deadline_seconds
+        self._committing = (
+            None if group is None else Committing(reach.cluster, group, every_s, deadline_s)
+        )
         self._beginnings = Beginnings(self._cluster, place_of(settings.start), self._committing)
         bytes_max, self._metadata_max_age_s = settings.batch_bytes_max, reach.metadata_max_age_s
         self._look_at = time.monotonic() + self._metadata_max_age_s
         doors = None if reach.open_door is None else Doors(reach.open_door)
         self._reading = Reading(
             None if doors is None else LocalSource(doors, bytes_max),
-            WireSource(self._cluster, bytes_max, reach.deadline_seconds, self._beginnings),
+            WireSource(self._cluster, bytes_max, deadline_s, self._beginnings),
         )
         self._member: GroupMember | None = None
+        self._sharing: Sharing | None = None
         try:
             partitions = self._beginnings.partitions_of(self._topics)
             if group is not None and self._topics:
                 self._member = GroupMember(reach, settings, self._topics)
-            elif self._topics:
+            if self._committing is not None:
+                shared = self._reading, self._beginnings, self._committing
+                self._sharing = Sharing(*shared, self._member)
+            if self._member is None and self._topics:
                 self.assign(partitions)
                 self._whole = self._topics
         except BaseException:
@@ -293,8 +298,8 @@ class Consumer:
 
     def take(self) -> Batch | None:
         """What there is now, without waiting for records; None: nothing yet."""
-        if self._member is not None or self._committing is not None:
-            self._turn()
+        if self._sharing is not None:
+            self._sharing.turn()
         if self._whole and time.monotonic() >= self._look_at:
             self._read_new_partitions()
         lot = self._reading.take()
@@ -369,12 +374,11 @@ class Consumer:
     def commit_async(self, offsets: OffsetsIn | None = None) -> Future[None]:
         """As `commit`, not waited for; the future has the BrokerError if it fails."""
         self._check()
-        if self._committing is None:
+        if self._sharing is None:
             raise ValueError("commit: only a consumer with a group can; name one with group=")
-        if offsets is None:
-            return self._committing.commit(self._where_we_are(), self._membership())
-        named = offsets_by_partition("offsets", offsets)
-        return self._committing.commit(named, self._membership())
+        return self._sharing.commit(
+            None if offsets is None else offsets_by_partition("offsets", offsets)
+        )
 
     def committed(self) -> dict[TopicPartition, int]:
         """What the group has committed of the partitions that are read now."""
@@ -382,65 +386,6 @@ class Consumer:
         if self._committing is None:
             raise ValueError("committed: only a consumer with a group has that; name one, group=")
         return self._committing.fetch(self.assignment())
-
-    def _where_we_are(self) -> dict[TopicPartition, int]:
-        return {name: each.position for name, each in self._reading.partitions.items()}
-
-    def _membership(self) -> Membership:
-        return Membership() if self._member is None else self._member.membership
-
-    def _turn(self) -> None:
-        """What a group wants of us, and commits that are due."""
-        if self._committing is not None and self._committing.is_due():
-            self._committing.commit_if_moved(self._where_we_are(), self._membership())
-        member = self._member
-        if member is None:
-            return
-        member.polled()
-        while member.events:
-            event = member.events[0]
-            if isinstance(event, Assigned):
-                self._assigned(member, event.partitions)
-            else:
-                self._unsettled(member, event)
-            member.take_event()  # Now: what failed is done again by the next poll.
-            if isinstance(event, Failed):
-                raise event.error
-
-    def _assigned(self, member: GroupMember, partitions: frozenset[TopicPartition]) -> None:
-        owned = self._reading.partitions.keys()
-        revoked, added = owned - partitions, partitions - owned
-        self._give_up(revoked)
-        self._cluster.forget_topics()  # They may have got more partitions, which is why.
-        self._reading.add(self._beginnings.positions(added))
-        self._rebalances += 1
-        if revoked and self._is_cooperative:
-            member.join(partitions)  # What we gave up can be another's only now.
-
-    def _unsettled(self, member: GroupMember, event: Event) -> None:
-        owned = list(self._reading.partitions)
-        if isinstance(event, Rebalance) and self._is_cooperative:
-            member.join(owned)
-            return
-        if isinstance(event, Rebalance):
-            self._give_up(owned)
-        elif not isinstance(event, Failed) or event.is_out:
-            self._reading.drop(owned)
-        if not isinstance(event, Failed) or event.is_out:
-            member.join(())
-
-    @property
-    def _is_cooperative(self) -> bool:
-        return set(self._settings.assignors) == {COOPERATIVE}
-
-    def _give_up(self, names: Iterable[TopicPartition]) -> None:
-        """Leave partitions to others, who go on where we say that we are."""
-        names = set(names)
-        if self._committing is not None and self._committing.is_automatic and names:
-            with suppress(BrokerError):  # Then others read again what we have read.
-                offsets = self._where_we_are()
-                self._committing.commit_if_moved(offsets, self._membership()).result()
-        self._reading.drop(names)
 
     # --- the rest --------------------------------------------------------------------------------
 
@@ -451,9 +396,8 @@ class Consumer:
 
     def statistics(self) -> ConsumerStatistics:
         """What has been read so far."""
-        return ConsumerStatistics.of(
-            self._reading.counts, self._beginnings.resets, self._rebalances
-        )
+        rebalances = 0 if self._sharing is None else self._sharing.rebalances
+        return ConsumerStatistics.of(self._reading.counts, self._beginnings.resets, rebalances)
 
     def _check(self) -> None:
         if self._is_closed:
@@ -470,8 +414,10 @@ class Consumer:
         if self._lent is not None:
             with suppress(Overrun):  # It is read again by who goes on.
                 self._lent.release()
-        if commit:
-            self._give_up(self.assignment())
+        if commit and self._sharing is not None:
+            self._sharing.give_up(self.assignment())
+        if self._committing is not None:
+            self._committing.settle()  # As a member still.
         self._is_closed = True
         if self._member is not None:
             self._member.close()

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from smq.client.consuming.assignors import COOPERATIVE
 from smq.client.consuming.commits import Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings
 from smq.client.consuming.group_session import GroupSession, Stopped
@@ -98,6 +99,16 @@ class GroupMember:
     def membership(self) -> Membership:
         """As whom commits are made now."""
         return self._session.membership
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group counts us in, as far as is known; also while it shares anew."""
+        return self._is_member
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether partitions move without stopping the others."""
+        return set(self._settings.assignors) == {COOPERATIVE}
 
     def fileno(self) -> int:
         """Readable while there are events that were not taken."""

@@ -1,5 +1,6 @@
 """What is committed comes back; what has not moved is not told again."""
 
+import threading
 from collections.abc import Iterator
 from functools import partial
 
@@ -7,11 +8,14 @@ import pytest
 
 import smq
 from smq.client.consuming.commits import Committing, Membership, by_topic
+from smq.client.consuming.consumer_settings import ConsumerSettings
+from smq.client.consuming.group_session import GroupSession
 from smq.client.consuming.record import TopicPartition
 from smq.client.kafka.cluster import Cluster
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.smq_broker import SmqBroker
 from tests.client.both import client, running, topic
+from tests.client.consuming.test_group_session import await_readable
 
 __all__ = ["client", "running", "topic"]  # Fixtures.
 
@@ -51,6 +55,95 @@ def test_what_has_not_moved_is_not_committed_again(
     assert not other.is_automatic
     assert not other.is_due()
     other.close()
+
+
+def test_what_has_failed_is_committed_again(
+    client: smq.Client, topic: str, committing: Committing
+) -> None:
+    name = TopicPartition(topic, 0)
+    assert committing.commit_if_moved({name: 5}, Membership(3, "stranger")).exception(10)
+    committing.commit_if_moved({name: 5}, Membership()).result(10)
+    assert committing.fetch([name]) == {name: 5}
+
+
+@pytest.fixture
+def gate(committing: Committing, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Nothing is committed before it is set."""
+    gate, opened = threading.Event(), committing._open_cluster
+
+    def open_cluster() -> Cluster:
+        assert gate.wait(10)
+        return opened()
+
+    monkeypatch.setattr(committing, "_open_cluster", open_cluster)
+    yield gate
+    gate.set()
+
+
+def test_what_is_on_its_way_is_waited_for(
+    client: smq.Client, topic: str, committing: Committing, gate: threading.Event
+) -> None:
+    name, stranger = TopicPartition(topic, 0), Membership(3, "stranger")
+    failing = committing.commit_if_moved({name: 5}, stranger)
+    behind = committing.commit_if_moved({name: 5}, Membership())
+    assert not behind.done(), "it is not known yet whether that is committed"
+    asked = committing.commit({name: 6}, Membership())
+    gate.set()
+    committing.settle()
+    assert failing.done()
+    assert behind.done()
+    assert asked.done()
+    assert committing.fetch([name]) == {name: 6}
+
+
+def test_it_is_not_due_while_the_last_one_is_on_its_way(
+    client: smq.Client,
+    topic: str,
+    committing: Committing,
+    gate: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    committing.commit_if_moved({TopicPartition(topic, 0): 5}, Membership())
+    monkeypatch.setattr("smq.client.consuming.commits.time.monotonic", lambda: committing._due_at)
+    assert not committing.is_due()
+    gate.set()
+    committing.settle()
+    assert committing.is_due()
+
+
+def test_what_a_group_has_shared_anew_meanwhile_is_committed_as_who_one_is_then(
+    running: SmqBroker, topic: str, committing: Committing
+) -> None:
+    names = [TopicPartition(topic, each) for each in range(3)]
+    settings = ConsumerSettings(group=topic, session_timeout_s=6)
+    session = GroupSession(partial(Cluster, running.bootstrap), settings, await_readable)
+    session.join(frozenset({topic}), frozenset())
+    before = session.membership
+    session.join(frozenset({topic}), frozenset(names))
+    assert session.membership.generation_id > before.generation_id
+    who = iter([before, before, session.membership])
+    committing.commit({names[0]: 5}, before, lambda: next(who)).result(10)
+    assert committing.fetch(names) == {names[0]: 5}
+    assert list(who) == []
+    failed = committing.commit({names[0]: 6}, before, lambda: None).exception(10)
+    assert isinstance(failed, BrokerError)
+    assert failed.code == ErrorCode.ILLEGAL_GENERATION
+    session.leave()
+    session.close()
+
+
+def test_a_group_that_does_not_come_to_rest_is_told(running: SmqBroker, topic: str) -> None:
+    committing = Committing(partial(Cluster, running.bootstrap), topic, None, deadline_seconds=0.3)
+    settings = ConsumerSettings(group=topic, session_timeout_s=6)
+    session = GroupSession(partial(Cluster, running.bootstrap), settings, await_readable)
+    session.join(frozenset({topic}), frozenset())
+    before = session.membership
+    session.join(frozenset({topic}), frozenset())
+    failed = committing.commit({TopicPartition(topic, 0): 5}, before, lambda: before)
+    assert isinstance(failed.exception(10), BrokerError)
+    session.leave()
+    session.close()
+    committing.close()
 
 
 def test_it_is_due_after_a_while(

@@ -172,7 +172,8 @@ def has(consumer: smq.Consumer, count: int) -> Callable[[], bool]:
 
 def generation(consumer: smq.Consumer) -> int:
     """How often its group has shared anew, as far as it has been told."""
-    return consumer._membership().generation_id
+    assert consumer._sharing is not None
+    return consumer._sharing.membership.generation_id
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
@@ -290,6 +291,33 @@ def test_an_assignment_whose_offsets_cannot_be_asked_for_is_not_lost(
             with pytest.raises(smq.BrokerUnavailable):
                 consumer.poll(10)
         eventually(lambda: read(consumer, []) and len(consumer.assignment()) == 3, "all its own")
+
+
+def test_what_is_given_up_in_an_assignment_that_fails_is_anothers(
+    client: smq.Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = QUICK | {"group": topic, "assignors": ["cooperative-sticky"]}
+    with client.consumer(topic, **settings) as first:
+        eventually(has(first, 3), "one has all")
+        assert first._committing is not None
+        fetch, failures = first._committing.fetch, [smq.BrokerUnavailable("away")]
+
+        def failing(names: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return fetch(names)
+
+        monkeypatch.setattr(first._committing, "fetch", failing)
+        with client.consumer(topic, **settings) as second:
+
+            def has_failed() -> bool:
+                read(second, [])
+                with suppress(smq.BrokerUnavailable):
+                    read(first, [])
+                return not failures
+
+            eventually(has_failed, "it has failed")
+            assert share([first, second]) == [1, 2]
 
 
 def test_what_nobody_expected_of_a_group_is_told(
