@@ -3,7 +3,7 @@
     ring ──overtaken, seek, shard gone──► wire ──caught up, door open again──► ring
 
 A partition is read by one source at a time and changes between them by itself, at the offset where
-it stands; each change is counted.
+it stands; each change is counted. Where it begins is no change.
 
 KeyboardInterrupt may break off whatever is done here. A partition's position is what counts: after
 an interrupt the sources begin again where the partitions stand, and those of which something was
@@ -175,13 +175,25 @@ class Reading:
         return name not in self._paused if self._only is None else name in self._only
 
     def _start(self, partitions: Iterable[Partition]) -> None:
-        others = list(partitions) if self._local is None else self._local.add(partitions)
+        wanted = list(partitions)
+        others = wanted if self._local is None else self._local.add(wanted)
         self._go_to_wire(others)
+        for partition in wanted:
+            self._note(partition)
 
     def _go_to_wire(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             self._on_wire[partition.name] = partition
             self._wire.add([partition])
+            self._note(partition)
+
+    def _note(self, partition: Partition) -> None:
+        """Count it if a partition has changed between ring and wire."""
+        was_on_wire, partition.is_on_wire = partition.is_on_wire, partition.name in self._on_wire
+        if was_on_wire is False and partition.is_on_wire:
+            self.counts.ring_to_wire += 1
+        elif was_on_wire and not partition.is_on_wire:
+            self.counts.wire_to_ring += 1
 
     def _stop(self, partition: Partition) -> None:
         if self._on_wire.pop(partition.name, None) is not None:
@@ -253,9 +265,7 @@ class Reading:
         on_rings = [each for name, each in reading.items() if name not in self._on_wire]
         if self._local is not None:
             self._local.clear()
-            on_rings = self._local.add(on_rings)
-            self.counts.ring_to_wire += len(on_rings)
-        self._go_to_wire(on_rings)
+        self._start(on_rings)
         self.is_torn = False
 
     def go_back(self, lot: Lot) -> None:
@@ -268,7 +278,6 @@ class Reading:
 
     def _take_from_rings(self, local: LocalSource) -> list[Taken]:
         if left := local.leave():
-            self.counts.ring_to_wire += len(left)
             self._go_to_wire(left)
         return local.take()
 
@@ -296,7 +305,7 @@ class Reading:
         refused = {each.name for each in local.add(asking.values())}
         for name in asking.keys() - refused:
             self._wire.remove(self._on_wire.pop(name))
-            self.counts.wire_to_ring += 1
+            self._note(asking[name])
 
     def _cut(self, taken: Taken, lot: Lot) -> None:
         """Add the records of what was taken, as far as it can be read."""

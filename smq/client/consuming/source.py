@@ -19,15 +19,17 @@ from smq.wire.codec import ZERO_UUID
 class Partition:
     """A partition as its reader sees it. `position` is the offset of the record it gives next.
 
-    topic_id  of the topic that the position is in; ZERO_UUID: not known yet
+    topic_id    of the topic that the position is in; ZERO_UUID: not known yet
+    is_on_wire  where it was read last; None: nowhere yet
     """
 
-    __slots__ = ("name", "position", "topic_id")
+    __slots__ = ("is_on_wire", "name", "position", "topic_id")
 
     def __init__(self, name: TopicPartition, position: int) -> None:
         self.name = name
         self.position = position
         self.topic_id = ZERO_UUID
+        self.is_on_wire: bool | None = None
 
     def is_in(self, topic_id: UUID) -> bool:
         """Whether the position is in the topic that has this id now; False: that is another one.

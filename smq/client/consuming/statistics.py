@@ -10,8 +10,9 @@ from smq.client.consuming.reading import Counts
 class ConsumerStatistics:
     """What a consumer has read, and from where.
 
-    ring_to_wire   how often a partition was too far behind for its ring, and went on over the wire
-    wire_to_ring   … and was read from its ring again
+    ring_to_wire   how often a partition that was read from its ring went on over the wire: it was
+                   too far behind, or put back there by an overrun or a seek, or its shard was gone
+    wire_to_ring   how often one went on in its ring, also of those that began over the wire
     overruns       batches that the ring overtook while they were lent
     resets         positions that were not there any more, or in a topic that was created again
     rebalances     assignments that a group made

@@ -5,6 +5,9 @@ last are handed out, with the positions behind them. An answer to a position tha
 wanted is passed over. What fails in a way that passes is asked again, with fresh metadata, after
 RETRY_SECONDS; when no broker answers for longer than the deadline, that is told.
 
+An answer has room for some partitions, which a broker fills in the order in which it is asked: so
+those that gave records are asked for last the next time.
+
 Topics are asked for by their ids, of brokers that know these, so that nobody goes on at an old
 position in a topic that was deleted and created again: that begins anew.
 """
@@ -225,6 +228,7 @@ class WireSource:
         check(data.error_code)
         if not data.records:
             return []
+        self._partitions[partition.name] = self._partitions.pop(partition.name)  # To the end.
         batches, after = _batches(read_only(data.records), partition)
         move = [(partition, after)]
         return [Taken(batches, move, lambda _: None, everything_stands)]

@@ -290,6 +290,39 @@ def test_an_error_of_the_wire_is_told_behind_what_the_rings_have(
     assert rig.read() == [(0, 2, "ring"), (0, 3, "ring")]
 
 
+@pytest.mark.parametrize("way", ["seek", "overrun", "pause"])
+def test_each_change_between_ring_and_wire_is_counted(rig: Rig, way: str) -> None:
+    counts = rig.reading.counts
+    rig.reading.assign({ZERO: 0})
+    rig.append(0)
+    lot = rig.reading.take()
+    assert lot is not None
+    for times in (1, 2):
+        rig.append(0, 40, 500)
+        if way == "seek":
+            rig.reading.seek(ZERO, 0)
+        elif way == "overrun":
+            rig.reading.partitions[ZERO].position = 2  # As it stood behind that lot.
+            rig.reading.go_back(lot)
+        else:
+            rig.reading.pause([ZERO])
+            rig.reading.partitions[ZERO].position = 0
+            rig.reading.resume([ZERO])
+        assert rig.wire.partitions.keys() == {ZERO}
+        assert (counts.ring_to_wire, counts.wire_to_ring) == (times, times - 1)
+        while rig.read() or rig.read():
+            pass
+        assert rig.wire.partitions == {}
+        assert (counts.ring_to_wire, counts.wire_to_ring) == (times, times)
+
+
+def test_where_a_partition_begins_is_no_change(rig: Rig) -> None:
+    rig.append(0, 40, 500)
+    rig.reading.assign({ZERO: 0})
+    assert not rig.reading.is_local
+    assert rig.reading.counts.ring_to_wire == 0
+
+
 def test_paused_partitions_keep_their_place(rig: Rig) -> None:
     rig.reading.assign({ZERO: 0, ONE: 0})
     rig.reading.pause([ZERO])

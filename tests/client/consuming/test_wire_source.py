@@ -4,6 +4,7 @@ import select
 import time
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,30 @@ def test_a_new_partition_does_not_wait_for_the_others(
     source.add([second])
     assert read(source, 10) == list(range(1, 20, 2))
     assert time.monotonic() - started < 4
+
+
+def test_partitions_that_are_always_busy_leave_room_for_others(
+    kafka: FakeKafka, source: WireSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first_only(fake: FakeKafka, node: int, request: Any, code: ErrorCode) -> Any:
+        """An answer that is full when one partition has given its records."""
+        answer = FakeKafka.fetch(fake, node, request, code)
+        given = [each for topic in answer.responses for each in topic.partitions if each.records]
+        for each in given[1:]:
+            each.records = b""
+        return answer
+
+    monkeypatch.setitem(fake_kafka.HANDLERS, "Fetch", first_only)
+    for each in kafka.add_topic("a", 3):
+        each.leader = 1
+    kafka.append("a", 2, [Record(0, 0, None, b"2")])
+    source.add(partitions(0, 0, 0))
+    found: list[int] = []
+    for _ in range(8):
+        for busy in range(2):
+            kafka.append("a", busy, [Record(0, 0, None, b"%d" % busy)])
+        found += step(source)
+    assert {0, 1, 2} <= set(found)
 
 
 def test_an_offset_that_is_not_there_is_asked_about(kafka: FakeKafka, source: WireSource) -> None:
