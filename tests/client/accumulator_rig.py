@@ -105,6 +105,18 @@ class Rig:
         found = {each: self.shard.partitions["t", each].values() for each in range(3)}
         assert found == expected
 
+    def check_late(self) -> None:
+        """Every row is in the log once at most, in order, and those that are not failed are."""
+        for partition in range(3):
+            found = [int(each or b"") for each in self.shard.partitions["t", partition].values()]
+            assert found == sorted(set(found))
+        for parcel in self.parcels:
+            for row in range(parcel.row_count):
+                if parcel.error_of(row) is None:
+                    number = self.parcels_first(parcel) + row
+                    there = self.shard.partitions["t", parcel.delivery(row).partition]
+                    assert there.records[parcel.delivery(row).offset].value == b"%d" % number
+
     def parcels_first(self, parcel: Parcel | Single) -> int:
         at = self.parcels.index(parcel)
         return sum(each.row_count for each in self.parcels[:at])

@@ -16,6 +16,10 @@ from something new. Three rules keep a partition's records in order and single:
 
 Errors that pass are met again until the parcel's deadline, those that do not fail the batch's rows.
 
+At its deadline a batch's rows fail wherever it is. If nobody knows whether the broker has it, a
+later one that was lost with it and whose sequence is then refused fails too, instead of beginning
+again: a broker that only slept may yet read both from where they lie.
+
 A request that a channel can never take has it replaced by one that can, as if it were lost.
 """
 
@@ -49,8 +53,10 @@ RETRY_MS = 100  # Kafka's retry.backoff.ms.
 ANSWER_MS_MAX = 45_000  # Above PRODUCE_TIMEOUT_MS: a broker that is silent for so long is gone.
 SEQUENCE_END = 2**31  # Sequences begin again at 0 after 2^31 - 1.
 EPOCH_MAX = 2**15 - 1
+LOOK_MS = 250  # Deadlines of what is in flight are looked at so often.
 
 _PASSING = PASSING | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+_TAKEN = {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}
 _SEQUENCE_REFUSED = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
 
 
@@ -85,6 +91,7 @@ class Accumulator:
         self._ready: dict[Queue, None] = {}  # Those with something to send, now or later.
         self._owed: dict[int, deque[tuple[int, Queue, Batch]]] = {}
         self._last_id = 0
+        self._look_ms = 0  # When to look at deadlines of what is in flight.
 
     def learn(self, topic: str, leaders: Sequence[int], message_bytes_max: int) -> None:
         """What Metadata says of a topic."""
@@ -310,28 +317,41 @@ class Accumulator:
 
     def _judge(self, queue: Queue, batch: Batch, answer: Answer, now_ms: int) -> None:
         code, parcel = answer.error_code, batch.parcel
-        if code == ErrorCode.NONE:
+        if code in _TAKEN:
             queue.is_known = True
-            parcel.resolve(batch.first, batch.end, answer.base_offset, answer.append_time_ms)
-        elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            queue.is_known = True
-            parcel.resolve(batch.first, batch.end, -1, -1)
-        elif code in _SEQUENCE_REFUSED:
-            older = [each for each in [*queue.again, *queue.in_flight] if each < batch]
-            batch.is_refused = not older
-            queue.take_back(batch)
+            if not batch.is_given_up:
+                is_new = code == ErrorCode.NONE
+                found = (answer.base_offset, answer.append_time_ms) if is_new else (-1, -1)
+                parcel.resolve(batch.first, batch.end, *found)
         elif code in _PASSING:
             self.stale.add(queue.topic)
-            queue.take_back(batch)
             queue.doubt(now_ms + RETRY_MS)
+            if not batch.is_given_up:
+                queue.take_back(batch)
+        elif batch.is_given_up:
+            return
+        elif code in _SEQUENCE_REFUSED:
+            self._refused(queue, batch)
         else:
+            queue.has_given_up |= batch.is_in_doubt
             parcel.fail(batch.first, batch.end, self._error(queue, batch, answer))
+
+    @staticmethod
+    def _refused(queue: Queue, batch: Batch) -> None:
+        """A sequence is refused: of a batch that comes too early, or must begin again."""
+        older = [each for each in [*queue.again, *queue.in_flight] if each < batch]
+        if not older and queue.has_given_up and batch.is_in_doubt:
+            batch.parcel.fail(batch.first, batch.end, _late(queue, batch))
+            return
+        batch.is_refused = not older
+        queue.take_back(batch)
 
     def lost(self, node_id: int, now_ms: int) -> None:
         """The channel to a broker is gone: what it owed may have been taken or not."""
         for _, queue, batch in self._owed.pop(node_id, ()):
             queue.in_flight.remove(batch)
-            batch.is_refused = False
+            batch.is_refused, batch.is_in_doubt = False, True
+            queue.has_given_up |= batch.is_given_up
             if not batch.parcel.is_settled(batch.first):
                 queue.take_back(batch)
             queue.doubt(now_ms + RETRY_MS)
@@ -355,16 +375,26 @@ class Accumulator:
         ]
 
     def expire(self, now_ms: int) -> None:
-        """Fail what has waited beyond its parcel's deadline and is not in flight."""
+        """Fail what is beyond its parcel's deadline; what is in flight stays there, unnamed."""
         for queue in list(self._ready):
-            while not queue.in_flight and (queue.again or queue.waiting):
+            while queue.again or queue.waiting:
                 batch = queue.next()
                 if batch.parcel.deadline_ms > now_ms:
                     break
-                place = f"{queue.topic}-{queue.partition}"
-                self._fail(
-                    queue, batch, BrokerUnavailable(f"{place} took nothing in time"), batch.end
-                )
+                queue.has_given_up |= batch.is_in_doubt
+                self._fail(queue, batch, _late(queue, batch), batch.end)
+        if now_ms >= self._look_ms:
+            self._look_ms = now_ms + LOOK_MS
+            for _, queue, batch in [each for owed in self._owed.values() for each in owed]:
+                if batch.parcel.deadline_ms <= now_ms and not batch.is_given_up:
+                    self._give_up(queue, batch)
+
+    def _give_up(self, queue: Queue, batch: Batch) -> None:
+        """A batch in flight is late. It keeps its place: what comes behind it has its sequence."""
+        batch.is_given_up = batch.is_in_doubt = True
+        if not batch.parcel.is_settled(batch.first):
+            batch.parcel.fail(batch.first, batch.end, _late(queue, batch))
+        self._note_fate(batch.parcel)
 
     def forget(self, topic: str) -> None:
         """The topic is gone: fail what waits for it."""
@@ -375,12 +405,11 @@ class Accumulator:
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When something may be sent again or expires, if nothing else happens."""
-        times = [owed[0][2].sent_ms + ANSWER_MS_MAX for owed in self._owed.values() if owed]
+        times = [self._look_ms for owed in self._owed.values() if owed]
         for queue in self._ready:
-            if not queue.in_flight:
-                times.append(queue.next().parcel.deadline_ms)
-                if queue.retry_ms > now_ms:
-                    times.append(queue.retry_ms)
+            times.append(queue.next().parcel.deadline_ms)
+            if queue.retry_ms > now_ms and not queue.in_flight:
+                times.append(queue.retry_ms)
         return min(times, default=None)
 
     def _fail(self, queue: Queue, batch: Batch, error: Exception, end: int) -> None:
@@ -451,6 +480,13 @@ _SENTENCES = {
     ErrorCode.INVALID_TIMESTAMP: "a record's timestamp is further from the broker's time than the "
     "topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
 }
+
+
+def _late(queue: Queue, batch: Batch) -> BrokerUnavailable:
+    place = f"{queue.topic}-{queue.partition}"
+    if batch.is_in_doubt:
+        return BrokerUnavailable(f"{place} has not answered in time: it may have the record")
+    return BrokerUnavailable(f"{place} took nothing in time")
 
 
 def _out_of_epochs() -> BrokerError:

@@ -23,6 +23,8 @@ class Batch:
         "end",
         "epoch",
         "first",
+        "is_given_up",
+        "is_in_doubt",
         "is_refused",
         "ordinal",
         "parcel",
@@ -41,6 +43,8 @@ class Batch:
         self.size_bytes = 0
         self.sent_ms = 0
         self.is_refused = False
+        self.is_in_doubt = False  # Whether it was sent and no answer came, or may yet come.
+        self.is_given_up = False  # In flight beyond its deadline: its rows have failed.
 
     def __lt__(self, other: "Batch") -> bool:
         return self.ordinal < other.ordinal
@@ -69,6 +73,7 @@ class Queue:
         self.next_ordinal = 0
         self.is_known = False
         self.retry_ms = 0
+        self.has_given_up = False  # Whether a batch of this epoch failed while it was in doubt.
         self.is_doubtful = False  # Whether its leader must be asked for before anything is sent.
 
     def may_send(self, now_ms: int) -> bool:
@@ -121,7 +126,7 @@ class Queue:
         anew = [Batch(each.parcel, each.first, each.end) for each in self.again]
         waiting = deque([*anew, *self.waiting])
         self.epoch += 1  # One step from here on: no calls, no interrupts.
-        self.sequence, self.is_known = 0, False
+        self.sequence, self.is_known, self.has_given_up = 0, False, False
         self.again, self.waiting = [], waiting
 
     def invariants(self) -> None:

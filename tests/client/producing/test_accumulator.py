@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from smq.client.errors import BrokerUnavailable, NoSuchTopic, RecordTooLarge
 from smq.client.producing import accumulator as accumulator_file
-from smq.client.producing.accumulator import ANSWER_MS_MAX, RETRY_MS, Accumulator
+from smq.client.producing.accumulator import ANSWER_MS_MAX, LOOK_MS, RETRY_MS, Accumulator
 from smq.client.producing.batch_queue import IN_FLIGHT_MAX, Queue
 from smq.client.producing.batch_writer import BatchWriter
 from smq.client.producing.futures import Future
@@ -19,50 +19,17 @@ from smq.wire.codec import Malformed
 from smq.wire.compression import Codec
 from smq.wire.records import read_batches
 from tests.client.accumulator_rig import NODE, Rig, single_of
+from tests.client.accumulator_steps import (
+    FOR_GOOD,
+    PASSING_WITH_APPEND,
+    PASSING_WITHOUT_APPEND,
+    STEPS,
+    do,
+    values,
+)
 from tests.client.fake_shard import FakeChannel
 from tests.client.interrupts import code_of, is_interrupted
 from tests.client.parcels import closed
-
-PASSING_WITHOUT_APPEND = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
-PASSING_WITH_APPEND = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS)
-FOR_GOOD = ErrorCode.INVALID_TIMESTAMP
-
-FAULTS = st.sampled_from(
-    [ErrorCode.NONE] * 6 + [FOR_GOOD, *PASSING_WITHOUT_APPEND, *PASSING_WITH_APPEND]
-)
-ADD = st.tuples(st.just("add"), st.lists(st.integers(0, 1), min_size=1, max_size=30))
-SEND = st.tuples(st.just("send"), st.lists(FAULTS, max_size=8))
-SINGLE = st.tuples(st.just("single"), st.integers(0, 1))
-STEPS = st.one_of(
-    ADD,
-    SINGLE,
-    SINGLE,
-    SEND,
-    SEND,
-    st.tuples(st.just("answer")),
-    st.tuples(st.just("answer")),
-    st.tuples(st.just("lose"), st.integers(0, 6)),
-    st.tuples(st.just("wait")),
-)
-
-
-def do(rig: Rig, step: tuple[object, ...]) -> None:
-    match step:
-        case ("add", list(partitions)):
-            rig.add(partitions)
-        case ("single", int(partition)):
-            rig.send_single(partition)
-        case ("send", list(faults)):
-            rig.drain()
-            for fault, _ in zip(faults, list(rig.channel.sent), strict=False):
-                rig.deliver(fault, append=fault in {ErrorCode.NONE, *PASSING_WITH_APPEND})
-        case ("lose", int(delivered)):
-            rig.lose(delivered)
-        case ("answer",):
-            rig.answer()
-        case ("wait",):
-            rig.now_ms += RETRY_MS
-            rig.learn()
 
 
 @settings(deadline=None, max_examples=200)
@@ -75,10 +42,6 @@ def test_every_record_arrives_once_and_in_order(steps: list[tuple[object, ...]])
     rig.settle()
     rig.check()
     assert rig.accumulator.buffered_bytes == 0
-
-
-def values(rig: Rig, partition: int = 0) -> list[int]:
-    return [int(each or b"") for each in rig.shard.partitions["t", partition].values()]
 
 
 def test_rows_are_cut_into_batches_of_a_bounded_size() -> None:
@@ -247,7 +210,8 @@ def test_a_broker_that_is_silent_for_too_long_is_named() -> None:
     rig.add([0])
     rig.drain()
     assert rig.accumulator.silent(ANSWER_MS_MAX) == []
-    assert rig.accumulator.next_due_ms(0) == ANSWER_MS_MAX
+    rig.accumulator.expire(ANSWER_MS_MAX)
+    assert rig.accumulator.next_due_ms(ANSWER_MS_MAX) == ANSWER_MS_MAX + LOOK_MS
     assert rig.accumulator.silent(ANSWER_MS_MAX + 1) == [NODE]
 
 

