@@ -2,7 +2,7 @@
 
 Every node leads some partitions and refuses the others. `faults` holds what the next requests of an
 API meet: an error code, or "close" for a connection that ends instead of an answer; "close after"
-does the work first.
+does the work first. Nodes that are `asleep` accept, and answer nothing until they are woken.
 """
 
 import socket
@@ -88,6 +88,7 @@ class FakeKafka:
         self.topic_settings = {"retention.ms": "7"}
         self.takes_records = threading.Event()  # Else Produce requests wait.
         self.takes_records.set()
+        self.asleep: set[int] = set()
         self._changed = threading.Condition()
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(node_count)]
         self._connections: list[socket.socket] = []
@@ -124,7 +125,14 @@ class FakeKafka:
         with self._changed:
             return self._changed.wait_for(condition, seconds_max)
 
+    def wake(self) -> None:
+        """All that is asleep answers what it was asked."""
+        with self._changed:
+            self.asleep.clear()
+            self._changed.notify_all()
+
     def close(self) -> None:
+        self.wake()
         self._shut(self._listeners)
         self.hang_up()
 
@@ -154,6 +162,8 @@ class FakeKafka:
                 request = stream.read(int.from_bytes(size))
                 if request[:2] == PRODUCE:
                     self.takes_records.wait()
+                with self._changed:
+                    self._changed.wait_for(lambda: node_id not in self.asleep)
                 answer = self._answer(node_id, request)
                 if answer is None:
                     return

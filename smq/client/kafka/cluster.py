@@ -2,7 +2,9 @@
 
 `Cluster` keeps one connection to each broker and what Metadata said last. Work that meets an error
 which passes by itself (a leader that moves, a broker that restarts) is done again by `retrying`,
-with fresh metadata, until it succeeds or the deadline has passed.
+with fresh metadata, until it succeeds or the deadline has passed. Answers are waited for until then
+too; where any broker will do, one that is silent is left early for another, and asked last from
+then on until it has answered.
 """
 
 import time
@@ -12,7 +14,13 @@ from typing import TypeVar
 from uuid import UUID
 
 from smq.client.errors import NoSuchTopic
-from smq.client.kafka.connection import Connection, Question, Request, Response
+from smq.client.kafka.connection import (
+    ANSWER_SECONDS_MAX,
+    Connection,
+    Question,
+    Request,
+    Response,
+)
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.metadata import (
     MetadataRequest,
@@ -26,6 +34,8 @@ from smq.wire.generated.metadata import (
 DEADLINE_SECONDS = 30.0
 METADATA_MAX_AGE_S = 300.0  # Kafka's metadata.max.age.ms.
 RETRY_SECONDS = 0.1
+ATTEMPT_SECONDS_MIN = 0.5  # However little time is left, a broker has so long to answer.
+SILENT_SECONDS_MAX = 5.0  # Until another broker is asked, if any will do.
 PORT_MAX = 65_535
 
 # These pass: the same question may be answered soon, by this broker or by another.
@@ -95,13 +105,22 @@ class Cluster:
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._topics: dict[str, TopicFacts] = {}
-        self.anyone()
+        self._silent: set[tuple[str, int]] = set()  # Those that did not answer last time.
+        self._deadline: float | None = None  # Of the work that is being done.
+        self.within(deadline_seconds, self.anyone)
 
     def close(self) -> None:
         """Close all connections."""
+        self._drop_broken()
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    def _drop_broken(self) -> None:
+        broken = [address for address, each in self._connections.items() if each.is_closed]
+        self._silent.update(broken)
+        for address in broken:
+            del self._connections[address]
 
     def __enter__(self) -> "Cluster":
         return self
@@ -111,17 +130,38 @@ class Cluster:
 
     def retrying(self, work: Callable[[], Result]) -> Result:
         """The result of some work, done again while it fails in a way that passes."""
-        deadline = time.monotonic() + self._deadline_seconds
+        return self.within(self._deadline_seconds, lambda: self._retry(work))
+
+    def _retry(self, work: Callable[[], Result]) -> Result:
         while True:
             try:
                 return work()
             except NoSuchTopic:
                 raise
             except BrokerError as error:
-                if error.code not in PASSING or time.monotonic() > deadline:
+                if error.code not in PASSING or self._seconds_left() <= 0:
                     raise
             self.forget()
             time.sleep(RETRY_SECONDS)
+
+    def within(self, seconds: float, work: Callable[[], Result]) -> Result:
+        """The result of some work, whose answers are waited for so long altogether."""
+        outer, deadline = self._deadline, time.monotonic() + seconds
+        self._deadline = deadline if outer is None else min(outer, deadline)
+        try:
+            return work()
+        finally:
+            self._deadline = outer
+
+    def _seconds_left(self) -> float:
+        if self._deadline is None:
+            return self._deadline_seconds
+        return self._deadline - time.monotonic()
+
+    def _patience(self, others: int = 0) -> float:
+        """How long to wait for a broker, when so many others may be asked instead."""
+        left = self._seconds_left()
+        return max(min(left / 2, SILENT_SECONDS_MAX) if others else left, ATTEMPT_SECONDS_MIN)
 
     def forget(self) -> None:
         """Drop what may be out of date: metadata, and connections, for they may be broken."""
@@ -134,14 +174,22 @@ class Cluster:
 
     def anyone(self) -> Connection:
         """A connection to a broker, whichever answers."""
+        self._drop_broken()
         failure: BrokerError | None = None
-        for address in [*self._connections, *self._bootstrap, *self._addresses.values()]:
+        left = self._known()
+        while left:
+            address = left.pop(0)
             try:
-                return self._connection(address)
+                return self._connection(address, len(left))
             except BrokerError as error:
                 failure = failure or error
         assert failure is not None
         raise failure
+
+    def _known(self) -> list[tuple[str, int]]:
+        """All addresses, those first that have answered."""
+        known = [*self._connections, *self._bootstrap, *self._addresses.values()]
+        return sorted(dict.fromkeys(known), key=self._silent.__contains__)
 
     def broker(self, node_id: int) -> Connection:
         """The connection to the broker with this id."""
@@ -149,7 +197,9 @@ class Cluster:
 
     def connect(self, node_id: int) -> Connection:
         """A connection of the caller's own, for questions whose answers wait."""
-        return Connection(*self.address(node_id))
+        connection = Connection(*self.address(node_id), self._patience())
+        connection.wait_at_most(ANSWER_SECONDS_MAX)
+        return connection
 
     def address(self, node_id: int) -> tuple[str, int]:
         """Host and port of the broker with this id."""
@@ -165,13 +215,17 @@ class Cluster:
     def some_broker(self) -> tuple[int, Connection]:
         """A broker of those that Metadata named, by its id; one that has answered, if any has."""
 
-        def is_new(node_id: int) -> bool:
-            return self._addresses[node_id] not in self._connections
+        def is_new(node_id: int) -> tuple[bool, bool]:
+            address = self._addresses[node_id]
+            return address in self._silent, address not in self._connections
 
+        self._drop_broken()
         failure: BrokerError | None = None
-        for node_id in sorted(self._addresses, key=is_new):
+        left = sorted(self._addresses, key=is_new)
+        while left:
+            node_id = left.pop(0)
             try:
-                return node_id, self.broker(node_id)
+                return node_id, self._connection(self.address(node_id), len(left))
             except BrokerError as error:
                 failure = failure or error
         raise failure or BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is known")
@@ -227,15 +281,21 @@ class Cluster:
         """Ask about these topics, or about all; brokers are learnt on the way."""
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        response = self.anyone().ask(METADATA, request)
+        broker = self.anyone()
+        broker.wait_at_most(self._patience(others=len(self._known()) - 1))
+        response = broker.ask(METADATA, request)
         self._addresses = {each.node_id: (each.host, each.port) for each in response.brokers}
         self.cluster_id = response.cluster_id or ""
         return list(response.topics)
 
-    def _connection(self, address: tuple[str, int]) -> Connection:
+    def _connection(self, address: tuple[str, int], others: int = 0) -> Connection:
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
-            connection = self._connections[address] = Connection(*address)
+            self._silent.add(address)  # Until it has answered.
+            connection = Connection(*address, self._patience(others))
+            self._connections[address] = connection
+            self._silent.remove(address)
+        connection.wait_at_most(self._patience())
         return connection
 
 

@@ -25,7 +25,7 @@ from smq.wire.headers import RequestHeader, read_response_header, write_request_
 
 CLIENT_ID = "smq"
 CONNECT_SECONDS_MAX = 5.0
-ANSWER_SECONDS_MAX = 60.0  # Longer than a broker lets any of our questions wait.
+ANSWER_SECONDS_MAX = 60.0  # Longer than a broker lets any of our questions wait, polls and joins.
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # What one answer may make us hold.
 
 _SIZE = Struct(">i")
@@ -56,21 +56,22 @@ API_VERSIONS = Question[ApiVersionsRequest, ApiVersionsResponse](
 
 
 class Connection:
-    """One socket. Raises BrokerUnavailable when nobody answers; then it is closed.
+    """One socket. Raises BrokerUnavailable when nobody answers in time; then it is closed.
 
     Invariant: the broker owes exactly the answers that `_owed` names, in that order.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, seconds_max: float = ANSWER_SECONDS_MAX) -> None:
         self.address = f"{host}:{port}"
         self._owed: deque[tuple[Question[Any, Any], int, int]] = deque()
         self._last_correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         try:
-            self._socket = socket.create_connection((host, port), CONNECT_SECONDS_MAX)
+            connect_seconds = min(CONNECT_SECONDS_MAX, seconds_max)
+            self._socket = socket.create_connection((host, port), connect_seconds)
         except OSError as error:
             raise self._unavailable(error) from error
-        self._socket.settimeout(ANSWER_SECONDS_MAX)
+        self.wait_at_most(seconds_max)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._learn_versions()
@@ -85,6 +86,10 @@ class Connection:
     def fileno(self) -> int:
         """The socket's: readable when an answer has begun to come, or never will."""
         return self._socket.fileno()
+
+    def wait_at_most(self, seconds: float) -> None:
+        """From now on, for an answer to come, or to go on."""
+        self._socket.settimeout(seconds)
 
     def close(self) -> None:
         """Close the socket; what is owed is lost."""

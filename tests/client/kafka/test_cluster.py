@@ -1,12 +1,18 @@
 """Leaders, retries, and what is said when there is nothing to retry."""
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
 import pytest
 
-from smq.client.errors import NoSuchTopic
+from smq.client.errors import BrokerUnavailable, NoSuchTopic
 from smq.client.kafka.cluster import METADATA, Cluster, check
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
-from tests.client.fake_kafka import FakeKafka, FakePartition
+from tests.client.fake_kafka import FakeKafka, FakePartition, fake_kafka
+
+WAIT_S = 30
 
 
 def test_partitions_are_grouped_by_their_leaders(kafka: FakeKafka, cluster: Cluster) -> None:
@@ -109,3 +115,54 @@ def test_a_connection_that_broke_is_made_anew(kafka: FakeKafka, cluster: Cluster
     with pytest.raises(BrokerError, match="closed the connection"):
         cluster.topics()
     assert [topic.name for topic in cluster.topics()] == ["a"]
+
+
+def in_time(work: Callable[[], object]) -> object:
+    """What it returns or raises, long before a broker that is silent is given up by itself."""
+    outcome = Future[object]()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BrokerError as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return outcome.result(WAIT_S)
+
+
+def test_a_broker_that_accepts_and_does_not_answer_is_waited_for_until_the_deadline() -> None:
+    with fake_kafka() as kafka:
+        with Cluster(kafka.bootstrap, deadline_seconds=0.2) as cluster:
+            kafka.asleep.add(1)
+            with pytest.raises(BrokerUnavailable, match="timed out"):
+                in_time(lambda: cluster.retrying(cluster.topics))
+        with pytest.raises(BrokerUnavailable, match="timed out"):
+            in_time(lambda: Cluster(kafka.bootstrap, deadline_seconds=0.2))
+
+
+def test_a_broker_that_is_silent_is_left_for_another_that_answers(
+    kafka: FakeKafka,
+) -> None:
+    kafka.add_topic("a")
+    with Cluster(kafka.bootstrap, deadline_seconds=4) as cluster:
+        for node in (1, 2):
+            kafka.asleep.add(node)
+            found = in_time(lambda: cluster.retrying(lambda: cluster.metadata(["a"])))
+            assert isinstance(found, list)
+            kafka.wake()
+
+
+def test_a_connection_of_ones_own_waits_for_answers_that_take_longer(
+    kafka: FakeKafka,
+) -> None:
+    with Cluster(kafka.bootstrap, deadline_seconds=0.1) as cluster:
+        cluster.metadata([])
+        connection = cluster.connect(1)
+        kafka.asleep.add(1)
+        connection.start(METADATA, MetadataRequest(topics=[]))
+        with pytest.raises(BrokerUnavailable):
+            cluster.broker(1).ask(METADATA, MetadataRequest(topics=[]))
+        kafka.wake()
+        assert connection.finish().cluster_id == "fake"
+        connection.close()
