@@ -34,12 +34,14 @@ class Exchange:
 
     is_deaf             the thread sleeps, and no answer wakes it
     singles, parcels    how many were sent since it fell asleep
+    is_closed           nobody is to wake it any more
     """
 
     def __init__(self, accumulator: Accumulator) -> None:
         self.channels: dict[int, Channel] = {}  # Only the thread adds and removes.
-        self.is_deaf = False
-        self._accumulator = accumulator
+        self._adopted: dict[int, Channel] = {}
+        self.is_deaf = self.is_closed = False
+        self.accumulator = accumulator
         self.singles = self.parcels = 0
         self._is_broken_off = False  # Whether an interrupt came while somebody took answers.
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -48,9 +50,21 @@ class Exchange:
         """Have the thread do its round."""
         os.eventfd_write(self._wake_fd, 1)
 
-    def wants_channels(self) -> bool:
-        """Whether something waits for a broker to which there is no channel."""
-        return not self._accumulator.leaders_wanted() <= self.channels.keys()
+    def missing(self) -> set[int]:
+        """Brokers that something waits for and to which there is no channel."""
+        return self.accumulator.leaders_wanted() - self.channels.keys() - self._adopted.keys()
+
+    def adopt(self, node_id: int, channel: Channel) -> None:
+        """Take a new channel, for the thread to begin with."""
+        if self.is_closed:
+            channel.close()
+        else:
+            self._adopted[node_id] = channel
+
+    def begin_with_new(self) -> None:
+        """By the thread: channels that were adopted are like the others now."""
+        self.channels |= self._adopted
+        self._adopted.clear()
 
     def must_push(self) -> bool:
         """Whether something was written that a socket has not taken."""
@@ -61,7 +75,7 @@ class Exchange:
 
         And those of which answers were taken, and perhaps not noted: what they owe is sent again.
         """
-        accumulator = self._accumulator
+        accumulator = self.accumulator
         if self._is_broken_off:
             accumulator.gone |= self.channels.keys()
             self._is_broken_off = False
@@ -80,7 +94,7 @@ class Exchange:
             self._is_broken_off = True
             self.settle(self._answers())
             self._is_broken_off = False
-            if self._accumulator.gone:
+            if self.accumulator.gone:
                 self.wake()
 
     def listen(self) -> None:
@@ -116,10 +130,10 @@ class Exchange:
                     raise answers
                 self.channels[node_id].push()
                 for answer in answers:
-                    self._accumulator.answered(node_id, answer, now_ms)
+                    self.accumulator.answered(node_id, answer, now_ms)
             except (ChannelGone, PeerError) as reason:
                 logger.info("broker %s is gone: %s", node_id, reason)
-                self._accumulator.gone.add(node_id)
+                self.accumulator.gone.add(node_id)
 
     # --- the thread's sleep ----------------------------------------------------------------------
 
@@ -137,7 +151,7 @@ class Exchange:
 
     def _may_be_deaf(self) -> bool:
         """Whether nothing of what is on its way goes on, or calls back, with the next answer."""
-        accumulator = self._accumulator
+        accumulator = self.accumulator
         if accumulator.has_waiting or not all(each.is_quiet for each in self.channels.values()):
             return False
         return not any(parcel.callbacks for parcel in accumulator.parcels)
@@ -166,14 +180,16 @@ class Exchange:
 
     def close(self) -> None:
         """Close the channels; what is on its way is lost sight of."""
-        self.is_deaf = False
+        self.begin_with_new()
+        self.is_deaf, self.is_closed = False, True
         for channel in self.channels.values():
             channel.close()
         os.close(self._wake_fd)
 
     def forget(self) -> None:
         """In a forked child: let go of copies."""
-        self.is_deaf = False  # Nobody is to take answers there.
+        self.begin_with_new()
+        self.is_deaf, self.is_closed = False, True  # Nobody is to take answers there.
         for channel in self.channels.values():
             channel.forget()
         os.close(self._wake_fd)

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from smq.client.door.door import DoorUnavailable
 from smq.client.kafka.admin import topic_configs
-from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.cluster import SILENT_SECONDS_MAX, Cluster, check
 from smq.client.kafka.connection import Question
 from smq.client.producing.channel import Channel
 from smq.client.producing.door_channel import DoorChannel
@@ -72,10 +72,11 @@ class Links:
 
     def topic_now(self, name: str) -> ProducerTopic:
         """A topic as the cluster sees it now; one attempt. Raises NoSuchTopic, BrokerError."""
+        seconds = min(SILENT_SECONDS_MAX, self._reach.deadline_seconds)
 
         def ask(cluster: Cluster) -> ProducerTopic:
             cluster.forget()  # Who asks now may do so because a connection is broken.
-            return _topic(cluster, name)
+            return cluster.within(seconds, lambda: _topic(cluster, name))
 
         return self._ask(ask)
 

@@ -1,12 +1,13 @@
 """The rim of a producer: its lock, its thread, its channels. What to send the accumulator decides.
 
 Whoever fills a parcel sends it, in his own thread; the sender's thread does what must wait: takes
-answers, sends what had to linger or had no room, connects, asks for metadata, and calls callbacks.
+answers, sends what had to linger or had no room, and calls callbacks. A second one asks and
+connects (smq.client.producing.scout).
 
 With `linger_ms` 0 a record leaves at once when nothing of its topic is on its way, or nobody has
 looked whether it still is; else it joins the open parcel, which leaves when it is full or when the
-last of its topic has arrived. So a single record does not wait, and many share batches, whatever
-their rate.
+last of its topic has arrived, or does not for long. So a single record does not wait, and many
+share batches, whatever their rate.
 """
 
 import logging
@@ -18,25 +19,27 @@ from typing import NamedTuple
 
 from shm.kernels.partition import choose_partition
 from smq.client.arguments import duration, topic_name, whole_number
-from smq.client.errors import BufferFull, Closed, NoSuchTopic
+from smq.client.errors import BufferFull, Closed
 from smq.client.producing.accumulator import RETRY_MS, Accumulator
 from smq.client.producing.batch_writer import BatchWriter
 from smq.client.producing.columns import one_of
 from smq.client.producing.exchange import Exchange, monotonic_ms
 from smq.client.producing.fate import Failure
 from smq.client.producing.futures import call_back
-from smq.client.producing.links import Links, ProducerTopic
+from smq.client.producing.links import Links
 from smq.client.producing.parcel import Extras, Parcel
+from smq.client.producing.scout import Scout
 from smq.client.producing.single import Single
 from smq.client.producing.topics import Topics
 from smq.client.producing.unseen import Unseen
 from smq.client.producing.waiters import Waiters, without
-from smq.model.errors import BrokerError, PeerError
 from smq.wire.compression import Codec
 
 SLEEP_MS_MAX = 1000  # Until the next look at deadlines that nobody woke us for.
+HOLD_MS = 100  # For those of the topic that are on their way: a broker may be silent, others not.
 SINGLES_MAX = 4  # On their way, at a time when nobody has looked for their acks.
 BURST_NS = 50_000  # Records that come faster go together.
+LEAVE_S = 1.0  # Who closes does not wait longer for a broker that was asked and is silent.
 ROOM_BELOW = 0.75  # Of the buffer: who is woken for each batch that has gone does little else.
 
 logger = logging.getLogger(__name__)
@@ -77,10 +80,17 @@ class Sender:
         self._exchange = Exchange(self._accumulator)
         # Not all producers begin with partition 0.
         self._topics = Topics(links.metadata_max_age_ms, first_partition=producer[0])
-        self._refreshed_ms = 0
         self._is_leaving = self._is_closing = False
         self._unseen = Unseen()
         self._single_ns = 0  # When the last record was sent alone.
+        self._scout = Scout(
+            self.lock,
+            links,
+            self._exchange,
+            self._topics,
+            lost_topic=self._lose_topic,
+            ended=self._begin_to_close,
+        )
         self._thread = threading.Thread(target=self._run, name="smq-producer", daemon=True)
         self._thread.start()
 
@@ -202,11 +212,7 @@ class Sender:
 
     def _learn_first(self, topic: str) -> None:
         topic_name("topic", topic)
-        self._learn(topic, without(self.lock, lambda: self._links.topic(topic)))
-
-    def _learn(self, topic: str, facts: ProducerTopic) -> None:
-        self._accumulator.learn(topic, *facts)
-        self._topics.learn(topic, facts, monotonic_ms())
+        self._scout.learn(topic, without(self.lock, lambda: self._links.topic(topic)))
 
     def cut(self, topic: str) -> None:
         """With the lock held: close a topic's open parcel and send what may go now."""
@@ -230,7 +236,7 @@ class Sender:
             exchange.listen()
         # What only the thread does: to mourn and make channels, to call back, to push.
         has_failed = len(accumulator.resolved) > failed
-        if accumulator.gone or has_failed or exchange.wants_channels() or exchange.must_push():
+        if accumulator.gone or has_failed or exchange.missing() or exchange.must_push():
             self._wake()
 
     def _take(self, parcel: Parcel) -> None:
@@ -312,11 +318,15 @@ class Sender:
             return self._unseen.take()
 
     def close(self) -> None:
-        """End the thread and close the channels; what is on its way is lost sight of."""
+        """End the threads and close the channels; what is on its way is lost sight of."""
+        self._begin_to_close()
+        self._thread.join()
+        self._scout.join(LEAVE_S)
+
+    def _begin_to_close(self) -> None:
         with self.lock:  # The thread may see it at once, and close what would wake it.
             self._is_closing = True
             self._wake()
-        self._thread.join()
 
     def is_own_thread(self) -> bool:
         """Whether it is a callback that asks."""
@@ -366,7 +376,7 @@ class Sender:
         """With the lock held: all that has no fate yet is given up; callbacks to call."""
         self.is_closed = True
         self._exchange.close()
-        self._links.close()
+        self._scout.leave()
         given_up = [*self.parcels.values(), *self._accumulator.parcels]
         self.parcels.clear()
         self._accumulator.parcels.clear()
@@ -384,8 +394,8 @@ class Sender:
             call_back(each, logged=BaseException)
         if self._is_closing:
             return
-        if not is_settled and (self._refresh() or self._connect()):
-            return
+        if not is_settled:
+            self._scout.call()
         self._sleep(0 if callbacks else sleep_ms)
 
     def _turn(self) -> tuple[list[Callable[[], object]], int, bool]:
@@ -394,6 +404,7 @@ class Sender:
         accumulator = self._accumulator
         with self.lock:
             now_ms = monotonic_ms()
+            self._exchange.begin_with_new()
             for topic in [*filter(self._is_due, self.parcels)]:
                 self.cut(topic)
             accumulator.expire(now_ms)
@@ -408,19 +419,19 @@ class Sender:
             self._is_closing |= self._is_leaving and not (self.parcels or accumulator.parcels)
             due_ms = accumulator.next_due_ms(now_ms)
             sleep_ms = SLEEP_MS_MAX if due_ms is None else due_ms - now_ms
-            if self.parcels and self._options.linger_ms:
+            if self.parcels:
                 sleep_ms = min(sleep_ms, self._linger_left_ms())
-            is_settled = not accumulator.stale and not self._exchange.wants_channels()
+            is_settled = not accumulator.stale and not self._exchange.missing()
             if not is_settled:
                 sleep_ms = min(sleep_ms, RETRY_MS)
         sleep_ms = max(0, min(sleep_ms, SLEEP_MS_MAX))
         return callbacks, sleep_ms, is_settled and now_ms < self._topics.look_ms
 
     def _is_due(self, topic: str) -> bool:
-        parcel = self.parcels[topic]
-        if self._options.linger_ms and not self._is_leaving:
-            return self._lingers_until_ms(parcel) <= monotonic_ms()
-        return not self._accumulator.on_way.get(topic)
+        lingers = self._options.linger_ms and not self._is_leaving
+        if not lingers and not self._accumulator.on_way.get(topic):
+            return True
+        return self._lingers_until_ms(self.parcels[topic]) <= monotonic_ms()
 
     def _linger_left_ms(self) -> int:
         return min(map(self._lingers_until_ms, self.parcels.values())) - monotonic_ms()
@@ -428,55 +439,14 @@ class Sender:
     def _lingers_until_ms(self, parcel: Parcel) -> int:
         """By the clock of its deadline, which only grows."""
         opened_ms = parcel.deadline_ms - int(1000 * self._options.delivery_timeout_s)
-        return opened_ms + self._options.linger_ms
+        return opened_ms + (self._options.linger_ms or HOLD_MS)
 
-    def _refresh(self) -> bool:
-        """Ask for metadata that may be out of date, not too often; whether it was asked."""
-        now_ms = monotonic_ms()
-        with self.lock:
-            stale = self._accumulator.stale | self._topics.aged(now_ms)
-        if not stale or now_ms - self._refreshed_ms < RETRY_MS:
-            return False
-        for topic in stale:
-            try:
-                facts = self._links.topic_now(topic)
-            except NoSuchTopic:
-                self._miss(topic, now_ms)
-            except (BrokerError, PeerError) as error:
-                logger.info("metadata of %s is not to be had now: %s", topic, error)
-            else:
-                with self.lock:
-                    self._learn(topic, facts)
-        self._refreshed_ms = monotonic_ms()
-        return True
-
-    def _miss(self, topic: str, now_ms: int) -> None:
-        """The cluster says that there is no such topic."""
-        with self.lock:
-            if self._topics.is_gone(topic, now_ms):
-                if topic in self.parcels:
-                    self.cut(topic)
-                self._topics.known.pop(topic, None)
-                self._accumulator.forget(topic)
-
-    def _connect(self) -> bool:
-        """Open the channels that something waits for; whether one was opened."""
-        with self.lock:
-            wanted = self._accumulator.leaders_wanted() - self._exchange.channels.keys()
-            sizes = {node_id: self._accumulator.request_bytes.get(node_id, 0) for node_id in wanted}
-        opened = False
-        for node_id, request_bytes in sizes.items():
-            try:
-                channel = self._links.channel(node_id, request_bytes)
-            except (BrokerError, PeerError) as error:
-                logger.info("broker %s cannot be reached now: %s", node_id, error)
-                with self.lock:
-                    self._accumulator.doubt(node_id)
-                continue
-            with self.lock:
-                self._exchange.channels[node_id] = channel
-            opened = True
-        return opened
+    def _lose_topic(self, topic: str) -> None:
+        """With the lock held: a topic is gone, and what waits for it fails."""
+        if topic in self.parcels:
+            self.cut(topic)
+        self._topics.known.pop(topic, None)
+        self._accumulator.forget(topic)
 
     def _sleep(self, sleep_ms: int) -> None:
         exchange = self._exchange

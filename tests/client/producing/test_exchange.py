@@ -208,7 +208,7 @@ def test_whoever_finds_a_channel_gone_has_the_thread_mourn_it(rig: Rig) -> None:
     assert rig.exchange.channels == {}
     assert rig.accumulator.gone == set()
     assert not parcel.is_resolved()
-    assert rig.exchange.wants_channels()
+    assert rig.exchange.missing() == {NODE}
 
 
 def test_a_broker_that_is_silent_is_mourned(rig: Rig) -> None:

@@ -8,6 +8,7 @@ import pytest
 from smq.client.errors import BufferFull
 from smq.client.producing.parcel import Parcel
 from smq.client.producing.producer import Producer
+from smq.client.producing.scout import Scout
 from smq.client.producing.sender import Sender
 from smq.client.producing.waiters import Waiters, without
 from tests.client.fake_kafka import FakeKafka
@@ -60,7 +61,7 @@ def test_an_interrupt_of_who_waits_leaves_the_lock_to_others(
     producer.send("t", b"").result(WAIT_S)
     sender, is_there, number = producer._sender, True, 0
     assert sender is not None
-    codes = code_of(Sender.open_parcel, Sender.await_room, Sender._learn_first, Sender._learn)
+    codes = code_of(Sender.open_parcel, Sender.await_room, Sender._learn_first, Scout.learn)
     codes |= code_of(Sender.wait, Sender._wait_for_room, Sender._wait_for, Waiters.wait_for)
     codes |= code_of(without)
     if waits_for != "a topic":

@@ -23,14 +23,14 @@ from tests.client.producers import OPTIONS, WAIT_S, Open, open_producer
 __all__ = ["open_producer"]  # A fixture.
 
 
-def values(kafka: FakeKafka, topic: str = "t") -> list[list[int]]:
-    partitions = kafka.topics[topic]
-    return [[int(record.value or b"") for record in each.records()] for each in partitions]
+def values(kafka: FakeKafka) -> list[list[int]]:
+    return [[int(each.value or b"") for each in there.records()] for there in kafka.topics["t"]]
 
 
 def test_a_record_leaves_at_once_and_those_behind_it_share_a_batch(
-    kafka: FakeKafka, open_producer: Open
+    kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sender_file, "HOLD_MS", 60_000)
     (partition,) = kafka.add_topic("t")
     producer = open_producer()
     producer.send("t", b"0").result(WAIT_S)
