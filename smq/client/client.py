@@ -142,8 +142,8 @@ class Client:
                             once unless its topic has some on the way, which it would only queue
                             behind
         batch_bytes         of a batch at most, before compression; one record may be larger
-        buffer_bytes        how much may wait to be acknowledged; above it `send` waits …
-        block_s             … so long, then raises BufferFull; with 0 it raises at once
+        buffer_bytes        how much may linger, or wait to be acknowledged; above it `send` …
+        block_s             … waits so long, then raises BufferFull; with 0 it raises at once
         delivery_timeout_s  a record that is not acknowledged by then fails with BrokerUnavailable
         """
         self._check_open()

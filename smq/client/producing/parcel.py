@@ -45,7 +45,8 @@ class Parcel(Fate):
     """Rows and what becomes of them; `unresolved` is -1 while it is open.
 
     `partitions` and timestamps are one number where all rows have the same. `offsets` are made when
-    the first of them is known. While it is open `send` counts `room` down: bytes that still fit.
+    the first of them is known. While it is open `send` counts `room` down: bytes that still fit, of
+    those it was `granted`.
     A row is there once its value is; few have `keys`, or many, and few `extras`.
     """
 
@@ -54,6 +55,7 @@ class Parcel(Fate):
         "_order",
         "_timestamps",
         "extras",
+        "granted",
         "keys",
         "offsets",
         "opened_ms",
@@ -67,6 +69,7 @@ class Parcel(Fate):
         super().__init__(topic, sink, deadline_ms)
         self.opened_ms = now_ms  # Wall time: the timestamp of rows without one of their own.
         self.room = room
+        self.granted = max(room, 0)
         self.bytes = 0
         self.values: list[bytes | None] = []
         self.keys: dict[int, bytes] = {}

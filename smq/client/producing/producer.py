@@ -140,7 +140,7 @@ class Producer:
                 single = sender.send_single(topic, value, key, extras)
                 if single is not None:
                     return Future(single, 0)
-                parcel = sender.open_parcel(topic)
+                parcel = sender.open_parcel(topic, _size_of(value, key))
             row = len(parcel.values)
             if extras is not NO_EXTRAS:
                 sender.check_partition(topic, extras.partition)
@@ -151,7 +151,7 @@ class Producer:
             key_bytes = 0 if key is None else len(key)
             parcel.room -= RECORD_HEAD_BYTES_MAX + len(value or b"") + key_bytes
             if parcel.room < 0:
-                sender.cut(topic)
+                sender.outgrown(topic)
         return Future(parcel, row)
 
     def send_batch(self, topic: str, batch: Any) -> BatchFuture:  # noqa: ANN401  (see batches_in)
@@ -316,6 +316,11 @@ class Producer:
     def __reduce__(self) -> tuple[Any, ...]:
         """In another process: a producer of its own."""
         return Producer, (self._reach, self._options)
+
+
+def _size_of(value: bytes | None, key: bytes | None) -> int:
+    """What a record takes of the buffer, about."""
+    return RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
 
 
 def _fill(parcel: Parcel, piece: Piece, partition_count: int, keyless: int) -> None:

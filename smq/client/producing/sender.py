@@ -40,6 +40,7 @@ HOLD_MS = 100  # For those of the topic that are on their way: a broker may be s
 SINGLES_MAX = 4  # On their way, at a time when nobody has looked for their acks.
 BURST_NS = 50_000  # Records that come faster go together.
 LEAVE_S = 1.0  # Who closes does not wait longer for a broker that was asked and is silent.
+FIRST_BYTES = 4096  # Which an open parcel takes of the buffer, then twice as much, and so on.
 ROOM_BELOW = 0.75  # Of the buffer: who is woken for each batch that has gone does little else.
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class Sender:
     def __init__(self, links: Links, options: Options) -> None:
         self._renew_lock()
         self.parcels: dict[str, Parcel] = {}
+        self._open_bytes = 0  # Of the buffer, taken for those.
         self.is_closed = False
         self._links = links
         self._options = options
@@ -130,7 +132,9 @@ class Sender:
         now_ms = now_ns // 1_000_000
         deadline_ms = now_ms + int(1000 * self._options.delivery_timeout_s)
         single = Single(topic, self, one, partition, deadline_ms)
-        if partition >= count or not accumulator.send_single(single, exchange.channels, now_ms):
+        if partition >= count or not self._has_room(single.bytes):
+            return None
+        if not accumulator.send_single(single, exchange.channels, now_ms):
             return None
         known.turn()
         exchange.singles += 1
@@ -150,26 +154,40 @@ class Sender:
             is_slow = now_ns - self._single_ns > BURST_NS
             if not (is_slow and self._exchange.is_deaf and on_way < SINGLES_MAX):
                 return False
-        if self.is_closed or self._is_leaving or self._options.linger_ms:
-            return False
-        return self._has_room(self._options.batch_bytes)
+        return not (self.is_closed or self._is_leaving or self._options.linger_ms)
 
-    def open_parcel(self, topic: str) -> Parcel:
-        """With the lock held: the topic's open parcel, waiting until there is room for one.
+    def open_parcel(self, topic: str, size_bytes: int) -> Parcel:
+        """With the lock held: the topic's open parcel, waiting until a record has room in one.
 
         Raises NoSuchTopic, BufferFull, Closed, BrokerError.
         """
-        self.await_room(topic, self._options.batch_bytes)
+        self.await_room(topic, size_bytes)
         parcel = self.parcels.get(topic)
         if parcel is None:  # Nobody else has opened one meanwhile.
             is_idle = not self._options.linger_ms and not self._accumulator.on_way.get(topic)
             if not is_idle:
                 self._exchange.listen()
-            room = -1 if is_idle else self._options.batch_bytes
-            parcel = self.parcels[topic] = self.new_parcel(topic, room)
+            parcel = self.new_parcel(topic, -1 if is_idle else self._first_room(size_bytes))
+            self._open_bytes += parcel.granted  # One step with the next: no calls, no interrupts.
+            self.parcels[topic] = parcel
             if self._options.linger_ms:
                 self._wake()  # The thread must know when it has lingered.
         return parcel
+
+    def _first_room(self, size_bytes: int) -> int:
+        left = self._options.buffer_bytes - self._accumulator.buffered_bytes - self._open_bytes
+        return min(max(size_bytes, min(FIRST_BYTES, left)), self._options.batch_bytes)
+
+    def outgrown(self, topic: str) -> None:
+        """With the lock held: an open parcel has used up its room. It gets more, or leaves."""
+        parcel, batch_bytes = self.parcels[topic], self._options.batch_bytes
+        more = min(max(parcel.granted, -parcel.room), batch_bytes - parcel.granted)
+        if parcel.granted and parcel.room + more >= 0 and self._has_room(more):
+            self._open_bytes += more  # One step from here on: no calls, no interrupts.
+            parcel.granted += more
+            parcel.room += more
+        else:
+            self.cut(topic)
 
     def new_parcel(self, topic: str, room: int) -> Parcel:
         """A parcel that is open for so many bytes."""
@@ -188,10 +206,14 @@ class Sender:
 
     def _wait_for_room(self, size_bytes: int) -> None:
         self._exchange.hear()
+        if self._accumulator.buffered_bytes + size_bytes <= self._options.buffer_bytes:
+            for topic in list(self.parcels):  # They need not linger, and keep others out.
+                self.cut(topic)
         block_s = 0.0 if self.is_own_thread() else self._options.block_s
         if not self._wait_for(self._freed, lambda: self._has_room(size_bytes), block_s):
+            taken = self._accumulator.buffered_bytes + self._open_bytes
             raise BufferFull(
-                f"{self._accumulator.buffered_bytes} bytes wait to be acknowledged, of "
+                f"{taken} bytes wait to be acknowledged, of "
                 f"{self._options.buffer_bytes} allowed, and {block_s} s have passed"
             )
 
@@ -207,7 +229,7 @@ class Sender:
         return topic not in self._topics.known or not self._has_room(self._options.batch_bytes)
 
     def _has_room(self, size_bytes: int) -> bool:
-        taken = self._accumulator.buffered_bytes
+        taken = self._accumulator.buffered_bytes + self._open_bytes
         return not taken or taken + size_bytes <= self._options.buffer_bytes
 
     def _learn_first(self, topic: str) -> None:
@@ -242,8 +264,10 @@ class Sender:
     def _take(self, parcel: Parcel) -> None:
         """With the lock held: a parcel is closed, and on its way. Again, it does nothing."""
         self._accumulator.add(parcel)
-        if self.parcels.get(parcel.topic) is parcel:
-            del self.parcels[parcel.topic]
+        topic, granted = parcel.topic, parcel.granted
+        if self.parcels.get(topic) is parcel:
+            self._open_bytes -= granted  # One step with the next: no calls, no interrupts.
+            del self.parcels[topic]
 
     def keyless(self, topic: str) -> int:
         """With the lock held: where rows without key go now."""

@@ -23,7 +23,15 @@ def test_an_interrupt_anywhere_in_send_tears_loses_and_blocks_nothing(
 ) -> None:
     (partition,) = kafka.add_topic("t")
     producer = open_producer(batch_bytes=1024)
-    codes = code_of(Producer.send, Sender.cut, Sender.add, Sender._take, Parcel.close, Parcel.fill)
+    codes = code_of(
+        Producer.send,
+        Sender.outgrown,
+        Sender.cut,
+        Sender.add,
+        Sender._take,
+        Parcel.close,
+        Parcel.fill,
+    )
     producer.send("t", b"").result(WAIT_S)
     sender, sent, broken = producer._sender, [], []
     assert sender is not None

@@ -1,0 +1,61 @@
+"""What a producer takes of memory: no more than it may, wherever its records are."""
+
+from contextlib import suppress
+
+import pytest
+
+from smq.client.errors import BufferFull
+from smq.client.producing.sender import FIRST_BYTES
+from tests.client.fake_kafka import FakeKafka
+from tests.client.producers import OPTIONS, WAIT_S, Open, open_producer
+
+__all__ = ["open_producer"]  # A fixture.
+
+TOPICS = [f"t{number}" for number in range(8)]
+VALUE = bytes(1000)
+
+
+def test_records_that_linger_in_many_topics_fill_the_buffer(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    producer = open_producer(block_s=0, buffer_bytes=2 * OPTIONS.batch_bytes, linger_ms=60_000)
+    for topic in TOPICS:
+        kafka.add_topic(topic)
+        producer.send(topic, VALUE)
+    producer.flush(WAIT_S)
+    kafka.takes_records.clear()
+    taken = 0
+    with suppress(BufferFull):
+        for topic in TOPICS * (OPTIONS.batch_bytes // len(VALUE)):
+            producer.send(topic, VALUE)
+            taken += len(VALUE)
+    assert OPTIONS.batch_bytes < taken <= 2 * OPTIONS.batch_bytes
+    kafka.takes_records.set()
+    producer.flush(WAIT_S)
+    assert sum(kafka.topics[topic][0].end for topic in TOPICS) == len(TOPICS) + taken // len(VALUE)
+    sender = producer._sender
+    assert sender is not None
+    assert (sender._open_bytes, sender._accumulator.buffered_bytes) == (0, 0)
+
+
+def test_who_waits_for_room_does_not_wait_for_records_that_linger(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    producer = open_producer(block_s=WAIT_S, buffer_bytes=4 * FIRST_BYTES, linger_ms=60_000)
+    for topic in TOPICS:
+        kafka.add_topic(topic)
+        producer.send(topic, bytes(FIRST_BYTES))
+    assert kafka.wait_for(lambda: any(kafka.topics[each][0].end for each in TOPICS), WAIT_S)
+
+
+def test_a_record_larger_than_a_batch_has_room_as_it_is(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer(block_s=0, buffer_bytes=10_000, batch_bytes=1024)
+    producer.send("t", b"").result(WAIT_S)
+    kafka.takes_records.clear()
+    producer.send("t", bytes(6000))
+    with pytest.raises(BufferFull):
+        producer.send("t", bytes(6000))
+    kafka.takes_records.set()
