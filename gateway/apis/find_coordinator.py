@@ -3,8 +3,8 @@
 - A group's coordinator is named as one of the nodes, by a hash of its id: the same for whoever
   asks, so that the members of a group share a connection's fate. Any node would do: it relays.
 - From 1: key type. Of a transactional id (1) there is no coordinator while there are no
-  transactions: COORDINATOR_NOT_AVAILABLE, as from a Kafka whose coordinator is not up. Any other
-  type is INVALID_REQUEST.
+  transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that librdkafka, kafka-python
+  and Java's client all take for final. Any other type is INVALID_REQUEST.
 - From 4: several keys at once, each with its answer (KIP-699).
 
 Left out: share groups (6, KIP-932).
@@ -43,9 +43,8 @@ def handle(request: FindCoordinatorRequest, context: CoordinatorContext) -> Find
 
 def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
     if key_type == TRANSACTION:
-        return _none(
-            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are no transactions in this SMQ yet."
-        )
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _none(key, refused, "There are no transactions in this SMQ yet.")
     if key_type != GROUP:
         return _none(key, ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type} here.")
     node = coordinator_of(key, context.nodes)

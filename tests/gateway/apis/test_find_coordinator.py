@@ -33,7 +33,7 @@ def test_several_keys_have_an_answer_each(bench: CoordinatorBench, version: int)
 
 @pytest.mark.parametrize(
     ("key_type", "error"),
-    [(1, E.COORDINATOR_NOT_AVAILABLE), (2, E.INVALID_REQUEST), (7, E.INVALID_REQUEST)],
+    [(1, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, E.INVALID_REQUEST), (7, E.INVALID_REQUEST)],
 )
 @pytest.mark.parametrize("version", [1, 6])
 def test_other_kinds_of_keys_have_no_coordinator(
