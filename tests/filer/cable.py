@@ -1,7 +1,8 @@
-"""A way to a server that can be cut, and mended."""
+"""A way to a server that can be cut, and mended; and a server that cuts its answers."""
 
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from threading import Lock, Thread
 from typing import Self
 
@@ -59,3 +60,24 @@ def _pass_on(here: socket.socket, there: socket.socket) -> None:
         while piece := here.recv(PIECE_BYTES):
             there.sendall(piece)
         there.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def cut_short() -> Iterator[str]:
+    """A server whose answers are cut in the middle of their headers, by its address."""
+
+    def answer() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                with client:
+                    while (received := client.recv(PIECE_BYTES)) and b"\r\n\r\n" not in received:
+                        pass
+                    client.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: te")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=answer)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()

@@ -1,14 +1,11 @@
 """Uploads to S3 that break, in every way a network or a process can, and are gone on with."""
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -37,7 +34,7 @@ from smq.filer.upload import Naming, upload_file
 from smq.model.errors import AlreadyExists, StoreError, Unavailable
 from smq.testing.s3_server import BUCKET, REGION, S3Server, s3_server, store_on
 from tests.app.fake_broker import eventually
-from tests.filer.cable import Cable
+from tests.filer.cable import Cable, cut_short
 from tests.filer.killed_upload import upload_and_be_killed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -194,29 +191,7 @@ def test_a_network_that_is_gone_for_a_while_costs_what_was_on_its_way(
     assert store.get("a/b") == DATA
 
 
-@pytest.fixture
-def cut_short() -> Iterator[str]:
-    """A server whose answers are cut in the middle of their headers."""
-
-    def answer() -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                with client:
-                    while (received := client.recv(1 << 16)) and b"\r\n\r\n" not in received:
-                        pass
-                    client.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: te")
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = Thread(target=answer)
-        thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
-
-
-def test_an_answer_that_was_cut_short_is_no_answer(cut_short: str) -> None:
-    uploads = Uploads(BUCKET, "x", {"endpoint": cut_short, **KEYS})
+def test_an_answer_that_was_cut_short_is_no_answer() -> None:
     upload = Unfinished("a/b", "id", 0)
     asks: list[Callable[[], object]] = [
         lambda: uploads.begin("a/b"),
@@ -225,9 +200,11 @@ def test_an_answer_that_was_cut_short_is_no_answer(cut_short: str) -> None:
         lambda: uploads.send(upload, 1, b"x"),
         lambda: uploads.complete(upload, ["tag"], create=True),
     ]
-    for ask in asks:
-        with pytest.raises(Away):
-            ask()
+    with cut_short() as endpoint:
+        uploads = Uploads(BUCKET, "x", {"endpoint": endpoint, **KEYS})
+        for ask in asks:
+            with pytest.raises(Away):
+                ask()
 
 
 def test_a_server_that_hangs_is_asked_again(
