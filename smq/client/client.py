@@ -53,8 +53,9 @@ def connect(
 
     `transport`: "shared memory", "kafka", or "auto": shared memory when the broker is on this host
     and ours, else Kafka's protocol. `timeout_s` bounds how long a call waits for a broker that is
-    away. After `metadata_max_age_s` producers and consumers look whether their topics have got more
-    partitions. Raises BrokerUnavailable when nobody answers now, TypeError, ValueError.
+    away or does not answer. After `metadata_max_age_s` producers and consumers look whether their
+    topics have got more partitions. Raises BrokerUnavailable when nobody answers now, TypeError,
+    ValueError.
     """
     text("client_id", client_id)
     timeout_s = duration("timeout_s", timeout_s)
