@@ -181,13 +181,13 @@ class Producer:
         if highest != ABSENT:
             sender = self._sender or self._start()
             with sender.lock:
-                sender.await_room(topic, 0)
+                sender.await_topic(topic)
                 sender.check_partition(topic, highest)
 
     def _send_piece(self, topic: str, piece: Piece) -> Parcel:
         sender = self._sender or self._start()
         with sender.lock:
-            sender.await_room(topic, 0)
+            sender.await_topic(topic)
             partition_count, keyless = sender.partition_count(topic), sender.keyless(topic)
         parcel = sender.new_parcel(topic, 0)
         plain = values_of(piece.values, parcel.opened_ms) if piece.is_plain else None
@@ -237,7 +237,7 @@ class Producer:
         partition = _partition_of(**fields)
         sender = self._start()
         with sender.lock:
-            sender.await_room(topic, 0)  # Nothing is uploaded for a record that cannot be sent.
+            sender.await_topic(topic)  # Nothing is uploaded for a record that cannot be sent.
             sender.check_partition(topic, partition)
         reference = self._payloads.upload(topic, source, content_type=content_type, move=move)
         return self.send_handle(topic, reference, **fields)

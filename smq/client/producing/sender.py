@@ -194,15 +194,19 @@ class Sender:
         deadline_ms = monotonic_ms() + int(1000 * self._options.delivery_timeout_s)
         return Parcel(topic, self, wall_ms(), deadline_ms, room)
 
+    def await_topic(self, topic: str) -> None:
+        """With the lock held: wait until the topic is known."""
+        self._check_open()
+        while topic not in self._topics.known:
+            self._learn_first(topic)
+            self._check_open()
+
     def await_room(self, topic: str, size_bytes: int) -> None:
         """With the lock held: wait until the topic is known and so many bytes may be taken."""
-        self._check_open()
-        while not (topic in self._topics.known and self._has_room(size_bytes)):
-            if topic not in self._topics.known:  # Or not any more: it may be deleted while we wait.
-                self._learn_first(topic)
-            else:
-                self._wait_for_room(size_bytes)
-            self._check_open()
+        self.await_topic(topic)
+        while not self._has_room(size_bytes):
+            self._wait_for_room(size_bytes)
+            self.await_topic(topic)  # It may be deleted while we wait.
 
     def _wait_for_room(self, size_bytes: int) -> None:
         self._exchange.hear()

@@ -59,3 +59,18 @@ def test_a_record_larger_than_a_batch_has_room_as_it_is(
     with pytest.raises(BufferFull):
         producer.send("t", bytes(6000))
     kafka.takes_records.set()
+
+
+def test_a_batch_of_which_nothing_was_taken_says_so_also_if_it_names_partitions(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer(block_s=0, buffer_bytes=10)
+    producer.send("t", b"").result(WAIT_S)
+    kafka.takes_records.clear()
+    producer.send("t", VALUE)
+    with pytest.raises(BufferFull) as raised:
+        producer.send_batch("t", {"value": [b"x"], "partition": [0]})
+    assert raised.value.sent is not None
+    assert len(raised.value.sent.result(WAIT_S).offsets) == 0
+    kafka.takes_records.set()

@@ -69,7 +69,9 @@ def test_an_interrupt_of_who_waits_leaves_the_lock_to_others(
     producer.send("t", b"").result(WAIT_S)
     sender, is_there, number = producer._sender, True, 0
     assert sender is not None
-    codes = code_of(Sender.open_parcel, Sender.await_room, Sender._learn_first, Scout.learn)
+    codes = code_of(
+        Sender.open_parcel, Sender.await_room, Sender.await_topic, Sender._learn_first, Scout.learn
+    )
     codes |= code_of(Sender.wait, Sender._wait_for_room, Sender._wait_for, Waiters.wait_for)
     codes |= code_of(without)
     if waits_for != "a topic":
