@@ -46,6 +46,8 @@ class Connection(H11Protocol):
         super().data_received(data)
         if not self.rests:
             self._stop_timer()
+        elif self.conn.their_state is h11.SEND_BODY:  # Who has his answer may send to the end.
+            self._set_timer()
 
     def on_response_complete(self) -> None:
         """It has its answer; uvicorn begins with the next request, if that has come already."""
@@ -70,8 +72,11 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def _rest(self) -> None:
-        self._stop_timer()
         self.rests_since_s = self.loop.time()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        self._stop_timer()
         wait_s = self.config.timeout_keep_alive
         # What is written already is sent before it closes.
         self._rest_end = self.loop.call_later(wait_s, self.timeout_keep_alive_handler)

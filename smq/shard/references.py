@@ -134,12 +134,12 @@ class References:
             return Verdict(ErrorCode.INVALID_RECORD, [Refused(0, reason)])
         topic = self._topic_of(number)
         refused: list[Refused] = []
-        later: list[int] = []
+        later: dict[Reference | NotAHandle, int] = {}
         for handle in handles:
             try:
                 reason = self._problem(handle.reference, topic, now_ms)
             except Later:  # Go on: all that the batch names is asked for at once.
-                later.append(handle.record)
+                later.setdefault(handle.reference, handle.record)
                 reason = TOO_MANY if len(later) > LATER_MAX else ""
             if reason:
                 refused.append(Refused(handle.record, reason))
@@ -147,7 +147,7 @@ class References:
                 break
         if refused:
             return Verdict(ErrorCode.INVALID_RECORD, refused)
-        return _to_be_sent_again(later[0]) if later else GOOD
+        return _to_be_sent_again(min(later.values())) if later else GOOD
 
     def rule_of(self, number: int) -> Rule | None:
         """See Handles."""

@@ -128,6 +128,24 @@ def test_who_is_being_answered_is_not_resting() -> None:
     asyncio.run(run())
 
 
+def test_who_has_his_answer_may_send_his_body_to_the_end() -> None:
+    async def run() -> None:
+        async with serving(rest_s=2) as clients:
+            sending, silent = await clients.connect(), await clients.connect()
+            head = b"PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+            assert await asked(sending, head) == b"HTTP/1.1 200 OK"
+            while not silent[0].at_eof():  # Longer than one may rest.
+                sending[1].write(b"x")
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(silent[0].read(1), 0.05)
+            sending[1].write(b"x")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(sending[0].read(1), 0.1)
+            assert await is_closed(sending) == b""
+
+    asyncio.run(run())
+
+
 def test_those_that_rest_longest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECTIONS_MAX", 8)
 
