@@ -49,12 +49,12 @@ def is_interrupted(work: Callable[[], object], codes: set[CodeType], number: int
     return False
 
 
-def is_free(lock: RLock) -> bool:
-    """Whether another thread can have it."""
+def is_free(lock: RLock, wait_s: float = 0) -> bool:
+    """Whether another thread can have it, within that time if others use it too."""
     found: list[bool] = []
 
     def take() -> None:
-        found.append(lock.acquire(blocking=False))
+        found.append(lock.acquire(timeout=wait_s))
         if found[0]:
             lock.release()
 

@@ -121,7 +121,8 @@ class Accumulator:
             self._take(parcel)
             self._enqueue(left)
         except BaseException:
-            self._enqueue(left)
+            if parcel in self.parcels:  # Else it was not taken.
+                self._enqueue(left)
             raise
 
     def _enqueue(self, batches: Iterator[tuple[Queue, Batch]]) -> None:

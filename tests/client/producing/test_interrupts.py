@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from smq.client.errors import BufferFull
+from smq.client.producing.accumulator import Accumulator
 from smq.client.producing.parcel import Parcel
 from smq.client.producing.producer import Producer
 from smq.client.producing.scout import Scout
@@ -29,6 +30,9 @@ def test_an_interrupt_anywhere_in_send_tears_loses_and_blocks_nothing(
         Sender.cut,
         Sender.add,
         Sender._take,
+        Accumulator.add,
+        Accumulator._take,
+        Accumulator._enqueue,
         Parcel.close,
         Parcel.fill,
     )
@@ -46,7 +50,7 @@ def test_an_interrupt_anywhere_in_send_tears_loses_and_blocks_nothing(
         for name in (b"%d a" % number, b"%d b" % number):
             if is_there := is_interrupted(partial(send, name), codes, number):
                 broken.append(name)
-            assert is_free(sender.lock)
+            assert is_free(sender.lock, WAIT_S)
         send(b"%d c" % number)
         number += 1
     kafka.takes_records.set()
@@ -88,7 +92,7 @@ def test_an_interrupt_of_who_waits_leaves_the_lock_to_others(
                     producer.send("t" if waits_for == "room" else topic, b"")
 
         is_there = is_interrupted(wait, codes, number)
-        assert is_free(sender.lock)
+        assert is_free(sender.lock, WAIT_S)
         number += 1
     assert number > 10
     kafka.takes_records.set()
