@@ -300,7 +300,8 @@ class Reading:
             self._returning = list(self._on_wire.values())
         if not self._returning:
             return
-        asking = {each.name: each for each in self._returning if each.name in self._on_wire}
+        on_wire = (each for each in self._returning if self._on_wire.get(each.name) is each)
+        asking = {each.name: each for each in on_wire}
         self._returning = []
         refused = {each.name for each in local.add(asking.values())}
         for name in asking.keys() - refused:

@@ -267,6 +267,24 @@ def test_one_that_the_ring_overtakes_while_another_returns_goes_on(rig: Rig) -> 
     assert found == [(0, offset) for offset in range(80)]
 
 
+def test_what_is_assigned_anew_is_read_where_it_begins_and_not_where_it_stood(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.append(0, 2)
+    with monkeypatch.context() as away:
+        away.setattr(rig.local.doors, "find", lambda _: None)
+        rig.reading.assign({ZERO: 0})
+        assert rig.read() == [(0, 0, "wire"), (0, 1, "wire"), (0, 2, "wire")]
+        rig.reading.assign({ZERO: 0})
+    rig.reading._return_at = float("inf")
+    found = [*rig.read(), *rig.read(), *rig.read()]
+    assert [offset for _, offset, _ in found] == [0, 1, 2, 3]
+    assert rig.reading.partitions[ZERO].position == 4
+    rig.reading.drop([ZERO])
+    rig.append(0)
+    assert rig.read() == []
+
+
 def test_an_error_of_the_wire_is_told_behind_what_the_rings_have(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
