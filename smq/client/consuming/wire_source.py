@@ -96,6 +96,8 @@ class WireSource:
     def remove(self, partition: Partition) -> None:
         """Read a partition no longer."""
         self._partitions.pop(partition.name, None)
+        if not self._partitions:
+            self._failing_since = None  # What fails later is another failure.
 
     def clear(self) -> None:
         """Read none."""
@@ -238,11 +240,11 @@ class WireSource:
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         is_too_long = now - self._failing_since > self._deadline_seconds
-        if isinstance(error, NoSuchTopic) or error.code not in PASSING or is_too_long:
-            raise error
-        self._retry_at = now + RETRY_SECONDS
+        self._retry_at = now + RETRY_SECONDS  # Also for who asks again in spite of an error.
         self._cluster.forget()
         self.close()
+        if isinstance(error, NoSuchTopic) or error.code not in PASSING or is_too_long:
+            raise error
 
 
 def _batches(data: np.ndarray, partition: Partition) -> tuple[Batches, int]:

@@ -4,6 +4,7 @@ import select
 import time
 from collections.abc import Iterator
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -266,7 +267,10 @@ def test_brokers_without_ids_of_topics_are_asked_by_name(
     assert read(source, 3) == [10, 11, 12], "the position is not there"
 
 
-def test_what_does_not_pass_is_told(kafka: FakeKafka, source: WireSource) -> None:
+def test_what_does_not_pass_is_told_and_asked_again_a_little_later(
+    kafka: FakeKafka, source: WireSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire_source, "time", SimpleNamespace(monotonic=lambda: 100.0))
     kafka.add_topic("a", 1)
     kafka.faults["Fetch"] += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 9
     source.add(partitions(0))
@@ -274,6 +278,24 @@ def test_what_does_not_pass_is_told(kafka: FakeKafka, source: WireSource) -> Non
     with pytest.raises(BrokerError) as raised:
         read(source, 1)
     assert raised.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert source.retry_in_seconds() > 0
+    assert source.filenos() == source.take() == []
+
+
+def test_a_failure_is_over_when_nothing_is_read_any_more(
+    kafka: FakeKafka, source: WireSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 100.0)
+    monkeypatch.setattr(wire_source, "time", clock)
+    kafka.add_topic("a", 1)
+    (partition,) = partitions(0)
+    for now in (100.0, 200.0, 300.0):
+        clock.monotonic = lambda now=now: now
+        kafka.faults["Fetch"] += [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        source.add([partition])
+        while not source.retry_in_seconds():
+            assert step(source) == []
+        source.remove(partition)  # It goes back to its ring.
 
 
 def test_brokers_that_stay_away_are_told_after_the_deadline(
