@@ -210,16 +210,22 @@ class Sender:
 
     def _wait_for_room(self, size_bytes: int) -> None:
         self._exchange.hear()
-        if self._accumulator.buffered_bytes + size_bytes <= self._options.buffer_bytes:
-            for topic in list(self.parcels):  # They need not linger, and keep others out.
-                self.cut(topic)
         block_s = 0.0 if self.is_own_thread() else self._options.block_s
-        if not self._wait_for(self._freed, lambda: self._has_room(size_bytes), block_s):
+        if not self._wait_for(self._freed, lambda: self._makes_room(size_bytes), block_s):
             taken = self._accumulator.buffered_bytes + self._open_bytes
             raise BufferFull(
-                f"{taken} bytes wait to be acknowledged, of "
+                f"{taken} bytes linger, or wait to be acknowledged, of "
                 f"{self._options.buffer_bytes} allowed, and {block_s} s have passed"
             )
+
+    def _makes_room(self, size_bytes: int) -> bool:
+        """Whether so many bytes may be taken; open parcels that alone are in the way leave."""
+        buffered = self._accumulator.buffered_bytes
+        is_barred = buffered and buffered + size_bytes > self._options.buffer_bytes
+        if not is_barred and not self._has_room(size_bytes):
+            for topic in list(self.parcels):
+                self.cut(topic)
+        return self._has_room(size_bytes)
 
     def _check_open(self) -> None:
         if self.is_closed or self._is_leaving:

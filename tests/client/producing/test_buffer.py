@@ -1,5 +1,6 @@
 """What a producer takes of memory: no more than it may, wherever its records are."""
 
+import threading
 from contextlib import suppress
 
 import pytest
@@ -46,6 +47,36 @@ def test_who_waits_for_room_does_not_wait_for_records_that_linger(
         kafka.add_topic(topic)
         producer.send(topic, bytes(FIRST_BYTES))
     assert kafka.wait_for(lambda: any(kafka.topics[each][0].end for each in TOPICS), WAIT_S)
+
+
+def test_what_lingers_makes_room_as_soon_as_what_is_on_its_way_would_leave_enough(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    producer = open_producer(
+        block_s=WAIT_S, buffer_bytes=100_000, batch_bytes=70_000, linger_ms=60_000
+    )
+    for topic in TOPICS:
+        kafka.add_topic(topic)
+        producer.send(topic, b"")
+    producer.flush(WAIT_S)
+    kafka.takes_records.clear()
+    producer.send_batch(TOPICS[0], {"value": [bytes(40_000)]})
+    for _ in range(30):
+        producer.send(TOPICS[1], VALUE)
+    threading.Timer(0.2, kafka.takes_records.set).start()
+    producer.send(TOPICS[2], bytes(69_000))
+    producer.flush(WAIT_S)
+
+
+def test_what_lingers_does_not_keep_out_a_record_as_large_as_the_buffer(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    producer = open_producer(block_s=WAIT_S, buffer_bytes=10_000, linger_ms=60_000)
+    for topic in TOPICS:
+        kafka.add_topic(topic)
+    producer.send(TOPICS[0], VALUE)
+    producer.send(TOPICS[1], bytes(10_000))
+    assert kafka.wait_for(lambda: kafka.topics[TOPICS[0]][0].end == 1, WAIT_S)
 
 
 def test_a_record_larger_than_a_batch_has_room_as_it_is(

@@ -189,7 +189,7 @@ def test_a_full_buffer_waits_and_then_refuses(kafka: FakeKafka, open_producer: O
         for number in range(100):
             taken.append(producer.send("t", b"%d" % number + b" " * 60_000))  # noqa: PERF401  (It raises.)
 
-    with pytest.raises(BufferFull, match="bytes wait to be acknowledged"):
+    with pytest.raises(BufferFull, match="bytes linger, or wait to be acknowledged"):
         send_many()
     kafka.takes_records.set()
     assert taken[-1].result(WAIT_S).offset == len(taken) - 1
