@@ -23,7 +23,7 @@ from smq.client.consuming.aio_consumer import AsyncConsumer
 from smq.client.producing.futures import BatchFuture, Future
 from smq.client.producing.producer import Bytes, Producer
 from smq.client.reference import Source
-from smq.model.references import Reference
+from smq.model.references import HANDLE_BYTES_MAX, Reference
 
 
 class AsyncProducer:
@@ -36,7 +36,8 @@ class AsyncProducer:
     async def send(self, topic: str, value: Bytes | None, **fields: Any) -> Future:  # noqa: ANN401
         """Send a record; on return it is on its way, and its future may be awaited."""
         work = partial(self._producer.send, topic, value, **fields)
-        return await asyncio.to_thread(work) if self._producer.must_wait(topic) else work()
+        must_wait = self._producer.must_wait(topic, value, fields.get("key"))
+        return await asyncio.to_thread(work) if must_wait else work()
 
     async def send_batch(self, topic: str, batch: Any) -> BatchFuture:  # noqa: ANN401
         """Send the rows of a table or of columns."""
@@ -58,7 +59,8 @@ class AsyncProducer:
     async def send_handle(self, topic: str, reference: Reference, **fields: Any) -> Future:  # noqa: ANN401
         """Send a record that stands for a payload which was uploaded to the topic."""
         work = partial(self._producer.send_handle, topic, reference, **fields)
-        return await asyncio.to_thread(work) if self._producer.must_wait(topic) else work()
+        must_wait = self._producer.must_wait(topic, bytes(HANDLE_BYTES_MAX), fields.get("key"))
+        return await asyncio.to_thread(work) if must_wait else work()
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of all records sent so far is known."""

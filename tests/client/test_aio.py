@@ -90,7 +90,7 @@ def test_the_loop_runs_on_while_the_buffer_is_full(kafka: FakeKafka) -> None:
 
     async def fill(producer: AsyncProducer) -> None:
         for _ in range(40):
-            if producer._producer.must_wait("t"):
+            if producer._producer.must_wait("t", bytes(60_000), None):
                 full.set()
             await producer.send("t", bytes(60_000))
 
@@ -108,3 +108,25 @@ def test_the_loop_runs_on_while_the_buffer_is_full(kafka: FakeKafka) -> None:
     threading.Timer(WAIT_S, kafka.takes_records.set).start()
     run(kafka, work)
     assert kafka.topics["t"][0].end == 41
+
+
+def test_the_loop_runs_on_while_a_record_larger_than_a_batch_waits_for_room(
+    kafka: FakeKafka,
+) -> None:
+    kafka.add_topic("t")
+    large = bytes(90_000)
+
+    async def work(client: smq.AsyncClient) -> None:
+        async with client.producer(
+            batch_bytes=1024, buffer_bytes=150_000, block_s=WAIT_S
+        ) as producer:
+            await (await producer.send("t", b"first"))  # The topic is known by now.
+            kafka.takes_records.clear()
+            await producer.send("t", large)
+            assert not producer._producer.must_wait("t", b"small", None)
+            sending = asyncio.ensure_future(producer.send("t", large))
+            asyncio.get_running_loop().call_soon(kafka.takes_records.set)
+            await sending
+
+    run(kafka, work)
+    assert kafka.topics["t"][0].end == 3

@@ -87,12 +87,13 @@ class Producer:
                 _senders.add(self._sender)
             return self._sender
 
-    def must_wait(self, topic: str) -> bool:
+    def must_wait(self, topic: str, value: Bytes | None, key: Bytes | None) -> bool:
         """Whether `send` would have to ask about the topic first, or to wait for room."""
         text("topic", topic)
+        size_bytes = _size_of(bytes_of("value", value), bytes_of("key", key))
         sender = self._sender or self._start()
         with sender.lock:
-            return sender.must_wait(topic)
+            return sender.must_wait(topic, size_bytes)
 
     def _leave_to_parent(self) -> None:
         """In a forked child: forget the sender, whose thread is not here."""
@@ -148,7 +149,7 @@ class Producer:
             if key is not None:
                 parcel.keys[row] = key
             parcel.values.append(value)  # No other call since its extras: no interrupt tears a row.
-            key_bytes = 0 if key is None else len(key)
+            key_bytes = 0 if key is None else len(key)  # As _size_of, but for the call, for speed.
             parcel.room -= RECORD_HEAD_BYTES_MAX + len(value or b"") + key_bytes
             if parcel.room < 0:
                 sender.outgrown(topic)

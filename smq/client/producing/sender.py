@@ -231,12 +231,12 @@ class Sender:
         if self.is_closed or self._is_leaving:
             raise Closed("the producer has been closed")
 
-    def must_wait(self, topic: str) -> bool:
+    def must_wait(self, topic: str, size_bytes: int) -> bool:
         """With the lock held: whether `open_parcel` would wait."""
         if topic in self.parcels:
             return False
         self._exchange.hear()
-        return topic not in self._topics.known or not self._has_room(self._options.batch_bytes)
+        return topic not in self._topics.known or not self._has_room(size_bytes)
 
     def _has_room(self, size_bytes: int) -> bool:
         taken = self._accumulator.buffered_bytes + self._open_bytes
