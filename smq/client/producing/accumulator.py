@@ -65,8 +65,7 @@ class Accumulator:
 
     `stale` names the topics whose metadata should be asked for, `gone` the brokers whose channel
     was found to be gone, or too narrow: `request_bytes` says what the next one must take at least;
-    `resolved` collects the parcels of which rows have met their fate, until
-    somebody takes them.
+    `resolved` collects the parcels of which rows have met their fate, until somebody takes them.
     """
 
     def __init__(
@@ -319,7 +318,7 @@ class Accumulator:
     def _judge(self, queue: Queue, batch: Batch, answer: Answer, now_ms: int) -> None:
         code, parcel = answer.error_code, batch.parcel
         if code in _TAKEN:
-            queue.is_known = True
+            queue.note_taken(batch)
             if not batch.is_given_up:
                 is_new = code == ErrorCode.NONE
                 found = (answer.base_offset, answer.append_time_ms) if is_new else (-1, -1)
@@ -334,14 +333,14 @@ class Accumulator:
         elif code in _SEQUENCE_REFUSED:
             self._refused(queue, batch)
         else:
-            queue.has_given_up |= batch.is_in_doubt
+            queue.note_failed(batch)
             parcel.fail(batch.first, batch.end, self._error(queue, batch, answer))
 
     @staticmethod
     def _refused(queue: Queue, batch: Batch) -> None:
         """A sequence is refused: of a batch that comes too early, or must begin again."""
         older = [each for each in [*queue.again, *queue.in_flight] if each < batch]
-        if not older and queue.has_given_up and batch.is_in_doubt:
+        if not older and queue.given_up != NEVER_SENT and batch.is_in_doubt:
             batch.parcel.fail(batch.first, batch.end, _late(queue, batch))
             return
         batch.is_refused = not older
@@ -352,7 +351,8 @@ class Accumulator:
         for _, queue, batch in self._owed.pop(node_id, ()):
             queue.in_flight.remove(batch)
             batch.is_refused, batch.is_in_doubt = False, True
-            queue.has_given_up |= batch.is_given_up
+            if batch.is_given_up:
+                queue.note_failed(batch)
             if not batch.parcel.is_settled(batch.first):
                 queue.take_back(batch)
             queue.doubt(now_ms + RETRY_MS)
@@ -382,7 +382,7 @@ class Accumulator:
                 batch = queue.next()
                 if batch.parcel.deadline_ms > now_ms:
                     break
-                queue.has_given_up |= batch.is_in_doubt
+                queue.note_failed(batch)
                 self._fail(queue, batch, _late(queue, batch), batch.end)
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_MS

@@ -73,7 +73,7 @@ class Queue:
         self.next_ordinal = 0
         self.is_known = False
         self.retry_ms = 0
-        self.has_given_up = False  # Whether a batch of this epoch failed while it was in doubt.
+        self.given_up = NEVER_SENT  # The last of this epoch to fail in doubt, while it still is.
         self.is_doubtful = False  # Whether its leader must be asked for before anything is sent.
 
     def may_send(self, now_ms: int) -> bool:
@@ -115,6 +115,17 @@ class Queue:
         else:
             self.take_back(batch)
 
+    def note_taken(self, batch: Batch) -> None:
+        """The broker has a batch, and so all that were sent before it."""
+        self.is_known = True
+        if self.given_up < batch.ordinal:
+            self.given_up = NEVER_SENT
+
+    def note_failed(self, batch: Batch) -> None:
+        """A batch that was sent fails; if it is in doubt, the broker may yet take it."""
+        if batch.is_in_doubt:
+            self.given_up = max(self.given_up, batch.ordinal)
+
     def doubt(self, retry_ms: int) -> None:
         """Something passing went wrong: wait a little, and ask who leads."""
         self.retry_ms, self.is_doubtful = retry_ms, True
@@ -126,7 +137,7 @@ class Queue:
         anew = [Batch(each.parcel, each.first, each.end) for each in self.again]
         waiting = deque([*anew, *self.waiting])
         self.epoch += 1  # One step from here on: no calls, no interrupts.
-        self.sequence, self.is_known, self.has_given_up = 0, False, False
+        self.sequence, self.is_known, self.given_up = 0, False, NEVER_SENT
         self.again, self.waiting = [], waiting
 
     def invariants(self) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from smq.client.errors import BrokerUnavailable
 from smq.client.producing.accumulator import LOOK_MS, RETRY_MS
+from smq.model.errors import ErrorCode
 from tests.client.accumulator_rig import Rig
 from tests.client.accumulator_steps import STEPS, do, values
 from tests.client.fake_kafka import FakeKafka
@@ -103,6 +104,30 @@ def test_a_batch_that_may_yet_be_taken_with_a_late_one_before_it_does_not_begin_
     rig.settle()
     assert late.is_resolved()
     assert after.error_of(0) is None
+    assert values(rig) == [0, 1, 2, 3]
+
+
+def test_what_was_given_up_is_in_doubt_until_the_broker_takes_a_later_one() -> None:
+    rig = Rig()
+    rig.add([0])
+    rig.settle()
+    rig.add([0], deadline_ms=rig.now_ms + 500)
+    rig.drain()
+    rig.lose(delivered=1)
+    rig.now_ms += 500
+    rig.accumulator.expire(rig.now_ms)
+    rig.add([0])
+    rig.settle()
+    refused = rig.add([0])
+    rig.drain()
+    rig.lose(delivered=0)
+    rig.now_ms += RETRY_MS
+    rig.learn()
+    rig.drain()
+    rig.deliver(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, append=False)
+    rig.answer()
+    rig.settle()
+    assert refused.error_of(0) is None
     assert values(rig) == [0, 1, 2, 3]
 
 
