@@ -69,11 +69,7 @@ class Accumulator:
     """
 
     def __init__(
-        self,
-        client_id: str,
-        producer: tuple[int, int],
-        writer: BatchWriter,
-        batch_bytes: int,
+        self, client_id: str, producer: tuple[int, int], writer: BatchWriter, batch_bytes: int
     ) -> None:
         self.stale: set[str] = set()
         self.gone: set[int] = set()
@@ -415,13 +411,19 @@ class Accumulator:
 
     def _fail(self, queue: Queue, batch: Batch, error: Exception, end: int) -> None:
         """Fail the rows of the next batch before `end`."""
-        batch.parcel.fail(batch.first, end, error)
+        try:
+            batch.parcel.fail(batch.first, end, error)
+            self._strike(queue, batch, end)
+        except BaseException:
+            if batch.parcel.is_settled(end - 1):
+                self._strike(queue, batch, end)
+            raise
+
+    def _strike(self, queue: Queue, batch: Batch, end: int) -> None:
+        """The rows of a batch before `end` have failed. Again, it does nothing."""
         batch.first = end
-        if batch.first == batch.end:
-            if queue.again:
-                queue.again.pop(0)
-            else:
-                queue.waiting.popleft()
+        if end == batch.end:
+            queue.remove(batch)
         self._settled(queue, batch.parcel)
 
     def _settled(self, queue: Queue, parcel: Parcel | Single) -> None:

@@ -103,6 +103,12 @@ class Queue:
         """The batch whose turn it is."""
         return self.again[0] if self.again else self.waiting[0]
 
+    def remove(self, batch: Batch) -> None:
+        """The batch whose turn it is has no more rows. If it is not there, this does nothing."""
+        for batches in (self.again, self.waiting):
+            if batches and batches[0] is batch:
+                del batches[0]
+
     def take_back(self, batch: Batch) -> None:
         """A batch was not taken, or nobody knows: it will be sent again. Twice, it is once."""
         if batch not in self.again:

@@ -450,3 +450,30 @@ def test_whatever_is_interrupted_while_an_answer_is_taken_is_done_or_done_again(
         assert all(len(each.failures) <= 1 for each in told)
         number += 1
     assert number > 10
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_whatever_is_interrupted_while_records_fail_has_failed_or_fails_next(count: int) -> None:
+    codes = {
+        each.__code__
+        for of in (Accumulator, Queue, Parcel)
+        for each in vars(of).values()
+        if isinstance(each, FunctionType) and each.__name__ not in {"add", "invariants"}
+    }
+    is_there, number = True, 0
+    while is_there:
+        rig = Rig(message_bytes_max=400)
+        rig.add([0])
+        rig.settle()
+        large, small = rig.add([0] * count, size=500), rig.add([0])
+        is_there = is_interrupted(rig.drain, codes, number)
+        if rig.accumulator.gone:
+            rig.accumulator.gone.clear()
+            rig.lose(0)
+        rig.settle()
+        assert all(isinstance(large.error_of(row), RecordTooLarge) for row in range(count))
+        assert len(large.failures) == count
+        assert small.delivery(0).offset == 1
+        assert not rig.accumulator.buffered_bytes
+        number += 1
+    assert number > 10
