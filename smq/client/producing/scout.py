@@ -82,9 +82,11 @@ class Scout:
     def _refresh(self) -> bool:
         """Ask for metadata that may be out of date, not too often; whether it was asked."""
         now_ms = monotonic_ms()
+        if now_ms - self._refreshed_ms < RETRY_MS:
+            return False
         with self._lock:
             stale = self._accumulator.stale | self._topics.aged(now_ms)
-        if not stale or now_ms - self._refreshed_ms < RETRY_MS:
+        if not stale:
             return False
         for topic in stale:
             if self._leaves.is_set():

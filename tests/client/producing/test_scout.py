@@ -7,6 +7,7 @@ from typing import NoReturn
 import pytest
 
 from smq.client.errors import BrokerUnavailable, Closed
+from smq.client.producing.exchange import monotonic_ms
 from smq.client.producing.links import Links
 from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
@@ -139,3 +140,18 @@ def test_records_are_given_up_when_nobody_can_ask_for_them(
     monkeypatch.setattr(Links, "channel", None)  # Our bug, whatever it is.
     with pytest.raises(Closed):
         producer.send("t", b"0").result(WAIT_S)
+
+
+def test_topics_that_are_out_of_date_just_after_others_were_asked_about_are_not_put_off(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    producer.send("t", b"0").result(WAIT_S)
+    sender = producer._sender
+    assert sender is not None
+    producer.close(WAIT_S)  # Its thread does not look any more.
+    sender._scout._refreshed_ms = monotonic_ms() + 60_000
+    sender._topics.look_ms = 0
+    assert not sender._scout._refresh()
+    assert sender._topics.look_ms == 0
