@@ -158,8 +158,9 @@ class Reading:
     @_or_begin_again
     def resume(self, names: Iterable[TopicPartition]) -> None:
         """Go on where they were paused."""
-        resting = [name for name in names if not self._is_wanted(name)]
-        self._paused.difference_update(resting)
+        wanted = list(names)
+        resting = [name for name in wanted if not self._is_wanted(name)]
+        self._paused.difference_update(wanted)
         self._start(self.partitions[name] for name in resting if self._is_wanted(name))
 
     def read_only(self, names: Iterable[TopicPartition] | None) -> None:

@@ -86,6 +86,19 @@ def test_what_is_paused_meanwhile_is_paused_afterwards(consumer: smq.Consumer, t
     assert not consumer.poll(0.05)
 
 
+def test_what_is_resumed_meanwhile_is_read_afterwards(consumer: smq.Consumer, topic: str) -> None:
+    for partition in range(3):
+        consumer.pause(topic, partition)
+    found = []
+    for record in consumer.read_until({(topic, 0): 7}):
+        found.append((record.partition, record.offset))
+        consumer.resume(topic, 0)
+        consumer.resume(topic, 1)
+    assert found == every(0, 0, 7)
+    assert places(islice(consumer, 33)) == every(0, 7, 20) + every(1, 0, 20)
+    assert not consumer.poll(0.05)
+
+
 def test_what_is_behind_its_end_stays_there(consumer: smq.Consumer, topic: str) -> None:
     consumer.seek(topic, 0, 9)
     assert places(consumer.read_until({(topic, 0): 4, (topic, 1): 2})) == every(1, 0, 2)
