@@ -113,7 +113,7 @@ class Consumer:
 
     def position(self, topic: str, partition: int) -> int:
         """The offset of the record that comes next."""
-        return self._partition(topic, partition).position
+        return self._reading.position(self._partition(topic, partition).name)
 
     def seek(self, topic: str, partition: int, place: Start) -> None:
         """Go on elsewhere: at an offset, "earliest", "latest", or a time with its zone."""

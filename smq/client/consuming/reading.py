@@ -256,6 +256,13 @@ class Reading:
                 partition.position = before
         self.is_given = True
 
+    def position(self, name: TopicPartition) -> int:
+        """Where a partition goes on: before what nobody was given yet. Only looks."""
+        position = self.partitions[name].position
+        moves = [] if self.is_given else self._moves
+        befores = (before for each, before, after in moves if (each, after) == (name, position))
+        return next(befores, position)
+
     def _begin_again(self) -> None:
         """Have the sources read the partitions from where they stand, whatever they read now."""
         self._paused &= self.partitions.keys()

@@ -188,6 +188,56 @@ def test_what_comes_after_a_cancelled_poll_waits_for_its_end(
     assert asyncio.run(talk(name_of(request))) == [0]
 
 
+def test_what_a_cancelled_poll_has_taken_is_still_to_come(
+    running: SmqBroker, transport: str, request: pytest.FixtureRequest
+) -> None:
+    async def talk(topic: str) -> None:
+        async with connect(running, transport) as client:
+            await client.create_topic(topic, 1)
+            async with client.producer() as producer:
+                await (await producer.send(topic, b"x"))
+            async with client.consumer(topic, start="earliest") as consumer:
+                inner = consumer._consumer
+                begun, go_on, has_taken = (threading.Event() for _ in range(3))
+                take = inner.take
+
+                def slow_take() -> smq.Batch | None:
+                    begun.set()
+                    go_on.wait(WAIT_SECONDS)
+                    while (batch := take()) is None:
+                        pass
+                    has_taken.set()
+                    return batch
+
+                inner.take, inner.may_wait = slow_take, lambda: True  # type: ignore[method-assign]
+                polling = asyncio.create_task(consumer.poll(1))
+                await asyncio.to_thread(begun.wait, WAIT_SECONDS)
+                polling.cancel()
+                go_on.set()
+                assert await asyncio.to_thread(has_taken.wait, WAIT_SECONDS)
+                assert consumer.position(topic, 0) == 0
+                async with await consumer.poll(WAIT_SECONDS) as batch:
+                    assert [record.offset for record in batch] == [0]
+                assert consumer.position(topic, 0) == 1
+
+    asyncio.run(talk(name_of(request)))
+
+
+def test_a_poll_after_one_that_timed_out_does_not_begin_again(
+    running: SmqBroker, transport: str, request: pytest.FixtureRequest
+) -> None:
+    async def talk(topic: str) -> None:
+        async with connect(running, transport) as client:
+            await client.create_topic(topic, 1)
+            async with client.consumer(topic) as consumer:
+                for _ in range(3):
+                    consumer._consumer.give_back()
+                    assert not consumer._consumer._reading.is_torn
+                    assert not await consumer.poll(0)
+
+    asyncio.run(talk(name_of(request)))
+
+
 def test_how_long_to_wait_is_looked_at(running: SmqBroker, transport: str) -> None:
     async def talk() -> None:
         async with connect(running, transport) as client, client.consumer() as consumer:

@@ -65,3 +65,23 @@ def test_what_an_interrupt_has_broken_off_comes_again(
                 assert offsets == [*range(sent)]
                 assert consumer.position(topic, partition) == sent
     assert sent > 20
+
+
+def test_what_an_interrupted_poll_has_taken_is_still_to_come(
+    client: smq.Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Reading.take
+
+    def interrupted(reading: Reading) -> None:
+        if take(reading) is not None:
+            raise KeyboardInterrupt
+
+    with client.producer() as producer, client.consumer(topic, start="earliest") as consumer:
+        producer.send(topic, b"", partition=0).result()
+        with monkeypatch.context() as broken:
+            broken.setattr(Reading, "take", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                consumer.poll(10)
+        assert consumer.position(topic, 0) == 0
+        assert [each.offset for each in consumer.poll(10)] == [0]
+        assert consumer.position(topic, 0) == 1
