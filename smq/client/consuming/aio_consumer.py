@@ -47,6 +47,7 @@ class AsyncConsumer:
                 return batch
             left_s = deadline - time.monotonic()
             if left_s <= 0:
+                self._consumer.given()  # There was nothing to give.
                 return Batch([])
             await self._sleep(left_s)
 
@@ -67,10 +68,12 @@ class AsyncConsumer:
 
     async def _settle(self) -> None:
         """Wait for the end of what a cancelled call has left; records that it took come again."""
-        if self._running is not None:
-            await asyncio.wait([self._running])
-            self._running.exception()  # Nobody else looks at it.
-            self._running = None
+        running = self._running
+        if running is not None:
+            await asyncio.wait([running])
+            running.exception()  # Nobody else looks at it.
+            if self._running is running:
+                self._running = None
 
     async def _sleep(self, seconds: float) -> None:
         """Return when there may be something to take, or the time is over."""
