@@ -9,7 +9,8 @@ An answer has room for some partitions, which a broker fills in the order in whi
 those that gave records are asked for last the next time.
 
 Topics are asked for by their ids, of brokers that know these, so that nobody goes on at an old
-position in a topic that was deleted and created again: that begins anew.
+position in a topic that was deleted and created again: that begins anew. One that is missing, or
+cannot begin anew, is told behind what the others have given, and looked for again.
 """
 
 import select
@@ -70,7 +71,11 @@ class _Fetch:
 
 
 class WireSource:
-    """Reads partitions from their leaders."""
+    """Reads partitions from their leaders.
+
+    _missing   topics that cannot be read, and why, as was seen last
+    _is_told   whether somebody knows of them
+    """
 
     def __init__(
         self,
@@ -87,6 +92,9 @@ class WireSource:
         self._fetches: dict[int, _Fetch] = {}
         self._retry_at = 0.0
         self._failing_since: float | None = None
+        self._missing: dict[str, BrokerError] = {}
+        self._is_told = False
+        self._look_at = 0.0  # For what is missing.
 
     def add(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Read these from their positions on."""
@@ -96,12 +104,14 @@ class WireSource:
     def remove(self, partition: Partition) -> None:
         """Read a partition no longer."""
         self._partitions.pop(partition.name, None)
+        self._missing.pop(partition.name.topic, None)
         if not self._partitions:
             self._failing_since = None  # What fails later is another failure.
 
     def clear(self) -> None:
         """Read none."""
         self._partitions.clear()
+        self._missing.clear()
 
     def leave(self) -> list[Partition]:
         """None: the wire has everything."""
@@ -122,12 +132,14 @@ class WireSource:
 
     def retry_in_seconds(self) -> float:
         """How long until it makes sense to ask again; 0: now."""
-        return max(0.0, self._retry_at - time.monotonic())
+        retry_at = max(self._retry_at, self._look_at if self._missing else 0.0)
+        return max(0.0, retry_at - time.monotonic())
 
     def take(self) -> list[Taken]:
         """What has come by now; sends what is to be asked next. Raises BrokerError."""
-        if not self._partitions or self.retry_in_seconds():
+        if not self._partitions or time.monotonic() < self._retry_at:
             return []
+        self._tell_missing()  # The last look may have left it behind what it gave.
         taken: list[Taken] = []
         try:
             self._begin_anew()
@@ -139,6 +151,7 @@ class WireSource:
                 {
                     name: (moved.get(name, each.position), each.topic_id)
                     for name, each in self._partitions.items()
+                    if name.topic not in self._missing
                 }
             )
         except BrokerError as error:
@@ -146,15 +159,37 @@ class WireSource:
         except BaseException:  # It is not known how far an answer was read.
             self.close()
             raise
+        if not taken:
+            self._tell_missing()
         return taken
 
+    def _tell_missing(self) -> None:
+        if self._missing and not self._is_told:
+            self._is_told = True
+            raise next(iter(self._missing.values()))
+
     def _begin_anew(self) -> None:
-        """Have those begin anew whose topic is another one by now."""
+        """Have those begin anew whose topic is another one by now; notes what is missing."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._missing.clear()
         for partition in self._partitions.values():
-            topic_id = self._cluster.topic(partition.name.topic).topic_id
-            if not partition.is_in(topic_id):
-                partition.position = self._beginnings.in_another(partition)
-                partition.topic_id = topic_id
+            topic = partition.name.topic
+            if topic in self._missing:
+                continue
+            try:
+                self._follow_topic(partition)
+            except BrokerError as error:
+                if _passes(error):
+                    raise
+                self._missing[topic], self._is_told = error, False
+                self._look_at = now + RETRY_SECONDS
+
+    def _follow_topic(self, partition: Partition) -> None:
+        topic_id = self._cluster.topic(partition.name.topic).topic_id
+        if not partition.is_in(topic_id):
+            partition.position = self._beginnings.in_another(partition)
+            partition.topic_id = topic_id
 
     def _answered(self) -> list[_Fetch]:
         by_fileno = {f.connection.fileno(): f for f in self._fetches.values() if f.asked}
@@ -243,8 +278,12 @@ class WireSource:
         self._retry_at = now + RETRY_SECONDS  # Also for who asks again in spite of an error.
         self._cluster.forget()
         self.close()
-        if isinstance(error, NoSuchTopic) or error.code not in PASSING or is_too_long:
+        if is_too_long or not _passes(error):
             raise error
+
+
+def _passes(error: BrokerError) -> bool:
+    return error.code in PASSING and not isinstance(error, NoSuchTopic)
 
 
 def _batches(data: np.ndarray, partition: Partition) -> tuple[Batches, int]:
