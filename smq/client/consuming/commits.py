@@ -88,7 +88,7 @@ class Committing:
 
     def settle(self) -> None:
         """Wait for what is on its way, whatever becomes of it."""
-        self._thread.submit(_nobody).result()
+        self._thread.submit(lambda: None).result()
 
     @property
     def is_automatic(self) -> bool:

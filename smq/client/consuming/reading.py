@@ -35,7 +35,7 @@ RETURN_SECONDS = 0.5  # A partition on the wire that does not move looks for its
 
 @dataclass(slots=True)
 class Counts:
-    """What has been read so far."""
+    """What has been read so far; what is read again counts again."""
 
     records: int = 0
     records_from_rings: int = 0
@@ -117,6 +117,7 @@ class Reading:
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these positions on, and no others."""
         self.drop(list(self.partitions))
+        self._wire_error = None  # It was of what is read no longer.
         self.add(positions)
 
     @_or_begin_again

@@ -34,7 +34,8 @@ class Partition:
     def is_in(self, topic_id: UUID) -> bool:
         """Whether the position is in the topic that has this id now; False: that is another one.
 
-        ZERO_UUID, of a broker that knows no ids, may be any topic.
+        ZERO_UUID, of a broker that knows no ids, may be any topic. A partition whose topic is not
+        known yet is in this one from now on.
         """
         if ZERO_UUID in {self.topic_id, topic_id}:
             self.topic_id = topic_id

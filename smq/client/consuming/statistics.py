@@ -10,6 +10,8 @@ from smq.client.consuming.reading import Counts
 class ConsumerStatistics:
     """What a consumer has read, and from where.
 
+    records        those that were read again (after an overrun, of a poll that was broken off,
+                   behind the record where a loop was left) count again
     ring_to_wire   how often a partition that was read from its ring went on over the wire: it was
                    too far behind, or put back there by an overrun or a seek, or its shard was gone
     wire_to_ring   how often one went on in its ring, also of those that began over the wire

@@ -32,7 +32,7 @@ class Walk:
         self._batch = batch
         self._moves = moves
         self._ends = ends
-        self._left = {name for name, _, _ in moves}  # Those that nobody has moved meanwhile.
+        self._ours = {name for name, _, _ in moves}  # Those that nobody has moved meanwhile.
         for name, before, _ in moves:
             reading.partitions[name].position = before
 
@@ -40,7 +40,7 @@ class Walk:
         """Each once; those of a partition that is left meanwhile are left out from there on."""
         for name, records in self._batch.runs():
             partition = self._reading.partitions.get(name)
-            if partition is None or name not in self._left:
+            if partition is None or name not in self._ours:
                 continue
             end = self._ends.get(name, INT63_END)
             for record in records:
@@ -50,21 +50,21 @@ class Walk:
                     break
                 partition.position = record.offset + 1
                 yield record
-                if name not in self._left:
+                if name not in self._ours:
                     break
         for name, _, after in self._moves:
-            if name in self._left and name in self._reading.partitions:
+            if name in self._ours and name in self._reading.partitions:
                 self._reading.partitions[name].position = after
 
     def leave(self, name: TopicPartition) -> None:
         """Give no more of a partition: what was not given is read again."""
-        self._left.discard(name)
+        self._ours.discard(name)
         self._reading.is_torn = True  # As the sources have it, all of it was given.
 
     def stop(self) -> None:
         """Have those that stand in the midst of the batch read again what is behind that."""
         for name, _, after in self._moves:
             partition = self._reading.partitions.get(name)
-            if name in self._left and partition is not None and partition.position != after:
+            if name in self._ours and partition is not None and partition.position != after:
                 self._reading.stand_at(name, partition.position)
-        self._left.clear()
+        self._ours.clear()

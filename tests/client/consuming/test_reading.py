@@ -308,6 +308,25 @@ def test_an_error_of_the_wire_is_told_behind_what_the_rings_have(
     assert rig.read() == [(0, 2, "ring"), (0, 3, "ring")]
 
 
+def test_an_error_of_what_was_read_before_is_not_told_of_what_is_assigned_now(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.reading.assign({ZERO: 0, ONE: 0})
+    one = rig.reading.partitions[ONE]
+    rig.local.remove(one)
+    rig.reading._go_to_wire([one])
+    rig.reading._return_at = float("inf")
+
+    def fail() -> list[Taken]:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    monkeypatch.setattr(rig.wire, "take", fail)
+    rig.append(0)
+    assert rig.read() == [(0, 0, "ring"), (0, 1, "ring")]
+    rig.reading.assign({ZERO: 1})
+    assert rig.read() == [(0, 1, "ring")]
+
+
 @pytest.mark.parametrize("way", ["seek", "overrun", "pause"])
 def test_each_change_between_ring_and_wire_is_counted(rig: Rig, way: str) -> None:
     counts = rig.reading.counts
