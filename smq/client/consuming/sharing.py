@@ -2,8 +2,8 @@
 
 What the group's thread has found out (group.py) is done here, inside poll. It may fail, or be
 interrupted, at any step, and is then begun again by the next poll: an event is taken when it is
-done, and what the group is still owed, a join, is remembered until it has it. For partitions that
-nobody joins without belong to nobody.
+done, and what the group is still owed, a join, is remembered until it has it. What a cooperative
+member gives up is nobody's until it has joined without it.
 """
 
 from collections.abc import Callable, Iterable, Mapping

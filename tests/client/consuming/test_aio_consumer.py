@@ -152,35 +152,41 @@ def test_a_poll_that_is_cancelled_costs_no_record(
     assert asyncio.run(talk(name_of(request))) == [*range(count)]
 
 
+class HeldTake:
+    """The take of a consumer, held in its thread until `go_on`. It gives what comes."""
+
+    def __init__(self, consumer: smq.AsyncConsumer) -> None:
+        self.begun, self.go_on, self.has_taken = (threading.Event() for _ in range(3))
+        inner = consumer._consumer
+        self._take = inner.take
+        inner.take, inner.may_wait = self, lambda: True  # type: ignore[method-assign]
+
+    def __call__(self) -> smq.Batch | None:
+        self.begun.set()
+        self.go_on.wait(WAIT_SECONDS)
+        while (batch := self._take()) is None:
+            pass
+        self.has_taken.set()
+        return batch
+
+
 def test_what_comes_after_a_cancelled_poll_waits_for_its_end(
     running: SmqBroker, transport: str, request: pytest.FixtureRequest
 ) -> None:
-    """A take that is still in its thread when the poll is cancelled, held there by the test."""
-
     async def talk(topic: str) -> list[int]:
         async with connect(running, transport) as client:
             await client.create_topic(topic, 1)
             async with client.producer() as producer:
                 await (await producer.send(topic, b"x"))
             async with client.consumer(topic, start="earliest") as consumer:
-                inner, begun, go_on = consumer._consumer, threading.Event(), threading.Event()
-                take = inner.take
-
-                def slow_take() -> smq.Batch | None:
-                    begun.set()
-                    go_on.wait(WAIT_SECONDS)
-                    while (batch := take()) is None:
-                        pass
-                    return batch
-
-                inner.take, inner.may_wait = slow_take, lambda: True  # type: ignore[method-assign]
+                held = HeldTake(consumer)
                 polling = asyncio.create_task(consumer.poll(1))
-                await asyncio.to_thread(begun.wait, WAIT_SECONDS)
+                await asyncio.to_thread(held.begun.wait, WAIT_SECONDS)
                 polling.cancel()
                 await asyncio.wait([polling])
                 asking = asyncio.create_task(consumer.lag())
                 await asyncio.sleep(0)
-                go_on.set()
+                held.go_on.set()
                 assert await asking == {(topic, 0): 1}
                 async with await consumer.poll(WAIT_SECONDS) as batch:
                     return [record.offset for record in batch]
@@ -197,24 +203,12 @@ def test_what_a_cancelled_poll_has_taken_is_still_to_come(
             async with client.producer() as producer:
                 await (await producer.send(topic, b"x"))
             async with client.consumer(topic, start="earliest") as consumer:
-                inner = consumer._consumer
-                begun, go_on, has_taken = (threading.Event() for _ in range(3))
-                take = inner.take
-
-                def slow_take() -> smq.Batch | None:
-                    begun.set()
-                    go_on.wait(WAIT_SECONDS)
-                    while (batch := take()) is None:
-                        pass
-                    has_taken.set()
-                    return batch
-
-                inner.take, inner.may_wait = slow_take, lambda: True  # type: ignore[method-assign]
+                held = HeldTake(consumer)
                 polling = asyncio.create_task(consumer.poll(1))
-                await asyncio.to_thread(begun.wait, WAIT_SECONDS)
+                await asyncio.to_thread(held.begun.wait, WAIT_SECONDS)
                 polling.cancel()
-                go_on.set()
-                assert await asyncio.to_thread(has_taken.wait, WAIT_SECONDS)
+                held.go_on.set()
+                assert await asyncio.to_thread(held.has_taken.wait, WAIT_SECONDS)
                 assert consumer.position(topic, 0) == 0
                 async with await consumer.poll(WAIT_SECONDS) as batch:
                     assert [record.offset for record in batch] == [0]

@@ -285,9 +285,7 @@ def test_what_is_assigned_anew_is_read_where_it_begins_and_not_where_it_stood(
     assert rig.read() == []
 
 
-def test_an_error_of_the_wire_is_told_behind_what_the_rings_have(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def read_one_over_a_broken_wire(rig: Rig, broken: pytest.MonkeyPatch) -> None:
     rig.reading.assign({ZERO: 0, ONE: 0})
     one = rig.reading.partitions[ONE]
     rig.local.remove(one)
@@ -297,8 +295,14 @@ def test_an_error_of_the_wire_is_told_behind_what_the_rings_have(
     def fail() -> list[Taken]:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
+    broken.setattr(rig.wire, "take", fail)
+
+
+def test_an_error_of_the_wire_is_told_behind_what_the_rings_have(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(rig.wire, "take", fail)
+        read_one_over_a_broken_wire(rig, broken)
         rig.append(0)
         assert rig.read() == [(0, 0, "ring"), (0, 1, "ring")]
         for _ in range(2):
@@ -311,16 +315,7 @@ def test_an_error_of_the_wire_is_told_behind_what_the_rings_have(
 def test_an_error_of_what_was_read_before_is_not_told_of_what_is_assigned_now(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig.reading.assign({ZERO: 0, ONE: 0})
-    one = rig.reading.partitions[ONE]
-    rig.local.remove(one)
-    rig.reading._go_to_wire([one])
-    rig.reading._return_at = float("inf")
-
-    def fail() -> list[Taken]:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    monkeypatch.setattr(rig.wire, "take", fail)
+    read_one_over_a_broken_wire(rig, monkeypatch)
     rig.append(0)
     assert rig.read() == [(0, 0, "ring"), (0, 1, "ring")]
     rig.reading.assign({ZERO: 1})
