@@ -185,8 +185,8 @@ class _Read:
 class Readers:
     """Workers that read, `READERS_MAX` at most: the second comes when the first is slow, and so on.
 
-    What concerns one partition is done by one worker at a time: a file that hangs
-    holds up its own readers and no others, and nothing is fetched twice at once.
+    What concerns one partition is done by one worker at a time: a file that hangs holds up its own
+    readers and no others, and nothing is fetched twice at once.
     """
 
     def __init__(
