@@ -417,7 +417,8 @@ class Log(ReadableLog):
 
     def _is_free(self, segment: Segment) -> bool:
         assert segment.index is not None
-        if segment.pins or (segment.end > self.words[WORD_SYNCED] and self.syncer.busy()):
+        is_held = self.wal.is_held(segment, self.space_left)
+        if is_held or (segment.end > self.words[WORD_SYNCED] and self.syncer.busy()):
             return False
         for number, end in segment.index.ends.items():
             slot = self.partitions.slots.get(number)

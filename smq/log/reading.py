@@ -13,6 +13,7 @@ import numpy as np
 
 from shm.kernels.fetch import gather, gather_checked
 from shm.kernels.words import (
+    BATCH_HEADER_BYTES,
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
     P_SEALED_END,
@@ -119,10 +120,14 @@ class ReadableLog:
 
     # --- the WAL ---------------------------------------------------------------------------------
 
-    def first_run(self, spans: np.ndarray) -> Run:
-        """What one read of the WAL brings of batches the first of which the ring no longer has."""
+    def first_run(self, spans: np.ndarray, bytes_max: int = RUN_BYTES_MAX) -> Run:
+        """What one read of the WAL brings of batches the first of which the ring no longer has.
+
+        One batch at least, and else no more than `bytes_max`.
+        """
+        spans = spans[: bytes_max // BATCH_HEADER_BYTES + 1]  # There may be a million behind them.
         ends = np.cumsum(spans[:, 1])
-        count = max(1, int(np.searchsorted(ends, RUN_BYTES_MAX, "right")))
+        count = max(1, int(np.searchsorted(ends, bytes_max, "right")))
         count = min(count, int(np.searchsorted(spans[:, 0], self._ring_oldest())))
         assert count, "the ring has the first of them"
         spans = spans[:count]

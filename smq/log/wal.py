@@ -6,6 +6,7 @@ before it is needed, the directory synced, so that beginning a segment costs the
 """
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -22,6 +23,8 @@ from smq.log.salvage import salvage
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
 SPARES_SHARE = 2  # Of wal.bytes.max, one part in so many: the next burst writes warm pages.
+LOANS_END_BELOW = 0.375  # Of wal.bytes.max, free: producers are slowed for no reader (space.py).
+LOADS_MAX = 4  # Reads under way at once: each pins a segment and holds its bytes.
 
 
 class NoSegment(OSError):
@@ -37,7 +40,8 @@ class Segment:
 
     first_entry   of the log's index that lies in it; -1: not looked up yet
     index         its look-up table, once it is full
-    pins          of answers on their way: it is not freed meanwhile
+    pins          of reads and writes under way: it is not freed meanwhile
+    loans         of answers on their way: it is not freed while the log has space without it
     """
 
     start: int
@@ -47,6 +51,7 @@ class Segment:
     first_entry: int = -1
     index: FiledIndex | None = None
     pins: int = 0
+    loans: int = 0
 
     @property
     def index_path(self) -> Path:
@@ -57,7 +62,7 @@ class Wal:
     """The segment files of one log, oldest first; the last one is being written.
 
     Invariants: segments do not overlap and are in order; a position below `segments[-1].end` is
-    readable if and only if a segment covers it.
+    readable if and only if a segment covers it; at most LOADS_MAX pins are of loads.
     """
 
     def __init__(
@@ -74,6 +79,8 @@ class Wal:
         self._next: Segment | None = None
         self._spares: list[Path] = []
         self._preparing_next = self._preparing_spare = False
+        self._loads: deque[Callable[[], None]] = deque()  # That wait for one under way to end.
+        self._loading = 0
         self._recycling = 0  # Files of freed segments that are not spares yet, nor gone.
         self._spare_numbers = count(1)
         self.writes_ahead = False  # Worth its time when somebody waits for syncs.
@@ -83,6 +90,8 @@ class Wal:
         """Raise AssertionError when the segments are not as the class says."""
         for before, after in zip(self.segments, self.segments[1:], strict=False):
             assert before.start < before.end <= after.start
+        assert all(segment.pins >= 0 <= segment.loans for segment in self.segments)
+        assert self._loading == LOADS_MAX if self._loads else 0 <= self._loading <= LOADS_MAX
 
     # --- opening --------------------------------------------------------------------------------
 
@@ -158,7 +167,16 @@ class Wal:
         return self._disk.read_cached(segment.fd, length, position - segment.start)
 
     def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
-        """As read(), in the background; for what cannot be read there are zeros."""
+        """As read(), in the background; for what cannot be read there are zeros.
+
+        What waits for its turn pins nothing: if its segment is freed meanwhile, there is nothing.
+        """
+        if self._loading < LOADS_MAX:
+            self._load(position, length, done)
+        else:
+            self._loads.append(lambda: self._load(position, length, done))
+
+    def _load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
         segment = self.find(position)
         if segment is None:
             done(np.empty(0, np.uint8))
@@ -166,10 +184,14 @@ class Wal:
         fd, at = segment.fd, position - segment.start
         length = min(length, segment.end - position)
         segment.pins += 1
+        self._loading += 1
 
         def loaded(data: np.ndarray | OSError) -> None:
             assert not isinstance(data, OSError)  # What cannot be read is zeros.
             segment.pins -= 1
+            self._loading -= 1
+            while self._loads and self._loading < LOADS_MAX:
+                self._loads.popleft()()
             done(data)
 
         self._background.submit(Lane.READS, lambda: salvage(self._disk, fd, length, at)[0], loaded)
@@ -336,6 +358,12 @@ class Wal:
                 self._disk.sync(segment.fd)
 
     # --- freeing --------------------------------------------------------------------------------
+
+    def is_held(self, segment: Segment, space_left: int) -> bool:
+        """Whether a segment that is needed no more must stay. A loan counts only while there is
+        space: then the log goes on, and the reader finds nothing."""
+        is_lent = segment.loans > 0 and space_left >= LOANS_END_BELOW * self.bytes_max
+        return segment.pins > 0 or is_lent
 
     def free(self, segment: Segment) -> None:
         """Nobody needs the segment any more: its file becomes a spare, in the background."""

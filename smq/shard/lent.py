@@ -3,10 +3,12 @@
 A slow socket takes a part. What is left is never a pointer: when the socket can take more, the same
 bytes come from the ring if it still has them, and otherwise from the WAL, checked. What is not in
 the page cache is read in the background: whoever else is served does not wait for the disk.
+
+What is held keeps its segments only while the log has space without them (smq.log.wal). Whoever
+finds that his bytes are gone is disconnected, and asks again.
 """
 
 import os
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,14 +18,15 @@ from shm.kernels.fetch_request import LEND_FROM_BYTES
 from smq.log.background import Background, Lane
 from smq.log.disk import read_now
 from smq.log.log import Log
+from smq.log.reading import RUN_BYTES_MAX, Run
 
 if TYPE_CHECKING:
-    from smq.log.reading import Run
     from smq.log.wal import Segment
 
 GATHER_BYTES = 256 * 1024  # Gathered at once; fits a level-2 cache.
 VIEWS_MAX = 64  # Batches lent to one sendmsg; the system takes 1024 at most.
 FILE_CHUNK_BYTES = 1024 * 1024
+RUN_BYTES_MIN = 64 * 1024  # Read at once for a socket that takes less: one call of the system.
 
 
 class Sendable(Protocol):
@@ -43,14 +46,18 @@ class Sendable(Protocol):
     def advance(self, sent: int) -> bool:
         """So many of them were sent; True when nothing is left."""
 
+    def wait(self) -> None:
+        """It is to be sent: nothing of it is recycled while there is space. No memory is kept for
+        it, nor a descriptor."""
+
     def hold(self) -> None:
-        """It is not sent at once: until release() nothing of it is recycled."""
+        """As wait(), and it is being sent, but not at once: it keeps its open file."""
 
     def pause(self) -> None:
         """The socket is slow: no memory is kept for it."""
 
     def release(self) -> None:
-        """Sent, or the connection is gone."""
+        """Nothing is kept for it: it is sent, or its turn is far. It may be held again."""
 
 
 class LentBatches:
@@ -63,12 +70,21 @@ class LentBatches:
 
     def __init__(self, log: Log, spans: np.ndarray, length: int) -> None:
         self._log, self._spans, self.length = log, spans, length
-        self._ends: list[int] = np.cumsum(spans[:, 1]).tolist()
+        self._ends = np.cumsum(spans[:, 1])
         self._sent = self._index = self._within = 0
         self._small = length < LEND_FROM_BYTES * len(spans)
-        self._pinned: list[Segment] = []
+        self._lent: list[Segment] = []
         self._loaded: tuple[Run, np.ndarray] | None = None
         self._from_wal: memoryview | None = None  # Read and checked, and not sent yet.
+        self._read_bytes = self._checked_count = 0  # Of the last read; batches checked by reads.
+        self._run_bytes = RUN_BYTES_MAX
+
+    def invariants(self) -> None:
+        """Raise AssertionError when what is to be sent is not where it should be."""
+        assert 0 <= self._sent <= self.length == int(self._ends[-1])
+        assert self._index == int(np.searchsorted(self._ends, self._sent, "right"))
+        assert RUN_BYTES_MIN <= self._run_bytes <= RUN_BYTES_MAX
+        assert all(segment.loans > 0 for segment in self._lent)
 
     def next_buffers(self) -> list[memoryview]:
         """See Sendable. Raises DamagedFrame."""
@@ -77,7 +93,7 @@ class LentBatches:
             return self._read(left)
         if self._small:
             end = self._sent - self._within + GATHER_BYTES
-            count = bisect_right(self._ends, end, self._index) - self._index
+            count = int(np.searchsorted(self._ends, end, "right")) - self._index
             if count:
                 size = self._log.gather(left[:count], self._gathered)
                 return [self._gathered.data[self._within : size]]
@@ -88,20 +104,38 @@ class LentBatches:
 
     def _read(self, left: np.ndarray) -> list[memoryview]:
         """Bytes of the WAL, if they can be had without waiting."""
-        if self._from_wal is None:
+        if self._from_wal is None and (self._loaded is not None or not self._read_on(left)):
             if self._loaded is None:
-                run = self._log.first_run(left)
+                run = self._log.first_run(left, self._run_bytes)
                 data = self._log.read_cached(run)
                 if data is None:
                     return []
             else:
                 (run, data), self._loaded = self._loaded, None
             self._from_wal = self._log.batches_of(run, data)[self._within :]
+            self._checked_count = self._index + len(run.spans)
+            self._read_bytes = len(self._from_wal)
+        assert self._from_wal
         return [self._from_wal]
+
+    def _read_on(self, left: np.ndarray) -> bool:
+        """Read on in a batch that was checked whole before a part of it went; whether it was.
+
+        A large batch is not read and checked again for every few bytes that a socket takes.
+        """
+        if not self._within or self._index >= self._checked_count:
+            return False
+        position, size = left[0].tolist()
+        length = min(size - self._within, self._run_bytes)
+        data = self._log.read_cached(Run(position + self._within, length, left[:0]))
+        if data is None or len(data) < length:
+            return False
+        self._from_wal, self._read_bytes = data.data, length
+        return True
 
     def load(self, ready: Callable[[], None]) -> None:
         """See Sendable."""
-        run = self._log.first_run(self._spans[self._index :])
+        run = self._log.first_run(self._spans[self._index :], self._run_bytes)
 
         def loaded(data: np.ndarray) -> None:
             self._loaded = run, data
@@ -113,43 +147,66 @@ class LentBatches:
         """See Sendable."""
         if self._from_wal is not None:
             self._from_wal = self._from_wal[sent:] or None
+            if self._from_wal is None:
+                self._run_bytes = min(RUN_BYTES_MAX, 2 * self._run_bytes)
         self._sent += sent
-        self._index = bisect_right(self._ends, self._sent, self._index)
-        self._within = self._sent - (self._ends[self._index - 1] if self._index else 0)
+        assert self._sent <= self.length
+        self._index = int(np.searchsorted(self._ends, self._sent, "right"))
+        self._within = self._sent - (int(self._ends[self._index - 1]) if self._index else 0)
         return self._index == len(self._ends)
+
+    def wait(self) -> None:
+        """See Sendable."""
+        self.hold()
 
     def hold(self) -> None:
         """See Sendable."""
-        if not self._pinned:
-            self._pinned = self._log.wal.covering(self._spans[self._index :, 0])
-            for segment in self._pinned:
-                segment.pins += 1
+        if not self._lent:
+            self._lent = self._log.wal.covering(self._spans[self._index :, 0])
+            for segment in self._lent:
+                segment.loans += 1
 
     def pause(self) -> None:
-        """See Sendable. What was read of the WAL is read again."""
-        self._from_wal = None
+        """See Sendable. What was read of the WAL is read again, not much more than it takes."""
+        if self._from_wal is not None:
+            taken = self._read_bytes - len(self._from_wal)
+            self._run_bytes = min(RUN_BYTES_MAX, max(RUN_BYTES_MIN, 2 * taken))
+            self._from_wal = None
 
     def release(self) -> None:
         """See Sendable."""
-        for segment in self._pinned:
-            segment.pins -= 1
-        self._pinned = []
+        for segment in self._lent:
+            segment.loans -= 1
+            assert segment.loans >= 0
+        self._lent = []
+        self._from_wal = self._loaded = None
 
 
 class FileRange:
-    """Bytes of a cache file that the sealer has written for us. The open file outlives its name."""
+    """Bytes of a cache file that the sealer has written for us.
+
+    While it is held the open file outlives its name. What waits keeps none open: who asks for much
+    and reads nothing would else take all descriptors.
+    """
 
     def __init__(self, path: str, at: int, length: int, background: Background) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._path, self._fd = path, -1
         self._at, self._end, self.length = at, at + length, length
         self._background = background
         self._loaded: bytes | OSError | None = None
+        self._open()
+
+    def _open(self) -> int:
+        """The open file. Raises OSError."""
+        if self._fd < 0:
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._fd
 
     def next_buffers(self) -> list[memoryview]:
         """See Sendable. Raises OSError."""
         loaded, self._loaded = self._loaded, None
         if loaded is None:
-            data = read_now(self._fd, self._chunk_bytes(), self._at)
+            data = read_now(self._open(), self._chunk_bytes(), self._at)
             return [] if data is None else [data.data]
         if isinstance(loaded, OSError):
             raise loaded
@@ -162,7 +219,7 @@ class FileRange:
 
     def load(self, ready: Callable[[], None]) -> None:
         """See Sendable."""
-        fd, size, at = os.dup(self._fd), self._chunk_bytes(), self._at
+        fd, size, at = os.dup(self._open()), self._chunk_bytes(), self._at
 
         def read() -> bytes:
             try:
@@ -181,14 +238,20 @@ class FileRange:
         self._at += sent
         return self._at == self._end
 
-    def hold(self) -> None:
+    def wait(self) -> None:
         """See Sendable."""
+        self.release()
+
+    def hold(self) -> None:
+        """See Sendable. Raises OSError."""
+        self._open()
 
     def pause(self) -> None:
         """See Sendable."""
 
     def release(self) -> None:
         """See Sendable."""
+        self._loaded = None
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,15 +1,19 @@
 """WAL space: when the sealer is called, when producers are slowed, and when they are refused.
 
-    free of wal.bytes.max   1 ........ 1/2 ................. 1/4 ................... 0
-                                        the sealer is called   producers are slowed   refused
+    free of wal.bytes.max   1 ..... 1/2 ............ 3/8 ......... 1/4 ............... 0
+                                     sealer is called   loans end     producers slowed    refused
 
+Loans end (smq.log.wal): a segment that only answers on their way still hold is freed all the same.
 Slowing is smq.shard.throttle's. Refusing (KAFKA_STORAGE_ERROR) is the kernel's, at WORD_SPACE_END:
 exact, whatever comes in one turn.
 """
 
+from smq.log.wal import LOANS_END_BELOW
 from smq.shard.shard import Shard
+from smq.shard.throttle import SLOW_BELOW
 
 SEAL_BELOW = 0.5
+assert SLOW_BELOW < LOANS_END_BELOW < SEAL_BELOW  # No producer waits for a reader.
 
 
 def watch_space(shard: Shard) -> bool:

@@ -14,6 +14,7 @@ from shm.kernels.words import (
     P_SEALED_END,
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
+    WORD_SPACE_END,
     WORD_SYNCED,
     WORD_WRITTEN,
 )
@@ -108,6 +109,21 @@ def test_a_pinned_segment_is_freed_after_the_pin_is_gone(tmp_path: Path) -> None
     log.wal.segments[0].pins = 0
     log.tend()
     assert len(log.wal.segments) == 1
+
+
+def test_a_lent_segment_is_freed_when_the_log_wants_its_space(tmp_path: Path) -> None:
+    log = start(tmp_path).log
+    fill(log)
+    log.wal.segments[0].loans = 1
+    log.sealed(1, 40, NOW_MS)
+    log.checkpoint()
+    log.tend()
+    assert [s.loans for s in log.wal.segments] == [1, 0]
+    log.wal.bytes_max = log.wal.allocated_bytes
+    log.words[WORD_SPACE_END] = log.tail
+    log.tend()
+    assert [s.loans for s in log.wal.segments] == [0]
+    log.invariants()
 
 
 def test_files_stay_as_many_as_the_wal_once_had_and_are_used_again(tmp_path: Path) -> None:

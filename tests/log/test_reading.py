@@ -111,6 +111,16 @@ def test_one_read_brings_what_lies_close_together_in_one_segment(tmp_path: Path)
     ]
 
 
+def test_a_run_of_few_bytes_has_one_batch_at_least(tmp_path: Path) -> None:
+    log = start(tmp_path, levels={1: OS, 2: OS}).log
+    filled(log, 60)
+    places = spans(log)
+    one = log.first_run(places, 1)
+    assert one.spans.tolist() == places[:1].tolist()
+    two = log.first_run(places, int(places[:2, 1].sum()))
+    assert two.spans.tolist() == places[:2].tolist()
+
+
 def test_what_must_be_loaded_is_read_in_the_background_and_held_meanwhile(tmp_path: Path) -> None:
     disk = SlowDisk()
     log = start(tmp_path, disk=disk, background=BackgroundThread(lambda: None)).log

@@ -12,7 +12,14 @@ import pytest
 
 from smq.log.background import InlineBackground, Lane
 from smq.log.disk import OsDisk
-from smq.log.wal import SPARES_READY, SPARES_SHARE, NoSegment, Wal
+from smq.log.wal import (
+    LOADS_MAX,
+    LOANS_END_BELOW,
+    SPARES_READY,
+    SPARES_SHARE,
+    NoSegment,
+    Wal,
+)
 from smq.testing.disk import FailingDisk
 
 SIZE = 4096
@@ -115,6 +122,45 @@ def test_freeing_touches_no_file_before_the_background_does(tmp_path: Path) -> N
     background.wait()
     assert names(tmp_path) == [".spare"] * SPARES_READY + [".wal"] * 2
     assert wal.files_bytes == (SPARES_READY + 2) * SIZE
+
+
+def test_few_loads_pin_at_once_and_those_that_wait_find_nothing_when_it_was_freed(
+    tmp_path: Path,
+) -> None:
+    wal = new_wal(tmp_path)
+    wal.write(RING, 0, 3 * SIZE)
+    wal._background = held = HeldBackground()
+    first, second, _ = wal.segments
+    got: list[int] = []
+    for position in [0] * LOADS_MAX + [SIZE] * 100 + [2 * SIZE]:
+        wal.load(position, 10, lambda data: got.append(len(data)))
+        wal.invariants()
+    assert (first.pins, second.pins) == (LOADS_MAX, 0)
+    wal.free(second)
+    held.wait()
+    assert sorted(got) == [0] * 100 + [10] * (LOADS_MAX + 1)
+    assert all(segment.pins == 0 for segment in wal.segments)
+    wal.invariants()
+
+
+def test_what_is_lent_is_held_while_there_is_space_and_what_is_pinned_always(
+    tmp_path: Path,
+) -> None:
+    wal = new_wal(tmp_path)
+    wal.bytes_max = 8 * SIZE
+    wal.write(RING, 0, SIZE)
+    [segment] = wal.segments
+    enough = int(LOANS_END_BELOW * wal.bytes_max)
+    assert not wal.is_held(segment, 8 * SIZE)
+    segment.loans = 2
+    assert [wal.is_held(segment, left) for left in (8 * SIZE, enough, enough - 1, 0)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    segment.pins = 1
+    assert wal.is_held(segment, 0)
 
 
 def test_a_segment_that_is_wanted_waits_for_the_file_of_one_that_was_freed(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """Lent batches: the bytes that were promised, from wherever they lie, whatever the socket takes."""
 
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from smq.log.background import InlineBackground
 from smq.log.reading import DamagedFrame
+from smq.shard import lent as module
 from smq.shard.lent import FileRange, LentBatches, Sendable
 from smq.shard.shard import Led
 from smq.testing.disk import SlowDisk
@@ -26,7 +29,10 @@ class Sent:
         """Send at most so many bytes; True when all is sent."""
         offered = b"".join(lent.next_buffers())[:size]
         self.data += offered
-        return lent.advance(len(offered))
+        is_done = lent.advance(len(offered))
+        if isinstance(lent, LentBatches):
+            lent.invariants()
+        return is_done
 
 
 @pytest.fixture
@@ -136,7 +142,44 @@ def test_what_is_on_the_disk_is_loaded_and_a_slow_socket_s_part_is_not_kept(
     assert sent.data == expected
     assert loads == -(-len(expected) // 15_000)
     part.release()
-    assert all(segment.pins == 0 for segment in bench.shard.logs[0].wal.segments)
+    log = bench.shard.logs[0]
+    assert all(segment.pins == segment.loans == 0 for segment in log.wal.segments)
+
+
+@pytest.mark.parametrize("values", [[LARGE], [LARGE] * 3, [SMALL] * 300])
+def test_a_socket_that_takes_a_few_bytes_at_a_time_has_not_much_more_read(
+    bench: Appender, monkeypatch: pytest.MonkeyPatch, values: list[bytes]
+) -> None:
+    monkeypatch.setattr(module, "RUN_BYTES_MIN", 1000)
+    for value in values:
+        bench.append("one", 0, batch(value))
+    part, expected = lent(bench)
+    overtake(bench)
+    wal, read_bytes = bench.shard.logs[0].wal, 0
+    read_cached = wal.read_cached
+
+    def counted(position: int, length: int) -> np.ndarray | None:
+        nonlocal read_bytes
+        read_bytes += length
+        return read_cached(position, length)
+
+    monkeypatch.setattr(wal, "read_cached", counted)
+    sent = Sent()
+    while not sent.take(part, 400):
+        part.pause()
+    assert sent.data == expected
+    assert read_bytes < 8 * len(expected)
+
+
+def test_a_loan_counts_once_and_only_while_it_is_held(bench: Appender) -> None:
+    bench.append("one", 0, batch(LARGE))
+    part, _ = lent(bench)
+    [segment] = bench.shard.logs[0].wal.segments
+    counts = []
+    for step in (part.wait, part.hold, part.release, part.release, part.hold, part.release):
+        step()
+        counts.append(segment.loans)
+    assert counts == [1, 1, 0, 0, 1, 0]
 
 
 def test_what_was_recycled_raises_and_never_gives_other_bytes(bench: Appender) -> None:
@@ -164,6 +207,34 @@ def test_a_range_of_a_file_outlives_the_file_s_name(cache_file: Path) -> None:
     assert sent.data == b"batches" * 10
     part.release()
     part.release()
+
+
+def opened(path: Path) -> int:
+    """How many descriptors of a file are open."""
+    links = Path("/proc/self/fd").iterdir()
+    return sum(os.path.realpath(link).startswith(str(path)) for link in links)
+
+
+def test_a_range_that_waits_keeps_no_file_open(cache_file: Path) -> None:
+    waiting = [FileRange(str(cache_file), 6, 70, InlineBackground()) for _ in range(100)]
+    for part in waiting:
+        part.wait()
+    assert opened(cache_file) == 0
+    waiting[0].hold()
+    waiting[1].hold()
+    assert opened(cache_file) == 2
+    cache_file.unlink()
+    sent = Sent()
+    while not sent.take(waiting[0], 33):
+        pass
+    assert sent.data == b"batches" * 10
+    with pytest.raises(FileNotFoundError):
+        waiting[2].hold()
+    with pytest.raises(FileNotFoundError):
+        waiting[3].next_buffers()
+    for part in waiting:
+        part.release()
+    assert opened(cache_file) == 0
 
 
 def test_a_file_shorter_than_it_should_be_is_an_error(cache_file: Path) -> None:
