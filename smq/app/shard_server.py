@@ -105,7 +105,7 @@ class ShardServer:
             references,
         )
         self._quick_fetch = QuickFetch(shard)
-        self._buffers = BufferPool()
+        self._buffers = BufferPool(shard.config.socket_request_max_bytes)
         self._connections: dict[int, Connection] = {}  # By descriptor.
         self._acks = Acks(shard)
         slots = max(log.memory.layout.partition_capacity for log in shard.logs.values())
@@ -322,11 +322,13 @@ class ShardServer:
         self._put_back(connection, buffer)
 
     def _put_back(self, connection: Connection, buffer: Buffer) -> None:
-        self._buffers.put_back(buffer, connection.rest)
-        if connection.closed:
-            self._buffers.drop(connection.rest)
-        else:
-            connection.pause_if_full()
+        if connection.closed or connection.is_closing:
+            buffer.start = buffer.end  # Nothing more of it is taken.
+        now_ns = monotonic_ns()
+        self._buffers.put_back(buffer, connection.rest, now_ns)
+        connection.pause_if_full()
+        for slow in self._buffers.slowest(self._connections.values(), now_ns):
+            slow.close()
 
     def _take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.words import WORD_SPACE_END
 from smq.app.clock import monotonic_ms
+from smq.app.receive import BUFFER_BYTES
 from smq.app.shard_server import HOST_SEND_BYTES
 from smq.model.errors import ErrorCode
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
@@ -364,6 +365,37 @@ def test_requests_that_never_end_hold_no_more_than_their_bytes(make: Make) -> No
     assert pool._lent == 0
     held = sum(len(c.rest.copied) for c in bench.server._connections.values())
     assert held == 50 * len(unfinished)
+
+
+def test_parts_of_requests_are_bounded_together_and_the_slowest_pay(make: Make) -> None:
+    bench = make(topic("one"))
+    pool, part = bench.server._buffers, (1 << 20).to_bytes(4) + bytes(100_000)
+    pool.bytes_max = 10 * BUFFER_BYTES
+    slow, steady = bench.client(), bench.client()
+    slow.send(part)
+    settle(bench)
+    [oldest] = (each for each in bench.server._connections.values() if each.rest.held_bytes)
+    for _ in range(20):
+        bench.client().send(part)
+        settle(bench)
+        pool.invariants(bench.server._connections.values())
+        assert pool.held_bytes <= pool.bytes_max
+    assert oldest.closed
+    steady.send(produce_request({"one": {0: batch(bytes(50_000))}}))
+    assert len(steady.wait(1)) == 1
+
+
+def test_who_takes_no_more_requests_keeps_nothing_of_what_still_comes(make: Make) -> None:
+    bench = make(topic("one"))
+    client = bench.client()
+    client.send(fetch("one", wait_ms=60_000) + (2**31 - 1).to_bytes(4) + bytes(100_000))
+    settle(bench)
+    [connection] = bench.server._connections.values()
+    assert connection.is_closing
+    client.send(bytes(8_000_000))
+    settle(bench)
+    assert not connection.closed
+    assert (connection.rest.held_bytes, bench.server._buffers.held_bytes) == (0, 0)
 
 
 def test_what_goes_to_a_client_on_this_host_goes_through_a_buffer_that_caches_hold(
