@@ -50,6 +50,9 @@ class Slot:
         self.pieces: deque[bytes | memoryview | Sendable] = deque(pieces)
         self.is_open, self.is_sending, self.is_waiting = is_open, False, False
         self.length = sum(map(_length, self.pieces))
+        for piece in self.lent():
+            piece.wait()
+            self.is_waiting = True
 
     def fill(self, pieces: Iterable[bytes | Sendable]) -> None:
         """The answer is known and may go. Raises DamagedFrame, OSError."""

@@ -39,6 +39,7 @@ from smq.app.connection import SLOTS_MAX, Slot
 from smq.app.loop import Loop, Timer
 from smq.shard.references import Patience
 
+PUT_BYTES = 64 * 1024  # Of answers joined for one call: what is put back is copied again.
 BELLS_IN_VAIN_MAX = 4096  # In a row, with nothing behind them: somebody means harm.
 _BELL = b"\0"
 _FAULTS = {
@@ -102,7 +103,7 @@ class Session:
         self.patience = Patience()
         self.is_held = self.closed = self.is_closing = self._is_blocked = False
         self.is_stalled = False  # Neither asleep nor awake: it was full at the last look.
-        self._unsent = b""
+        self._unsent: deque[bytes | memoryview] = deque()  # Answers, or the rest of one: acks.
         self._muted: Timer | None = None
         loop.register(self.fd, select.EPOLLIN | select.EPOLLRDHUP, self._ready)
 
@@ -205,27 +206,41 @@ class Session:
         """Hand over the answers that are open, as far as there is room."""
         if self.closed:
             return
-        pieces: list[bytes] = [self._unsent] if self._unsent else []  # An ack is bytes.
         while self.slots and self.slots[0].is_open:
-            pieces += self.slots.popleft().pieces  # type: ignore[arg-type]
-        if pieces:
-            self._put(b"".join(pieces))
+            self._unsent += self.slots.popleft().pieces  # type: ignore[arg-type]
+        if self._unsent:
+            self._put()
         if self.is_closing and not self.slots and not self._is_blocked:
             self.close()
         elif self.is_stalled and not self.is_full:
             self._owner.wake(self)
 
-    def _put(self, answers: bytes) -> None:
-        put = put_answers(self.memory.memory, self.side, np.frombuffer(answers, np.uint8))
-        if put < 0:
-            self.drop(_FAULTS[put])
-            return
-        if put:
-            self.side[BELLS_IN_VAIN] = 0  # It may have rung for room.
-        self._unsent = answers[put:]
+    def _put(self) -> None:
+        """Hand over what there is room for. Costs what it hands over, however much is due."""
+        has_room = True
+        while self._unsent and has_room:
+            answers = self._next_answers()
+            put = put_answers(self.memory.memory, self.side, np.frombuffer(answers, np.uint8))
+            if put < 0:
+                self.drop(_FAULTS[put])
+                return
+            if put:
+                self.side[BELLS_IN_VAIN] = 0  # It may have rung for room.
+            has_room = put == len(answers)
+            if not has_room:
+                self._unsent.appendleft(memoryview(answers)[put:])
         self._is_blocked = bool(self._unsent)
         if must_ring(self.memory.memory, self.side):
             self.ring()
+
+    def _next_answers(self) -> bytes | memoryview:
+        """The first answers that are due: one, or PUT_BYTES at most."""
+        answers = [self._unsent.popleft()]
+        size = len(answers[0])
+        while self._unsent and size + len(self._unsent[0]) <= PUT_BYTES:
+            answers.append(self._unsent.popleft())
+            size += len(answers[-1])
+        return b"".join(answers) if len(answers) > 1 else answers[0]
 
     # --- the end ---------------------------------------------------------------------------------
 

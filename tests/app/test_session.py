@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shm.kernels import session_client as kernels, session_words as words
+from shm.kernels.session import put_answers
+from smq.app import session as session_module
 from smq.app.clock import monotonic_ms
-from smq.app.session import BELLS_IN_VAIN_MAX
+from smq.app.connection import Slot
+from smq.app.session import BELLS_IN_VAIN_MAX, PUT_BYTES
 from smq.app.sessions import INBOX_BYTES_MIN
 from tests.app.door_bench import DoorBench, Make, hwm, produced
 from tests.app.fake_peers import turn_until
@@ -237,6 +241,28 @@ def test_bells_for_room_are_not_in_vain(make: Make) -> None:
     program.take()
     assert session.side[words.BELLS_IN_VAIN] == 0
     assert_serves(bench)
+
+
+def test_what_handing_over_costs_does_not_grow_with_what_is_due(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make(topic("one"))
+    program = bench.attach()
+    (session,) = bench.sessions._sessions
+    answers = [(3996).to_bytes(4) + number.to_bytes(4) + bytes(3992) for number in range(1000)]
+    offered: list[int] = []
+
+    def counted(memory: np.ndarray, side: np.ndarray, data: np.ndarray) -> int:
+        offered.append(len(data))
+        return int(put_answers(memory, side, data))
+
+    monkeypatch.setattr(session_module, "put_answers", counted)
+    session.slots += [Slot([answer], is_open=True) for answer in answers]
+    session.flush()
+    assert program.wait(1000) == list(range(1000))
+    assert max(offered) <= PUT_BYTES
+    assert sum(offered) <= 2 * sum(map(len, answers))
+    assert not session.is_full
 
 
 def test_bells_without_requests_end_the_session(make: Make) -> None:
