@@ -185,4 +185,4 @@ def test_an_answer_that_cannot_be_given_holds_nothing(make: Make) -> None:
     turn_until(bench.loop, lambda: bool(bench.peers.asked))
     bench.peers.asked[0][1](None)
     client.wait_closed()
-    assert all(segment.pins == 0 for segment in log.wal.segments)
+    assert all(segment.pins == segment.loans == 0 for segment in log.wal.segments)
