@@ -24,6 +24,13 @@ A frame, in the ring and in the write-ahead log alike (little endian):
     generation  never falls along a log, so that the stale tail of an earlier life is refused
     level       the topic's durability then: a start syncs what `disk` frames it finds
     bytes       of the batch; a padding frame's `bytes` fill up to the end of ring or segment
+    kind        1: a batch, 2: padding; 0 and below: no frame. All others are for later versions
+
+A kind that a reader does not know has the layout of a batch: header, `bytes` of content, zeros up
+to the alignment. Its check covers frame[8:48] and the whole content, whatever that is. So every
+reader can tell such a frame from a torn one, and knows where the next frame begins. With
+FRAME_KIND_SKIPPABLE in its kind the frame is kept and passed over; without, nobody who does not
+know the kind may open the log (docs/adr/formats-say-their-version.md).
 """
 
 from typing import Any, NamedTuple
@@ -37,6 +44,9 @@ from shm.kernels.words import (
     INDEX_COLUMN_WIDTHS,
     PARTITION_ROW_BYTES,
 )
+
+WAL_FORMAT = 1
+"""The version of the map of a frame; meta.json says which one the logs were written in."""
 
 LAYOUT_MAGIC = 0x0001_51_4D_53  # "SMQ" and the version of this map, little endian.
 PAGE_BYTES = 4096

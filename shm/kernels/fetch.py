@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from shm.kernels.bytes import copy_bytes
+from shm.kernels.bytes import copy_bytes, load32
 from shm.kernels.frames import batch_crc_is_good, frame_is_good
 from shm.kernels.index import LINK_NEXT, find_entry
 from shm.kernels.jit import kernel
@@ -14,7 +14,12 @@ from shm.kernels.memory import (
     entry_record_count,
     get_word,
 )
-from shm.kernels.words import FRAME_HEADER_BYTES, WORD_INDEX_CAPACITY
+from shm.kernels.words import (
+    FRAME_HEADER_BYTES,
+    FRAME_KIND_AT,
+    FRAME_KIND_BATCH,
+    WORD_INDEX_CAPACITY,
+)
 
 NOT_IN_WINDOW = -1
 
@@ -72,6 +77,8 @@ def gather_checked(data, first_position, spans, out, at):
         if start + size > data.size or not frame_is_good(
             data, frame, data.size, first_position + frame
         ):
+            return np.int64(-1 - i)
+        if load32(data, frame + FRAME_KIND_AT) != FRAME_KIND_BATCH:
             return np.int64(-1 - i)
         if not batch_crc_is_good(data, start, size):
             return np.int64(-1 - i)

@@ -34,17 +34,24 @@ def frame_bytes(batch_bytes):
 
 @kernel
 def frame_check(data, at):
-    """The check of the frame at data[at]: its header, and of a batch's own header what is there."""
+    """The check of the frame at data[at]: its header, and of the content what is checked.
+
+    Of a batch that is its own header, of padding nothing, of an unknown kind all of it; then the
+    frame's `bytes` must lie in `data`.
+    """
     crc = crc32c_update(data, at + 8, at + FRAME_HEADER_BYTES, np.uint32(0xFFFFFFFF))
-    if load32(data, at + FRAME_KIND_AT) == FRAME_KIND_BATCH:
-        start = at + FRAME_HEADER_BYTES
+    kind = load32(data, at + FRAME_KIND_AT)
+    start = at + FRAME_HEADER_BYTES
+    if kind == FRAME_KIND_BATCH:
         crc = crc32c_update(data, start, start + BATCH_HEADER_BYTES, crc)
+    elif kind > 0 and kind != FRAME_KIND_PADDING:
+        crc = crc32c_update(data, start, start + load32(data, at + FRAME_BYTES_AT), crc)
     return np.int64(crc ^ np.uint32(0xFFFFFFFF))
 
 
 @kernel
 def write_frame_header(data, at, position, stamps, batch_bytes, partition, kind, level):
-    """Write the header of a frame whose batch is in place already, check included.
+    """Write the header of a frame whose content is in place already, check included.
 
     `stamps` is (synced position, generation).
     """
@@ -63,7 +70,8 @@ def write_frame_header(data, at, position, stamps, batch_bytes, partition, kind,
 def frame_is_good(data, at, end, position):
     """Whether data[at:end] begins with a whole frame of this position, its check right.
 
-    The batch behind its first 61 bytes is not looked at: it has a CRC of its own.
+    The batch behind its first 61 bytes is not looked at: it has a CRC of its own. A frame of an
+    unknown kind is checked whole.
     """
     if end - at < FRAME_HEADER_BYTES or load32(data, at + FRAME_MAGIC_AT) != FRAME_MAGIC:
         return False
@@ -71,10 +79,13 @@ def frame_is_good(data, at, end, position):
         return False
     kind = load32(data, at + FRAME_KIND_AT)
     size = load32(data, at + FRAME_BYTES_AT)
-    if kind == FRAME_KIND_BATCH:
-        if size < BATCH_HEADER_BYTES or at + frame_bytes(size) > end:
-            return False
-    elif kind != FRAME_KIND_PADDING or not 0 <= size <= end - at - FRAME_HEADER_BYTES:
+    if kind <= 0 or size < 0:
+        return False
+    if kind == FRAME_KIND_BATCH and size < BATCH_HEADER_BYTES:
+        return False
+    # Padding is not aligned: it ends where ring or segment end.
+    taken = FRAME_HEADER_BYTES + size if kind == FRAME_KIND_PADDING else frame_bytes(size)
+    if at + taken > end:
         return False
     return load_u32(data, at + FRAME_CHECK_AT) == frame_check(data, at)
 

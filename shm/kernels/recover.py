@@ -30,6 +30,7 @@ from shm.kernels.words import (
     FRAME_GENERATION_AT,
     FRAME_HEADER_BYTES,
     FRAME_KIND_AT,
+    FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
     FRAME_LEVEL_AT,
     FRAME_PARTITION_AT,
@@ -67,7 +68,8 @@ def scan_frames(data, at, end, first_position, generation, rows):
 
     Returns (frames, where it stopped, generation of the last good frame). It stops at the end, when
     `rows` is full, or at the first frame that is not good: its header, the CRC of its batch, or a
-    generation below the one before.
+    generation below the one before. Frames of unknown kinds are good; their S_EPOCH and
+    S_BASE_OFFSET are not written.
     """
     count = np.int64(0)
     while at < end and count < rows.shape[0]:
@@ -79,7 +81,7 @@ def scan_frames(data, at, end, first_position, generation, rows):
         batch = at + FRAME_HEADER_BYTES
         if stamped < generation:
             break
-        if kind != FRAME_KIND_PADDING and not batch_crc_is_good(data, batch, size):
+        if kind == FRAME_KIND_BATCH and not batch_crc_is_good(data, batch, size):
             break
         generation = stamped
         rows[count, S_AT] = at
@@ -88,7 +90,7 @@ def scan_frames(data, at, end, first_position, generation, rows):
         rows[count, S_PARTITION] = load_u32(data, at + FRAME_PARTITION_AT)
         rows[count, S_SYNCED] = load64(data, at + FRAME_SYNCED_AT)
         rows[count, S_LEVEL] = load64(data, at + FRAME_LEVEL_AT)
-        if kind != FRAME_KIND_PADDING:
+        if kind == FRAME_KIND_BATCH:
             rows[count, S_EPOCH] = get32(data, batch + BATCH_LEADER_EPOCH_AT)
             rows[count, S_BASE_OFFSET] = get64(data, batch + BATCH_BASE_OFFSET_AT)
         count += 1
@@ -128,7 +130,7 @@ def _replay_producer(producers, slot, data, batch, base_offset, now_ms):
 
 @kernel
 def replay_frames(memory, links, producers, data, rows, slots, place):
-    """Enter scanned frames into index, partition table and producers.
+    """Enter scanned batches into index, partition table and producers; other frames are passed over.
 
     slots   int64: the partition's slot by its number; -1: not wanted (the topic is gone)
     place   int64 [5]: first row, end row, position of data[0], position from which producers are
@@ -137,7 +139,7 @@ def replay_frames(memory, links, producers, data, rows, slots, place):
     Returns the end row, or REPLAY_PRODUCERS_FULL with place[0] moved: grow the table, call again.
     """
     for i in range(place[0], place[1]):
-        if rows[i, S_KIND] == FRAME_KIND_PADDING:
+        if rows[i, S_KIND] != FRAME_KIND_BATCH:
             continue
         slot = slots[rows[i, S_PARTITION]]
         if slot < 0:

@@ -52,7 +52,7 @@ class PlainFrame(NamedTuple):
 
     @property
     def frame_bytes(self) -> int:
-        """What it takes in the log: padding fills what it says, a batch is aligned."""
+        """What it takes in the log: padding fills what it says, all others are aligned."""
         size = FRAME_HEADER_BYTES + len(self.content)
         if self.kind == FRAME_KIND_PADDING:
             return size
@@ -62,8 +62,9 @@ class PlainFrame(NamedTuple):
         """Its first 48 bytes, check included."""
         fields = (self.position, self.synced, self.generation, len(self.content))
         checked = _FRAME.pack(0, 0, *fields, self.partition, self.kind, self.level)[8:]
-        batch_header = self.content[:BATCH_HEADER_BYTES] if self.kind == FRAME_KIND_BATCH else b""
-        return struct.pack("<II", FRAME_MAGIC, crc32c(checked + batch_header)) + checked
+        ends = {FRAME_KIND_BATCH: BATCH_HEADER_BYTES, FRAME_KIND_PADDING: 0}
+        covered = self.content[: ends.get(self.kind)]  # Of an unknown kind: all of it.
+        return struct.pack("<II", FRAME_MAGIC, crc32c(checked + covered)) + checked
 
     def encode(self) -> bytes:
         """As it lies in ring and WAL."""
@@ -76,8 +77,8 @@ def read_frame(data: bytes, position: int) -> PlainFrame | None:
         return None
     _magic, _check, at, synced, generation, size, *rest = _FRAME.unpack_from(data)
     partition, kind, level = rest
-    smallest = {FRAME_KIND_BATCH: BATCH_HEADER_BYTES, FRAME_KIND_PADDING: 0}
-    if at != position or size < smallest.get(kind, size + 1):
+    smallest = BATCH_HEADER_BYTES if kind == FRAME_KIND_BATCH else 0
+    if at != position or kind <= 0 or size < smallest:
         return None
     content = data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + size]
     frame = PlainFrame(at, synced, generation, partition, kind, level, content)

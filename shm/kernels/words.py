@@ -73,6 +73,7 @@ BATCH_HEADER_BYTES = 61  # Kafka's record batch v2, up to the first record.
 FRAME_BYTES_MIN = 128  # Header and an empty batch, aligned.
 FRAME_KIND_BATCH = 1
 FRAME_KIND_PADDING = 2
+FRAME_KIND_SKIPPABLE = 1 << 30  # Set: a reader that does not know the kind passes the frame over.
 FRAME_MAGIC_AT = 0
 FRAME_CHECK_AT = 4
 FRAME_POSITION_AT = 8

@@ -1,6 +1,6 @@
 """The data directory: who may serve it, what it is, and which generation comes next.
 
-    <data>/meta.json         format version, cluster id, number of logs, last generation taken
+    <data>/meta.json         format versions, cluster id, number of logs, last generation taken
     <data>/supervisor.lock   held by the supervisor alone: "already served by process N"
     <data>/lock              held by the supervisor and inherited by every process it forks
     <data>/logs/<log id>/  store.sqlite  filer/  cache/      others' business
@@ -25,12 +25,21 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+from shm.layout import WAL_FORMAT
 from smq.app.clock import monotonic_ms
+from smq.model.errors import MadeByNewer
 
 FORMAT_VERSION = 1
+_NEWEST = {"format_version": FORMAT_VERSION, "wal_format": WAL_FORMAT}
 STRAGGLERS_WAIT_MS = 10_000  # Children see the supervisor's death in milliseconds; a dump is slow.
 _POLL_S = 0.02
-_KINDS = {"format_version": int, "cluster_id": str, "log_count": int, "generation": int}
+_KINDS = {
+    "format_version": int,
+    "wal_format": int,
+    "cluster_id": str,
+    "log_count": int,
+    "generation": int,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +142,15 @@ class DataDirectory:
                 f"smq: {path} is damaged ({reason}); restore it from a backup: "
                 "the generation and the cluster id stand there"
             ) from reason
-        version = fields["format_version"]
-        if version > FORMAT_VERSION:
-            raise SystemExit(
-                f"smq: {self.path} was written by a newer smq (format {version}, this one reads "
-                f"{FORMAT_VERSION}); serve it with that version"
-            )
+        for name, newest in _NEWEST.items():
+            if fields[name] > newest:
+                what = f"its {name} is {fields[name]}, this SMQ knows up to {newest}"
+                raise SystemExit(f"smq: {MadeByNewer(str(path), what)}")
         return Meta(fields["cluster_id"], fields["log_count"], fields["generation"])
 
     def _write(self, meta: Meta) -> Meta:
         fields = {
-            "format_version": FORMAT_VERSION,
+            **_NEWEST,
             "cluster_id": meta.cluster_id,
             "log_count": meta.log_count,
             "generation": meta.generation,
@@ -159,7 +166,8 @@ def _fields_of_meta(content: bytes) -> dict[str, Any]:
         fields = json.loads(content)
     except ValueError:
         raise ValueError("it is not JSON") from None
-    given = fields if isinstance(fields, dict) else {}
+    # What was written before the logs' format had a number is of the first one.
+    given = {"wal_format": 1, **fields} if isinstance(fields, dict) else {}
     version = given.get("format_version")
     is_newer = isinstance(version, int) and version > FORMAT_VERSION
     for name, kind in _KINDS.items():

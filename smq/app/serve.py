@@ -1,6 +1,7 @@
 """`smq serve`: everything that happens before the first fork, in the order that loses least.
 
-    lock the data directory → sizes → sockets → kernels → a generation, durable → memory → forks
+    lock the data directory → sizes → sockets → kernels → what a newer SMQ has made
+        → a generation, durable → memory → forks
 
 What can be refused is refused before anything is taken. Nothing here starts a thread: a fork
 copies one thread only, and the locks of all.
@@ -27,11 +28,17 @@ from smq.app.machine import give_back_code
 from smq.app.refusal import or_refuse
 from smq.app.supervisor import Mains, Supervisor
 from smq.filer.location import Location
+from smq.log.disk import OsDisk
+from smq.log.newer import refuse_newer as refuse_newer_log
 from smq.model.config import Config
 from smq.model.config_rules import size
+from smq.model.errors import MadeByNewer
+from smq.store.database import refuse_newer as refuse_newer_database
+from smq.store.store import FILE_NAME as STORE
 
 # A row is 128 bytes of memory that is not there until it is used; a topic has up to 100,000.
 PARTITIONS_PER_LOG_MAX = 131_072
+LOGS = "logs"  # Of the data directory: a directory for each log.
 COMPILER = "libllvmlite"  # Loading kernels was the last that anybody wants of it.
 # Of one process, beside its clients' connections: WAL segments, sockets, cold reads.
 DESCRIPTORS_OF_OURS = 4096
@@ -58,6 +65,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     say(f"smq serves {config.data_dir}")
     say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
     warm()
+    refuse_newer(config.data_dir)
     meta = directory.start(config.shards)
     estate = Inheritance(
         config=config,
@@ -80,6 +88,16 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     exit_code = Supervisor(directory, estate, mains, say).run()
     shutil.rmtree(runtime_dir, ignore_errors=True)
     return exit_code
+
+
+def refuse_newer(data_dir: Path) -> None:
+    """Look at what a start would write to. Raises SystemExit: a newer SMQ made some of it."""
+    try:
+        refuse_newer_database(data_dir / STORE)
+        for directory in sorted((data_dir / LOGS).glob("*")):
+            refuse_newer_log(directory, OsDisk())
+    except MadeByNewer as reason:
+        raise SystemExit(f"smq: {reason}") from reason
 
 
 def _log_memory(log: int, config: Config) -> LogMemory:

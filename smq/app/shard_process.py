@@ -23,6 +23,7 @@ from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.log.sync import SyncThread
 from smq.model.catalog import Catalog
+from smq.model.errors import MadeByNewer
 from smq.shard.shard import Node, Shard
 from smq.wire.attach import Hello
 
@@ -95,18 +96,21 @@ def _sessions(loop: Loop, inheritance: Inheritance, shard: Shard, server: ShardS
 
 
 def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd: int) -> Log:
-    log, recovered = open_log(
-        memory,
-        inheritance.data_dir / "logs" / str(number),
-        OsDisk(),
-        SyncThread(memory, wake_fd),
-        BackgroundThread(partial(os.eventfd_write, wake_fd, 1)),
-        segment_bytes=inheritance.config.wal_segment_bytes,
-        generation=inheritance.generation,
-        boot_id=BOOT_ID.read_text().strip().replace("-", "")[:16].encode(),
-        now_ms=wall_ms(),
-        bytes_max=inheritance.config.wal_bytes_max,
-    )
+    try:
+        log, recovered = open_log(
+            memory,
+            inheritance.data_dir / "logs" / str(number),
+            OsDisk(),
+            SyncThread(memory, wake_fd),
+            BackgroundThread(partial(os.eventfd_write, wake_fd, 1)),
+            segment_bytes=inheritance.config.wal_segment_bytes,
+            generation=inheritance.generation,
+            boot_id=BOOT_ID.read_text().strip().replace("-", "")[:16].encode(),
+            now_ms=wall_ms(),
+            bytes_max=inheritance.config.wal_bytes_max,
+        )
+    except MadeByNewer as reason:
+        raise SystemExit(f"smq: {reason}") from reason
     for line in recovered.damaged:
         sys.stderr.write(line + "\n")
     return log

@@ -5,6 +5,9 @@
     |magic  |check       |JSON bytes| JSON               | producers, int64 rows   |
     +-------+------------+----------+--------------------+-------------------------+
 
+The last byte of the magic is the version of the format. Of version 1 the check covers what lies
+behind it, of any later one the magic too: so a newer file is told from a damaged one.
+
 Written whole, synced, renamed. It is a shortcut and a memory: ends of partitions are always taken
 from the frames that are there, but how far a partition was sealed, where it starts, its leader
 epochs, and the producers of batches whose frames were recycled are known from here only.
@@ -20,9 +23,11 @@ import numpy as np
 from shm.kernels.crc32c import crc32c
 from shm.kernels.producers import PRODUCER_COLUMNS
 from smq.log.disk import Disk
+from smq.model.errors import MadeByNewer
 
-MAGIC = b"SMQCKPT\1"
-_HEAD = struct.Struct("<8sI")
+MAGIC = b"SMQCKPT"
+VERSION = 1
+_HEAD = struct.Struct("<7sBI")
 _TEXT_AT = _HEAD.size + 4
 FILE_NAME = "checkpoint"
 FILE_NAME_BEFORE = "checkpoint.before"
@@ -75,13 +80,14 @@ class Checkpoint:
         path = directory / FILE_NAME
         if path.exists():
             disk.rename(path, directory / FILE_NAME_BEFORE)
-        disk.replace(path, _HEAD.pack(MAGIC, _check(body)) + body)
+        disk.replace(path, _HEAD.pack(MAGIC, VERSION, _check(body)) + body)
 
     @classmethod
     def load(cls, directory: Path) -> "tuple[Checkpoint | None, bool]":
         """A log's checkpoint, and whether it is the newest one that was written.
 
         The one before serves when the newest is damaged; (None, False) when there is none at all.
+        Raises MadeByNewer.
         """
         for name in (FILE_NAME, FILE_NAME_BEFORE):
             loaded = cls._load(directory / name)
@@ -97,8 +103,14 @@ class Checkpoint:
             return None
         if len(data) < _TEXT_AT:
             return None
-        magic, check = _HEAD.unpack_from(data)
-        if magic != MAGIC or _check(data[_HEAD.size :]) != check:
+        magic, version, check = _HEAD.unpack_from(data)
+        if magic != MAGIC:
+            return None
+        if version > VERSION and _check(data[: len(MAGIC) + 1] + data[_HEAD.size :]) == check:
+            raise MadeByNewer(
+                str(path), f"its format is {version}, this SMQ knows up to {VERSION}"
+            )
+        if version != VERSION or _check(data[_HEAD.size :]) != check:
             return None
         text_bytes, body = int.from_bytes(data[_HEAD.size : _TEXT_AT], "little"), data[_TEXT_AT:]
         head = json.loads(body[:text_bytes])

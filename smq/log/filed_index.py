@@ -5,6 +5,10 @@
     |magic  |check   |start   |entries | boot id, disk    | entries, sorted             |
     +-------+--------+--------+--------+------------------+-----------------------------+
 
+The last byte of the magic is the version of the format. Who writes frames of a kind that must be
+known (shm.layout) raises it: an SMQ that does not know the version scans the segment, as if there
+were no table, and so meets them.
+
 A start maps these instead of scanning the segments. The table says that the segment's frames are
 whole; that is believed when the machine has not been booted since (the page cache survived) or the
 segment lies below the position known to be synced, and otherwise the segment is scanned again.
@@ -21,7 +25,8 @@ from shm.kernels.words import FRAME_HEADER_BYTES
 from smq.log.disk import Disk, read_through
 from smq.log.pieces import by_pieces
 
-MAGIC = b"SMQIDX\0\1"
+VERSION = 1
+MAGIC = b"SMQIDX\0" + bytes([VERSION])
 _HEAD = struct.Struct("<8sI4x")
 _FACTS = struct.Struct("<qq16sB15x")
 HEAD_BYTES = 64
@@ -132,7 +137,10 @@ class FiledIndex:
 
     @classmethod
     def load(cls, path: Path, segment_start: int) -> tuple["FiledIndex", bytes] | None:
-        """The table at `path` and the boot id it was written under; None: absent or damaged."""
+        """The table at `path` and the boot id it was written under.
+
+        None: it is absent, damaged or of another version; then the segment is scanned.
+        """
         try:
             # Mapped privately: many small batches make long tables, and the page cache has them.
             with path.open("rb") as file:
@@ -150,6 +158,15 @@ class FiledIndex:
         if start != segment_start or len(data) != HEAD_BYTES + count * ENTRY.itemsize:
             return None
         return cls(data, has_disk_frames=bool(has_disk)), boot_id
+
+
+def is_of_our_version(path: Path) -> bool:
+    """Whether there is a table at `path` that says our version; it may be damaged."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
 
 
 def _check(data: np.ndarray) -> int:

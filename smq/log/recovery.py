@@ -10,7 +10,7 @@
 A frame that is not good is the torn end of the log or damage (smq.log.torn tells them apart).
 Damage is put aside under quarantine/ and passed over. A generation below its predecessor's is a
 frame of an earlier life that fits in every other way: the log ends before it. Segments that are
-missing between others were freed.
+missing between others were freed. A frame of an unknown kind stays where it is (smq.log.newer).
 """
 
 from dataclasses import dataclass, field
@@ -48,6 +48,7 @@ from shm.kernels.words import (
     DURABILITY_DISK,
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
+    FRAME_KIND_AT,
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
     FRAME_PARTITION_AT,
@@ -72,11 +73,13 @@ from smq.log.checkpoint import FILE_NAME, Checkpoint
 from smq.log.disk import Disk, told
 from smq.log.filed_index import ENTRY, FiledIndex
 from smq.log.log import Log
+from smq.log.newer import UnknownFrames
 from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
 from smq.log.salvage import salvage
 from smq.log.sync import Syncer
 from smq.log.torn import BOOT_FILE, Evidence
 from smq.log.wal import Segment, Wal
+from smq.model.errors import MadeByNewer
 
 SCAN_ROWS = 65536
 LONG_AGO_MS = -1  # Of a producer whose batches are all lost: dropped as if it had expired.
@@ -104,10 +107,17 @@ def open_log(  # noqa: PLR0913  (a log's ports, and what a start is told)
     now_ms: int,
     bytes_max: int = SPACE_UNLIMITED,
 ) -> tuple[Log, Recovered]:
-    """Restore a log and make it ready to append in a new generation. Raises OSError."""
+    """Restore a log and make it ready to append in a new generation.
+
+    Raises OSError, MadeByNewer: then no frame was cut.
+    """
     wal = Wal(directory, disk, background, segment_bytes, bytes_max)
     log = Log(memory, wal, disk, syncer, background, boot_id)
-    return log, _Recovery(log, now_ms).run(generation)
+    try:
+        return log, _Recovery(log, now_ms).run(generation)
+    except MadeByNewer:
+        wal.close()
+        raise
 
 
 class _Recovery:
@@ -121,6 +131,7 @@ class _Recovery:
         self._first_offsets: dict[int, int] = {}
         self._entries: list[np.ndarray] = []  # Of the segment that is being scanned.
         self._recovered = Recovered()
+        self._unknown = UnknownFrames(log.directory)
 
     def run(self, generation: int) -> Recovered:
         """The whole of it."""
@@ -143,6 +154,7 @@ class _Recovery:
             log.notices.append(f"{log.directory}: files behind the log's end remain: {error}")
         self._set_ends(checkpoint, tail, is_newest=is_newest)
         self._begin_life(generation, ring_end)
+        log.notices += self._unknown.notices()
         return self._recovered
 
     def _restore(self, checkpoint: Checkpoint) -> None:
@@ -259,6 +271,7 @@ class _Recovery:
         if count == 0:
             return
         log, rows = self._log, self._rows[:count]
+        self._unknown.meet(rows, first_position)
         self._evidence.synced = max(self._evidence.synced, int(rows[:, S_SYNCED].max()))
         batches = rows[rows[:, S_KIND] == FRAME_KIND_BATCH]
         log.has_disk_frames |= bool((batches[:, S_LEVEL] == DURABILITY_DISK).any())
@@ -314,6 +327,8 @@ class _Recovery:
             "bytes are lost, the others are served"
         )
         if len(data) < FRAME_ALIGNMENT_BYTES or not frame_is_good(data, 0, len(data), position):
+            return
+        if int(data[FRAME_KIND_AT : FRAME_KIND_AT + 4].view(np.int32)[0]) != FRAME_KIND_BATCH:
             return
         # The batch's header is good: its offsets are known, and are not given to anybody else.
         number = int(data[FRAME_PARTITION_AT : FRAME_PARTITION_AT + 4].view(np.uint32)[0])

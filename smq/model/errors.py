@@ -116,6 +116,17 @@ class StoreError(Exception):
         self.key, self.message = key, message
 
 
+class MadeByNewer(StoreError):
+    """A file of a format that this SMQ does not know, whole. Another try will not help."""
+
+    def __init__(self, key: str, what: str) -> None:
+        super().__init__(
+            key,
+            f"made by a newer SMQ: {what}; nothing was changed. Serve it with the SMQ that made "
+            "it, or choose another directory with --data-dir",
+        )
+
+
 class NotFound(StoreError):
     """There is nothing under this key."""
 

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from smq.model.errors import NotFound, StoreError, Unavailable
+from smq.model.errors import MadeByNewer, NotFound, StoreError, Unavailable
 from smq.store.migrations import MIGRATIONS
+from smq.store.stored_version import stored_version
 
 LOCK_TIMEOUT_S = (
     5.0  # A reader in WAL mode blocks nobody; this covers a checkpoint of another tool.
@@ -34,8 +35,9 @@ class Database:
     def open(cls, path: Path) -> "Database":
         """The database at `path`, made or brought up to date. For its one owner.
 
-        Raises StoreError: unwritable, not a database, or written by a newer version of SMQ.
+        Raises StoreError: unwritable, not a database, or made by a newer SMQ.
         """
+        refuse_newer(path)
         self = cls(path, _connect(path, path.absolute().as_uri()))
         with self._closed_if_it_fails():
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
@@ -51,7 +53,9 @@ class Database:
         self = cls(path, _connect(path, f"{path.absolute().as_uri()}?mode=ro"))
         with self._closed_if_it_fails():
             version = self._version()
-            if version != len(MIGRATIONS):
+            if version > len(MIGRATIONS):
+                raise _made_by_newer(path, version)
+            if version < len(MIGRATIONS):
                 raise StoreError(
                     str(path),
                     f"its version is {version}, this SMQ reads {len(MIGRATIONS)}: "
@@ -123,16 +127,22 @@ class Database:
 
     def _migrate(self) -> None:
         version = self._version()
-        if version > len(MIGRATIONS):
-            raise StoreError(
-                str(self.path),
-                f"it was written by a newer SMQ (its version is {version}, "
-                f"this SMQ knows {len(MIGRATIONS)}): start that one instead",
-            )
+        assert version <= len(MIGRATIONS), "a newer database is refused before it is opened"
         for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
             self._connection.executescript(
                 f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT"
             )
+
+
+def refuse_newer(path: Path) -> None:
+    """Look at a database's version before anything of it changes. Raises MadeByNewer."""
+    version = stored_version(path)
+    if version > len(MIGRATIONS):
+        raise _made_by_newer(path, version)
+
+
+def _made_by_newer(path: Path, version: int) -> MadeByNewer:
+    return MadeByNewer(str(path), f"its version is {version}, this SMQ knows {len(MIGRATIONS)}")
 
 
 def _connect(path: Path, uri: str) -> sqlite3.Connection:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shm.layout import WAL_FORMAT
 from smq.app.datadir import FORMAT_VERSION, DataDirectory, Meta, replace_durably, unusable
 
 
@@ -76,10 +77,36 @@ def test_the_next_start_waits_for_stragglers(tmp_path: Path) -> None:
     os.close(write)
 
 
-def test_data_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "meta.json").write_text(json.dumps({"format_version": FORMAT_VERSION + 1}))
-    with pytest.raises(SystemExit, match="written by a newer smq"):
+WHOLE = {"format_version": 1, "cluster_id": "x", "log_count": 1, "generation": 4}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"format_version": FORMAT_VERSION + 1},
+        {"format_version": FORMAT_VERSION + 1, "wal_format": "of words"},
+        WHOLE | {"wal_format": WAL_FORMAT + 1},
+    ],
+)
+def test_data_of_a_newer_version_is_refused_and_left_alone(
+    tmp_path: Path, fields: dict[str, object]
+) -> None:
+    meta = tmp_path / "meta.json"
+    meta.write_text(json.dumps(fields))
+    with pytest.raises(SystemExit, match=r"meta\.json: made by a newer SMQ: its .* is 2, .*up to 1"):
         DataDirectory(tmp_path)
+    assert json.loads(meta.read_bytes()) == fields
+
+
+def test_where_no_format_of_the_logs_is_said_it_is_the_first_and_is_said_from_now_on(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "meta.json").write_text(json.dumps(WHOLE))
+    directory = DataDirectory(tmp_path)
+    assert directory.start(1) == Meta("x", 1, 5)
+    directory.close()
+    said = json.loads((tmp_path / "meta.json").read_bytes())
+    assert (said["format_version"], said["wal_format"]) == (FORMAT_VERSION, WAL_FORMAT)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +118,7 @@ def test_data_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         (b"{}", "it has no format_version"),
         (b'{"format_version": "x"}', "it has no format_version"),
         (b'{"format_version": 1, "cluster_id": "x"}', "it has no log_count"),
+        (b'{"format_version": 1, "wal_format": "1"}', "it has no wal_format"),
     ],
 )
 def test_a_damaged_meta_file_is_named(tmp_path: Path, content: bytes, why: str) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shm.kernels.crc32c import crc32c
 from shm.kernels.producers import PRODUCER_COLUMNS
 from smq.log.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint, PartitionState
 from smq.log.disk import OsDisk
+from smq.model.errors import MadeByNewer
 
 
 def checkpoint(position: int = 4096) -> Checkpoint:
@@ -46,6 +48,41 @@ def test_any_flipped_bit_is_noticed_and_the_one_before_serves(tmp_path: Path, st
         loaded, is_newest = Checkpoint.load(tmp_path)
         assert loaded is not None
         assert (loaded.position, is_newest) == (64, False), f"byte {at}"
+
+
+def newer(data: bytes, version: int) -> bytes:
+    """A checkpoint as a later version writes it: the check covers the magic too."""
+    magic, body = data[:7] + bytes([version]), data[12:] + b"what is new"
+    check = int(crc32c(np.frombuffer(magic + body, np.uint8), 0, 8 + len(body)))
+    return magic + check.to_bytes(4, "little") + body
+
+
+@pytest.mark.parametrize("version", [2, 3, 255])
+def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
+    tmp_path: Path, version: int
+) -> None:
+    checkpoint(64).save(OsDisk(), tmp_path)
+    checkpoint(128).save(OsDisk(), tmp_path)
+    path = tmp_path / FILE_NAME
+    made = newer(path.read_bytes(), version)
+    path.write_bytes(made)
+    with pytest.raises(MadeByNewer, match=f"its format is {version}, this SMQ knows up to 1"):
+        Checkpoint.load(tmp_path)
+    assert path.read_bytes() == made
+    path.write_bytes(made[:-1])  # Damaged: whatever it was, the one before serves.
+    loaded, is_newest = Checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert (loaded.position, is_newest) == (64, False)
+
+
+def test_a_newer_checkpoint_is_refused_also_where_it_is_the_one_before(tmp_path: Path) -> None:
+    checkpoint().save(OsDisk(), tmp_path)
+    good = (tmp_path / FILE_NAME).read_bytes()
+    (tmp_path / FILE_NAME_BEFORE).write_bytes(newer(good, 2))
+    assert Checkpoint.load(tmp_path)[1]
+    (tmp_path / FILE_NAME).write_bytes(good[:-1])
+    with pytest.raises(MadeByNewer, match=FILE_NAME_BEFORE):
+        Checkpoint.load(tmp_path)
 
 
 def test_a_cut_file_is_noticed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from shm.kernels.words import FRAME_HEADER_BYTES
 from smq.log.disk import OsDisk
-from smq.log.filed_index import ENTRY, FiledIndex
+from smq.log.filed_index import ENTRY, VERSION, FiledIndex, is_of_our_version
 
 START = 1 << 20
 
@@ -89,6 +89,18 @@ def test_any_flipped_bit_is_noticed_and_any_cut(tmp_path: Path) -> None:
     for length in range(len(good)):
         path.write_bytes(good[:length])
         assert FiledIndex.load(path, START) is None
+
+
+def test_a_table_of_another_version_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.index"
+    assert not is_of_our_version(path)
+    table().save(OsDisk(), path, START, b"0123456789abcdef")
+    good = path.read_bytes()
+    assert is_of_our_version(path)
+    for version in (0, VERSION + 1, 255):
+        path.write_bytes(good[:7] + bytes([version]) + good[8:])
+        assert FiledIndex.load(path, START) is None
+        assert not is_of_our_version(path)
 
 
 def test_a_segment_of_padding_has_an_empty_table(tmp_path: Path) -> None:

@@ -6,19 +6,37 @@ from pathlib import Path
 
 import pytest
 
-from smq.model.errors import NotFound, StoreError, Unavailable
-from smq.store.database import Database
+from smq.model.errors import MadeByNewer, NotFound, StoreError, Unavailable
+from smq.store.database import Database, refuse_newer
 
 
-def test_a_database_of_a_newer_version_is_refused_with_a_sentence(tmp_path: Path) -> None:
+def test_a_database_of_a_newer_version_is_refused_with_a_sentence_and_not_touched(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "store.sqlite"
     Database.open(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 999")
     connection.close()
-    for open_it in (Database.open, Database.open_read_only):
-        with pytest.raises(StoreError, match="999"):
+    before = path.read_bytes()
+    for open_it in (refuse_newer, Database.open):
+        with pytest.raises(MadeByNewer, match="made by a newer SMQ: its version is 999, this SMQ"):
             open_it(path)
+        assert [*tmp_path.iterdir()] == [path]
+        assert path.read_bytes() == before
+    with pytest.raises(MadeByNewer, match="999"):
+        Database.open_read_only(path)
+
+
+def test_a_reader_is_told_that_an_older_database_is_for_an_older_smq(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    Database.open(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    refuse_newer(path)
+    with pytest.raises(StoreError, match="its version is 1, this SMQ reads"):
+        Database.open_read_only(path)
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -12,12 +12,15 @@ from shm.kernels.frames import (
     write_frame_header,
 )
 from shm.kernels.reference import PlainFrame, batch_is_good, read_frame
-from shm.kernels.words import FRAME_KIND_BATCH, FRAME_KIND_PADDING
+from shm.kernels.words import FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_SKIPPABLE
 from tests.oracle.batches import batch
 
 BATCH = batch(b"value")
 FRAME = PlainFrame(640, 128, 2**32 - 1, 7, FRAME_KIND_BATCH, 2, BATCH)
 PADDING = PlainFrame(640, 128, 3, 0, FRAME_KIND_PADDING, 0, bytes(80))
+UNKNOWN = PlainFrame(640, 128, 3, 9, FRAME_KIND_SKIPPABLE | 17, 1, b"what a later version says")
+KINDS = [FRAME_KIND_BATCH, FRAME_KIND_PADDING, 3, FRAME_KIND_SKIPPABLE | 1, 2**31 - 1]
+FRAMES, IDS = [FRAME, PADDING, UNKNOWN], ["batch", "padding", "unknown"]
 
 
 def array(data: bytes) -> np.ndarray:
@@ -30,7 +33,7 @@ frames = st.builds(
     synced=st.integers(0, 2**50),
     generation=st.integers(0, 2**32 - 1),
     partition=st.integers(0, 2**32 - 1),
-    kind=st.sampled_from([FRAME_KIND_BATCH, FRAME_KIND_PADDING]),
+    kind=st.sampled_from(KINDS),
     level=st.integers(0, 2),
     content=st.binary(min_size=61, max_size=200),
 )
@@ -57,10 +60,10 @@ def test_a_frame_takes_whole_lines_and_not_one_more(size: int) -> None:
     assert 0 <= frame_bytes(size) - 48 - size < 64
 
 
-@pytest.mark.parametrize("frame", [FRAME, PADDING], ids=["batch", "padding"])
+@pytest.mark.parametrize("frame", FRAMES, ids=IDS)
 def test_no_flip_of_a_bit_goes_unseen_and_the_twin_agrees(frame: PlainFrame) -> None:
     whole = frame.encode()
-    checked = 48 + 61 if frame is FRAME else 48
+    checked = {FRAME: 48 + 61, PADDING: 48, UNKNOWN: 48 + len(UNKNOWN.content)}[frame]
     for bit in range(8 * len(whole)):
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -82,7 +85,7 @@ def test_a_good_batch_has_a_good_crc() -> None:
     assert batch_is_good(BATCH)
 
 
-@pytest.mark.parametrize("frame", [FRAME, PADDING], ids=["batch", "padding"])
+@pytest.mark.parametrize("frame", FRAMES, ids=IDS)
 def test_a_frame_that_is_cut_or_elsewhere_is_none(frame: PlainFrame) -> None:
     whole = frame.encode()
     for end in range(len(whole)):
@@ -92,14 +95,18 @@ def test_a_frame_that_is_cut_or_elsewhere_is_none(frame: PlainFrame) -> None:
     assert not frame_is_good(array(b"\0" + whole), 0, len(whole) + 1, 640)
 
 
-@pytest.mark.parametrize("kind", [FRAME_KIND_BATCH, FRAME_KIND_PADDING, 0, 3])
+@pytest.mark.parametrize("kind", [*KINDS, 0, -1, -(2**31)])
 @pytest.mark.parametrize("size", [-(2**31), -64, -1, 0, 60, 80, 81, 2**31 - 1])
 def test_a_size_that_cannot_be_makes_no_frame_though_the_check_is_right(
     kind: int, size: int
 ) -> None:
-    data = np.zeros(128, np.uint8)
-    write_frame_header(data, 0, 0, (0, 0), size, 0, kind, 0)
     low = 61 if kind == FRAME_KIND_BATCH else 0
-    fits = kind in {FRAME_KIND_BATCH, FRAME_KIND_PADDING} and low <= size <= 80
+    fits = kind > 0 and low <= size <= 80
+    data = np.zeros(128, np.uint8)
+    if kind in {FRAME_KIND_BATCH, FRAME_KIND_PADDING} or kind <= 0 or fits:
+        write_frame_header(data, 0, 0, (0, 0), size, 0, kind, 0)
+    else:  # The check of what is not there cannot be right.
+        data[:48] = array(PlainFrame(0, 0, 0, 0, kind, 0, b"").header())
+        data[28:32] = array(size.to_bytes(4, "little", signed=True))
     assert frame_is_good(data, 0, 128, 0) == fits
     assert (read_frame(data.tobytes(), 0) is not None) == fits

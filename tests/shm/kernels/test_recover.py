@@ -28,6 +28,7 @@ from shm.kernels.reference_produce import read_header
 from shm.kernels.words import (
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
+    FRAME_KIND_SKIPPABLE,
     P_LAST_ENTRY,
     P_LOG_END,
     P_MAX_TIMESTAMP,
@@ -117,6 +118,39 @@ def test_behind_a_damaged_frame_the_next_good_one_is_found() -> None:
         assert find_frame(data, broken.position, len(data), 0, GENERATION) == after.position
     assert find_frame(WAL, FRAMES[-1].position, len(WAL), 0, 0) == -1
     assert find_frame(WAL, 0, len(WAL), 0, GENERATION + 1) == -1
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.sampled_from(sorted({len(f.content): f for f in FRAMES}.values())), max_size=8),
+    st.data(),
+)
+def test_frames_of_unknown_kinds_are_scanned_as_the_twin_does_and_not_replayed(
+    batches: list[PlainFrame], data: st.DataObject
+) -> None:
+    """Each is whole or damaged, of any size, between any others."""
+    wal, frames = b"", list[PlainFrame]()
+    for known in batches:
+        kind = data.draw(st.sampled_from([3, FRAME_KIND_SKIPPABLE | 1, 2**31 - 1]))
+        content = data.draw(st.binary(max_size=200))
+        unknown = PlainFrame(len(wal), 0, GENERATION, 2**32 - 1, kind, 0, content)
+        frames += unknown, known._replace(position=len(wal) + unknown.frame_bytes)
+        wal += unknown.encode() + frames[-1].encode()
+    if wal:
+        at = data.draw(st.integers(0, 8 * len(wal) - 1))
+        flipped = bytearray(wal)
+        flipped[at // 8] ^= data.draw(st.booleans()) << at % 8
+        wal = bytes(flipped)
+    good, end, generation = scan(wal, 0, 0)
+    memory = np.frombuffer(wal, np.uint8)
+    rows, stopped, last = scanned(memory, 0, 0)
+    assert rows.tolist() == [row_of(frame) for frame in good]
+    assert (stopped, last) == (end, generation)
+    fresh = Fresh()
+    fresh.slots[:] = -1
+    place = np.array([0, len(rows), 0, 0, 5], np.int64)
+    args = fresh.log.memory, fresh.links, fresh.producers, memory, rows, fresh.slots, place
+    assert replay_frames(*args) == len(rows)
 
 
 class Fresh:

@@ -1,0 +1,63 @@
+"""The version of a SQLite database, read from its files: SQLite would change them by opening them.
+
+    store.sqlite        the header is in page 1: `user_version` at byte 60, big endian
+    store.sqlite-wal    what was committed later; it too may hold page 1
+
+https://www.sqlite.org/fileformat2.html, sections 1.3 and 4.1. Checksums are not looked at: a frame
+with the salts of its log was written by the database's owner, at worst in part.
+"""
+
+import os
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+_PAGE_HEAD = struct.Struct(">16s44xi")  # Magic, user_version.
+_WAL_HEAD = struct.Struct(">4x4xI4x8s8x")  # Page bytes, salts.
+_WAL_FRAME = struct.Struct(">II8s8x")  # Page, pages after this commit or 0, salts.
+_MAGIC = b"SQLite format 3\0"
+
+
+def stored_version(path: Path) -> int:
+    """The `user_version` of the database at `path` as committed last.
+
+    0 when there is none, or what is there is no database or cannot be read: who opens it says so.
+    """
+    try:
+        with path.open("rb") as file:
+            version = _version_at(file, 0)
+    except OSError:
+        return 0
+    try:
+        with path.with_name(path.name + "-wal").open("rb") as file:
+            return _committed_in(file, version)
+    except OSError:
+        return version
+
+
+def _version_at(file: BinaryIO, at: int) -> int:
+    """What page 1 says that lies at a place in a file; 0: it is none."""
+    file.seek(at)
+    page = file.read(_PAGE_HEAD.size)
+    magic, version = _PAGE_HEAD.unpack(page) if len(page) == _PAGE_HEAD.size else (b"", 0)
+    return int(version) if magic == _MAGIC else 0
+
+
+def _committed_in(wal: BinaryIO, version: int) -> int:
+    """What the last commit in the write-ahead log says; `version` when it has no page 1."""
+    head, size = wal.read(_WAL_HEAD.size), os.fstat(wal.fileno()).st_size
+    if len(head) < _WAL_HEAD.size:
+        return version
+    page_bytes, salts = _WAL_HEAD.unpack(head)
+    step = _WAL_FRAME.size + page_bytes
+    written = version
+    for at in range(_WAL_HEAD.size, size - step + 1, step):
+        wal.seek(at)
+        page, pages_after, frame_salts = _WAL_FRAME.unpack(wal.read(_WAL_FRAME.size))
+        if frame_salts != salts:  # Left over from before the log was begun anew.
+            break
+        if page == 1:
+            written = _version_at(wal, at + _WAL_FRAME.size)
+        if pages_after:
+            version = written
+    return version
