@@ -130,7 +130,7 @@ def _replay_producer(producers, slot, data, batch, base_offset, now_ms):
 
 @kernel
 def replay_frames(memory, links, producers, data, rows, slots, place):
-    """Enter scanned batches into index, partition table and producers; other frames are passed over.
+    """Enter scanned batches into index, partition table and producers; pass over other frames.
 
     slots   int64: the partition's slot by its number; -1: not wanted (the topic is gone)
     place   int64 [5]: first row, end row, position of data[0], position from which producers are

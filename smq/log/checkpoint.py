@@ -107,9 +107,7 @@ class Checkpoint:
         if magic != MAGIC:
             return None
         if version > VERSION and _check(data[: len(MAGIC) + 1] + data[_HEAD.size :]) == check:
-            raise MadeByNewer(
-                str(path), f"its format is {version}, this SMQ knows up to {VERSION}"
-            )
+            raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {VERSION}")
         if version != VERSION or _check(data[_HEAD.size :]) != check:
             return None
         text_bytes, body = int.from_bytes(data[_HEAD.size : _TEXT_AT], "little"), data[_TEXT_AT:]

@@ -59,10 +59,8 @@ class UnknownFrames:
         if not self.counts:
             return []
         kinds = ", ".join(f"{kind:#x}" for kind in sorted(self.counts))
-        return [
-            f"{self._directory}: {self.counts.total()} frames of kinds that this SMQ does not know "
-            f"({kinds}) are kept and passed over: a newer SMQ wrote them"
-        ]
+        what = f"{self.counts.total()} frames of kinds that this SMQ does not know ({kinds})"
+        return [f"{self._directory}: {what} are kept and passed over: a newer SMQ wrote them"]
 
 
 def refuse_newer(directory: Path, disk: Disk) -> None:
@@ -79,9 +77,7 @@ def refuse_newer(directory: Path, disk: Disk) -> None:
             generation = _walk(path, disk, generation, unknown, rows)
 
 
-def _walk(
-    path: Path, disk: Disk, generation: int, unknown: UnknownFrames, rows: np.ndarray
-) -> int:
+def _walk(path: Path, disk: Disk, generation: int, unknown: UnknownFrames, rows: np.ndarray) -> int:
     """Meet the frames of one segment; the generation of the last one."""
     data, first_position, at = _bytes_of(path, disk), int(path.stem), 0
     while 0 <= at < len(data):

@@ -93,7 +93,9 @@ def test_data_of_a_newer_version_is_refused_and_left_alone(
 ) -> None:
     meta = tmp_path / "meta.json"
     meta.write_text(json.dumps(fields))
-    with pytest.raises(SystemExit, match=r"meta\.json: made by a newer SMQ: its .* is 2, .*up to 1"):
+    with pytest.raises(
+        SystemExit, match=r"meta\.json: made by a newer SMQ: its .* is 2, .*up to 1"
+    ):
         DataDirectory(tmp_path)
     assert json.loads(meta.read_bytes()) == fields
 

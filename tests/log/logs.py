@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.append import append_rows
+from shm.kernels.append import append_rows, claim, make_room, place_of
+from shm.kernels.frames import frame_bytes, write_frame_header
 from shm.kernels.plan import (
     HEAD_NOW_MS,
     HEAD_ROW_COUNT,
@@ -21,7 +22,16 @@ from shm.kernels.plan import (
     new_plan,
     row_at,
 )
-from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS, P_HIGH_WATERMARK
+from shm.kernels.words import (
+    DURABILITY_DISK,
+    DURABILITY_MEMORY,
+    DURABILITY_OS,
+    FRAME_HEADER_BYTES,
+    P_HIGH_WATERMARK,
+    WORD_GENERATION,
+    WORD_SYNCED,
+    WORD_TAIL,
+)
 from shm.segment import LogMemory
 from smq.log.background import Background, InlineBackground
 from smq.log.disk import Disk, OsDisk
@@ -133,6 +143,24 @@ def append(log: Log, number: int, data: bytes) -> int:
     if _plan[row + ROW_ERROR]:
         raise Refused(int(_plan[row + ROW_ERROR]))
     return int(_plan[row + ROW_BASE_OFFSET])
+
+
+def append_unknown(log: Log, kind: int, content: bytes) -> tuple[int, bytes]:
+    """Append a frame as a later version may; its position, and its bytes."""
+    memory = log.memory.memory
+    size = int(frame_bytes(len(content)))
+    while not make_room(memory, size):
+        assert turn(log)
+        log.make_room_in_index(set(LEVELS))
+    tail = log.tail
+    claim(memory, tail + size)
+    at = int(place_of(memory, tail))
+    memory[at : at + size] = 0
+    memory[at + FRAME_HEADER_BYTES :][: len(content)] = np.frombuffer(content, np.uint8)
+    stamps = (log.words[WORD_SYNCED], log.words[WORD_GENERATION])
+    write_frame_header(memory, at, tail, stamps, len(content), 2**32 - 1, kind, 0)
+    log.words[WORD_TAIL] = tail + size
+    return tail, memory[at : at + size].tobytes()
 
 
 def show(log: Log) -> None:
