@@ -19,11 +19,19 @@ from typing import TYPE_CHECKING, Self
 from smq.client.consuming.chunk import Chunk
 from smq.client.consuming.record import Record, TopicPartition
 from smq.client.errors import BatchReleased, Overrun
-from smq.client.payload_formats import read_array, read_table
+from smq.client.payload_formats import ARROW_STREAM, CONTENT_TYPE, NPY
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+
+
+CONTENT_TYPE_HEADER = CONTENT_TYPE.decode()
+
+
+def _content_type(record: Record) -> bytes | None:
+    """The first: `send_array` writes its own before those it is given."""
+    return next((value for name, value in record.headers if name == CONTENT_TYPE_HEADER), None)
 
 
 def _always() -> bool:
@@ -73,21 +81,36 @@ class Batch:
         return to_table(self._lent())
 
     def tables(self) -> "Iterator[pa.Table]":
-        """The Arrow tables that were sent as values; nulls are left out. Raises ValueError.
+        """The Arrow tables among the values, in the records' order: see `Record.table`.
 
-        Their columns are views over the batch, as those of `to_arrow` are.
+        Taken are records whose (first) content-type header says ARROW_STREAM, as `send_arrow`
+        writes it; all others, and nulls, are left out. Columns are views over the batch, as those
+        of `to_arrow` are.
+
+        Raises BatchReleased. The iterator raises ValueError at a value that is not what its header
+        says, naming topic, partition and offset; asked again, it goes on behind that record.
         """
-        return (read_table(value) for value in self._values())
+        return map(Record.table, self._of_type(ARROW_STREAM))
 
     def arrays(self) -> "Iterator[np.ndarray]":
-        """The NumPy arrays that were sent as values; nulls are left out. Raises ValueError.
+        """The NumPy arrays among the values, in the records' order: see `Record.array`.
 
-        They are read-only views over the batch.
+        Taken are records whose (first) content-type header says NPY, as `send_array` writes it; all
+        others, and nulls, are left out. Each has the shape and dtype it was sent with, and is a
+        read-only view over the batch.
+
+        Raises BatchReleased. The iterator raises ValueError at a value that is not what its header
+        says, naming topic, partition and offset; asked again, it goes on behind that record.
         """
-        return (read_array(value) for value in self._values())
+        return map(Record.array, self._of_type(NPY))
 
-    def _values(self) -> Iterator[memoryview]:
-        return (value for record in self.records() if (value := record.value) is not None)
+    def _of_type(self, content_type: bytes) -> Iterator[Record]:
+        """The records whose first content-type header says a type, and that are not null."""
+        return (
+            record
+            for record in self.records()
+            if record.value is not None and _content_type(record) == content_type
+        )
 
     def copy(self) -> "Batch":
         """The same records in memory of their own, for as long as one likes. Raises Overrun."""

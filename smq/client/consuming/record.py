@@ -1,12 +1,19 @@
 """A record as a consumer sees it: a small tuple that fetches its fields when they are asked for."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from smq.client.payload_formats import read_array, read_table
+from smq.model.references import NotAHandle
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
     from smq.client.consuming.chunk import Chunk
     from smq.client.reference import Payload
 
+Found = TypeVar("Found")
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -62,9 +69,50 @@ class Record(_Place):
         """What the record stands for, or its value where it stands for nothing else; None is null.
 
         It is not read before it is used, and outlives the batch. Raises NotAHandle (a value that
-        only says it were a handle), StoreError (the filer is out of reach).
+        only says it were a handle), which names topic, partition and offset; StoreError (the filer
+        is out of reach).
         """
-        return self.chunk.payload_of(self.row, self.value)
+        try:
+            return self.chunk.payload_of(self.row, self.value)
+        except NotAHandle as error:
+            raise NotAHandle(f"{self._place()}: {error}") from error
+
+    def array(self) -> "np.ndarray":
+        """The NumPy array that the value is, in the .npy format, as `send_array` sends it.
+
+        Shape, dtype and C or Fortran order are the sender's. It is a read-only view over `value`,
+        and as long valid: keep a copy. The record's content-type header is not asked.
+
+        Raises ValueError, naming topic, partition and offset: the value is null, or no such array.
+        Raises BatchReleased.
+        """
+        return self._read(read_array)
+
+    def table(self) -> "pa.Table":
+        """The Arrow table that the value is, an IPC stream, as `send_arrow` sends it.
+
+        Schema and rows are the sender's. Its columns are views over `value`, and as long valid:
+        keep a copy. Their contents are not validated: see pyarrow's `validate(full=True)`. The
+        record's content-type header is not asked.
+
+        Raises ValueError, naming topic, partition and offset: the value is null, or no such stream.
+        Raises BatchReleased.
+        """
+        return self._read(read_table)
+
+    def _read(self, read: Callable[[memoryview], Found]) -> Found:
+        value = self.value
+        if value is None:
+            raise ValueError(f"{self._place()}: its value is null")
+        try:
+            return read(value)
+        except ValueError as error:
+            raise ValueError(f"{self._place()}: {error}") from error
+
+    def _place(self) -> str:
+        """Which record it is, for whoever reads an error."""
+        topic, partition = self.chunk.partition_of(self.row)
+        return f"the record at offset {self.offset} of topic {topic}, partition {partition}"
 
     @property
     def topic(self) -> str:

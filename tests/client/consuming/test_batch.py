@@ -2,15 +2,22 @@
 
 import asyncio
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from smq.client.consuming.batch import Batch
 from smq.client.consuming.chunk import cut
 from smq.client.errors import BatchReleased, Overrun
+from smq.client.payload_formats import ARROW_STREAM, NPY, write_array, write_table
 from smq.wire.records import Record, write_batch
 from tests.client.batches import batches_of, expected, plain_of
 
 DATA = write_batch([Record(each, each, None, b"value %d" % each) for each in range(3)])
+
+
+def batch_of(records: list[Record]) -> Batch:
+    return Batch(cut(batches_of(write_batch(records)))[0])
 
 
 class Ring:
@@ -70,9 +77,41 @@ def test_a_block_may_be_asynchronous(ring: Ring) -> None:
     assert ring.returned == [True]
 
 
-def test_values_that_are_no_tables_are_told(ring: Ring) -> None:
-    with ring.lend() as batch:
-        with pytest.raises(ValueError, match="Arrow"):
-            list(batch.tables())
-        with pytest.raises(ValueError, match="magic"):
-            list(batch.arrays())
+def test_arrays_and_tables_are_taken_by_their_content_type_and_the_rest_is_skipped() -> None:
+    array, table = np.arange(6).reshape(2, 3), pa.table({"x": [1, 2]})
+    npy, stream = bytes(write_array(array)), write_table(table).to_pybytes()
+    others = ((b"a", b"1"), (b"content-type", NPY), (b"content-type", ARROW_STREAM))
+    sent = [
+        Record(0, 0, None, b"text", ()),
+        Record(1, 0, None, npy, ((b"content-type", NPY),)),
+        Record(2, 0, None, stream, ((b"content-type", ARROW_STREAM),)),
+        Record(3, 0, None, None, ((b"content-type", NPY),)),
+        Record(4, 0, None, npy, others),
+        Record(5, 0, None, npy, ()),
+        Record(6, 0, None, stream, ((b"content-type", None),)),
+        Record(7, 0, None, npy, ((b"content-type", b"text/plain"),)),
+    ]
+    with batch_of(sent) as batch:
+        arrays = list(batch.arrays())
+        assert [each.tolist() for each in arrays] == [array.tolist()] * 2
+        assert [each.to_pylist() for each in batch.tables()] == [table.to_pylist()]
+        del arrays
+
+
+def test_a_value_that_is_not_what_it_says_is_named_and_the_next_ones_come() -> None:
+    array, table = np.arange(3), pa.table({"x": [1]})
+    npy, stream = bytes(write_array(array)), write_table(table).to_pybytes()
+    types = [NPY, ARROW_STREAM, NPY, ARROW_STREAM]
+    values = [b"no array", b"no table", npy, stream]
+    sent = [
+        Record(5 + i, 0, None, value, ((b"content-type", kind),))
+        for i, (kind, value) in enumerate(zip(types, values, strict=True))
+    ]
+    with batch_of(sent) as batch:
+        arrays, tables = batch.arrays(), batch.tables()
+        with pytest.raises(ValueError, match=r"offset 5 of topic t, partition 3: .*magic"):
+            next(arrays)
+        with pytest.raises(ValueError, match=r"offset 6 of topic t, partition 3: .*Arrow stream"):
+            next(tables)
+        assert [each.tolist() for each in arrays] == [[0, 1, 2]]
+        assert [each.to_pylist() for each in tables] == [[{"x": 1}]]

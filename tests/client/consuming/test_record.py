@@ -1,7 +1,16 @@
 """A record looks like a record."""
 
-from smq.client.consuming.chunk import cut
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from smq.client.consuming.chunk import Chunk, cut
 from smq.client.consuming.record import Record, TopicPartition
+from smq.client.errors import BatchReleased
+from smq.client.facts import BrokerFacts
+from smq.client.payload_formats import write_array, write_table
+from smq.client.reference import Payloads
+from smq.model.references import HEADER, HEADER_VALUE, NotAHandle
 from smq.wire import records as plain
 from tests.client.batches import batches_of
 
@@ -24,6 +33,63 @@ def test_nulls_are_none() -> None:
     assert record.key is None
     assert record.value is None
     assert record.headers == ()
+
+
+def record_of(value: bytes | None) -> tuple[Record, Chunk]:
+    ((chunk,), _) = cut(batches_of(plain.write_batch([plain.Record(7, 0, None, value)])))
+    (record,) = chunk.records()
+    return record, chunk
+
+
+def test_an_array_and_a_table_are_read_from_the_value_where_it_lies() -> None:
+    array = np.asfortranarray(np.arange(6, dtype=">i4").reshape(2, 3))
+    record, _ = record_of(bytes(write_array(array)))
+    found = record.array()
+    assert (found.shape, found.dtype, found.tolist()) == ((2, 3), array.dtype, array.tolist())
+    assert found.flags.f_contiguous
+    assert not found.flags.writeable
+    assert np.shares_memory(found, np.frombuffer(record.value or b"", np.uint8))
+    table = pa.table({"x": [1, None]})
+    record, _ = record_of(write_table(table).to_pybytes())
+    assert record.table().to_pylist() == table.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [(None, "its value is null"), (b"", "EOF|stream"), (b"neither" * 9, "magic|stream")],
+)
+def test_what_is_neither_is_told_with_topic_partition_and_offset(
+    value: bytes | None, why: str
+) -> None:
+    record, _ = record_of(value)
+    for read in (record.array, record.table):
+        with pytest.raises(
+            ValueError, match=f"^the record at offset 7 of topic t, partition 3: .*({why})"
+        ):
+            read()
+
+
+def test_a_handle_that_is_none_is_told_with_topic_partition_and_offset() -> None:
+    def no_filer() -> BrokerFacts:
+        raise AssertionError("no filer is asked about what is no handle")
+
+    headers = ((HEADER.encode(), HEADER_VALUE), (b"a", b"b"))
+    sent = plain.Record(7, 0, None, b"no handle", headers)
+    ((chunk,), _) = cut(batches_of(plain.write_batch([sent])))
+    chunk.payloads = Payloads(no_filer)
+    (record,) = chunk.records()
+    with pytest.raises(
+        NotAHandle, match=r"^the record at offset 7 of topic t, partition 3: .*JSON"
+    ):
+        _ = record.payload
+
+
+def test_after_the_batch_neither_is_read() -> None:
+    record, chunk = record_of(bytes(write_array(np.arange(3))))
+    chunk.release()
+    for read in (record.array, record.table):
+        with pytest.raises(BatchReleased):
+            read()
 
 
 def test_a_partition_is_its_tuple() -> None:

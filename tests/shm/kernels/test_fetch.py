@@ -109,6 +109,16 @@ def test_a_damaged_batch_is_named_whichever_byte_it_is(broken: int) -> None:
         assert gather_checked(data, 0, spans, out, 0) == -1 - broken
 
 
+def test_a_frame_of_another_kind_is_not_gathered_though_a_good_batch_lies_in_it() -> None:
+    rig, spans = filled()
+    frame = next(each for each in rig.frames() if each.kind == FRAME_KIND_BATCH)
+    data, out = np.frombuffer(rig.wal, np.uint8).copy(), np.zeros(5000, np.uint8)
+    for kind, found in ((FRAME_KIND_BATCH, len(frame.content)), (3, -1)):
+        whole = np.frombuffer(frame._replace(kind=kind).encode(), np.uint8)
+        data[frame.position :][: len(whole)] = whole
+        assert gather_checked(data, 0, spans[:1], out, 0) == found
+
+
 def test_bytes_that_end_too_early_or_are_of_elsewhere_are_not_gathered() -> None:
     rig, spans = filled()
     data, out = np.frombuffer(rig.wal, np.uint8), np.zeros(5000, np.uint8)
