@@ -149,6 +149,9 @@ class DataDirectory:
         return Meta(fields["cluster_id"], fields["log_count"], fields["generation"])
 
     def _write(self, meta: Meta) -> Meta:
+        assert meta.cluster_id == self.meta.cluster_id
+        assert meta.generation == self.meta.generation + 1, "none is used twice or left out"
+        assert meta.log_count >= self.meta.log_count, "a log that is there is never forgotten"
         fields = {
             **_NEWEST,
             "cluster_id": meta.cluster_id,

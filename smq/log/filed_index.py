@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from shm.kernels.crc32c import crc32c
-from shm.kernels.words import FRAME_HEADER_BYTES
+from shm.kernels.words import FRAME_ALIGNMENT_BYTES, FRAME_HEADER_BYTES
 from smq.log.disk import Disk, read_through
 from smq.log.pieces import by_pieces
 
@@ -52,6 +52,9 @@ class FiledIndex:
 
     `first_offsets` and `ends` give, for each partition number in it, the base offset of its first
     batch and the offset after its last.
+
+    Invariants: a partition's entries lie together, in the order of offsets and of positions; no
+    offset is in two of them; positions are those of frames.
     """
 
     def __init__(self, data: np.ndarray, *, has_disk_frames: bool) -> None:
@@ -71,6 +74,17 @@ class FiledIndex:
         ends = lasts["base_offset"] + lasts["record_count"]
         self.ends = dict(zip(keys, ends.tolist(), strict=True))
         self._sums: np.ndarray | None = None
+
+    def invariants(self) -> None:
+        """Raise AssertionError when the entries are not as the class says."""
+        entries, numbers = self.entries, self.entries["partition"].astype(np.int64)
+        assert (np.diff(numbers) >= 0).all()
+        assert (entries["record_count"] > 0).all()
+        assert (entries["position"] % FRAME_ALIGNMENT_BYTES == 0).all()
+        follows = numbers[1:] == numbers[:-1]
+        ends = entries["base_offset"] + entries["record_count"]
+        assert (ends[:-1] <= entries["base_offset"][1:])[follows].all()
+        assert (np.diff(entries["position"]) > 0)[follows].all()
 
     @classmethod
     def sorted(cls, entries: np.ndarray, *, has_disk_frames: bool) -> "FiledIndex":

@@ -105,6 +105,9 @@ def start(  # noqa: PLR0913
     for number, level in (levels or {1: OS}).items():
         log.adopt(number, settings(level))
     log.invariants()
+    for segment in log.wal.segments:
+        if segment.index is not None:
+            segment.index.invariants()
     started.append(log)
     return Life(log, recovered)
 

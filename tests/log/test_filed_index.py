@@ -53,6 +53,7 @@ def test_choosing_gives_whole_batches_within_limits(
 
 def test_ends_first_offsets_and_sums_are_by_partition() -> None:
     index = table()
+    index.invariants()
     assert index.first_offsets == {1: 100, 2: 0}
     assert index.ends == {1: 160, 2: 10}
     assert [index.bytes_from(1, offset) for offset in (0, 100, 105, 110, 159, 160)] == [
@@ -89,6 +90,23 @@ def test_any_flipped_bit_is_noticed_and_any_cut(tmp_path: Path) -> None:
     for length in range(len(good)):
         path.write_bytes(good[:length])
         assert FiledIndex.load(path, START) is None
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value"),
+    [
+        ("partition", 0, 3),
+        ("base_offset", 1, 109),
+        ("record_count", 4, 0),
+        ("position", 2, START),
+        ("position", 6, START + 1),
+    ],
+)
+def test_a_table_that_no_log_can_have_is_noticed(column: str, row: int, value: int) -> None:
+    index = table()
+    index.entries[column][row] = value
+    with pytest.raises(AssertionError):
+        index.invariants()
 
 
 def test_a_table_of_another_version_is_none(tmp_path: Path) -> None:
