@@ -65,7 +65,11 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     say(f"smq serves {config.data_dir}")
     say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
     warm()
-    refuse_newer(config.data_dir)
+    try:
+        refuse_newer(config.data_dir)
+    except SystemExit:
+        shutil.rmtree(runtime_dir, ignore_errors=True)
+        raise
     meta = directory.start(config.shards)
     estate = Inheritance(
         config=config,

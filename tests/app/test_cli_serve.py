@@ -66,7 +66,7 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         for options, words in (
             (("--data-dir", str(tmp_path / "served")), f"served by process {broker.process.pid}"),
-            (("--data-dir", str(newer)), "was written by a newer smq (format 99"),
+            (("--data-dir", str(newer)), "made by a newer SMQ: its format_version is 99"),
             (("--data-dir", str(file)), "it is not a directory"),
             (("--data-dir", str(tmp_path / "new"), "--port", str(port)), f"port {port} of"),
             (("--data-dir", str(tmp_path / "new"), "--ring-bytes", "5MiB"), "not a multiple"),

@@ -8,6 +8,7 @@ their versions. Its broker was killed (`kill -9`) after 30 records each to the t
 import json
 import sqlite3
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -190,16 +191,18 @@ def test_what_is_newer_is_seen_without_changing_anything(
     "change", [newer_meta, newer_wal, newer_store, newer_checkpoint, unknown_frame]
 )
 def test_smq_serve_refuses_it_with_a_sentence_and_takes_no_generation(
-    data_dir: Path, tmp_path: Path, change: Callable[[Path], None]
+    data_dir: Path, change: Callable[[Path], None]
 ) -> None:
     change(data_dir)
     before = snapshot(data_dir)
-    settings = SETTINGS | {"data.dir": str(data_dir), "runtime.dir": str(tmp_path), "port": "0"}
-    options = [f"--{name.replace('.', '-')}={value}" for name, value in settings.items()]
-    ended = smq("serve", "--shards=2", *options)
+    # The path of a socket has 107 bytes at most, and directories of tests have long names.
+    with tempfile.TemporaryDirectory(prefix="smq-") as runtime_dir:
+        settings = SETTINGS | {"data.dir": str(data_dir), "runtime.dir": runtime_dir, "port": "0"}
+        options = [f"--{name.replace('.', '-')}={value}" for name, value in settings.items()]
+        ended = smq("serve", "--shards=2", *options)
+        assert list(Path(runtime_dir).iterdir()) == []
     assert ended.returncode == 1
-    sentence = ended.stderr.splitlines()
-    assert len(sentence) == 1
-    assert "made by a newer SMQ: " in sentence[0]
-    assert "nothing was changed. Serve it with the SMQ that made it, or choose" in sentence[0]
+    (sentence,) = ended.stderr.splitlines()
+    assert "made by a newer SMQ: " in sentence
+    assert "nothing was changed. Serve it with the SMQ that made it, or choose" in sentence
     assert snapshot(data_dir) == before
