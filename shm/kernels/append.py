@@ -49,17 +49,14 @@ from shm.kernels.plan import (
     ROW_TRANSACTIONAL,
     ROW_VERSION,
     STOP_LOG_FULL,
-    STOP_PRODUCERS_FULL,
     STOP_REFERENCES,
     row_at,
 )
 from shm.kernels.producers import (
     ACCEPT,
     DUPLICATE,
-    R_SLOT,
     check_sequence,
     producer_row,
-    producers_are_full,
     remember_batch,
 )
 from shm.kernels.references import may_refer
@@ -248,12 +245,12 @@ def _check(plan, row, data, memory, slot):
 
 
 @kernel
-def _find_producer(producers, slot, data, at, plan, row):
-    """Check an idempotent batch's sequence: (its producer's row, whether to append).
+def _find_producer(producers, number, data, at, plan, row):
+    """Check an idempotent batch's sequence: (its producer's row or 0, whether to append).
 
     A duplicate is answered as it was when it was new, with its largest timestamp.
     """
-    place = producer_row(producers, slot, get64(data, at + BATCH_PRODUCER_ID_AT))
+    place = producer_row(producers, number, get64(data, at + BATCH_PRODUCER_ID_AT))
     epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
     verdict, known = check_sequence(producers, place, epoch, sequences_of(data, at))
     if verdict == DUPLICATE:
@@ -290,12 +287,11 @@ def _append_row(memory, links, producers, data, plan, row):
     if error != 0:
         return 0
     idempotent, place = is_idempotent(data, at), np.int64(0)
+    number = get_partition(memory, slot, P_NUMBER)
     if idempotent:
-        place, is_new = _find_producer(producers, slot, data, at, plan, row)
+        place, is_new = _find_producer(producers, number, data, at, plan, row)
         if not is_new:
             return 0
-        if producers[place, R_SLOT] == 0 and producers_are_full(producers):
-            return STOP_PRODUCERS_FULL
     stop = _make_way(memory, data, plan, row, size)
     if stop != 0 or plan[row + ROW_ERROR] != 0:
         return stop
@@ -305,7 +301,7 @@ def _append_row(memory, links, producers, data, plan, row):
     plan[row + ROW_APPEND_TIME] = now_ms if stamped else -1
     if idempotent:
         timestamp = now_ms if stamped else get64(data, at + BATCH_MAX_TIMESTAMP_AT)
-        remember_batch(producers, place, slot, data, at, (base_offset, timestamp, now_ms))
+        remember_batch(producers, place, number, data, at, (base_offset, timestamp, now_ms))
     return 0
 
 
@@ -313,9 +309,9 @@ def _append_row(memory, links, producers, data, plan, row):
 def append_rows(memory, links, producers, data, plan):
     """Append the plan's rows that belong to this log and are not done; sets the plan's stop reason.
 
-    Returns 0 when none is left, STOP_LOG_FULL when the WAL must be written first,
-    STOP_PRODUCERS_FULL when the table of producers must grow, or STOP_REFERENCES when the handles
-    of a row must be looked at by others (shm.kernels.handles): help, then call again.
+    Returns 0 when none is left, STOP_LOG_FULL when the WAL must be written first, or
+    STOP_REFERENCES when the handles of a row must be looked at by others (shm.kernels.handles):
+    help, then call again.
     """
     log = get_word(memory, WORD_LOG)
     for i in range(plan[HEAD_ROW_COUNT]):

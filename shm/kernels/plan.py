@@ -41,9 +41,8 @@ STOP_OTHER_API = 1  # The next request is not Produce, or of a version we do not
 STOP_MALFORMED = 2  # The next request breaks the protocol.
 STOP_PLAN_FULL = 3
 STOP_LOG_FULL = 4
-STOP_PRODUCERS_FULL = 5
-STOP_OUT_FULL = 6
-STOP_REFERENCES = 7  # A batch may hold handles: look, then set its row's state or its error.
+STOP_OUT_FULL = 5
+STOP_REFERENCES = 6  # A batch may hold handles: look, then set its row's state or its error.
 
 REQUEST_WORDS = 8
 REQUEST_CORRELATION = 0

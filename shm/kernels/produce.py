@@ -357,9 +357,9 @@ def write_answers(data, plan, out):
 def produce(data, memory, links, producers, directory, plan, out):
     """Parse, append and answer all that a recv gave, for a shard that serves one log.
 
-    Returns why parsing stopped, or why appending did (STOP_LOG_FULL, STOP_PRODUCERS_FULL,
-    STOP_REFERENCES, STOP_OUT_FULL): then help, call append_rows until it returns 0, and
-    write_answers; parsing is done, and goes on with the next call.
+    Returns why parsing stopped, or why appending did (STOP_LOG_FULL, STOP_REFERENCES,
+    STOP_OUT_FULL): then help, call append_rows until it returns 0, and write_answers; parsing is
+    done, and goes on with the next call.
     """
     parsed = parse_requests(data, directory, plan)
     plan[HEAD_STOP] = plan[HEAD_PARSED] = parsed

@@ -11,10 +11,8 @@ from shm.kernels.jit import kernel
 from shm.kernels.memory import get_partition, set_partition
 from shm.kernels.producers import (
     DUPLICATE,
-    R_SLOT,
     check_sequence,
     producer_row,
-    producers_are_full,
     remember_batch,
 )
 from shm.kernels.words import (
@@ -47,8 +45,6 @@ S_SYNCED = 4
 S_LEVEL = 5
 S_EPOCH = 6  # The batch's leader epoch.
 S_BASE_OFFSET = 7
-
-REPLAY_PRODUCERS_FULL = -1
 
 
 @kernel
@@ -113,19 +109,16 @@ def find_frame(data, at, end, first_position, generation):
 
 
 @kernel
-def _replay_producer(producers, slot, data, batch, base_offset, now_ms):
-    """Note whose batch it was; False: the table must grow first."""
+def _replay_producer(producers, number, data, batch, base_offset, now_ms):
+    """Note whose batch it was."""
     if not is_idempotent(data, batch):
-        return True
-    row = producer_row(producers, slot, get64(data, batch + BATCH_PRODUCER_ID_AT))
-    if producers[row, R_SLOT] == 0 and producers_are_full(producers):
-        return False
+        return
+    row = producer_row(producers, number, get64(data, batch + BATCH_PRODUCER_ID_AT))
     epoch = get16(data, batch + BATCH_PRODUCER_EPOCH_AT)
     verdict, _place = check_sequence(producers, row, epoch, sequences_of(data, batch))
     if verdict != DUPLICATE:  # A batch already known from the checkpoint is not noted twice.
         timestamp = get64(data, batch + BATCH_MAX_TIMESTAMP_AT)
-        remember_batch(producers, row, slot, data, batch, (base_offset, timestamp, now_ms))
-    return True
+        remember_batch(producers, row, number, data, batch, (base_offset, timestamp, now_ms))
 
 
 @kernel
@@ -135,8 +128,6 @@ def replay_frames(memory, links, producers, data, rows, slots, place):
     slots   int64: the partition's slot by its number; -1: not wanted (the topic is gone)
     place   int64 [5]: first row, end row, position of data[0], position from which producers are
             noted (the checkpoint knows those before), now_ms
-
-    Returns the end row, or REPLAY_PRODUCERS_FULL with place[0] moved: grow the table, call again.
     """
     for i in range(place[0], place[1]):
         if rows[i, S_KIND] != FRAME_KIND_BATCH:
@@ -147,11 +138,8 @@ def replay_frames(memory, links, producers, data, rows, slots, place):
         at, size = rows[i, S_AT], rows[i, S_BYTES]
         position, batch = place[2] + at, at + FRAME_HEADER_BYTES
         base_offset = rows[i, S_BASE_OFFSET]
-        if position >= place[3] and not _replay_producer(
-            producers, slot, data, batch, base_offset, place[4]
-        ):
-            place[0] = i
-            return np.int64(REPLAY_PRODUCERS_FULL)
+        if position >= place[3]:
+            _replay_producer(producers, rows[i, S_PARTITION], data, batch, base_offset, place[4])
         count = get32(data, batch + BATCH_LAST_OFFSET_DELTA_AT) + 1
         timestamp = get64(data, batch + BATCH_MAX_TIMESTAMP_AT)
         shape = (count, size, get16(data, batch + BATCH_ATTRIBUTES_AT))
@@ -159,4 +147,3 @@ def replay_frames(memory, links, producers, data, rows, slots, place):
         if base_offset + count > get_partition(memory, slot, P_LOG_END):
             set_partition(memory, slot, P_LOG_END, base_offset)
             account(memory, slot, count, size, timestamp, place[4])
-    return place[1]

@@ -20,10 +20,12 @@ from shm.kernels.partition import assign_partitions, choose_partition
 from shm.kernels.plan import HEAD_END, HEAD_REQUEST_BYTES_MAX, HEAD_START, new_plan
 from shm.kernels.produce import parse_requests, produce, write_answers
 from shm.kernels.producers import (
-    PRODUCER_COLUMNS,
-    producer_row,
-    producers_are_full,
-    rehash_producers,
+    clip_producers,
+    expire_producers,
+    file_producers,
+    forget_partitions,
+    new_producers,
+    restore_producers,
 )
 from shm.kernels.publish import read_version, write_version
 from shm.kernels.records import (
@@ -96,7 +98,7 @@ def _a_log() -> tuple[LogMemory, np.ndarray, np.ndarray]:
     log = LogMemory.in_process(0, 1 << 16, 1 << 15, 4)
     log.partitions[0, P_LAST_ENTRY] = -1
     links = np.full((LINK_COLUMNS, log.layout.index_capacity), -1, np.int64)
-    return log, links, np.zeros((4, PRODUCER_COLUMNS), np.int64)
+    return log, links, new_producers(16, bytes(16))
 
 
 def _a_frame(log: LogMemory) -> np.ndarray:
@@ -158,9 +160,12 @@ def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> 
     place = np.zeros(5, np.int64)
     replay_frames(log.memory, links, producers, frame, rows, np.zeros(1, np.int64), place)
     pad_to(log.memory, 1 << 15)
-    rehash_producers(producers, producers.copy(), 0, np.ones(4, np.bool_))
-    producers_are_full(producers)
-    producer_row(producers, 0, 1)
+    numbers, none = np.zeros(1, np.int64), producers[1:1]
+    clip_producers(producers, numbers, numbers)
+    expire_producers(producers, 0, 0)
+    forget_partitions(producers, 1, 1, numbers)
+    file_producers(none, numbers, numbers, none)
+    restore_producers(producers, none)
     words = np.zeros(8, np.int64)
     write_version(words, int(read_version(words)) + 1)
 

@@ -167,7 +167,7 @@ class QuickTurns:
         producing.begin()
         take_turns(
             self._turn, self._events, self._clients, data,
-            (log.memory.memory, log.links, log.producers, self._shard.directory),
+            (log.memory.memory, log.links, log.producers.table, self._shard.directory),
             (producing.plan, producing.out), self._fetching.arrays, self.waiting.arrays,
             sessions.arrays, log.cursors, self._touched, self._watched, spin.words,
             self._published,

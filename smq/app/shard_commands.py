@@ -85,7 +85,7 @@ class ShardCommands:
 
     def watch_space(self) -> None:
         """Have the sealer free WAL space, and refuse producers while there is none."""
-        if watch_space(self._shard):
+        if watch_space(self._shard, wall_ms()):
             self._peers.ask_sealer({"do": "pressure"}, lambda _: None)
 
     def _partitions(self, link: Link, frame_id: int) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from shm.kernels.crc32c import crc32c
 from shm.kernels.producers import PRODUCER_COLUMNS
 from smq.log.disk import Disk
+from smq.log.pieces import by_pieces
 from smq.model.errors import MadeByNewer
 
 MAGIC = b"SMQCKPT"
@@ -31,6 +32,8 @@ _HEAD = struct.Struct("<7sBI")
 _TEXT_AT = _HEAD.size + 4
 FILE_NAME = "checkpoint"
 FILE_NAME_BEFORE = "checkpoint.before"
+PARTITIONS_PIECE = 256  # Encoded at a time, and …
+BYTES_PIECE = 1 << 20  # … copied: the loop waits for Python's lock meanwhile.
 
 
 @dataclass(slots=True)
@@ -69,18 +72,28 @@ class Checkpoint:
 
     def save(self, disk: Disk, directory: Path) -> None:
         """Write it to the log's directory. Raises OSError; the one before then still stands."""
-        head = {
-            "position": self.position,
-            "synced": self.synced,
-            "generation": self.generation,
-            "partitions": [[getattr(each, name) for name in _FIELDS] for each in self.partitions],
-        }
-        text = json.dumps(head, separators=(",", ":")).encode()
-        body = len(text).to_bytes(4, "little") + text + self.producers.tobytes()
+        text = self._text()
+        rows = self.producers.reshape(-1).view(np.uint8)
+        data = np.empty(_TEXT_AT + len(text) + len(rows), np.uint8)
+        data[_HEAD.size : _TEXT_AT] = np.frombuffer(len(text).to_bytes(4, "little"), np.uint8)
+        data[_TEXT_AT : _TEXT_AT + len(text)] = np.frombuffer(text, np.uint8)
+        filed = data[_TEXT_AT + len(text) :]
+        for piece in by_pieces(len(rows), BYTES_PIECE):
+            filed[piece] = rows[piece]
+        _HEAD.pack_into(data.data, 0, MAGIC, VERSION, _check(data[_HEAD.size :]))
         path = directory / FILE_NAME
         if path.exists():
             disk.rename(path, directory / FILE_NAME_BEFORE)
-        disk.replace(path, _HEAD.pack(MAGIC, VERSION, _check(body)) + body)
+        disk.replace(path, data.data)
+
+    def _text(self) -> bytes:
+        head = {"position": self.position, "synced": self.synced, "generation": self.generation}
+        rows = (
+            [[getattr(each, name) for name in _FIELDS] for each in self.partitions[piece]]
+            for piece in by_pieces(len(self.partitions), PARTITIONS_PIECE)
+        )
+        partitions = ",".join(_json(piece)[1:-1] for piece in rows)
+        return f'{_json(head)[:-1]},"partitions":[{partitions}]}}'.encode()
 
     @classmethod
     def load(cls, directory: Path) -> "tuple[Checkpoint | None, bool]":
@@ -125,5 +138,9 @@ class Checkpoint:
         )
 
 
-def _check(data: bytes) -> int:
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _check(data: bytes | np.ndarray) -> int:
     return int(crc32c(np.frombuffer(data, np.uint8), 0, len(data)))

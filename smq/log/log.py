@@ -12,17 +12,12 @@ After a failed write or sync the log refuses to append until repair() has writte
 again, from the ring, to a fresh file.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Collection
 from itertools import pairwise
 
 import numpy as np
 
-from shm.kernels.producers import (
-    PRODUCER_COLUMNS,
-    R_SLOT,
-    producers_are_full,
-    rehash_producers,
-)
 from shm.kernels.visible import publish
 from shm.kernels.words import (
     DURABILITY_DISK,
@@ -46,10 +41,10 @@ from shm.kernels.words import (
 from shm.segment import LogMemory
 from smq.log.ahead import RingAhead
 from smq.log.background import Background, Lane
-from smq.log.checkpoint import Checkpoint
 from smq.log.disk import Disk, told
 from smq.log.filed_index import FiledIndex
 from smq.log.partitions import PartitionSettings
+from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
 from smq.log.repair import (
     Part,
@@ -61,10 +56,10 @@ from smq.log.repair import (
     rewrite,
     ring_holds,
 )
+from smq.log.snapshot import Snapshot
 from smq.log.sync import Syncer
 from smq.log.wal import NoSegment, Segment, Wal
 
-PRODUCERS_FIRST = 1024  # Rows of a new log's table of producers; it doubles when half full.
 TOUCHED_MAX = 4096
 _REACHED = {
     DURABILITY_MEMORY: WORD_TAIL,
@@ -93,7 +88,7 @@ class Log(ReadableLog):
         self.number = int(memory.words[WORD_LOG])
         self.disk, self.syncer, self.background = disk, syncer, background
         self.boot_id = boot_id
-        self.producers = np.zeros((PRODUCERS_FIRST, PRODUCER_COLUMNS), np.int64)
+        self.producers = Producers(os.urandom(16))
         self.cursors = np.zeros(3, np.int64)
         self._ahead = RingAhead(memory, background)
         self.has_disk_frames = False
@@ -116,6 +111,7 @@ class Log(ReadableLog):
         kept = words[WORD_INDEX_TAIL] - words[WORD_INDEX_KEEP]
         assert 0 <= kept <= self.memory.layout.index_capacity
         self.partitions.invariants()
+        self.producers.invariants()
         self.wal.invariants()
 
     def adopt(self, number: int, settings: PartitionSettings) -> int:
@@ -280,19 +276,6 @@ class Log(ReadableLog):
         entries = self.words[WORD_INDEX_TAIL] + 1 - self.words[WORD_INDEX_KEEP]
         return entries <= self.memory.layout.index_capacity
 
-    def grow_producers(self, oldest_ms: int) -> None:
-        """Double the table of producers if it is full of live ones; drop those not seen since."""
-        kept = np.zeros(len(self.partitions.table), np.bool_)
-        kept[list(self.partitions.slots.values())] = True
-        size = len(self.producers)
-        while True:
-            table = np.zeros((size, PRODUCER_COLUMNS), np.int64)
-            rehash_producers(self.producers, table, oldest_ms, kept)
-            if not producers_are_full(table):
-                break
-            size *= 2
-        self.producers = table
-
     # --- failure ---------------------------------------------------------------------------------
 
     def fail(self, why: str, in_doubt_from: int) -> None:
@@ -375,6 +358,7 @@ class Log(ReadableLog):
         self.repair()
         self._ahead.look(self.tail)
         self.wal.prepare_next()
+        self.producers.sweep()
         if self._checkpoint_wanted or self.freeable():
             self.checkpoint()
 
@@ -403,13 +387,12 @@ class Log(ReadableLog):
         row[P_SEALED_END] = max(int(row[P_SEALED_END]), int(row[P_LOG_START]))
         self.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]))
 
-    def drop_partition(self, number: int) -> None:
-        """The topic is gone: its frames hold no WAL space any more."""
-        slot = self.partitions.slots[number]
-        self.partitions.drop(number)
-        self.lookup.drop(number)
-        if (self.producers[1:, R_SLOT] == slot + 1).any():
-            self.grow_producers(0)
+    def drop_partitions(self, numbers: Collection[int]) -> None:
+        """Their topics are gone: their frames hold no WAL space any more."""
+        for number in numbers:
+            self.partitions.drop(number)
+            self.lookup.drop(number)
+        self.producers.drop_partitions(set(numbers))
 
     def freeable(self) -> list[Segment]:
         """The full segments that nobody needs: all their partitions sealed beyond them, or gone."""
@@ -430,20 +413,9 @@ class Log(ReadableLog):
 
     # --- checkpoints -----------------------------------------------------------------------------
 
-    def snapshot(self) -> Checkpoint:
+    def snapshot(self) -> Snapshot:
         """The state to remember, as of now."""
-        numbers = np.full(len(self.partitions.table) + 1, -1, np.int64)
-        for number, slot in self.partitions.slots.items():
-            numbers[slot + 1] = number
-        used = self.producers[1:][self.producers[1:, R_SLOT] > 0]
-        used[:, R_SLOT] = numbers[used[:, R_SLOT]]
-        return Checkpoint(
-            self.tail,
-            self.words[WORD_SYNCED],
-            self.words[WORD_GENERATION],
-            self.partitions.states(),
-            used[used[:, R_SLOT] >= 0],
-        )
+        return Snapshot(self.memory, self.partitions, self.producers)
 
     def checkpoint(self, durable: Callable[[], None] | None = None) -> None:
         """Write a checkpoint in the background; then free what it allows to free.
@@ -473,7 +445,7 @@ class Log(ReadableLog):
             if self._checkpoint_wanted and not self._is_checkpointing:
                 self._begin_checkpoint()
 
-        self.background.submit(Lane.TABLES, lambda: state.save(self.disk, self.directory), done)
+        state.save(self.background, self.disk, self.directory, done)
 
     def _free(self, segments: list[Segment]) -> None:
         for segment in segments:
@@ -492,7 +464,7 @@ class Log(ReadableLog):
             if self.write() and self.has_disk_frames:
                 self.wal.sync_from(self.words[WORD_SYNCED])
                 self.words[WORD_SYNCED] = self.words[WORD_WRITTEN]
-            self.snapshot().save(self.disk, self.directory)
+            self.snapshot().save_now(self.disk, self.directory)
         except OSError as error:
             self.notices.append(f"{self.directory}: closing: {told(error)}")
             note_failed_sync(self.directory)

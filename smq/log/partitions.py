@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,10 +56,37 @@ class PartitionSettings:
     timestamp_after_max_ms: int = TIME_UNLIMITED
 
 
+class PartitionsCopy(NamedTuple):
+    """What a checkpoint keeps of all partitions, before it is put in order: cheap to take."""
+
+    table: np.ndarray
+    epochs: dict[int, list[tuple[int, int]]]
+
+    def _rows(self) -> np.ndarray:
+        used = np.flatnonzero(self.table[:, P_FLAGS] & FLAG_IN_USE)
+        return used[np.argsort(self.table[used, P_NUMBER])]
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The partitions' numbers, sorted, and their log ends."""
+        rows = self.table[self._rows()]
+        return rows[:, P_NUMBER].copy(), rows[:, P_LOG_END].copy()
+
+    def states(self) -> list[PartitionState]:
+        """By number."""
+        rows = self.table[self._rows()]
+        numbers = rows[:, P_NUMBER].tolist()
+        return [
+            PartitionState(number, self.epochs[number], *row)
+            for number, row in zip(numbers, rows[:, _STATE_COLUMNS].tolist(), strict=True)
+        ]
+
+
 class Partitions:
     """Rows of the partition table by partition number.
 
-    Invariants: each number has one row; log start <= HWM <= log end and sealed end <= HWM.
+    Invariants: each number has one row, and a history of epochs that begin at growing offsets; log
+    start <= HWM <= log end and sealed end <= HWM. A history is never changed, but replaced: copies
+    of `epochs` share it.
     """
 
     def __init__(self, memory: LogMemory) -> None:
@@ -70,11 +98,16 @@ class Partitions:
 
     def invariants(self) -> None:
         """Raise AssertionError when a row is not as the class says."""
+        assert self.slots.keys() == self.epochs.keys()
+        assert len(set(self.slots.values())) == len(self.slots)
         for number, slot in self.slots.items():
             row = self.table[slot]
             assert int(row[P_NUMBER]) == number
             assert 0 <= row[P_LOG_START] <= row[P_HIGH_WATERMARK] <= row[P_LOG_END], number
             assert row[P_SEALED_END] <= row[P_HIGH_WATERMARK], number
+            for before, after in pairwise(self.epochs[number]):
+                assert before[0] < after[0], number
+                assert before[1] <= after[1], number
 
     def clear(self) -> None:
         """Forget all rows, as a shard does before it recovers."""
@@ -113,15 +146,14 @@ class Partitions:
         row[P_UNSEALED_BYTES] = unsealed_bytes
         row[P_UNSEALED_SINCE_MS] = since_ms if unsealed_bytes else 0
 
+    def copy(self) -> PartitionsCopy:
+        """What a checkpoint keeps of all partitions, as of now."""
+        rows = self.table[: int(self._words[WORD_PARTITION_COUNT])]
+        return PartitionsCopy(rows.copy(), self.epochs.copy())
+
     def states(self) -> list[PartitionState]:
-        """What a checkpoint keeps of all partitions."""
-        numbers = sorted(self.slots)
-        slots = [self.slots[number] for number in numbers]
-        rows = self.table[slots][:, _STATE_COLUMNS].tolist()
-        return [
-            PartitionState(number, list(self.epochs[number]), *row)
-            for number, row in zip(numbers, rows, strict=True)
-        ]
+        """What a checkpoint keeps of all partitions, in order."""
+        return self.copy().states()
 
     def configure(self, number: int, settings: PartitionSettings) -> int:
         """Apply a topic's settings to a partition's row; returns its slot."""
@@ -144,21 +176,23 @@ class Partitions:
 
     def note_epoch(self, number: int, epoch: int, offset: int) -> None:
         """Enter an epoch that begins at an offset into the history."""
-        history = self.epochs[number]
+        history = list(self.epochs[number])
         while history and history[-1][1] >= offset and history[-1][0] <= epoch:
             history.pop()
         if not history or history[-1][0] < epoch:
             history.append((epoch, offset))
+        self.epochs[number] = history
 
     def start_at(self, number: int, offset: int) -> None:
         """Move a partition's log start up; epochs that ended before it are forgotten."""
         row = self.table[self.slots[number]]
         row[P_LOG_START] = start = max(int(row[P_LOG_START]), min(offset, int(row[P_LOG_END])))
-        history = self.epochs[number]
+        history = list(self.epochs[number])
         while len(history) > 1 and history[1][1] <= start:
             history.pop(0)
         if history and history[0][1] < start:
             history[0] = (history[0][0], start)
+        self.epochs[number] = history
 
     def end_of_epoch(self, number: int, epoch: int) -> tuple[int, int]:
         """The largest epoch not above `epoch`, and the offset where it ended: (-1, -1) for unknown.

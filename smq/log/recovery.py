@@ -20,18 +20,7 @@ import numpy as np
 
 from shm.kernels.append import pad_to
 from shm.kernels.frames import frame_is_good
-from shm.kernels.producers import (
-    PRODUCER_BATCHES,
-    R_BATCH_COUNT,
-    R_BATCHES,
-    R_LAST_MS,
-    R_NEWEST,
-    R_PRODUCER_ID,
-    R_SLOT,
-    producer_row,
-)
 from shm.kernels.recover import (
-    REPLAY_PRODUCERS_FULL,
     S_AT,
     S_BASE_OFFSET,
     S_EPOCH,
@@ -82,7 +71,6 @@ from smq.log.wal import Segment, Wal
 from smq.model.errors import MadeByNewer
 
 SCAN_ROWS = 65536
-LONG_AGO_MS = -1  # Of a producer whose batches are all lost: dropped as if it had expired.
 
 
 @dataclass(slots=True)
@@ -163,14 +151,7 @@ class _Recovery:
             log.partitions.restore(state)
         self._evidence.synced = checkpoint.synced
         self._known_to = checkpoint.position
-        while 2 * (len(checkpoint.producers) + 1) > len(log.producers):
-            log.producers = np.zeros((2 * len(log.producers), log.producers.shape[1]), np.int64)
-        for row in checkpoint.producers:
-            slot = log.partitions.slots[int(row[R_SLOT])]
-            place = producer_row(log.producers, slot, int(row[R_PRODUCER_ID]))
-            log.producers[place] = row
-            log.producers[place, R_SLOT] = slot + 1
-            log.producers[0, 0] += 1
+        log.producers.restore(checkpoint.producers)
 
     # --- segments --------------------------------------------------------------------------------
 
@@ -279,13 +260,8 @@ class _Recovery:
         self._pass_over_sealed(data, rows, slots)
         before = self._words[WORD_INDEX_TAIL]
         place = np.array([0, count, first_position, self._known_to, self._now_ms], np.int64)
-        while (
-            replay_frames(
-                log.memory.memory, log.links, log.producers, data, self._rows, slots, place
-            )
-            == REPLAY_PRODUCERS_FULL
-        ):
-            log.grow_producers(0)
+        tables = log.memory.memory, log.links, log.producers.table
+        replay_frames(*tables, data, self._rows, slots, place)
         self._entries.append(log.lookup.entries(before, self._words[WORD_INDEX_TAIL]))
 
     def _pass_over_sealed(self, data: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> None:
@@ -317,7 +293,7 @@ class _Recovery:
                 self._first_offsets.setdefault(number, offset)
                 history = log.partitions.epochs[number]
                 if not history or epoch > history[-1][0]:
-                    history.append((epoch, offset))
+                    log.partitions.epochs[number] = [*history, (epoch, offset)]
         return slots
 
     def _quarantine(self, data: np.ndarray, segment: Segment, at: int) -> None:
@@ -355,27 +331,7 @@ class _Recovery:
             for number, offset in self._first_offsets.items():
                 row = table[log.partitions.slots[number]]
                 row[P_SEALED_END] = max(int(row[P_SEALED_END]), offset)
-        self._clip_producers()
-
-    def _clip_producers(self) -> None:
-        """Forget batches the checkpoint knew and the log has not: their retry must be appended."""
-        log = self._log
-        ends = log.partitions.table[:, P_LOG_END]
-        for row in log.producers[1:][log.producers[1:, R_SLOT] > 0]:
-            batches = row[R_BATCHES : R_BATCHES + 4 * PRODUCER_BATCHES].reshape(-1, 4)
-            known = batches[: int(row[R_BATCH_COUNT])]
-            kept = known[known[:, 2] < int(ends[row[R_SLOT] - 1])]
-            if len(kept) == len(known):
-                continue
-            place = producer_row(log.producers, int(row[R_SLOT]) - 1, int(row[R_PRODUCER_ID]))
-            kept = kept[np.argsort(kept[:, 2])]
-            log.producers[place, R_BATCHES : R_BATCHES + kept.size] = kept.ravel()
-            log.producers[place, R_BATCH_COUNT] = len(kept)
-            log.producers[place, R_NEWEST] = len(kept) - 1
-            if not len(kept):
-                log.producers[place, R_LAST_MS] = LONG_AGO_MS
-        if (log.producers[1:, R_LAST_MS] == LONG_AGO_MS).any():
-            log.grow_producers(0)
+        log.producers.clip(*log.partitions.copy().ends())
 
     # --- a new life ------------------------------------------------------------------------------
 

@@ -32,7 +32,6 @@ from shm.kernels.plan import (
     STOP_LOG_FULL,
     STOP_OUT_FULL,
     STOP_PLAN_FULL,
-    STOP_PRODUCERS_FULL,
     STOP_REFERENCES,
     new_plan,
     row_at,
@@ -67,11 +66,10 @@ class Produced(NamedTuple):
 class Producing:
     """Runs the produce kernels over receive buffers.
 
-    `drain(log)` is called when a log must be written before it can take more. A log whose table of
-    producers is full forgets those that were silent for too long. What `throttle` says is told in
-    the answers; who calls run() reads no more for so long. `handles` is asked about batches that
-    may hold some. Where they were good the kernel has the partition's rule then and asks no more,
-    until forget_rules(): to be called when the catalog has changed.
+    `drain(log)` is called when a log must be written before it can take more. What `throttle` says
+    is told in the answers; who calls run() reads no more for so long. `handles` is asked about
+    batches that may hold some. Where they were good the kernel has the partition's rule then and
+    asks no more, until forget_rules(): to be called when the catalog has changed.
     """
 
     def __init__(
@@ -88,7 +86,6 @@ class Producing:
         self._refused: dict[int, list[Refused]] = {}  # By the rows' numbers.
         self._refused_count = 0
         self._request_bytes_max = config.socket_request_max_bytes
-        self._producers_kept_ms = config.producer_id_expiration_ms
         self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
         self.out = np.zeros(ANSWERS_BYTES, np.uint8)
 
@@ -102,9 +99,8 @@ class Producing:
         head[HEAD_THROTTLE_MS] = throttle.delay_ms(end - start, now_ms) if throttle.is_on else 0
         if len(self._logs) == 1:
             log = self._logs[0]
-            stop = produce(
-                data, log.memory.memory, log.links, log.producers, directory, self.plan, self.out
-            )
+            tables = log.memory.memory, log.links, log.producers.table
+            stop = produce(data, *tables, directory, self.plan, self.out)
         else:
             head[HEAD_PARSED] = parse_requests(data, directory, self.plan)
             stop = STOP_LOG_FULL  # Which is said of no log yet: all are looked at.
@@ -137,11 +133,10 @@ class Producing:
         """Append what a plan still asks for, helping the logs along, and write the answers."""
         for log in self._logs:
             while True:
-                reason = append_rows(log.memory.memory, log.links, log.producers, data, self.plan)
+                tables = log.memory.memory, log.links, log.producers.table
+                reason = append_rows(*tables, data, self.plan)
                 if reason == STOP_LOG_FULL:
                     self._drain(log)
-                elif reason == STOP_PRODUCERS_FULL:
-                    log.grow_producers(self._head[HEAD_NOW_MS] - self._producers_kept_ms)
                 elif reason == STOP_REFERENCES:
                     self._check_references(log, data)
                 else:

@@ -134,8 +134,8 @@ class Shard:
                 self._durabilities[number] = settings.durability
 
     def _drop(self, log: Log, numbers: list[int]) -> None:
+        log.drop_partitions(numbers)
         for number in numbers:
-            log.drop_partition(number)
             self._led.pop(number, None)
             self._durabilities.pop(number, None)
         if numbers:

@@ -16,11 +16,12 @@ SEAL_BELOW = 0.5
 assert SLOW_BELOW < LOANS_END_BELOW < SEAL_BELOW  # No producer waits for a reader.
 
 
-def watch_space(shard: Shard) -> bool:
+def watch_space(shard: Shard, now_ms: int) -> bool:
     """Tend the logs, say which are full; returns whether the sealer is to free space."""
     wanted, limit = False, shard.config.wal_bytes_max
     for number, log in shard.logs.items():
         log.tend()
+        log.producers.expire(now_ms - shard.config.producer_id_expiration_ms)
         wanted |= log.space_left < SEAL_BELOW * limit
         if log.space_left >= min(shard.config.message_max_bytes, log.wal.segment_bytes):
             shard.full_logs.discard(number)

@@ -10,7 +10,7 @@ from smq.log.log import Log
 from smq.model.errors import ErrorCode
 from smq.shard.space import watch_space
 from tests.app.shard_client import Client, ServerBench, benches, fetch, fetched, settle
-from tests.shard.shard_bench import SEGMENT_BYTES, batch, produce_request, responses, topic
+from tests.shard.shard_bench import NOW_MS, SEGMENT_BYTES, batch, produce_request, responses, topic
 
 Make = Callable[..., ServerBench]
 SEGMENTS_MAX = 128
@@ -57,7 +57,7 @@ def test_a_client_that_reads_nothing_keeps_no_producer_from_producing(make: Make
     assert 0 < loans(log) <= len(log.wal.segments)  # Of the one answer that is being sent.
     for _ in range(4):
         seal(log)
-        watch_space(bench.shard)
+        watch_space(bench.shard, NOW_MS)
         assert not bench.shard.throttle.is_on  # Nor is one slowed.
         put(bench, writer, WAL_BYTES_MAX // 2)
     bench.server._connections[max(bench.server._connections)].invariants()

@@ -18,7 +18,6 @@ from shm.kernels.plan import (
     ROW_STATE,
     ROW_VERSION,
     STOP_LOG_FULL,
-    STOP_PRODUCERS_FULL,
     new_plan,
     row_at,
 )
@@ -131,14 +130,12 @@ def append(log: Log, number: int, data: bytes) -> int:
     _plan[row + ROW_VERSION], _plan[row + ROW_STATE] = 9, 0
     received = np.frombuffer(bytearray(data), np.uint8)
     for _ in range(1000):
-        stop = append_rows(log.memory.memory, log.links, log.producers, received, _plan)
+        stop = append_rows(log.memory.memory, log.links, log.producers.table, received, _plan)
         if stop == STOP_LOG_FULL:
             log.write()
             log.want_sync()
             show(log)
             log.make_room_in_index(set(LEVELS))
-        elif stop == STOP_PRODUCERS_FULL:
-            log.grow_producers(0)
         else:
             break
     else:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.producers import R_PRODUCER_ID, R_SLOT
 from shm.kernels.words import (
     P_LOG_END,
     P_LOG_START,
@@ -75,11 +74,11 @@ def test_a_deleted_partition_holds_nothing(tmp_path: Path) -> None:
     log = start(tmp_path, levels={1: OS, 2: OS}).log
     append(log, 2, batch(b"idle", producer_id=5, epoch=0, sequence=0))
     fill(log)
-    log.drop_partition(1)
-    log.drop_partition(2)
+    assert len(log.producers) == 1
+    log.drop_partitions([1, 2])
     log.checkpoint()
     assert len(log.wal.segments) == 1
-    assert not (log.producers[1:, R_PRODUCER_ID] == 5).any()
+    assert len(log.producers) == 0
     log.invariants()
 
 
@@ -269,7 +268,7 @@ def test_a_row_given_to_a_new_partition_is_not_moved_by_the_old_ones_frames(
     fill(log, count=5)
     append(log, 1, batch(b"unpublished"))
     log.write()
-    log.drop_partition(1)
+    log.drop_partitions([1])
     log.adopt(2, settings(DISK))
     turn(log)
     assert high_watermark(log, 2) == 0
@@ -288,12 +287,12 @@ def test_a_sync_reaches_over_segments(tmp_path: Path) -> None:
     assert high_watermark(log, 1) == 30
 
 
-def test_the_table_of_producers_grows_with_its_producers(tmp_path: Path) -> None:
+def test_producers_are_known_in_the_next_life(tmp_path: Path) -> None:
     log = start(tmp_path).log
     for i in range(2000):
         append(log, 1, batch(b"v", producer_id=i, epoch=0, sequence=0))
         turn(log)
-    assert (log.producers[1:, R_SLOT] > 0).sum() == 2000
+    assert len(log.producers) == 2000
     assert append(log, 1, batch(b"v", producer_id=7, epoch=0, sequence=0)) == 7
     log.close()
     again = start(tmp_path, generation=1).log

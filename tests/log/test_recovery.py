@@ -203,7 +203,7 @@ def test_unsealed_bytes_survive_however_the_segments_are_read(tmp_path: Path) ->
 def test_a_dropped_partitions_frames_do_not_come_back(tmp_path: Path) -> None:
     log = start(tmp_path, levels=LEVELS).log
     fill(log, 10)
-    log.drop_partition(2)
+    log.drop_partitions([2])
     log.checkpoint()
     log.wal.close()
     log = start(tmp_path, generation=1, boot=OTHER_BOOT, levels={1: MEMORY, 3: DISK}).log

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, new_plan
-from shm.kernels.producers import R_PRODUCER_ID, R_SLOT
 from shm.kernels.words import DURABILITY_DISK, DURABILITY_OS
 from smq.model.errors import ErrorCode
 from smq.shard.produce import ANSWERS_BYTES, REQUESTS_MAX, ROWS_MAX, TOPICS_MAX, Producing
-from smq.wire.records import Record, write_batch
 from tests.shard.shard_bench import (
-    DAY_MS,
     NOW_MS,
     SEGMENT_BYTES,
     Appender,
@@ -116,29 +113,6 @@ def test_answers_say_how_long_a_producer_has_to_wait_while_space_is_short(tmp_pa
         shard.throttle.is_on = is_on
         [(_, response)] = responses(bytes(appender.run(sent).answers))
         assert least <= response.throttle_time_ms <= most
-
-
-def test_producers_are_forgotten_after_their_time_when_the_table_is_full(tmp_path: Path) -> None:
-    appender = Appender(new_shard(tmp_path, topic("one")))
-    log, late_ms = appender.shard.logs[0], NOW_MS + DAY_MS + 1
-
-    def produce(producers: range, now_ms: int) -> None:
-        for each in producers:
-            records = write_batch(
-                [Record(0, now_ms, None, b"x")],
-                producer_id=each,
-                producer_epoch=0,
-                base_sequence=0,
-            )
-            appender.run(produce_request({"one": {0: records}}), now_ms)
-            appender.end_turn()
-
-    produce(range(600), NOW_MS)
-    rows = len(log.producers)
-    produce(range(600, 1200), late_ms)
-    assert len(log.producers) == rows
-    rows_used = log.producers[1:][log.producers[1:, R_SLOT] > 0]
-    assert {*rows_used[:, R_PRODUCER_ID].tolist()} == {*range(600, 1200)}
 
 
 def test_an_error_without_an_answer_closes(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from smq.log.log import Log
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Shard
 from smq.shard.space import watch_space
+from smq.wire.records import Record, write_batch
 from tests.shard.shard_bench import (
     NOW_MS,
     SEGMENT_BYTES,
@@ -39,9 +40,9 @@ def small_shard(directory: Path) -> Shard:
 def full_shard(directory: Path) -> tuple[Shard, Appender]:
     shard = small_shard(directory)
     appender = Appender(shard)
-    seals, slows = [watch_space(shard)], [shard.throttle.is_on]
+    seals, slows = [watch_space(shard, NOW_MS)], [shard.throttle.is_on]
     while error_of(appender, "a", HALF_A_SEGMENT) == ErrorCode.NONE:
-        seals.append(watch_space(shard))
+        seals.append(watch_space(shard, NOW_MS))
         slows.append(shard.throttle.is_on)
     assert seals == sorted(seals)  # The sealer is called in time, and from then on …
     assert slows == sorted(slows)  # … producers are slowed, later, and refused last.
@@ -49,12 +50,31 @@ def full_shard(directory: Path) -> tuple[Shard, Appender]:
     return shard, appender
 
 
+def test_producers_are_forgotten_after_their_time_without_a_new_one(tmp_path: Path) -> None:
+    shard = small_shard(tmp_path)
+    appender, kept_ms = Appender(shard), shard.config.producer_id_expiration_ms
+
+    def produce(producer_id: int, sequence: int, now_ms: int) -> None:
+        record = [Record(0, now_ms, None, b"x")]
+        ids = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+        appender.run(produce_request({"a": {0: bytes(write_batch(record, **ids))}}), now_ms)
+        appender.end_turn()
+
+    for producer_id in range(3):
+        produce(producer_id, 0, NOW_MS)
+    produce(1, 1, NOW_MS + 1)
+    known = shard.logs[0].producers
+    for late_ms, count in ((0, 3), (kept_ms, 3), (kept_ms + 1, 1), (kept_ms + 2, 0)):
+        watch_space(shard, NOW_MS + late_ms)
+        assert len(known) == count
+
+
 def test_a_log_at_its_limit_refuses_all_its_partitions_and_says_so_once(tmp_path: Path) -> None:
     shard, appender = full_shard(tmp_path)
     log = shard.logs[0]
     for name in ("a", "b"):
         assert error_of(appender, name, HALF_A_SEGMENT) == ErrorCode.KAFKA_STORAGE_ERROR
-        assert watch_space(shard)
+        assert watch_space(shard, NOW_MS)
     [notice] = log.notices
     assert str(LIMIT) in notice
 
@@ -89,8 +109,8 @@ def test_sealing_lets_producers_go_on(tmp_path: Path) -> None:
     shard, appender = full_shard(tmp_path)
     [led, _] = shard.led()
     led.log.sealed(led.number, led.offsets().log_end, NOW_MS)
-    watch_space(shard)  # Frees; the next look finds the room.
-    assert not watch_space(shard)
+    watch_space(shard, NOW_MS)  # Frees; the next look finds the room.
+    assert not watch_space(shard, NOW_MS)
     assert not shard.throttle.is_on
     assert error_of(appender, "b", HALF_A_SEGMENT) == ErrorCode.NONE
     assert disk_bytes(led.log) <= LIMIT
@@ -101,15 +121,15 @@ def test_freed_files_are_kept_as_spares_only_within_the_limit(tmp_path: Path) ->
     [led, _] = shard.led()
     for _ in range(3):
         led.log.sealed(led.number, led.offsets().log_end, NOW_MS)
-        watch_space(shard)
+        watch_space(shard, NOW_MS)
         while error_of(appender, "a", HALF_A_SEGMENT) == ErrorCode.NONE:
             assert disk_bytes(led.log) <= LIMIT
-            watch_space(shard)
+            watch_space(shard, NOW_MS)
 
 
 def test_a_log_that_is_far_from_its_limit_wants_nothing(tmp_path: Path) -> None:
     shard = new_shard(tmp_path, topic("a"), wal_bytes_max=100 * SEGMENT_BYTES)
     Appender(shard).append("a", 0, HALF_A_SEGMENT)
-    assert not watch_space(shard)
+    assert not watch_space(shard, NOW_MS)
     assert not shard.throttle.is_on
     assert not shard.logs[0].notices

@@ -29,13 +29,12 @@ from shm.kernels.plan import (
     STOP_LOG_FULL,
     STOP_OUT_FULL,
     STOP_PLAN_FULL,
-    STOP_PRODUCERS_FULL,
     STOP_REFERENCES,
     new_plan,
     row_at,
 )
 from shm.kernels.produce import produce, write_answers
-from shm.kernels.producers import PRODUCER_COLUMNS, rehash_producers
+from shm.kernels.producers import new_producers
 from shm.kernels.reference import PlainFrame, scan
 from shm.kernels.words import (
     DURABILITY_SHIFT,
@@ -100,7 +99,7 @@ class Rig:
             self._configure(slot, number)
         capacity = self.log.layout.index_capacity
         self.links = np.full((LINK_COLUMNS, capacity), -1, np.int64)
-        self.producers = np.zeros((4, PRODUCER_COLUMNS), np.int64)
+        self.producers = new_producers(1024, b"the key of tests")
         self.directory = build_directory(
             Catalog("c", 1, TOPICS),
             lambda number: LOG << 32 | SLOTS[number] if number in SLOTS else None,
@@ -151,8 +150,6 @@ class Rig:
             reason = append_rows(self.log.memory, self.links, self.producers, data, self.plan)
             if reason == STOP_LOG_FULL:
                 self.drain()
-            elif reason == STOP_PRODUCERS_FULL:
-                self._grow_producers()
             elif reason == STOP_REFERENCES:  # Handles are checked elsewhere; these may stay.
                 row = row_at(self.plan, self.plan[HEAD_STOPPED_ROW])
                 self.plan[row + ROW_STATE] = REFERENCES_CHECKED
@@ -160,11 +157,6 @@ class Rig:
                 break
         while write_answers(data, self.plan, self.out) == STOP_OUT_FULL:
             self.out = np.zeros(2 * len(self.out), np.uint8)
-
-    def _grow_producers(self) -> None:
-        table = np.zeros((2 * len(self.producers), PRODUCER_COLUMNS), np.int64)
-        rehash_producers(self.producers, table, 0, np.ones(8, np.bool_))
-        self.producers = table
 
     def drain(self) -> None:
         """Write the WAL, so that the log can go on."""

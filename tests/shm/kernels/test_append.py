@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.append import account, append_rows, make_room, pad_to, place_of
 from shm.kernels.plan import HEAD_ROW_COUNT, ROW_CODE, ROW_STATE, new_plan, row_at
-from shm.kernels.producers import PRODUCER_COLUMNS
+from shm.kernels.producers import new_producers
 from shm.kernels.reference import PlainFrame, Tail, read_frame
 from shm.kernels.words import (
     FRAME_KIND_PADDING,
@@ -109,7 +109,7 @@ def test_a_partitions_end_and_sums_move_with_each_batch(
 
 def test_rows_of_other_logs_are_passed_over() -> None:
     log, plan = log_of(), new_plan(1, 1, 2)
-    links, producers = np.zeros((5, 64), np.int64), np.zeros((4, PRODUCER_COLUMNS), np.int64)
+    links, producers = np.zeros((5, 64), np.int64), new_producers(16, bytes(16))
     plan[HEAD_ROW_COUNT] = 1
     plan[row_at(plan, 0) + ROW_CODE] = (LOG + 1) << 32
     assert append_rows(log.memory, links, producers, np.zeros(8, np.uint8), plan) == 0

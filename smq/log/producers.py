@@ -1,0 +1,139 @@
+"""The producers of a log: whose batches were appended last, as shm.kernels.producers keeps them.
+
+Clients decide how many there are. So there is a most, of which the oldest goes first; who was
+silent for producer.id.expiration.ms goes with time; and nothing here is done for all of them in one
+step of the loop.
+"""
+
+import numpy as np
+
+from shm.kernels.producers import (
+    H_CAPACITY,
+    H_COUNT,
+    H_NEWEST,
+    H_OLDEST,
+    H_TOP,
+    PRODUCER_COLUMNS,
+    R_LAST_MS,
+    R_NEWER,
+    R_OLDER,
+    R_PARTITION,
+    clip_producers,
+    expire_producers,
+    file_producers,
+    forget_partitions,
+    new_producers,
+    restore_producers,
+)
+
+# Of a log, each for one partition: 64 MB, and as much for each checkpoint. Apache Kafka has no
+# bound, and runs out of memory.
+PRODUCERS_MAX = 1 << 18
+ROWS_AT_ONCE = 4096  # A megabyte to copy, or as many rows to look at: half a millisecond.
+
+
+class Producers:
+    """The table of a log, as the kernels take it, and what happens to it beside appends.
+
+    Invariants: the rows in use are those in the list by age; none is above H_TOP.
+    """
+
+    def __init__(self, key: bytes, capacity: int = PRODUCERS_MAX) -> None:
+        self.table = new_producers(capacity, key)
+        self._gone: set[int] = set()  # Partitions whose rows may still be there …
+        self._swept_to = 1  # … from this row on.
+
+    def __len__(self) -> int:
+        return int(self.table[0, H_COUNT])
+
+    def invariants(self) -> None:
+        """Raise AssertionError when the table is not as the class says."""
+        header, rows = self.table[0], self.table[: self._end]
+        assert 0 <= header[H_COUNT] <= header[H_TOP] <= header[H_CAPACITY]
+        assert np.count_nonzero(rows[1:, R_PARTITION]) == header[H_COUNT]
+        newer, older = rows[:, R_NEWER].tolist(), rows[:, R_OLDER].tolist()
+        before, row, count = 0, int(header[H_OLDEST]), 0
+        while row:
+            assert older[row] == before, row
+            assert rows[row, R_PARTITION] != 0, row
+            before, row, count = row, newer[row], count + 1
+            assert count <= header[H_COUNT]
+        assert (before, count) == (header[H_NEWEST], header[H_COUNT])
+
+    @property
+    def _end(self) -> int:
+        """The row after the last that was ever used."""
+        return int(self.table[0, H_TOP]) + 1
+
+    def expire(self, oldest_ms: int) -> int:
+        """Forget some of those who were silent since `oldest_ms`; how many. To be called often."""
+        return int(expire_producers(self.table, oldest_ms, ROWS_AT_ONCE))
+
+    def drop_partitions(self, numbers: set[int]) -> None:
+        """These partitions are gone: sweep() forgets what is known of them."""
+        if numbers and len(self):
+            self._gone |= numbers
+            self._swept_to = 1
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Look at some rows, whether they are of partitions that are gone. To be called often."""
+        if not self._gone:
+            return
+        end = min(self._end, self._swept_to + ROWS_AT_ONCE)
+        gone = np.array(sorted(self._gone), np.int64)
+        forget_partitions(self.table, self._swept_to, end, gone)
+        self._swept_to = end
+        if end == self._end:
+            self._gone.clear()
+
+    def clip(self, numbers: np.ndarray, ends: np.ndarray) -> None:
+        """Forget batches that the log has not: their retry must be appended.
+
+        `numbers` are those of all partitions, sorted, `ends` where each ends.
+        """
+        clip_producers(self.table, numbers, ends)
+
+    def restore(self, rows: np.ndarray) -> None:
+        """Take over what a checkpoint knows."""
+        order = np.argsort(rows[:, R_LAST_MS], kind="stable")
+        restore_producers(self.table, rows[order])
+
+    def copy(self) -> "ProducersCopy":
+        """Begin to copy the table, piece by piece."""
+        return ProducersCopy(self.table, self._end)
+
+
+class ProducersCopy:
+    """A copy of a table as it was when it was begun, made while producers go on.
+
+    take() is for the loop, file() for the background's thread. What a piece has learned since the
+    beginning is taken out again: batches that lie at or above the ends that partitions had then.
+    """
+
+    def __init__(self, table: np.ndarray, end: int) -> None:
+        self._table, self._next, self._end = table, 1, end
+        self._filed = np.empty((end - 1, PRODUCER_COLUMNS), np.int64)  # Memory comes when written.
+        self._count = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether take() has given all."""
+        return self._next >= self._end
+
+    def take(self) -> np.ndarray:
+        """Copy the next rows, which may be none."""
+        first = self._next
+        self._next = min(self._end, first + ROWS_AT_ONCE)
+        return self._table[first : self._next].copy()
+
+    def file(self, piece: np.ndarray, numbers: np.ndarray, ends: np.ndarray) -> None:
+        """Add a piece to what is filed; `numbers`, sorted, and `ends` as at the beginning."""
+        assert self._count + len(piece) <= len(self._filed)
+        filed = self._filed[self._count :]
+        self._count += int(file_producers(piece, numbers, ends, filed))
+
+    @property
+    def filed(self) -> np.ndarray:
+        """Rows as a checkpoint has them."""
+        return self._filed[: self._count]
