@@ -24,6 +24,9 @@ five batches is answered as it was; anything else must follow the last sequence;
 at 0; a producer nobody knows may start anywhere. Sequences wrap from 2^31 - 1 to 0.
 """
 
+from contextlib import suppress
+from mmap import MADV_NOHUGEPAGE, MAP_ANONYMOUS, MAP_PRIVATE, mmap
+
 import numpy as np
 
 from shm.kernels.batches import sequences_of
@@ -65,12 +68,16 @@ SEQUENCE_MAX = 0x7FFFFFFF
 def new_producers(capacity: int, key: bytes) -> np.ndarray:
     """An empty table for so many producers, a power of two; `key` is 16 random bytes, kept secret.
 
-    Memory is taken when rows are.
+    Memory is taken when rows are, by small pages: buckets are hit anywhere.
     """
     assert capacity >= PRODUCER_COLUMNS // 2
     assert capacity & (capacity - 1) == 0
     buckets = 2 * capacity
-    table = np.zeros((1 + capacity + buckets // PRODUCER_COLUMNS, PRODUCER_COLUMNS), np.int64)
+    rows = 1 + capacity + buckets // PRODUCER_COLUMNS
+    memory = mmap(-1, 8 * PRODUCER_COLUMNS * rows, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    with suppress(OSError):  # The system has no large ones.
+        memory.madvise(MADV_NOHUGEPAGE)
+    table = np.frombuffer(memory, np.int64).reshape(rows, PRODUCER_COLUMNS)
     table[0, H_CAPACITY], table[0, H_BUCKET_MASK] = capacity, buckets - 1
     table[0, H_KEY : H_KEY + 2] = np.frombuffer(key, np.int64)
     return table

@@ -43,6 +43,7 @@ from smq.log.ahead import RingAhead
 from smq.log.background import Background, Lane
 from smq.log.disk import Disk, told
 from smq.log.filed_index import FiledIndex
+from smq.log.holders import Holders
 from smq.log.partitions import PartitionSettings
 from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
@@ -88,6 +89,7 @@ class Log(ReadableLog):
         self.number = int(memory.words[WORD_LOG])
         self.disk, self.syncer, self.background = disk, syncer, background
         self.boot_id = boot_id
+        self.holders = Holders(self.partitions, self.lookup)
         self.producers = Producers(os.urandom(16))
         self.cursors = np.zeros(3, np.int64)
         self._ahead = RingAhead(memory, background)
@@ -112,6 +114,8 @@ class Log(ReadableLog):
         assert 0 <= kept <= self.memory.layout.index_capacity
         self.partitions.invariants()
         self.producers.invariants()
+        self.holders.invariants()
+        self.lookup.invariants()
         self.wal.invariants()
 
     def adopt(self, number: int, settings: PartitionSettings) -> int:
@@ -396,6 +400,7 @@ class Log(ReadableLog):
 
     def freeable(self) -> list[Segment]:
         """The full segments that nobody needs: all their partitions sealed beyond them, or gone."""
+        self.holders.begin()
         return [s for s in self.wal.segments[:-1] if s.index is not None and self._is_free(s)]
 
     def _is_free(self, segment: Segment) -> bool:
@@ -403,13 +408,7 @@ class Log(ReadableLog):
         is_held = self.wal.is_held(segment, self.space_left)
         if is_held or (segment.end > self.words[WORD_SYNCED] and self.syncer.busy()):
             return False
-        for number, end in segment.index.ends.items():
-            slot = self.partitions.slots.get(number)
-            if slot is not None:
-                sealed_end = int(self.partitions.table[slot, P_SEALED_END])
-                if self.lookup.behind_damage(number, sealed_end) < end:
-                    return False
-        return True
+        return not self.holders.need(segment)
 
     # --- checkpoints -----------------------------------------------------------------------------
 
@@ -439,6 +438,7 @@ class Log(ReadableLog):
                 self._when_durable = waiting + self._when_durable
                 self._checkpoint_wanted = True
                 return
+            self.holders.begin()
             self._free([segment for segment in free if self._is_free(segment)])
             for call in waiting:
                 call()
@@ -449,6 +449,7 @@ class Log(ReadableLog):
 
     def _free(self, segments: list[Segment]) -> None:
         for segment in segments:
+            self.holders.forget(segment)
             self.lookup.forget(segment)
             self.wal.free(segment)
         self._keep_entries()

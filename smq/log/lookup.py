@@ -9,6 +9,7 @@ Below it they have been freed, and sealed segments hold them.
 """
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +50,8 @@ class Place(NamedTuple):
 class Lookup:
     """The window and the filed tables of one log.
 
-    `filed` has, for each partition number, (first offset, segment) in the order of offsets.
+    A segment that is forgotten has no table from then on. What partitions know of it is left where
+    it is until they are asked, or get another segment: a segment may have 10,000 of them.
     """
 
     def __init__(self, memory: LogMemory) -> None:
@@ -58,7 +60,8 @@ class Lookup:
         self.links = np.zeros(
             (LINK_COLUMNS, self._capacity), np.int64
         )  # Each is written before it is read.
-        self.filed: dict[int, list[tuple[int, Segment]]] = {}
+        # By partition number: (first offset, segment), in the order of offsets.
+        self._filed: dict[int, list[tuple[int, Segment]]] = {}
         self._lost: dict[int, list[tuple[int, int]]] = {}
         self._spans = np.zeros((SPANS_MAX, 2), np.int64)
 
@@ -66,21 +69,38 @@ class Lookup:
         """Make a full segment's table part of look-ups."""
         segment.index = index
         for number, offset in index.first_offsets.items():
-            self.filed.setdefault(number, []).append((offset, segment))
+            mine = self._filed.setdefault(number, [])
+            while mine and mine[0][1].index is None:
+                del mine[0]
+            mine.append((offset, segment))
 
     def forget(self, segment: Segment) -> None:
         """A segment is freed."""
         assert segment.index is not None
-        for number in segment.index.ends:
-            mine = [pair for pair in self.filed.get(number, ()) if pair[1] is not segment]
-            if mine:
-                self.filed[number] = mine
-            else:
-                self.filed.pop(number, None)
+        segment.index = None
+
+    def filed_of(self, number: int) -> list[tuple[int, Segment]]:
+        """The full segments that have the partition: (first offset, segment), oldest first."""
+        mine = self._filed.get(number, [])
+        if all(segment.index is not None for _, segment in mine):
+            return mine
+        mine = [pair for pair in mine if pair[1].index is not None]
+        if mine:
+            self._filed[number] = mine
+        else:
+            del self._filed[number]
+        return mine
+
+    def invariants(self) -> None:
+        """Raise AssertionError when a partition's segments are not in order."""
+        for mine in self._filed.values():
+            for (offset, segment), (later, after) in pairwise(mine):
+                assert offset <= later
+                assert segment.end <= after.start
 
     def drop(self, number: int) -> None:
         """A partition is gone."""
-        self.filed.pop(number, None)
+        self._filed.pop(number, None)
         self._lost.pop(number, None)
 
     # --- the window ------------------------------------------------------------------------------
@@ -114,7 +134,7 @@ class Lookup:
 
     def first_offset_from(self, number: int, position: int) -> int | None:
         """The first offset of a partition in frames at or after a position; None: it has none."""
-        for _, segment in self.filed.get(number, ()):
+        for _, segment in self.filed_of(number):
             assert segment.index is not None
             mine = segment.index.of_partition(number)
             later = mine[mine["position"] >= position]
@@ -140,7 +160,7 @@ class Lookup:
         place = self._in_window(position)
         if place is not None:
             return place
-        for _, segment in self.filed.get(number, ()):
+        for _, segment in self.filed_of(number):
             if segment.index is not None and segment.start <= position < segment.end:
                 i = segment.index.at_position(number, position)
                 if i >= 0:
@@ -189,7 +209,7 @@ class Lookup:
     def _choose_filed(
         self, number: int, offset: int, limit: int, bytes_max: int, sealed_end: int
     ) -> tuple[int, int]:
-        segments = self.filed.get(number, [])
+        segments = self.filed_of(number)
         i = bisect_right(segments, offset, key=lambda pair: pair[0]) - 1
         for _, segment in segments[max(0, i) :]:
             assert segment.index is not None
@@ -212,7 +232,7 @@ class Lookup:
     def filed_from(self, number: int, offset: int) -> list[tuple[int, int, int]]:
         """What each full segment has of a partition from `offset` on: end, newest time, bytes."""
         found = []
-        for _, segment in self.filed.get(number, ()):
+        for _, segment in self.filed_of(number):
             assert segment.index is not None
             mine = segment.index.of_partition(number)
             mine = mine[mine["base_offset"] >= offset]
@@ -224,7 +244,7 @@ class Lookup:
     def bytes_from(self, number: int, slot: int, offset: int) -> int:
         """What a partition's batches take from `offset` on, in filed tables and window."""
         total, filed_end = 0, offset
-        for _, segment in self.filed.get(number, ()):
+        for _, segment in self.filed_of(number):
             assert segment.index is not None
             total += segment.index.bytes_from(number, offset)
             filed_end = max(filed_end, segment.index.ends[number])

@@ -50,15 +50,13 @@ class Producers:
         """Raise AssertionError when the table is not as the class says."""
         header, rows = self.table[0], self.table[: self._end]
         assert 0 <= header[H_COUNT] <= header[H_TOP] <= header[H_CAPACITY]
-        assert np.count_nonzero(rows[1:, R_PARTITION]) == header[H_COUNT]
-        newer, older = rows[:, R_NEWER].tolist(), rows[:, R_OLDER].tolist()
-        before, row, count = 0, int(header[H_OLDEST]), 0
-        while row:
-            assert older[row] == before, row
-            assert rows[row, R_PARTITION] != 0, row
-            before, row, count = row, newer[row], count + 1
-            assert count <= header[H_COUNT]
-        assert (before, count) == (header[H_NEWEST], header[H_COUNT])
+        used = np.flatnonzero(rows[1:, R_PARTITION]) + 1
+        assert len(used) == header[H_COUNT]
+        for begin, forth, back in ((H_OLDEST, R_NEWER, R_OLDER), (H_NEWEST, R_OLDER, R_NEWER)):
+            following = rows[used, forth]
+            assert (rows[following[following > 0], back] == used[following > 0]).all()
+            assert np.count_nonzero(following) == max(0, len(used) - 1)
+            assert rows[header[begin], back] == 0 if len(used) else header[begin] == 0
 
     @property
     def _end(self) -> int:

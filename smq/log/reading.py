@@ -90,8 +90,7 @@ class ReadableLog:
 
     def filed_indexes(self, number: int) -> list[FiledIndex]:
         """The filed tables that have the partition, oldest first."""
-        filed = self.lookup.filed.get(number, ())
-        return [segment.index for _, segment in filed if segment.index is not None]
+        return [segment.index for _, segment in self.lookup.filed_of(number) if segment.index]
 
     def in_ring(self, position: int) -> bool:
         """Whether the ring still has the bytes at a position."""

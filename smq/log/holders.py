@@ -1,0 +1,73 @@
+"""Who still needs full segments: partitions that have unsealed records in them.
+
+It is asked for every segment with every seal, and a segment may have records of 10,000 partitions.
+What a partition does not need it never needs again: sealed ends only grow, and numbers of
+partitions that are gone are not used again. So a segment's partitions are gone through once in its
+life, and the walk stands where one needs it; and one call looks at no more than LOOKS_MAX.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shm.kernels.words import P_SEALED_END
+from smq.log.filed_index import FiledIndex
+from smq.log.lookup import Lookup
+from smq.log.partitions import Partitions
+from smq.log.wal import Segment
+
+LOOKS_MAX = 4096  # In one step of the loop: some 2 ms.
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Through a segment's partitions: (number, end of what the segment has of it)."""
+
+    index: FiledIndex
+    left: Iterator[tuple[int, int]]
+    holder: tuple[int, int] | None
+
+
+class Holders:
+    """The walks through all full segments of a log."""
+
+    def __init__(self, partitions: Partitions, lookup: Lookup) -> None:
+        self._partitions, self._lookup = partitions, lookup
+        self._walks: dict[int, _Walk] = {}
+        self.looks = 0  # Since the last begin().
+
+    def invariants(self) -> None:
+        """Raise AssertionError when a walk has passed a partition that needs its segment."""
+        for walk in self._walks.values():
+            for pair in walk.index.ends.items():
+                if pair == walk.holder:
+                    break
+                assert not self._needs(*pair), pair
+
+    def begin(self) -> None:
+        """A new step of the loop begins."""
+        self.looks = 0
+
+    def need(self, segment: Segment) -> bool:
+        """Whether a partition needs a full segment, or it is not known yet that none does."""
+        assert segment.index is not None
+        walk = self._walks.get(segment.start)
+        if walk is None:
+            left = iter(segment.index.ends.items())
+            walk = self._walks[segment.start] = _Walk(segment.index, left, next(left, None))
+        while walk.holder is not None and self.looks < LOOKS_MAX:
+            self.looks += 1
+            if self._needs(*walk.holder):
+                return True
+            walk.holder = next(walk.left, None)
+        return walk.holder is not None
+
+    def forget(self, segment: Segment) -> None:
+        """It is freed."""
+        self._walks.pop(segment.start, None)
+
+    def _needs(self, number: int, end: int) -> bool:
+        slot = self._partitions.slots.get(number)
+        if slot is None:
+            return False
+        sealed_end = int(self._partitions.table[slot, P_SEALED_END])
+        return self._lookup.behind_damage(number, sealed_end) < end

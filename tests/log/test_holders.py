@@ -1,0 +1,91 @@
+"""Who needs a full segment is asked with every seal, and looked at once for each partition."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.log import holders as module
+from smq.log.log import Log
+from smq.log.wal import Segment
+from tests.log.logs import NOW_MS, OS, append, batch, memory_of, start, turn
+
+COUNT = 1000
+SEGMENT_BYTES = 1 << 18
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """One whose first segment has a record of each partition, and that is sealed nowhere."""
+    memory = memory_of(1 << 20, SEGMENT_BYTES, 2000)
+    levels = dict.fromkeys(range(1, COUNT + 1), OS)
+    log = start(tmp_path, memory=memory, segment_bytes=SEGMENT_BYTES, levels=levels).log
+    for number in levels:
+        append(log, number, batch(b"v"))
+    while len(log.wal.segments) < 2:
+        append(log, 1, batch(b"w" * 10_000))
+        turn(log)
+    return log
+
+
+def first(log: Log) -> Segment:
+    return log.wal.segments[0]
+
+
+def end_of(log: Log, number: int) -> int:
+    index = first(log).index
+    assert index is not None
+    return int(index.ends[number])
+
+
+def test_sealing_every_partition_looks_at_each_once_or_twice(log: Log) -> None:
+    segment, looks = first(log), 0
+    for number in range(1, COUNT + 1):
+        assert log.wal.segments[0] is segment
+        assert log.freeable() == []
+        looks += log.holders.looks
+        log.sealed(number, end_of(log, number), NOW_MS)
+        log.invariants()
+    assert log.freeable() == [segment]
+    assert looks + log.holders.looks <= 2 * COUNT + 1
+    log.checkpoint()
+    assert log.wal.segments[0] is not segment
+
+
+@pytest.mark.parametrize("how", ["sealed", "gone", "retained"])
+def test_the_last_that_needs_it_decides(log: Log, how: str) -> None:
+    segment = first(log)
+    for number in range(1, COUNT):
+        log.sealed(number, end_of(log, number), NOW_MS)
+    assert log.freeable() == []
+    if how == "sealed":
+        log.sealed(COUNT, 1, NOW_MS)
+    elif how == "gone":
+        log.drop_partitions([COUNT])
+    else:
+        log.set_log_start(COUNT, 1)
+    assert log.freeable() == [segment]
+
+
+def test_no_step_looks_at_more_than_its_share(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = first(log)
+    for number in range(1, COUNT + 1):
+        log.sealed(number, end_of(log, number), NOW_MS)
+    monkeypatch.setattr(module, "LOOKS_MAX", 300)
+    for _ in range(3):
+        assert log.freeable() == []
+        assert log.holders.looks == 300
+    assert log.freeable() == [segment]
+
+
+def test_what_is_freed_is_no_look_ups_any_more(log: Log) -> None:
+    segment = first(log)
+    index = segment.index
+    assert log.lookup.filed_of(7) == [(0, segment)]
+    assert log.filed_indexes(7) == [index]
+    for number in range(1, COUNT + 1):
+        log.sealed(number, end_of(log, number), NOW_MS)
+    log.checkpoint()
+    assert log.lookup.filed_of(7) == []
+    assert log.filed_indexes(7) == []
+    assert log.lookup.place_of(7, 0) is None
+    log.invariants()
