@@ -34,8 +34,9 @@ from smq.filer.mark import mark
 from smq.model.catalog import Catalog
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.payloads import Owner
-from smq.sealer.plan import PartitionState, ShardState, due, is_overdue
+from smq.sealer.plan import PartitionState, due, is_overdue
 from smq.sealer.ports import Place
+from smq.sealer.watched import Watched
 from smq.wire.internal import InternalFrame, encode_command
 
 NICENESS = 5  # Compressing must not take a core from clients that wait for an ack.
@@ -98,6 +99,7 @@ class Sealer:
         }
         self._in_hand: set[int] = set()
         self._states: dict[int, PartitionState] = {}
+        self._watched = {node: Watched(self._states) for node in self._shards}
         self._chores = 0
         self._asked: set[int] = set()
         self._pressure = False
@@ -154,15 +156,19 @@ class Sealer:
         """Ask every shard that is not being asked; come back later."""
         self._known.look(self._inheritance)
         self._mark_filer()
-        for node, peer in self._shards.items():
+        for node in self._shards:
             if node not in self._asked:
-                self._asked.add(node)
-                question = partial(encode_command, command={"do": "partitions"})
-                peer.ask(question, partial(self._shard_answered, node))
+                self._ask(node)
         self._housekeep(wall_ms())
         self.sealing.look()
         self.reading.look()
         self._loop.call_later(POLL_MS, self.round)
+
+    def _ask(self, node: int) -> None:
+        """Ask a shard what has changed of its partitions."""
+        self._asked.add(node)
+        question = partial(encode_command, command=self._watched[node].question())
+        self._shards[node].ask(question, partial(self._shard_answered, node))
 
     def _mark_filer(self) -> None:
         """Have clients on this host know the filer's directory, as soon as it can be written."""
@@ -205,14 +211,20 @@ class Sealer:
         self._asked.discard(node)
         if not body or "ok" not in (answer := json.loads(body)):
             return
-        state = ShardState.of(answer)
+        watched = self._watched[node]
+        if not watched.take(answer):
+            self._ask(node)
+            return
         chosen = due(
-            state, self._known.settings, wall_ms(), before=self._states, pressure=self._pressure
+            watched.state(answer),
+            self._known.settings,
+            wall_ms(),
+            before=watched.take_before(),
+            pressure=self._pressure,
         )
         for each in chosen:
             if self._is_fit and each.number not in self._in_hand:
                 self._seal(node, each.number, each.sealed_end, each.stable_end)
-        self._states.update((each.number, each) for each in state.partitions)
         self._pressure = False
 
     def _seal(self, node: int, number: int, sealed_end: int, end: int) -> None:

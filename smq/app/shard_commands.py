@@ -1,6 +1,8 @@
 """What a shard does for our other processes, over its unix socket. JSON, see smq.wire.internal.
 
-partitions   {}                            what is unsealed, and how full the WAL is
+partitions   life, since                   what has changed of partitions since that version of
+                                           that life, or a first part of it (smq.shard.changes),
+                                           and how full the WAL is
 batches      number, offset, bytes_max,    raw batches, a JSON line before them; `synced`: answered
              synced, shown                 when the WAL has them on disk, for what is sealed must
                                            not outlive the log, or its offsets are used again;
@@ -19,9 +21,8 @@ import json
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from shm.kernels.words import P_UNSEALED_BYTES, P_UNSEALED_SINCE_MS, WORD_SYNCED
+from shm.kernels.words import WORD_GENERATION, WORD_SYNCED
 from smq.app.acceptor import Acceptor
 from smq.app.clock import wall_ms
 from smq.app.link import Link
@@ -29,6 +30,7 @@ from smq.app.loop import Loop
 from smq.app.peers import Peers
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame
+from smq.shard.changes import Changes
 from smq.shard.shard import Led, Shard
 from smq.shard.space import watch_space
 from smq.wire.internal import KIND_COMMAND, InternalFrame, encode_command, encode_frame
@@ -46,6 +48,7 @@ class ShardCommands:
         self._loop, self._shard, self._peers = loop, shard, peers
         self._links: set[Link] = set()
         self._segments_seen = 0
+        self._changes = Changes(shard.logs.values())
         self._commands: dict[str, Handle] = {
             "partitions": self._partitions,
             "batches": self._batches,
@@ -88,27 +91,17 @@ class ShardCommands:
         if watch_space(self._shard, wall_ms()):
             self._peers.ask_sealer({"do": "pressure"}, lambda _: None)
 
-    def _partitions(self, link: Link, frame_id: int) -> None:
+    def _partitions(self, link: Link, frame_id: int, life: int = 0, since: int = 0) -> None:
         logs = self._shard.logs.values()
+        generation = max(log.words[WORD_GENERATION] for log in logs)
+        told = self._changes.after(since if life == generation else 0)
         answer = {
-            "ok": [self._describe(led) for led in self._shard.led()],
+            "ok": told._asdict(),
+            "life": generation,
             "wal_bytes": sum(log.wal.allocated_bytes for log in logs),
             "wal_bytes_max": len(logs) * self._shard.config.wal_bytes_max,
         }
         link.send(encode_command(frame_id, answer))
-
-    @staticmethod
-    def _describe(led: Led) -> dict[str, Any]:
-        offsets, row = led.offsets(), led.log.partitions.table[led.slot]
-        return {
-            "number": led.number,
-            "log": led.log.number,
-            "start": offsets.log_start,
-            "sealed_end": offsets.sealed_end,
-            "stable_end": offsets.last_stable,
-            "unsealed_bytes": int(row[P_UNSEALED_BYTES]),
-            "oldest_ms": int(row[P_UNSEALED_SINCE_MS]),
-        }
 
     def _batches(  # noqa: PLR0913, PLR0917  (as the command)
         self,

@@ -9,7 +9,7 @@ of the log is free when the last of its partitions is sealed beyond it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from smq.model.topic_configs import TopicSettings
 from smq.store.rows import Segment
@@ -32,20 +32,11 @@ class PartitionState(NamedTuple):
 
 
 class ShardState(NamedTuple):
-    """What a shard says of itself."""
+    """What a shard says of itself: partitions that may have something to seal."""
 
     partitions: tuple[PartitionState, ...]
     wal_bytes: int
     wal_bytes_max: int
-
-    @classmethod
-    def of(cls, answer: dict[str, Any]) -> "ShardState":
-        """From the answer to the command "partitions"."""
-        rows = (
-            PartitionState(*(int(row[field]) for field in PartitionState._fields))
-            for row in answer["ok"]
-        )
-        return cls(tuple(rows), int(answer["wal_bytes"]), int(answer["wal_bytes_max"]))
 
     @property
     def wants_space(self) -> bool:

@@ -83,16 +83,10 @@ class FakeSealedBroker:
         return b'{"ok": true}'
 
     def _partitions(self) -> dict[str, Any]:
-        partition = {
-            "number": NUMBER,
-            "log": 0,
-            "start": self.shard.start,
-            "sealed_end": self.shard.sealed_end,
-            "stable_end": self.shard.end,
-            "unsealed_bytes": 1,
-            "oldest_ms": self.oldest_ms,
-        }
-        return {"ok": [partition], "wal_bytes": self.wal_bytes, "wal_bytes_max": 100}
+        shard = self.shard
+        row = [NUMBER, 0, shard.start, shard.sealed_end, shard.end, 1, self.oldest_ms]
+        told = {"since": 0, "version": 1, "more": False, "gone": [], "rows": [row]}
+        return {"ok": told, "life": 1, "wal_bytes": self.wal_bytes, "wal_bytes_max": 100}
 
     def _coordinator_answers(self, frame: InternalFrame) -> bytes:
         command: dict[str, Any] = json.loads(frame.body)

@@ -13,6 +13,7 @@ from shm.kernels.words import WORD_SYNCED
 from smq.app.peers import Peer
 from smq.app.shard_commands import BATCHES_BYTES_MAX, ShardCommands
 from smq.log.background import BackgroundThread
+from smq.sealer.plan import PartitionState
 from smq.testing.disk import SlowDisk
 from smq.wire.internal import InternalReader, encode_command
 from smq.wire.records import read_batches
@@ -61,6 +62,9 @@ class Bench:
     def ask(self, **command: Any) -> Any:
         return json.loads(self.ask_raw(**command))
 
+    def partitions(self) -> list[PartitionState]:
+        return [PartitionState(*row) for row in self.ask(do="partitions")["ok"]["rows"]]
+
     def append(self, *values: bytes) -> int:
         return self.appender.append("one", 0, batch(*values))
 
@@ -82,18 +86,20 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def test_partitions_say_what_is_not_sealed_and_how_full_the_wal_is(bench: Bench) -> None:
     bench.append(b"a", b"b")
     answer = bench.ask(do="partitions")
-    [partition] = answer["ok"]
-    assert partition.pop("unsealed_bytes") > 0
-    assert partition == {
-        "number": NUMBER,
-        "log": 0,
-        "start": 0,
-        "sealed_end": 0,
-        "stable_end": 2,
-        "oldest_ms": NOW_MS,
-    }
+    unsealed_bytes = len(batch(b"a", b"b"))
+    assert bench.partitions() == [PartitionState(NUMBER, 0, 0, 0, 2, unsealed_bytes, NOW_MS)]
     assert answer["wal_bytes"] == bench.log.wal.allocated_bytes
     assert answer["wal_bytes_max"] == bench.shard.config.wal_bytes_max
+
+
+def test_partitions_are_told_when_they_have_changed_in_the_same_life(bench: Bench) -> None:
+    first = bench.ask(do="partitions")
+    asked = {"do": "partitions", "life": first["life"], "since": first["ok"]["version"]}
+    assert bench.ask(**asked)["ok"]["rows"] == []
+    bench.append(b"a")
+    assert len(bench.ask(**asked)["ok"]["rows"]) == 1
+    before = {**asked, "life": first["life"] - 1}
+    assert bench.ask(**before)["ok"]["since"] == 0
 
 
 def test_batches_come_raw_behind_a_line_of_json(bench: Bench) -> None:
@@ -116,7 +122,7 @@ def test_batches_that_are_on_the_disk_are_read_while_others_are_answered(bench: 
     bench.loop.turn_ends.append(background.collect)  # type: ignore[arg-type]
     with disk.waiting():
         answers = bench.begin(do="batches", number=NUMBER, offset=0, bytes_max=BATCHES_BYTES_MAX)
-        assert bench.ask(do="partitions")["ok"]
+        assert bench.ask(do="partitions")["ok"]["rows"]
         assert not answers
     turn_until(bench.loop, lambda: bool(answers))
     records = [r for b in read_batches(answers[0].partition(b"\n")[2]) for r in b.records()]
@@ -173,16 +179,16 @@ def test_batches_do_not_wait_for_what_is_behind_them(bench: Bench) -> None:
 def test_what_is_sealed_is_not_unsealed_any_more(bench: Bench) -> None:
     bench.append(b"a", b"b")
     assert bench.ask(do="sealed", number=NUMBER, end=2) == {"ok": True}
-    [partition] = bench.ask(do="partitions")["ok"]
-    assert (partition["sealed_end"], partition["unsealed_bytes"]) == (2, 0)
+    [partition] = bench.partitions()
+    assert (partition.sealed_end, partition.unsealed_bytes) == (2, 0)
     bench.shard.invariants()
 
 
 def test_retention_moves_the_start(bench: Bench) -> None:
     bench.append(b"a", b"b")
     assert bench.ask(do="log_start", number=NUMBER, offset=1) == {"ok": True}
-    [partition] = bench.ask(do="partitions")["ok"]
-    assert (partition["start"], partition["sealed_end"]) == (1, 1)
+    [partition] = bench.partitions()
+    assert (partition.start, partition.sealed_end) == (1, 1)
 
 
 def test_unsealed_lists_the_full_segments_until_they_are_sealed(bench: Bench) -> None:

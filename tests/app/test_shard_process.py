@@ -89,7 +89,7 @@ class Estate(OneChild):
         asker = Asker(self.inheritance.socket_path(shard_name(NODE)), DEADLINE_S)
         found, _ = asker.ask({"do": "partitions"})
         asker.close()
-        return list(found)
+        return list(found["rows"])
 
     def client(self) -> socket.socket:
         return socket.create_connection(self.listener.getsockname(), DEADLINE_S)
@@ -159,9 +159,9 @@ def test_it_takes_each_catalog_that_is_published(estate: Estate) -> None:
     estate.publish(topic("one"))
     estate.start()
     assert estate.is_ready(DEADLINE_S)
-    assert [each["number"] for each in estate.partitions()] == [1]
+    assert [row[0] for row in estate.partitions()] == [1]
     estate.publish(topic("one"), topic("two", range(2, 4)))
-    assert [each["number"] for each in estate.partitions()] == [1, 2, 3]
+    assert [row[0] for row in estate.partitions()] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

@@ -85,12 +85,6 @@ def test_nothing_is_sealed_of_a_partition_without_stable_records_or_without_a_to
     assert due(_state(_partition(2)), lambda _: None, 10**9, pressure=True) == []
 
 
-def test_a_shards_state_is_read_from_its_answer() -> None:
-    row = dict(zip(PartitionState._fields, range(7), strict=True))
-    answer = {"ok": [row], "wal_bytes": 3, "wal_bytes_max": 4}
-    assert ShardState.of(answer) == ShardState((PartitionState(*range(7)),), 3, 4)
-
-
 def _segments(*sizes_and_times: tuple[int, int]) -> list[Segment]:
     return [
         Segment(1, 10 * i, 10 * i + 10, "parquet", f"s{i}", size, 0, 10, 0, time, 0, 777)

@@ -1,0 +1,80 @@
+"""What the sealer knows of a shard's partitions: kept by answers that tell what has changed.
+
+The shard's side is smq.shard.changes. An answer may be one of several; what is due is decided when
+the last has come. Decisions only: no IO.
+"""
+
+from typing import Any
+
+from smq.sealer.plan import PartitionState, ShardState
+
+
+class Watched:
+    """Of one shard; `states` has those of all shards, by partition number.
+
+    Invariant: `unsealed` are those of its partitions that have something to seal.
+    """
+
+    def __init__(self, states: dict[int, PartitionState]) -> None:
+        self._states = states
+        self._numbers: set[int] = set()
+        self._missing: set[int] = set()  # While all is told anew: what was not told yet.
+        self._unsealed: set[int] = set()
+        self._before: dict[int, PartitionState] = {}
+        self._life = self._version = 0
+
+    def invariants(self) -> None:
+        """Raise AssertionError when it is not as the class says."""
+        mine = [self._states[number] for number in self._numbers]
+        assert self._unsealed == {s.number for s in mine if s.stable_end > s.sealed_end}
+        assert self._missing <= self._numbers
+
+    def question(self) -> dict[str, Any]:
+        """The command that asks for what is new."""
+        return {"do": "partitions", "life": self._life, "since": self._version}
+
+    def take(self, answer: dict[str, Any]) -> bool:
+        """Learn from an answer to the question; False: there is more to ask for."""
+        told = answer["ok"]
+        if told["since"] == 0:
+            self._missing = set(self._numbers)
+        for number in told["gone"]:
+            self._missing.discard(number)
+            self._forget(number)
+        for row in told["rows"]:
+            self._learn(PartitionState(*row))
+        self._life, self._version = answer["life"], told["version"]
+        if not told["more"]:
+            for number in self._missing:
+                self._forget(number)
+            self._missing = set()
+        return not told["more"]
+
+    def _learn(self, state: PartitionState) -> None:
+        number = state.number
+        if number in self._numbers:
+            self._before.setdefault(number, self._states[number])
+        self._states[number] = state
+        self._numbers.add(number)
+        self._missing.discard(number)
+        if state.stable_end > state.sealed_end:
+            self._unsealed.add(number)
+        else:
+            self._unsealed.discard(number)
+
+    def _forget(self, number: int) -> None:
+        if number in self._numbers:
+            self._numbers.remove(number)
+            self._unsealed.discard(number)
+            self._before.pop(number, None)
+            del self._states[number]
+
+    def state(self, answer: dict[str, Any]) -> ShardState:
+        """What there may be to seal, with the rest of an answer."""
+        partitions = tuple(self._states[number] for number in self._unsealed)
+        return ShardState(partitions, answer["wal_bytes"], answer["wal_bytes_max"])
+
+    def take_before(self) -> dict[int, PartitionState]:
+        """How those that have changed were when this was called last."""
+        before, self._before = self._before, {}
+        return before

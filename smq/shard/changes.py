@@ -1,0 +1,119 @@
+"""What has changed of a shard's partitions since the sealer has asked last.
+
+    sealer   since 0 ─▶        version 1000, there is more      the first rows, all being new
+             since 1000 ─▶     version 1730                     the rest
+             since 1730 ─▶     version 1732                     two partitions that have grown
+
+Each change of a row gets the next version. Versions are of one life of the shard: who asks with
+another life's is told all again, and so is who has missed partitions that are gone. An answer has
+at most ROWS_MAX rows. What a question costs beside them is one pass of C over the tables.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.words import (
+    P_LAST_STABLE,
+    P_LOG_START,
+    P_NUMBER,
+    P_SEALED_END,
+    P_UNSEALED_BYTES,
+    P_UNSEALED_SINCE_MS,
+    WORD_PARTITION_COUNT,
+)
+from smq.log.log import Log
+
+ROWS_MAX = 1000  # Of an answer: a millisecond, and 60 KB of JSON.
+GONE_MAX = 20_000  # Partitions that are gone are remembered, so many.
+_COLUMNS = (
+    P_NUMBER,
+    P_LOG_START,
+    P_SEALED_END,
+    P_LAST_STABLE,
+    P_UNSEALED_BYTES,
+    P_UNSEALED_SINCE_MS,
+)
+
+
+class Told(NamedTuple):
+    """An answer: everything that has changed after version `since` up to `version`.
+
+    `since` is 0 when all is told anew. `rows` are (number, log, log start, sealed end, last stable
+    offset, unsealed bytes, since when in ms).
+    """
+
+    since: int
+    version: int
+    more: bool
+    gone: list[int]
+    rows: list[list[int]]
+
+
+class _Table:
+    """A log's rows as they were seen last, and at which version each has changed."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.seen = np.zeros((len(log.partitions.table), len(_COLUMNS)), np.int64)
+        self.versions = np.zeros(len(self.seen), np.int64)
+
+    def look(self, version: int) -> tuple[int, list[tuple[int, int]]]:
+        """See what has changed: the new version, and (version, number) of partitions gone."""
+        count = self.log.words[WORD_PARTITION_COUNT]
+        now, seen = self.log.partitions.table[:count, _COLUMNS], self.seen[:count]
+        changed = np.flatnonzero((now != seen).any(axis=1))
+        versions = version + 1 + np.arange(len(changed))
+        before = seen[changed, 0]
+        is_gone = (before != 0) & (before != now[changed, 0])
+        gone = zip(versions[is_gone].tolist(), before[is_gone].tolist(), strict=True)
+        seen[changed], self.versions[changed] = now[changed], versions
+        return version + len(changed), list(gone)
+
+    def after(self, version: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that are in use and have changed after a version: versions and rows."""
+        slots = np.flatnonzero((self.versions > version) & (self.seen[:, 0] != 0))
+        rows = np.insert(self.seen[slots], 1, self.log.number, axis=1)
+        return self.versions[slots], rows
+
+
+class Changes:
+    """Of one life of a shard. Invariant: versions of rows are all different, and none is later
+    than that of the last question."""
+
+    def __init__(self, logs: Iterable[Log]) -> None:
+        self._tables = [_Table(log) for log in logs]
+        self._version = 0
+        self._gone: deque[tuple[int, int]] = deque()
+        self._complete_from = 0  # Who knows this version can be told all that is gone since.
+
+    def invariants(self) -> None:
+        """Raise AssertionError when versions are not as the class says."""
+        versions = np.concatenate([table.versions for table in self._tables])
+        versions = versions[versions > 0]
+        assert len(np.unique(versions)) == len(versions)
+        assert versions.max(initial=0) <= self._version
+        assert len(self._gone) <= GONE_MAX
+
+    def after(self, since: int) -> Told:
+        """What has changed after a version that was told before; 0: everything."""
+        self._look()
+        if not self._complete_from <= since <= self._version:
+            since = 0
+        found = [table.after(since) for table in self._tables]
+        versions = np.concatenate([each[0] for each in found])
+        rows = np.concatenate([each[1] for each in found])
+        order = np.argsort(versions)[:ROWS_MAX]
+        has_more = len(order) < len(versions)
+        version = int(versions[order[-1]]) if has_more else self._version
+        gone = [number for at, number in self._gone if 0 < since < at <= version]
+        return Told(since, version, has_more, gone, rows[order].tolist())
+
+    def _look(self) -> None:
+        for table in self._tables:
+            self._version, gone = table.look(self._version)
+            self._gone += gone
+        while len(self._gone) > GONE_MAX:
+            self._complete_from, _ = self._gone.popleft()

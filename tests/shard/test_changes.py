@@ -1,0 +1,107 @@
+"""The sealer's question is answered by what has changed, in slices."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.shard import changes as module
+from smq.shard.changes import Changes, Told
+from tests.shard.shard_bench import NOW_MS, Appender, batch, catalog, new_shard, topic
+
+COUNT = 30
+
+
+class Bench:
+    """A shard that leads partitions 1 to 30, two logs, and what is told of them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.topics = [
+            topic("many", range(1, COUNT), logs=tuple(i % 2 for i in range(COUNT - 1))),
+            topic("one", range(COUNT, COUNT + 1)),
+        ]
+        self.shard = new_shard(directory, *self.topics, logs=2)
+        self.appender = Appender(self.shard)
+        self.changes = Changes(self.shard.logs.values())
+
+    def after(self, since: int) -> Told:
+        told = self.changes.after(since)
+        self.changes.invariants()
+        return told
+
+    def append(self, index: int) -> None:
+        self.appender.append("many", index, batch(b"v"))
+
+    def numbers(self, told: Told) -> list[int]:
+        return sorted(row[0] for row in told.rows)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_the_first_answer_has_all_and_the_next_what_has_changed(bench: Bench) -> None:
+    told = bench.after(0)
+    assert (told.since, told.more, told.gone) == (0, False, [])
+    assert bench.numbers(told) == [*range(1, COUNT + 1)]
+    assert {row[0]: row[1] for row in told.rows}[2] == 1  # Its log.
+    again = bench.after(told.version)
+    assert again == Told(told.version, told.version, more=False, gone=[], rows=[])
+    bench.append(3)
+    bench.append(8)
+    bench.append(3)
+    grown = bench.after(again.version)
+    assert bench.numbers(grown) == [4, 9]
+    [row] = [row for row in grown.rows if row[0] == 4]
+    assert row == [4, 1, 0, 0, 2, 2 * len(batch(b"v")), NOW_MS]
+    assert bench.after(again.version) == grown  # The answer was lost.
+    bench.shard.logs[1].sealed(4, 2, NOW_MS)
+    bench.shard.logs[0].set_log_start(9, 1)
+    assert bench.numbers(bench.after(grown.version)) == [4, 9]
+
+
+def test_no_answer_is_longer_than_it_may_be(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROWS_MAX", 7)
+    told, numbers = bench.after(0), []
+    for _ in range(5):
+        assert len(told.rows) <= 7
+        numbers += bench.numbers(told)
+        if not told.more:
+            break
+        bench.append(28)  # What changes meanwhile is told at the end.
+        told = bench.after(told.version)
+    assert sorted(set(numbers)) == [*range(1, COUNT + 1)]
+    assert numbers.count(29) == 1
+    assert told.rows[-1][4] == 4
+
+
+@pytest.mark.parametrize("since", [-1, 10**9])
+def test_a_version_nobody_was_told_is_answered_with_all(bench: Bench, since: int) -> None:
+    bench.after(0)
+    told = bench.after(since)
+    assert (told.since, len(told.rows)) == (0, COUNT)
+
+
+def test_partitions_that_are_gone_are_told_also_where_their_rows_are_used_again(
+    bench: Bench,
+) -> None:
+    version = bench.after(0).version
+    later = topic("new", range(100, 103))
+    bench.shard.take_catalog(catalog(bench.topics[1], later), 2)
+    told = bench.after(version)
+    assert sorted(told.gone) == [*range(1, COUNT)]
+    assert bench.numbers(told) == [100, 101, 102]
+    assert bench.numbers(bench.after(0)) == [COUNT, 100, 101, 102]
+    assert bench.after(told.version).gone == []
+
+
+def test_who_has_missed_too_many_that_are_gone_is_told_all_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GONE_MAX", 10)
+    version = bench.after(0).version
+    bench.shard.take_catalog(catalog(bench.topics[1]), 2)
+    told = bench.after(version)
+    assert told.since == 0
+    assert bench.numbers(told) == [COUNT]
+    assert bench.after(told.version).rows == []
