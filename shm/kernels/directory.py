@@ -53,3 +53,20 @@ def find_topic(directory, data, start, length, is_id):
                 return row
         bucket = (bucket + 1) & mask
     return np.int64(-1)
+
+
+@kernel
+def enter_topics(directory, keys):
+    """Hash the rows of a directory and enter them into its buckets, names first, then as many ids.
+
+    `keys` are the bytes of all keys (uint8); where each lies in them its row says already.
+    """
+    mask, count = directory[0] - 1, (directory[2] - directory[1]) // TOPIC_WORDS
+    for i in range(count):
+        row = directory[1] + TOPIC_WORDS * i
+        value = hash_key(keys, directory[row + 1], directory[row + 2], i >= count // 2)
+        directory[row] = value
+        bucket = value & mask
+        while directory[DIRECTORY_HEADER_WORDS + bucket] != 0:
+            bucket = (bucket + 1) & mask
+        directory[DIRECTORY_HEADER_WORDS + bucket] = i + 1

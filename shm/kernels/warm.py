@@ -11,7 +11,7 @@ import numpy as np
 
 from shm.kernels.append import append_rows, pad_to
 from shm.kernels.crc32c import crc32c
-from shm.kernels.directory import hash_key
+from shm.kernels.directory import enter_topics, hash_key
 from shm.kernels.fetch import choose_batches, find_timestamp, gather, gather_checked
 from shm.kernels.fetch_request import STATE_WORDS, answer_fetch
 from shm.kernels.frames import batch_crc_is_good, frame_is_good
@@ -150,6 +150,7 @@ def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
         may_refer(data, 0, 8)
         find_handles(data, 0, 8, np.zeros((1, R_FIELDS), np.int64))
         hash_key(data, 0, 8, False)  # noqa: FBT003  (kernels take no keywords)
+        enter_topics(np.array([2, 6, 6, 6, 0, 0], np.int64), data)
 
 
 def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> None:

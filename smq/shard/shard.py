@@ -71,6 +71,12 @@ class Led:
         return Offsets(*_OFFSETS(self.log.partitions.table[self.slot].tolist()))
 
 
+def _difference(catalog: Catalog, other: Catalog) -> list[Topic]:
+    """The topics of a catalog that another has not, or has otherwise."""
+    known = other.by_id
+    return [topic for key, topic in catalog.by_id.items() if known.get(key) is not topic]
+
+
 class Shard:
     """A node: its logs, its catalog, its directory.
 
@@ -110,15 +116,18 @@ class Shard:
 
     def take_catalog(self, catalog: Catalog, version: int) -> None:
         """Lead what a newer catalog gives us, and forget what it no longer has."""
-        before = {id(topic) for topic in self.catalog.by_name.values()}
-        wanted: set[int] = set()
-        for topic in catalog.by_name.values():
-            if id(topic) not in before:
-                self._adopt(topic)
-            pairs = zip(topic.partition_numbers, topic.logs, strict=True)
-            wanted.update(number for number, log in pairs if log in self.logs)
+        changed = _difference(catalog, self.catalog)
+        for topic in changed:
+            self._adopt(topic)
+        wanted = {number for topic in changed for number in topic.partition_numbers}
+        if self.catalog_version:
+            gone = _difference(self.catalog, catalog)
+            known = {number for topic in gone for number in topic.partition_numbers}
+        else:  # What the logs have found of topics that were deleted while they were closed.
+            known = {number for log in self.logs.values() for number in log.partitions.slots}
+        lost = known - wanted
         for log in self.logs.values():
-            self._drop(log, [number for number in log.partitions.slots if number not in wanted])
+            self._drop(log, sorted(lost & log.partitions.slots.keys()))
         self.catalog, self.catalog_version = catalog, version
         self.levels = set(self._durabilities.values())
         self.directory = build_directory(catalog, self._code_of)
@@ -134,12 +143,13 @@ class Shard:
                 self._durabilities[number] = settings.durability
 
     def _drop(self, log: Log, numbers: list[int]) -> None:
+        if not numbers:
+            return
         log.drop_partitions(numbers)
         for number in numbers:
             self._led.pop(number, None)
             self._durabilities.pop(number, None)
-        if numbers:
-            log.checkpoint()
+        log.checkpoint()
 
     def _code_of(self, number: int) -> int | None:
         led = self._led.get(number)

@@ -1,10 +1,13 @@
 """A shard leads what the catalog says, and shows what has reached its level."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
+from smq.log.partitions import PartitionSettings
+from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Led, Shard
 from tests.shard.shard_bench import (
@@ -59,6 +62,43 @@ def test_what_was_led_keeps_its_offsets_when_the_catalog_changes(tmp_path: Path)
     Appender(shard).append("kept", 0, batch(b"a", b"b"))
     shard.take_catalog(catalog(kept, topic("new", range(2, 3))), 2)
     assert led(shard, "kept").offsets().high_watermark == 2
+
+
+def test_a_change_of_the_catalog_touches_the_topics_that_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = [topic(f"t{i}", range(i, i + 1)) for i in range(1, 5)]
+    shard = new_shard(tmp_path, *kept)
+    log, adopted, dropped = shard.logs[0], [], []
+    adopt, drop = log.adopt, log.drop_partitions
+
+    def adopting(number: int, settings: PartitionSettings) -> int:
+        adopted.append(number)
+        return adopt(number, settings)
+
+    def dropping(numbers: Collection[int]) -> None:
+        dropped.append(list(numbers))
+        drop(numbers)
+
+    monkeypatch.setattr(log, "adopt", adopting)
+    monkeypatch.setattr(log, "drop_partitions", dropping)
+    shard.take_catalog(catalog(*kept, topic("new", range(5, 8))), 2)
+    shard.invariants()
+    assert (adopted, dropped) == ([5, 6, 7], [])
+    shard.take_catalog(catalog(*kept[:3]), 3)
+    shard.invariants()
+    assert (adopted, dropped) == ([5, 6, 7], [[4, 5, 6, 7]])  # At once.
+
+
+def test_what_a_log_still_has_of_topics_that_are_gone_goes_with_the_first_catalog(
+    tmp_path: Path,
+) -> None:
+    log = new_log(tmp_path)
+    log.adopt(9, PartitionSettings(DURABILITY_OS, 1 << 20))
+    shard = Shard(1, Config(), {0: log}, list)
+    shard.take_catalog(catalog(topic("a")), 1)
+    shard.invariants()
+    assert set(log.partitions.slots) == {1}
 
 
 def test_epochs_are_compared_with_the_one_the_partition_is_led_in(tmp_path: Path) -> None:
