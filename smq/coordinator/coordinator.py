@@ -6,7 +6,7 @@ commit, it throws this object away and builds another one from what was committe
 """
 
 from smq.coordinator.given import Chance, Now
-from smq.coordinator.group import GroupLimits
+from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.topics import Cluster, Topics

@@ -8,9 +8,9 @@ After a restart of the coordinator a group is what it was when it was last saved
 generation or empty. A member that had gone on since is told ILLEGAL_GENERATION, and joins again.
 """
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
+from smq.coordinator.deadlines import NEVER_MS, Deadlines
 from smq.coordinator.group_events import (
     Answer,
     Commit,
@@ -27,38 +27,27 @@ from smq.coordinator.group_events import (
     Ticket,
     TimePasses,
 )
+from smq.coordinator.group_limits import PROTOCOLS_MAX, GroupLimits, can_be_assigned, fits
 from smq.coordinator.group_states import TRANSITIONS, Cause, GroupState
-from smq.coordinator.roster import NEVER_MS, Member, Roster
+from smq.coordinator.initial_rebalance import InitialRebalance
+from smq.coordinator.pending_ids import PendingIds
+from smq.coordinator.roster import Member, Roster
 from smq.model.errors import BrokerError, ErrorCode
-from smq.store.rows import StoredGroup
+from smq.store.rows import GroupChange, StoredGroup
 
 # A new member cannot send heartbeats while its JoinGroup waits, nor do we see its connection close:
 # if it has not been answered for so long, it is thought gone (Kafka's constant).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
-# Clients choose how long a rebalance may take; one that says 0 must not keep us busy.
-REBALANCE_TIMEOUT_MS_MIN = 100
 
 S = GroupState
 
 
-class GroupLimits(NamedTuple):
-    """The broker's settings that concern a group."""
-
-    initial_rebalance_delay_ms: int
-    size_max: int
-
-
-@dataclass(slots=True)
-class InitialRebalance:
-    """The first rebalance of an empty group, which waits on while new members come."""
-
-    delay_ms: int
-    remaining_ms: int
-    member_added: bool = False
-
-
 class Group:
-    """A group. Its deadlines are monotonic; the earliest is not before `wake_ms`."""
+    """A group. Its deadlines are monotonic; the earliest is not before `wake_ms`.
+
+    A request of one member costs the same however many there are; the end of a rebalance, and what
+    begins one, cost one step for each member.
+    """
 
     def __init__(self, group_id: str, limits: GroupLimits) -> None:
         self.group_id = group_id
@@ -67,9 +56,9 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.roster = Roster()
-        self.wake_ms = NEVER_MS
         self._limits = limits
-        self._pending: dict[str, int] = {}  # Member ids given out but not joined with; deadlines.
+        self._pending = PendingIds()
+        self._sessions = Deadlines()  # Of members, by their ids.
         self._not_synced: set[str] = set()
         self._initial: InitialRebalance | None = None
         self._join_deadline_ms = NEVER_MS
@@ -91,6 +80,16 @@ class Group:
             self._heard_of(member)
         self.roster.leader = stored.leader
         return self
+
+    @property
+    def wake_ms(self) -> int:
+        """When to let time pass, at the latest."""
+        return min(
+            self._join_deadline_ms,
+            self._sync_deadline_ms,
+            self._sessions.next_ms(),
+            self._pending.deadlines.next_ms(),
+        )
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """What comes of `event`. Raises BrokerError when it is refused."""
@@ -134,20 +133,22 @@ class Group:
     def invariants(self) -> None:
         """What holds between any two events."""
         self.roster.invariants()
+        self._sessions.invariants()
+        self._pending.invariants()
         if self.state is not S.PREPARING:  # While it waits for joins, all may leave.
             assert bool(self.roster) == (self.state in {S.COMPLETING, S.STABLE})
         if self.state in {S.COMPLETING, S.STABLE}:
             assert self.protocol_name in self.roster.common_protocols()
         assert self._not_synced <= self.roster.members.keys()
-        assert not self._pending.keys() & self.roster.members.keys()
+        assert not any(member_id in self._pending for member_id in self.roster.members)
         assert (self._join_deadline_ms < NEVER_MS) == (self.state is S.PREPARING)
         assert (self._sync_deadline_ms < NEVER_MS) == bool(self._not_synced)
         assert self._initial is None or self.state is S.PREPARING
-        assert self.wake_ms <= self._earliest_deadline_ms()
+        assert len(self._sessions) == sum(each.member_id in self._sessions for each in self.roster)
         for member in self.roster:
             assert member.join_ticket is None or self.state is S.PREPARING
             assert member.sync_ticket is None or self.state is S.COMPLETING
-            assert member.waits() or member.deadline_ms < NEVER_MS
+            assert member.waits() or member.member_id in self._sessions
 
     # Joining
 
@@ -156,6 +157,8 @@ class Group:
             self._drop(join.member_id)
             self._answer(join.ticket, JoinAnswer(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
             self._complete_if_all_joined()
+        elif not fits(join, self.roster):
+            raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         elif not self._supports(join):
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif not join.member_id:
@@ -172,16 +175,17 @@ class Group:
         if self.state is S.PREPARING:
             # Those who wait are counted, so that the last to rejoin go if the limit was lowered.
             rejoined = member is not None and member.join_ticket is not None
-            return rejoined or self.roster.joined_count() < self._limits.size_max
+            return rejoined or self.roster.joined_count < self._limits.size_max
         return member is not None or len(self.roster) < self._limits.size_max
 
     def _supports(self, join: Join) -> bool:
         """Whether the one who joins has a protocol in common with all who are there."""
+        if len(join.protocols) > PROTOCOLS_MAX:
+            return False
         if not self.roster:
             return bool(join.protocol_type and join.protocols)
-        common = self.roster.common_protocols()
         return join.protocol_type == self.protocol_type and any(
-            name in common for name, _ in join.protocols
+            self.roster.all_know(name) for name, _ in join.protocols
         )
 
     def _join_unknown(self, join: Join) -> None:
@@ -189,8 +193,7 @@ class Group:
         if static is not None:
             self._replace_static(static, join)
         elif join.instance_id is None and join.must_know_member_id:
-            deadline_ms = self._now_ms + join.session_timeout_ms
-            self._pending[join.new_member_id] = self._wake_at(deadline_ms)
+            self._pending.give(join.new_member_id, self._now_ms + join.session_timeout_ms)
             self._answer(
                 join.ticket,
                 JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=join.new_member_id),
@@ -199,7 +202,7 @@ class Group:
             self._add(join.new_member_id, join)
 
     def _add(self, member_id: str, join: Join) -> None:
-        self._pending.pop(member_id, None)
+        self._pending.discard(member_id)
         if self._initial is not None:
             self._initial.member_added = True
         if not self.roster:
@@ -217,7 +220,7 @@ class Group:
             join_ticket=join.ticket,
         )
         self.roster.add(member)
-        member.deadline_ms = self._wake_at(self._now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._sessions.set(member_id, self._now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalance()
 
     def _join_again(self, member: Member, join: Join) -> None:
@@ -232,15 +235,16 @@ class Group:
 
     def _update(self, member: Member, join: Join) -> None:
         self._let_go(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        member.protocols = join.protocols
-        member.session_timeout_ms = join.session_timeout_ms
-        member.rebalance_timeout_ms = join.rebalance_timeout_ms
-        member.join_ticket = join.ticket
+        self.roster.update(
+            member, join.protocols, join.session_timeout_ms, join.rebalance_timeout_ms
+        )
+        self.roster.awaits_join(member, join.ticket)
 
     def _replace_static(self, member: Member, join: Join) -> None:
         """A static member came back: it goes on under a new id, and the old id is fenced."""
         self._let_go(member, ErrorCode.FENCED_INSTANCE_ID)
         old_id, old_leader = member.member_id, self.roster.leader
+        self._sessions.clear(old_id)
         self.roster.rename(member, join.new_member_id)
         if old_id in self._not_synced:
             self._not_synced ^= {old_id, member.member_id}
@@ -249,7 +253,7 @@ class Group:
         # While completing, the leader has been told of the old id and would assign nothing to the
         # new one.
         if self.state is S.STABLE and self.roster.vote() == self.protocol_name:
-            member.join_ticket = None
+            self.roster.take_join_ticket(member)
             answer = self._joined(member)
             if join.may_skip_assignment:
                 answer = replace(answer, skip_assignment=old_id == old_leader)
@@ -271,7 +275,7 @@ class Group:
     def _prepare(self) -> None:
         if self.state is S.COMPLETING:
             for member in self.roster:
-                member.assignment = b""
+                self.roster.assign(member, b"")
                 self._answer_sync(member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
         self._not_synced.clear()
         self._sync_deadline_ms = NEVER_MS
@@ -279,19 +283,18 @@ class Group:
         self._become("rebalance")
         if initial:
             delay_ms = self._limits.initial_rebalance_delay_ms
-            remaining_ms = max(self._rebalance_timeout_ms() - delay_ms, 0)
-            self._initial = InitialRebalance(delay_ms, remaining_ms)
-            self._join_deadline_ms = self._wake_at(self._now_ms + delay_ms)
+            self._initial = InitialRebalance.begin(delay_ms, self.roster.rebalance_timeout_ms())
+            self._join_deadline_ms = self._now_ms + delay_ms
         elif self._all_joined():
             self._complete_join()
         else:
             self._await_joins()
 
     def _await_joins(self) -> None:
-        self._join_deadline_ms = self._wake_at(self._now_ms + self._rebalance_timeout_ms())
+        self._join_deadline_ms = self._now_ms + self.roster.rebalance_timeout_ms()
 
     def _all_joined(self) -> bool:
-        return self.roster.joined_count() == len(self.roster) and not self._pending
+        return self.roster.joined_count == len(self.roster) and not self._pending
 
     def _complete_if_all_joined(self) -> None:
         if self.state is S.PREPARING and self._initial is None and self._all_joined():
@@ -315,16 +318,17 @@ class Group:
         self.protocol_name = self.roster.vote()
         self._become("all_joined")
         for member in self.roster:
-            if member.join_ticket is not None:
-                self._answer(member.join_ticket, self._joined(member))
-            member.join_ticket, member.is_new = None, False
+            ticket = self.roster.take_join_ticket(member)
+            if ticket is not None:
+                self._answer(ticket, self._joined(member))
+            member.is_new = False
             self._heard_of(member)
             self._not_synced.add(member.member_id)
-        self._sync_deadline_ms = self._wake_at(self._now_ms + self._rebalance_timeout_ms())
+        self._sync_deadline_ms = self._now_ms + self.roster.rebalance_timeout_ms()
 
     def _joined(self, member: Member) -> JoinAnswer:
         """What a member is told of the generation. The leader is told who else is in it."""
-        leads = member.member_id == self.roster.leader
+        told = self.roster if member.member_id == self.roster.leader else ()
         return JoinAnswer(
             member_id=member.member_id,
             generation=self.generation,
@@ -333,8 +337,7 @@ class Group:
             leader=self.roster.leader or "",
             members=tuple(
                 (each.member_id, each.instance_id, each.metadata(self.protocol_name))
-                for each in self.roster
-                if leads
+                for each in told
             ),
         )
 
@@ -358,11 +361,20 @@ class Group:
         self._let_go(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.sync_ticket = sync.ticket
         if member.member_id == self.roster.leader:
-            self._become("leader_synced")
+            self._assign(sync)
+
+    def _assign(self, sync: Sync) -> None:
+        """The leader's word. What cannot be kept is refused to all, as Kafka does."""
+        if not can_be_assigned(sync, self.roster):
             for each in self.roster:
-                each.assignment = sync.assignments.get(each.member_id, b"")
-                self._answer_sync(each, self._assigned(each))
-            self._save()
+                self._answer_sync(each, SyncAnswer(error=ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._prepare()
+            return
+        self._become("leader_synced")
+        for each in self.roster:
+            self.roster.assign(each, sync.assignments.get(each.member_id, b""))
+            self._answer_sync(each, self._assigned(each))
+        self._save()
 
     def _assigned(self, member: Member) -> SyncAnswer:
         return SyncAnswer(
@@ -415,12 +427,11 @@ class Group:
     # Time
 
     def _pass_time(self) -> None:
-        for member_id, deadline_ms in list(self._pending.items()):
-            if deadline_ms <= self._now_ms:
-                del self._pending[member_id]
-                self._complete_if_all_joined()
-        for member in self.roster:
-            if member.deadline_ms <= self._now_ms and member.member_id in self.roster:
+        if self._pending.expire(self._now_ms):
+            self._complete_if_all_joined()
+        due = [self.roster.members[each] for each in self._sessions.take_due(self._now_ms)]
+        for member in sorted(due, key=lambda member: member.place):
+            if member.member_id in self.roster:
                 self._miss(member)
         if self._join_deadline_ms <= self._now_ms:
             self._stop_awaiting_joins()
@@ -428,40 +439,24 @@ class Group:
             for member_id in sorted(self._not_synced):
                 self._drop(member_id)
             self._prepare()
-        self.wake_ms = self._earliest_deadline_ms()
 
     def _miss(self, member: Member) -> None:
         """A member's session timeout is over."""
-        member.deadline_ms = NEVER_MS
         if member.is_new or not member.waits():
             self._drop(member.member_id)
             self._rebalance()
 
     def _stop_awaiting_joins(self) -> None:
-        initial = self._initial
-        if initial is not None and initial.member_added and initial.remaining_ms > 0:
-            delay_ms = min(self._limits.initial_rebalance_delay_ms, initial.remaining_ms)
-            remaining_ms = max(initial.remaining_ms - initial.delay_ms, 0)
-            self._initial = InitialRebalance(delay_ms, remaining_ms)
-            self._join_deadline_ms = self._wake_at(self._now_ms + delay_ms)
-        else:
+        delay_ms = self._limits.initial_rebalance_delay_ms
+        extended = self._initial.extended(delay_ms) if self._initial is not None else None
+        if extended is None:
             self._complete_join()
-
-    def _rebalance_timeout_ms(self) -> int:
-        return max(self.roster.rebalance_timeout_ms(), REBALANCE_TIMEOUT_MS_MIN)
+        else:
+            self._initial = extended
+            self._join_deadline_ms = self._now_ms + extended.delay_ms
 
     def _heard_of(self, member: Member) -> None:
-        member.deadline_ms = self._wake_at(self._now_ms + member.session_timeout_ms)
-
-    def _wake_at(self, deadline_ms: int) -> int:
-        self.wake_ms = min(self.wake_ms, deadline_ms)
-        return deadline_ms
-
-    def _earliest_deadline_ms(self) -> int:
-        members = (member.deadline_ms for member in self.roster)
-        return min(
-            self._join_deadline_ms, self._sync_deadline_ms, *self._pending.values(), *members
-        )
+        self._sessions.set(member.member_id, self._now_ms + member.session_timeout_ms)
 
     # What all of the above are made of
 
@@ -478,21 +473,26 @@ class Group:
             self._heard_of(member)
 
     def _save(self) -> None:
-        self._effects.append(Save(self.stored()))
+        assert self.state in {S.EMPTY, S.STABLE}
+        now = self.protocol_type, self.generation, self.protocol_name, self.roster.leader
+        changes = self.roster.take_changes()
+        self._effects.append(Save(GroupChange(self.group_id, *now, not self.roster, *changes)))
 
     def _drop(self, member_id: str) -> None:
         """Forget a member, or a member id that was given out."""
-        self._pending.pop(member_id, None)
+        self._pending.discard(member_id)
         self._not_synced.discard(member_id)
+        self._sessions.clear(member_id)
         member = self.roster.drop(member_id)
         if member is not None:
             self._let_go(member, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _let_go(self, member: Member, error: ErrorCode) -> None:
         """Answer what a member waits for with an error: a ticket is never left without answer."""
-        if member.join_ticket is not None:
+        ticket = self.roster.take_join_ticket(member)
+        if ticket is not None:
             known = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
-            self._answer(member.join_ticket, JoinAnswer(error=error, member_id=known))
+            self._answer(ticket, JoinAnswer(error=error, member_id=known))
         if member.sync_ticket is not None:
             self._answer(member.sync_ticket, SyncAnswer(error=error))
-        member.join_ticket = member.sync_ticket = None
+            member.sync_ticket = None

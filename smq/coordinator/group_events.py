@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from smq.model.errors import ErrorCode
-from smq.store.rows import StoredGroup
+from smq.store.rows import GroupChange
 
 Ticket: TypeAlias = object
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
@@ -124,9 +124,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Effect: keep the group as it is now, before any answer of this turn goes out."""
+    """Effect: keep what has changed in the group, before any answer of this turn goes out."""
 
-    group: StoredGroup
+    change: GroupChange
 
 
 Effect: TypeAlias = Answer | Save

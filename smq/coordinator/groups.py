@@ -12,11 +12,12 @@ import heapq
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from smq.coordinator.deadlines import NEVER_MS
 from smq.coordinator.given import Now
-from smq.coordinator.group import Group, GroupLimits
+from smq.coordinator.group import Group
 from smq.coordinator.group_events import Answer, Commit, Event, Join, Save, TimePasses
+from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
-from smq.coordinator.roster import NEVER_MS
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.store import Store
 
@@ -89,7 +90,7 @@ class Groups:
     def _handle(self, group: Group, event: Event, now: Now) -> None:
         for effect in group.handle(event, now.monotonic_ms):
             if isinstance(effect, Save):
-                self._store.save_group(effect.group, now.wall_ms)
+                self._store.save_group(effect.change, now.wall_ms)
             else:
                 self._answers.append(effect)
 

@@ -1,17 +1,27 @@
 """Who is in a group: members, the static ones by instance, and what they have in common.
 
-No states and no time here; `smq.coordinator.group` has those.
+No states and no time here; `smq.coordinator.group` has those. What is asked at each request of a
+member costs the same however many members there are: counts are kept as members come, change and
+go. So whoever changes a member does it through the roster.
+
+Each member has a place, which is its row's key in the store. The roster also knows whose rows are
+no longer what was saved last: saving a group writes these.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from smq.coordinator.group_events import Protocols, Ticket
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import StoredMember
 
-NEVER_MS = 2**63 - 1
+# Clients choose how long a rebalance may take; one that says 0 must not keep us busy.
+REBALANCE_TIMEOUT_MS_MIN = 100
+# Of an entry in a roster, beside what the client chose: the objects, and the rows in the store.
+MEMBER_OVERHEAD_BYTES = 100
+PROTOCOL_OVERHEAD_BYTES = 50
 
 
 @dataclass(slots=True)
@@ -30,10 +40,13 @@ class Member:
     rebalance_timeout_ms: int
     assignment: bytes
     protocols: Protocols
+    place: int = -1
+    """Given by the roster."""
     is_new: bool = False
     join_ticket: Ticket | None = None
     sync_ticket: Ticket | None = None
-    deadline_ms: int = NEVER_MS
+    saved: StoredMember | None = None
+    """Its rows in the store."""
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What the member said with a protocol."""
@@ -54,6 +67,7 @@ class Member:
             self.rebalance_timeout_ms,
             self.assignment,
             self.protocols,
+            self.place,
         )
 
     @classmethod
@@ -68,19 +82,46 @@ class Member:
             stored.rebalance_timeout_ms,
             stored.assignment,
             stored.protocols,
+            stored.place,
+            saved=stored,
         )
+
+
+class Changes(NamedTuple):
+    """What of a roster differs from what was saved last; see smq.store.rows.GroupChange."""
+
+    members: tuple[StoredMember, ...]
+    new_protocols: frozenset[int]
+    gone: tuple[int, ...]
+
+
+def metadata_bytes(client_id: str, instance_id: str | None, protocols: Protocols) -> int:
+    """What a member takes of its group's bound, about: what its client chose, and its entry."""
+    said = sum(PROTOCOL_OVERHEAD_BYTES + len(name) + len(metadata) for name, metadata in protocols)
+    # The client's id also names the member, where its instance does not.
+    return MEMBER_OVERHEAD_BYTES + 2 * len(client_id) + 2 * len(instance_id or "") + said
 
 
 class Roster:
     """Members in the order they came. One of them leads, while there are any.
 
     All members have a protocol in common: whoever has none with the others must not be added.
+
+    bytes_held    what the members take of the bound (`metadata_bytes`)
+    joined_count  how many wait for the answer to their JoinGroup
     """
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
         self.leader: str | None = None
+        self.bytes_held = self.joined_count = 0
+        # Ordered by links: the first of a dict is behind all that were deleted from its front.
+        self._by_place: OrderedDict[int, Member] = OrderedDict()
+        self._next_place = 0
         self._member_of_instance: dict[str, str] = {}
+        self._supporters: Counter[str] = Counter()  # Members that know a protocol, by its name.
+        self._touched: dict[int, Member] = {}  # Their rows may not be what was saved.
+        self._gone: list[int] = []
 
     def __len__(self) -> int:
         return len(self.members)
@@ -90,7 +131,7 @@ class Roster:
 
     def __iter__(self) -> Iterator[Member]:
         """Over the members there are now: they may be dropped on the way."""
-        return iter(list(self.members.values()))
+        return iter(list(self._by_place.values()))
 
     def find(self, member_id: str, instance_id: str | None) -> Member:
         """The member that says it is this one. Raises BrokerError: unknown, or fenced."""
@@ -109,52 +150,122 @@ class Roster:
         member_id = self._member_of_instance.get(instance_id) if instance_id is not None else None
         return self.members[member_id] if member_id is not None else None
 
+    # Coming, changing, going
+
     def add(self, member: Member) -> None:
         """Let a member in. The first one leads."""
         assert member.member_id not in self.members
-        self.members[member.member_id] = member
+        assert member.saved is None or member.place >= self._next_place, "restored in order"
+        if member.saved is None:
+            member.place = self._next_place
+            self._touched[member.place] = member
+        self._next_place = member.place + 1
+        self.members[member.member_id] = self._by_place[member.place] = member
         if member.instance_id is not None:
             assert member.instance_id not in self._member_of_instance
             self._member_of_instance[member.instance_id] = member.member_id
+        self.joined_count += member.join_ticket is not None
+        self._count(member, +1)
         self.leader = self.leader or member.member_id
 
     def drop(self, member_id: str) -> Member | None:
         """Remove a member; the next one leads if it did. None: there was no such member."""
         member = self.members.pop(member_id, None)
-        if member is not None and member.instance_id is not None:
+        if member is None:
+            return None
+        del self._by_place[member.place]
+        if member.instance_id is not None:
             del self._member_of_instance[member.instance_id]
+        self.joined_count -= member.join_ticket is not None
+        self._count(member, -1)
+        self._touched.pop(member.place, None)
+        if member.saved is not None:
+            self._gone.append(member.place)
         if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
+            first = next(iter(self._by_place.values()), None)
+            self.leader = first.member_id if first is not None else None
         return member
 
     def rename(self, member: Member, member_id: str) -> None:
         """Give a static member a new id. It keeps its place in the order, and the lead."""
         assert member.instance_id is not None
+        assert member_id not in self.members
         if self.leader == member.member_id:
             self.leader = member_id
+        del self.members[member.member_id]
         member.member_id = member_id
+        self.members[member_id] = member
         self._member_of_instance[member.instance_id] = member_id
-        self.members = {each.member_id: each for each in self.members.values()}
+        self._touched[member.place] = member
+
+    def update(
+        self,
+        member: Member,
+        protocols: Protocols,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+    ) -> None:
+        """The member says anew what it knows and how long it may take."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, +1)
+        member.session_timeout_ms = session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        self._touched[member.place] = member
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Give a member its work."""
+        if member.assignment != assignment:
+            member.assignment = assignment
+            self._touched[member.place] = member
+
+    def awaits_join(self, member: Member, ticket: Ticket) -> None:
+        """The member waits for the answer to a JoinGroup."""
+        assert member.join_ticket is None, "a ticket would be lost"
+        member.join_ticket = ticket
+        self.joined_count += 1
+
+    def take_join_ticket(self, member: Member) -> Ticket | None:
+        """What the answer to the member's JoinGroup is to be given with: it waits no longer."""
+        ticket, member.join_ticket = member.join_ticket, None
+        self.joined_count -= ticket is not None and self.members.get(member.member_id) is member
+        assert self.joined_count >= 0
+        return ticket
+
+    def _count(self, member: Member, sign: int) -> None:
+        self.bytes_held += sign * self.bytes_of(member)
+        for name in {name for name, _ in member.protocols}:
+            self._supporters[name] += sign
+            if not self._supporters[name]:
+                del self._supporters[name]
+
+    # What they have in common
+
+    @staticmethod
+    def bytes_of(member: Member) -> int:
+        """What a member takes of the bound."""
+        return metadata_bytes(member.client_id, member.instance_id, member.protocols)
 
     def elect_leader(self) -> bool:
         """Have a leader among those who wait for their JoinGroup; False: nobody does."""
-        joined = [each.member_id for each in self if each.join_ticket is not None]
-        if joined and self.leader not in joined:
-            self.leader = joined[0]
-        return bool(joined)
-
-    def joined_count(self) -> int:
-        """How many wait for the answer to their JoinGroup."""
-        return sum(each.join_ticket is not None for each in self.members.values())
+        leader = self.members.get(self.leader or "")
+        if leader is None or leader.join_ticket is None:
+            joined = (each.member_id for each in self if each.join_ticket is not None)
+            self.leader = next(joined, self.leader)
+        return self.joined_count > 0
 
     def rebalance_timeout_ms(self) -> int:
         """How long the slowest member may take to rejoin."""
-        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+        slowest = max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+        return max(slowest, REBALANCE_TIMEOUT_MS_MIN)
+
+    def all_know(self, protocol_name: str | None) -> bool:
+        """Whether every member knows this protocol. True of any while there are no members."""
+        return self._supporters.get(protocol_name or "", 0) == len(self.members)
 
     def common_protocols(self) -> set[str]:
         """The protocols that every member knows."""
-        known = [{name for name, _ in each.protocols} for each in self.members.values()]
-        return set.intersection(*known) if known else set()
+        return {name for name, count in self._supporters.items() if count == len(self.members)}
 
     def vote(self) -> str:
         """The protocol that most members prefer among those all know."""
@@ -162,17 +273,44 @@ class Roster:
         assert common, "somebody was added that has no protocol in common with the others"
         votes = Counter(
             next(name for name, _ in each.protocols if name in common)
-            for each in self.members.values()
+            for each in self._by_place.values()
         )
         return votes.most_common(1)[0][0]
 
+    # What differs from what was saved
+
+    def take_changes(self) -> Changes:
+        """What has to be written for the store to be as the roster is; it is taken for saved."""
+        members, new_protocols = [], set()
+        for member in self._touched.values():
+            stored = member.stored()
+            if member.saved is None or member.saved.protocols != stored.protocols:
+                new_protocols.add(member.place)
+            if stored != member.saved:
+                members.append(stored)
+            member.saved = stored
+        gone = tuple(self._gone)
+        self._touched, self._gone = {}, []
+        return Changes(tuple(members), frozenset(new_protocols), gone)
+
     def invariants(self) -> None:
         """What holds between any two calls."""
+        members = list(self._by_place.values())
         assert (self.leader in self.members) == bool(self.members)
-        assert all(member_id == each.member_id for member_id, each in self.members.items())
-        assert not self.members or self.common_protocols()
+        assert self.members == {each.member_id: each for each in members}
+        assert len(self.members) == len(members)
+        assert all(each.place == place for place, each in self._by_place.items())
+        assert list(self._by_place) == sorted(self._by_place)
+        assert not members or self.common_protocols()
+        assert self.joined_count == sum(each.join_ticket is not None for each in members)
+        assert self.bytes_held == sum(map(self.bytes_of, members))
+        assert self._supporters == Counter(
+            name for each in members for name in {name for name, _ in each.protocols}
+        )
+        assert all(
+            each.stored() == each.saved for each in members if each.place not in self._touched
+        )
+        assert not {*self._gone} & self._by_place.keys()
         assert self._member_of_instance == {
-            each.instance_id: each.member_id
-            for each in self.members.values()
-            if each.instance_id is not None
+            each.instance_id: each.member_id for each in members if each.instance_id is not None
         }

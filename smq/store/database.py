@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from smq.model.errors import MadeByNewer, NotFound, StoreError, Unavailable
-from smq.store.migrations import MIGRATIONS
+from smq.store.migrations import FUNCTIONS, MIGRATIONS
 from smq.store.stored_version import stored_version
 
 LOCK_TIMEOUT_S = (
@@ -128,6 +128,8 @@ class Database:
     def _migrate(self) -> None:
         version = self._version()
         assert version <= len(MIGRATIONS), "a newer database is refused before it is opened"
+        for name, function in FUNCTIONS.items():
+            self._connection.create_function(name, 1, function, deterministic=True)
         for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
             self._connection.executescript(
                 f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT"

@@ -101,4 +101,25 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX payloads_by_id ON payloads (id);
     """,
+    # A member's protocols get rows of their own, with the metadata as bytes: they were JSON with
+    # hexadecimal text, written anew for each member whenever anything of the group was saved.
+    """
+    CREATE TABLE group_protocols (
+        group_id TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        rank INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        metadata BLOB NOT NULL,
+        PRIMARY KEY (group_id, position, rank),
+        FOREIGN KEY (group_id, position) REFERENCES group_members ON DELETE CASCADE
+    ) WITHOUT ROWID;
+    INSERT INTO group_protocols
+        SELECT member.group_id, member.position, protocol.key,
+            json_extract(protocol.value, '$[0]'), bytes_of_hex(json_extract(protocol.value, '$[1]'))
+        FROM group_members AS member, json_each(member.protocols) AS protocol;
+    ALTER TABLE group_members DROP COLUMN protocols;
+    """,
 )
+
+# What the steps call and SQLite does not have (its own unhex came with 3.41).
+FUNCTIONS = {"bytes_of_hex": bytes.fromhex}

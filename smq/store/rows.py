@@ -27,6 +27,8 @@ class StoredMember:
     rebalance_timeout_ms: int
     assignment: bytes
     protocols: tuple[tuple[str, bytes], ...]
+    place: int = 0
+    """Its row's key within the group: members are in the order of their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,24 @@ class StoredGroup:
     protocol_name: str | None
     leader: str | None
     members: tuple[StoredMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """What has changed in a group since it was last saved. Its own fields are those of now."""
+
+    group_id: str
+    protocol_type: str | None
+    generation: int
+    protocol_name: str | None
+    leader: str | None
+    is_empty: bool
+    members: tuple[StoredMember, ...] = ()
+    """Those that are new or changed."""
+    new_protocols: frozenset[int] = frozenset()
+    """The places of those among them whose protocols are new or changed."""
+    gone: tuple[int, ...] = ()
+    """The places that nobody has any more."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -4,7 +4,6 @@ Nothing here decides anything. Changes are durable after `commit()`, which the o
 everything a turn of its loop has changed, before the answers of that turn go out.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -13,7 +12,7 @@ from uuid import UUID
 from smq.model.catalog import Topic
 from smq.store.database import Database
 from smq.store.manifest import WritableManifest
-from smq.store.rows import CommittedOffset, StoredGroup, StoredMember
+from smq.store.rows import CommittedOffset, GroupChange, StoredGroup, StoredMember
 
 FILE_NAME = "store.sqlite"
 
@@ -81,38 +80,70 @@ class Store:
 
     def groups(self) -> list[StoredGroup]:
         """Every group that was ever stable."""
+        protocols: dict[tuple[str, int], list[tuple[str, bytes]]] = {}
+        for group_id, place, name, metadata in self._database.rows(
+            "SELECT group_id, position, name, metadata FROM group_protocols "
+            "ORDER BY group_id, position, rank"
+        ):
+            protocols.setdefault((group_id, place), []).append((name, metadata))
         members: dict[str, list[StoredMember]] = {}
-        for group_id, *fields, protocols in self._database.rows(
-            "SELECT group_id, member_id, instance_id, client_id, client_host, "
-            "session_timeout_ms, rebalance_timeout_ms, assignment, protocols "
+        for group_id, place, *fields in self._database.rows(
+            "SELECT group_id, position, member_id, instance_id, client_id, client_host, "
+            "session_timeout_ms, rebalance_timeout_ms, assignment "
             "FROM group_members ORDER BY group_id, position"
         ):
-            fields.append(_decode_protocols(protocols))
-            members.setdefault(group_id, []).append(StoredMember(*fields))
+            known = tuple(protocols.get((group_id, place), ()))
+            members.setdefault(group_id, []).append(StoredMember(*(*fields, known, place)))
         rows = self._database.rows(
             "SELECT group_id, protocol_type, generation, protocol_name, leader FROM groups"
         )
         return [StoredGroup(*(*row, tuple(members.get(row[0], ())))) for row in rows]
 
-    def save_group(self, group: StoredGroup, now_ms: int) -> None:
-        """Keep a group as it is from `now_ms` on."""
-        self._database.change("DELETE FROM groups WHERE group_id = ?", (group.group_id,))
+    def save_group(self, change: GroupChange, now_ms: int) -> None:
+        """Keep a group as it is from `now_ms` on. Only rows that change are written."""
+        group_id = change.group_id
         self._database.change(
-            "INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "protocol_type = excluded.protocol_type, generation = excluded.generation, "
+            "protocol_name = excluded.protocol_name, leader = excluded.leader, "
+            "empty_since_ms = excluded.empty_since_ms",
             (
-                group.group_id,
-                group.protocol_type,
-                group.generation,
-                group.protocol_name,
-                group.leader,
-                None if group.members else now_ms,
+                group_id,
+                change.protocol_type,
+                change.generation,
+                change.protocol_name,
+                change.leader,
+                now_ms if change.is_empty else None,
             ),
         )
         self._database.change_many(
-            "INSERT INTO group_members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "DELETE FROM group_members WHERE group_id = ? AND position = ?",
+            [(group_id, place) for place in change.gone],
+        )
+        self._database.change_many(
+            "INSERT INTO group_members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
+            "SET member_id = excluded.member_id, instance_id = excluded.instance_id, "
+            "client_id = excluded.client_id, client_host = excluded.client_host, "
+            "session_timeout_ms = excluded.session_timeout_ms, "
+            "rebalance_timeout_ms = excluded.rebalance_timeout_ms, "
+            "assignment = excluded.assignment",
+            [_member_row(group_id, member) for member in change.members],
+        )
+        self._save_protocols(change)
+
+    def _save_protocols(self, change: GroupChange) -> None:
+        group_id = change.group_id
+        self._database.change_many(
+            "DELETE FROM group_protocols WHERE group_id = ? AND position = ?",
+            [(group_id, place) for place in change.new_protocols],
+        )
+        self._database.change_many(
+            "INSERT INTO group_protocols VALUES (?, ?, ?, ?, ?)",
             [
-                _member_row(group.group_id, position, member)
-                for position, member in enumerate(group.members)
+                (group_id, member.place, rank, *protocol)
+                for member in change.members
+                if member.place in change.new_protocols
+                for rank, protocol in enumerate(member.protocols)
             ],
         )
 
@@ -157,24 +188,15 @@ class Store:
         )
 
 
-def _member_row(group_id: str, position: int, member: StoredMember) -> tuple[Any, ...]:
+def _member_row(group_id: str, member: StoredMember) -> tuple[Any, ...]:
     return (
         group_id,
-        position,
+        member.place,
         member.member_id,
         member.instance_id,
         member.client_id,
         member.client_host,
         member.session_timeout_ms,
         member.rebalance_timeout_ms,
-        _encode_protocols(member.protocols),
         member.assignment,
     )
-
-
-def _encode_protocols(protocols: tuple[tuple[str, bytes], ...]) -> str:
-    return json.dumps([[name, metadata.hex()] for name, metadata in protocols])
-
-
-def _decode_protocols(text: str) -> tuple[tuple[str, bytes], ...]:
-    return tuple((name, bytes.fromhex(metadata)) for name, metadata in json.loads(text))

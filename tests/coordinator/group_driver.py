@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from smq.coordinator.group import Group, GroupLimits
+from smq.coordinator.group import Group
 from smq.coordinator.group_events import (
     Answer,
     Commit,
@@ -19,15 +19,36 @@ from smq.coordinator.group_events import (
     SyncAnswer,
     TimePasses,
 )
+from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
 from smq.model.errors import BrokerError, ErrorCode
-
-if TYPE_CHECKING:
-    from smq.store.rows import StoredGroup
+from smq.store.rows import GroupChange, StoredGroup
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=3000, size_max=100)
 SESSION_MS, REBALANCE_MS = 10_000, 60_000
 RANGE = (("range", b"r"),)
+
+
+def applied(change: GroupChange, stored: StoredGroup | None) -> StoredGroup:
+    """What the store has after a change, as smq.store.store has it."""
+    places = {each.place: each for each in (stored.members if stored is not None else ())}
+    for place in change.gone:
+        del places[place]
+    for each in change.members:
+        old = places.get(each.place)
+        is_new = old is None or old.protocols != each.protocols
+        assert is_new == (each.place in change.new_protocols)
+        assert old != each, "a row is written that has not changed"
+        places[each.place] = each
+    assert change.is_empty == (not places)
+    return StoredGroup(
+        change.group_id,
+        change.protocol_type,
+        change.generation,
+        change.protocol_name,
+        change.leader,
+        tuple(places[place] for place in sorted(places)),
+    )
 
 
 class Driver:
@@ -39,6 +60,7 @@ class Driver:
         self.now_ms = 1_000_000
         self.asked: set[int] = set()
         self.answers: dict[int, JoinAnswer | SyncAnswer | LeaveAnswer] = {}
+        self.changes: list[GroupChange] = []
         self.saved: list[StoredGroup] = []
         self._tickets = count(1)
 
@@ -57,7 +79,8 @@ class Driver:
             self.group.invariants()
         for effect in effects:
             if isinstance(effect, Save):
-                self.saved.append(effect.group)
+                self.changes.append(effect.change)
+                self.saved.append(applied(effect.change, self.saved[-1] if self.saved else None))
             else:
                 assert isinstance(effect, Answer)
                 ticket = effect.ticket

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from smq.coordinator.group import Group, GroupLimits
+from smq.coordinator.group import Group
 from smq.coordinator.group_events import JoinAnswer
+from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
 from smq.model.errors import BrokerError, ErrorCode
 from tests.coordinator.group_driver import LIMITS, RANGE, REBALANCE_MS, SESSION_MS, Driver

@@ -6,8 +6,9 @@ from typing import Any
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from smq.coordinator.group import Group, GroupLimits
+from smq.coordinator.group import Group
 from smq.coordinator.group_events import JoinAnswer, SyncAnswer
+from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
 from smq.model.errors import BrokerError, ErrorCode
 from tests.coordinator.group_driver import REBALANCE_MS, Driver

@@ -2,12 +2,15 @@
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from smq.store import migrations
 from smq.store.database import Database
-from smq.store.migrations import MIGRATIONS
+from smq.store.migrations import FUNCTIONS, MIGRATIONS
+from smq.store.rows import StoredGroup, StoredMember
+from smq.store.store import Store
 
 
 def tables(path: Path) -> list[tuple[str, str]]:
@@ -17,19 +20,62 @@ def tables(path: Path) -> list[tuple[str, str]]:
     return rows
 
 
+def made_by(version: int, path: Path) -> sqlite3.Connection:
+    """A database as an SMQ of that version made it."""
+    connection = sqlite3.connect(path)
+    for name, function in FUNCTIONS.items():
+        connection.create_function(name, 1, function, deterministic=True)
+    for script in MIGRATIONS[:version]:
+        connection.executescript(script)
+    connection.execute(f"PRAGMA user_version = {version}")
+    return connection
+
+
 @pytest.mark.parametrize("version", range(len(MIGRATIONS)))
 def test_a_database_of_every_earlier_version_becomes_a_new_one(
     tmp_path: Path, version: int
 ) -> None:
     old, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
-    connection = sqlite3.connect(old)
-    for script in MIGRATIONS[:version]:
-        connection.executescript(script)
-    connection.execute(f"PRAGMA user_version = {version}")
-    connection.close()
+    made_by(version, old).close()
     Database.open(old).close()
     Database.open(new).close()
     assert tables(old) == tables(new)
+
+
+def test_members_of_version_2_keep_their_protocols_which_were_hexadecimal_json(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.sqlite"
+    old = made_by(2, path)
+    old.execute("INSERT INTO groups VALUES ('g', 'consumer', 3, 'range', 'a', NULL)")
+    old.executemany(
+        "INSERT INTO group_members VALUES ('g', ?, ?, ?, 'c', '/10.0.0.1', 10000, 60000, ?, ?)",
+        [
+            (0, "a", None, '[["range", "00ff"], ["\\u00e9", ""]]', b"\x00 work"),
+            (1, "b", "i", "[]", b""),
+            (2, "c", None, '[["range", "%s"]]' % ("ab" * 5000), b""),
+        ],
+    )
+    old.commit()
+    old.close()
+
+    def member(place: int, name: str, instance: str | None, *known: tuple[str, bytes]) -> Any:
+        work = b"\x00 work" if place == 0 else b""
+        return StoredMember(
+            name, instance, "c", "/10.0.0.1", 10_000, 60_000, work, tuple(known), place
+        )
+
+    store = Store.open(path)
+    members = (
+        member(0, "a", None, ("range", b"\x00\xff"), ("é", b"")),
+        member(1, "b", "i"),
+        member(2, "c", None, ("range", b"\xab" * 5000)),
+    )
+    assert store.groups() == [StoredGroup("g", "consumer", 3, "range", "a", members)]
+    store.delete_group("g")
+    assert store.groups() == []
+    assert store.manifest._database.rows("SELECT * FROM group_protocols") == []
+    store.close()
 
 
 def test_a_step_that_fails_is_not_taken_by_half(

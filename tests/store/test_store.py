@@ -1,14 +1,17 @@
 """The store: what was committed is there, and goes with its topic."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from smq.model.catalog import Topic
-from smq.store.rows import CommittedOffset, StoredGroup, StoredMember
+from smq.store.rows import CommittedOffset, GroupChange, StoredGroup, StoredMember
 from smq.store.store import Store
+from tests.store.sql_work import rows_written
 
 DAY_MS = 86_400_000
 TOPIC = Topic("flights", UUID(int=7), (1, 2), (0, 1), {"retention.ms": "1000"})
@@ -69,25 +72,53 @@ def test_numbers_are_given_once_also_across_restarts(store: Store, path: Path) -
     other.close()
 
 
+def saved(*members: StoredMember, **fields: Any) -> GroupChange:
+    """A group of which all these members are new."""
+    places = frozenset(each.place for each in members)
+    change = GroupChange("g", "consumer", 3, "range", "c-1", not members, members, places)
+    return replace(change, **fields)
+
+
 def test_a_group_comes_back_as_it_was_saved(store: Store, path: Path) -> None:
-    group = StoredGroup("g", "consumer", 3, "range", "c-1", (MEMBER,))
-    store.save_group(group, now_ms=1)
+    second = replace(MEMBER, member_id="c-2", instance_id=None, place=7)
+    store.save_group(saved(MEMBER, second), now_ms=1)
     store.commit()
     other = reopened(store, path)
-    assert other.groups() == [group]
+    assert other.groups() == [StoredGroup("g", "consumer", 3, "range", "c-1", (MEMBER, second))]
     other.close()
 
 
-def test_saving_a_group_replaces_what_was_kept_of_it(store: Store) -> None:
-    store.save_group(StoredGroup("g", "consumer", 3, "range", "c-1", (MEMBER,)), now_ms=1)
-    empty = StoredGroup("g", "consumer", 4, None, None, ())
-    store.save_group(empty, now_ms=2)
-    assert store.groups() == [empty]
+def test_a_save_changes_what_was_kept_and_leaves_the_rest(store: Store) -> None:
+    one, two, three = (replace(MEMBER, member_id=f"c-{i}", place=i) for i in range(3))
+    store.save_group(saved(one, two, three), now_ms=1)
+    other = replace(two, protocols=(("rr", b"new"),))
+    moved = replace(three, assignment=b"less", protocols=three.protocols)
+    change = saved(other, moved, new_protocols=frozenset({1}), gone=(0,), generation=4)
+    store.save_group(change, now_ms=2)
+    assert store.groups() == [StoredGroup("g", "consumer", 4, "range", "c-1", (other, moved))]
+    empty = saved(gone=(1, 2), protocol_name=None, leader=None)
+    store.save_group(empty, now_ms=3)
+    assert store.groups() == [StoredGroup("g", "consumer", 3, None, None, ())]
+
+
+def test_a_save_writes_the_rows_that_change_and_no_others(store: Store) -> None:
+    members = [replace(MEMBER, member_id=f"c-{i}", place=i) for i in range(100)]
+    store.save_group(saved(*members), now_ms=1)
+    database = store.manifest._database
+    assigned = replace(members[42], assignment=b"more")
+    change = saved(assigned, new_protocols=frozenset())
+    assert rows_written(database, lambda: store.save_group(change, now_ms=2)) == 2
+    other = replace(assigned, protocols=(("rr", b""),))
+    # The group, the member, its two old protocols and its new one.
+    assert rows_written(database, lambda: store.save_group(saved(other), now_ms=3)) == 5
+    # The group, the member that has gone, and its two protocols.
+    gone = saved(gone=(7,), is_empty=False)
+    assert rows_written(database, lambda: store.save_group(gone, now_ms=4)) == 4
 
 
 def test_deleting_a_group_deletes_its_offsets(store: Store) -> None:
     store.add_topic(TOPIC, created_ms=5)
-    store.save_group(StoredGroup("g", "consumer", 3, None, None, ()), now_ms=1)
+    store.save_group(saved(), now_ms=1)
     store.commit_offsets("g", {1: CommittedOffset(10, 2, "note", 1)})
     store.delete_group("g")
     assert store.groups() == []
@@ -121,6 +152,6 @@ def test_offsets_expire_by_commit_emptiness_or_the_clients_own_word(
     store.add_topic(TOPIC, created_ms=0)
     store.commit_offsets("g", {1: CommittedOffset(10, -1, "", 0, expire_ms)})
     if empty_since_ms is not None:
-        store.save_group(StoredGroup("g", "consumer", 3, None, None, ()), now_ms=empty_since_ms)
+        store.save_group(saved(), now_ms=empty_since_ms)
     store.expire_offsets("g", now_ms, retention_ms=60 * DAY_MS)
     assert len(store.committed_offsets("g")) == left

@@ -1,0 +1,80 @@
+"""Deadlines by key, for many keys: moving one and finding those that have passed cost O(log n).
+
+A heap holds an entry for each key that is not later than the key's deadline. A deadline that moves
+later (each heartbeat does that) leaves the entry where it is: when its time comes, it is filed
+again. So a heartbeat costs no heap operation, and a look costs only the entries that have come up.
+"""
+
+import heapq
+
+NEVER_MS = 2**63 - 1
+VOID_ENTRIES_MAX = 64  # Entries of cleared keys beside as many as there are keys.
+
+
+class Deadlines:
+    """A deadline for each key. `steps` counts the heap entries that were added or looked at."""
+
+    def __init__(self) -> None:
+        self._due_ms: dict[str, int] = {}
+        self._filed_ms: dict[str, int] = {}  # The one entry of each key that counts.
+        self._heap: list[tuple[int, str]] = []
+        self.steps = 0
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._due_ms
+
+    def __len__(self) -> int:
+        return len(self._due_ms)
+
+    def set(self, key: str, deadline_ms: int) -> None:
+        """The key's deadline from now on, whatever it was."""
+        self._due_ms[key] = deadline_ms
+        if deadline_ms < self._filed_ms.get(key, NEVER_MS):
+            self._file(key, deadline_ms)
+            self._drop_void()
+
+    def clear(self, key: str) -> None:
+        """The key has no deadline any more, if it had one."""
+        if self._due_ms.pop(key, None) is not None:
+            del self._filed_ms[key]
+            self._drop_void()
+
+    def next_ms(self) -> int:
+        """No deadline is earlier than this."""
+        return self._heap[0][0] if self._heap else NEVER_MS
+
+    def take_due(self, now_ms: int) -> list[str]:
+        """The keys whose deadline has passed, the earliest first; they have none any more."""
+        due = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            filed_ms, key = heapq.heappop(self._heap)
+            self.steps += 1
+            if self._filed_ms.get(key) != filed_ms:
+                continue  # Another entry counts, or the key was cleared.
+            del self._filed_ms[key]
+            if self._due_ms[key] <= now_ms:
+                del self._due_ms[key]
+                due.append(key)
+            else:
+                self._file(key, self._due_ms[key])
+        return due
+
+    def _file(self, key: str, deadline_ms: int) -> None:
+        self._filed_ms[key] = deadline_ms
+        heapq.heappush(self._heap, (deadline_ms, key))
+        self.steps += 1
+
+    def _drop_void(self) -> None:
+        """Drop the entries that do not count, when there are many: as many calls have paid."""
+        if len(self._heap) > 2 * len(self._filed_ms) + VOID_ENTRIES_MAX:
+            self._heap = [(filed_ms, key) for key, filed_ms in self._filed_ms.items()]
+            self.steps += len(self._heap)
+            heapq.heapify(self._heap)
+
+    def invariants(self) -> None:
+        """What holds between any two calls."""
+        assert self._filed_ms.keys() == self._due_ms.keys()
+        assert set(self._heap) >= {(ms, key) for key, ms in self._filed_ms.items()}
+        assert all(ms <= self._due_ms[key] for key, ms in self._filed_ms.items())
+        assert all(self.next_ms() <= ms for ms in self._due_ms.values())
+        assert len(self._heap) <= 2 * len(self._due_ms) + VOID_ENTRIES_MAX
