@@ -19,7 +19,7 @@ from smq.store.rows import StoredMember
 
 # Clients choose how long a rebalance may take; one that says 0 must not keep us busy.
 REBALANCE_TIMEOUT_MS_MIN = 100
-# Of an entry in a roster, beside what the client chose: the objects, and the rows in the store.
+# Of an entry in a roster, beside what the client chose: the objects, and the row in the store.
 MEMBER_OVERHEAD_BYTES = 100
 PROTOCOL_OVERHEAD_BYTES = 50
 
@@ -46,7 +46,7 @@ class Member:
     join_ticket: Ticket | None = None
     sync_ticket: Ticket | None = None
     saved: StoredMember | None = None
-    """Its rows in the store."""
+    """Its row in the store."""
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What the member said with a protocol."""
@@ -91,7 +91,6 @@ class Changes(NamedTuple):
     """What of a roster differs from what was saved last; see smq.store.rows.GroupChange."""
 
     members: tuple[StoredMember, ...]
-    new_protocols: frozenset[int]
     gone: tuple[int, ...]
 
 
@@ -281,17 +280,13 @@ class Roster:
 
     def take_changes(self) -> Changes:
         """What has to be written for the store to be as the roster is; it is taken for saved."""
-        members, new_protocols = [], set()
-        for member in self._touched.values():
-            stored = member.stored()
-            if member.saved is None or member.saved.protocols != stored.protocols:
-                new_protocols.add(member.place)
-            if stored != member.saved:
-                members.append(stored)
+        now = [(member, member.stored()) for member in self._touched.values()]
+        changed = tuple(stored for member, stored in now if stored != member.saved)
+        for member, stored in now:
             member.saved = stored
         gone = tuple(self._gone)
         self._touched, self._gone = {}, []
-        return Changes(tuple(members), frozenset(new_protocols), gone)
+        return Changes(changed, gone)
 
     def invariants(self) -> None:
         """What holds between any two calls."""

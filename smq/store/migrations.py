@@ -8,6 +8,8 @@ Partitions go by their number (`smq.model.catalog`), so that a topic created aga
 meets neither the offsets nor the segments of the old one; they go with its partitions.
 """
 
+from smq.store.protocols import packed_json
+
 MIGRATIONS = (
     """
     CREATE TABLE counters (
@@ -101,25 +103,14 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX payloads_by_id ON payloads (id);
     """,
-    # A member's protocols get rows of their own, with the metadata as bytes: they were JSON with
-    # hexadecimal text, written anew for each member whenever anything of the group was saved.
+    # A member's protocols become bytes (smq.store.protocols): they were JSON with hexadecimal text.
     """
-    CREATE TABLE group_protocols (
-        group_id TEXT NOT NULL,
-        position INTEGER NOT NULL,
-        rank INTEGER NOT NULL,
-        name TEXT NOT NULL,
-        metadata BLOB NOT NULL,
-        PRIMARY KEY (group_id, position, rank),
-        FOREIGN KEY (group_id, position) REFERENCES group_members ON DELETE CASCADE
-    ) WITHOUT ROWID;
-    INSERT INTO group_protocols
-        SELECT member.group_id, member.position, protocol.key,
-            json_extract(protocol.value, '$[0]'), bytes_of_hex(json_extract(protocol.value, '$[1]'))
-        FROM group_members AS member, json_each(member.protocols) AS protocol;
+    ALTER TABLE group_members ADD COLUMN packed BLOB NOT NULL DEFAULT x'';
+    UPDATE group_members SET packed = packed_json(protocols);
     ALTER TABLE group_members DROP COLUMN protocols;
+    ALTER TABLE group_members RENAME COLUMN packed TO protocols;
     """,
 )
 
-# What the steps call and SQLite does not have (its own unhex came with 3.41).
-FUNCTIONS = {"bytes_of_hex": bytes.fromhex}
+# What the steps call and SQLite does not have.
+FUNCTIONS = {"packed_json": packed_json}

@@ -55,8 +55,6 @@ class GroupChange:
     is_empty: bool
     members: tuple[StoredMember, ...] = ()
     """Those that are new or changed."""
-    new_protocols: frozenset[int] = frozenset()
-    """The places of those among them whose protocols are new or changed."""
     gone: tuple[int, ...] = ()
     """The places that nobody has any more."""
 

