@@ -34,6 +34,9 @@ from smq.wire.internal import (
     encode_frame,
 )
 
+# Of members whose group has come to a decision. Each costs some microseconds to write and send: a
+# group of thousands is answered over several turns, with other requests in between.
+GROUP_ANSWERS_A_TURN = 250
 CLOSE_CONNECTION = b""  # The answer that has a shard close its client's connection.
 
 
@@ -112,7 +115,7 @@ class CoordinatorServer:
 
     def _collect_answers(self) -> None:
         """What groups have answered, as responses to the requests that waited for it."""
-        for answer in self._coordinator.groups.take_answers():
+        for answer in self._coordinator.groups.take_answers(GROUP_ANSWERS_A_TURN):
             assert isinstance(answer.ticket, Ticket)
             origin = answer.ticket.origin
             assert isinstance(origin, Origin)
@@ -127,7 +130,8 @@ class CoordinatorServer:
 
     def _set_alarm(self, now: Now) -> None:
         """Have a turn when the groups have something to do."""
-        wake_ms = self._coordinator.groups.next_wake_ms()
+        groups = self._coordinator.groups
+        wake_ms = now.monotonic_ms if groups.has_answers else groups.next_wake_ms()
         if self._alarm is not None and now.monotonic_ms < self._alarm_ms <= wake_ms:
             return  # It wakes us in time; what has moved since is found out then.
         if self._alarm is not None:

@@ -9,10 +9,12 @@ here a group with members keeps all.
 """
 
 import heapq
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from smq.coordinator.deadlines import NEVER_MS
+from smq.coordinator.expiry import Expiry
 from smq.coordinator.given import Now
 from smq.coordinator.group import Group
 from smq.coordinator.group_events import Answer, Commit, Event, Join, Save, TimePasses
@@ -22,6 +24,10 @@ from smq.model.errors import BrokerError, ErrorCode
 from smq.store.store import Store
 
 CHECK_INTERVAL_MS = 10 * 60_000  # Kafka's offsets.retention.check.interval.ms.
+ALWAYS_MS = 0  # Before any time of a monotonic clock: there is something to do now.
+# What one tick does at most, unless one group has more members: some milliseconds, and requests
+# that have come meanwhile have their turn.
+MEMBERS_A_TICK = 1000
 
 
 class GroupRules(NamedTuple):
@@ -42,7 +48,8 @@ class Groups:
         self._groups: dict[str, Group] = {}
         self._wakes: list[tuple[int, str]] = []  # A heap; may hold a group several times.
         self._scheduled: dict[str, int] = {}
-        self._answers: list[Answer] = []
+        self._answers: deque[Answer] = deque()
+        self._expiry = Expiry(store, rules.offsets_retention_ms)
         self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
         for stored in store.groups():
             group = Group.restore(stored, rules.limits, now.monotonic_ms)
@@ -100,10 +107,16 @@ class Groups:
             self._scheduled[group.group_id] = group.wake_ms
             heapq.heappush(self._wakes, (group.wake_ms, group.group_id))
 
-    def take_answers(self) -> list[Answer]:
-        """The answers that have become known since the last call."""
-        answers, self._answers = self._answers, []
-        return answers
+    @property
+    def has_answers(self) -> bool:
+        """Whether `take_answers` has some."""
+        return bool(self._answers)
+
+    def take_answers(self, count_max: int | None = None) -> list[Answer]:
+        """The answers that have become known since the last call, in order; at most so many."""
+        count = len(self._answers)
+        count = count if count_max is None else min(count, count_max)
+        return [self._answers.popleft() for _ in range(count)]
 
     def delete(self, group_id: str) -> None:
         """Forget a group with its offsets. Raises BrokerError: there is none, or it has members."""
@@ -122,30 +135,42 @@ class Groups:
 
     def next_wake_ms(self) -> int:
         """When `tick` has something to do at the earliest (monotonic)."""
+        if self._expiry.is_walking:
+            return ALWAYS_MS
         return min(self._next_check_ms, self._wakes[0][0] if self._wakes else NEVER_MS)
 
     def tick(self, now: Now) -> None:
-        """Look at the groups whose time has come."""
-        due: set[str] = set()
-        while self._wakes and self._wakes[0][0] <= now.monotonic_ms:
+        """Look at the groups whose time has come, or at some of them: then again at once."""
+        for group in self._take_due(now):
+            self._handle(group, TimePasses(), now)
+            self._schedule(group)
+        if self._expiry.is_walking:
+            for group_id in self._expiry.step(now.wall_ms, self._is_idle):
+                self._forget(self._groups[group_id])
+        elif self._next_check_ms <= now.monotonic_ms:
+            self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
+            self._expiry.begin(self._groups)
+
+    def _take_due(self, now: Now) -> list[Group]:
+        due: list[Group] = []
+        members = 0
+        while self._wakes and self._wakes[0][0] <= now.monotonic_ms and members < MEMBERS_A_TICK:
             wake_ms, group_id = heapq.heappop(self._wakes)
             if self._scheduled.get(group_id) == wake_ms:
                 del self._scheduled[group_id]
-                due.add(group_id)
-        for group_id in due:
-            group = self._groups[group_id]
-            self._handle(group, TimePasses(), now)
-            self._schedule(group)
-        if self._next_check_ms <= now.monotonic_ms:
-            self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
-            self._expire(now)
+                due.append(self._groups[group_id])
+                members += 1 + len(due[-1].roster)
+        return due
 
-    def _expire(self, now: Now) -> None:
-        idle = [group for group in self._groups.values() if group.is_idle()]
-        for group in idle:
-            retention_ms = self._rules.offsets_retention_ms
-            self._store.expire_offsets(group.group_id, now.wall_ms, retention_ms)
-        kept = set(self._store.groups_with_offsets())
-        for group in idle:
-            if group.group_id not in kept:
-                self._forget(group)
+    def _is_idle(self, group_id: str) -> bool:
+        group = self._groups.get(group_id)
+        return group is not None and group.is_idle()
+
+    def invariants(self) -> None:
+        """What holds between any two calls."""
+        assert self._scheduled.keys() <= self._groups.keys()
+        assert {(ms, group_id) for group_id, ms in self._scheduled.items()} <= set(self._wakes)
+        for group_id, group in self._groups.items():
+            assert group_id == group.group_id
+            assert group.state is not GroupState.DEAD
+            assert group.wake_ms >= self._scheduled.get(group_id, NEVER_MS)

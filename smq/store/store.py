@@ -153,17 +153,34 @@ class Store:
         rows = self._database.rows("SELECT DISTINCT group_id FROM committed_offsets")
         return [group_id for (group_id,) in rows]
 
-    def expire_offsets(self, group_id: str, now_ms: int, retention_ms: int) -> None:
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether a group has committed anything that is still kept."""
+        question = "SELECT 1 FROM committed_offsets WHERE group_id = ? LIMIT 1"
+        return bool(self._database.rows(question, (group_id,)))
+
+    def expire_offsets(
+        self, group_id: str, now_ms: int, retention_ms: int, *, after: int, rows_max: int
+    ) -> list[int]:
         """Forget the offsets of an empty group that have not been of use for so long.
 
         The time runs from the commit or from when the group became empty, whichever is later;
-        where the client named a retention of its own, to the end of that.
+        where the client named a retention of its own, to the end of that. Looks at so many
+        partitions with numbers above `after`, and returns which these were, in order.
         """
-        self._database.change(
-            "DELETE FROM committed_offsets WHERE group_id = ? AND ? >= coalesce(expire_ms, ? + max("
-            "commit_ms, coalesce((SELECT empty_since_ms FROM groups WHERE group_id = ?), 0)))",
-            (group_id, now_ms, retention_ms, group_id),
+        rows = self._database.rows(
+            "SELECT partition_number FROM committed_offsets "
+            "WHERE group_id = ? AND partition_number > ? ORDER BY partition_number LIMIT ?",
+            (group_id, after, rows_max),
         )
+        if rows:
+            self._database.change(
+                "DELETE FROM committed_offsets "
+                "WHERE group_id = ? AND partition_number BETWEEN ? AND ? "
+                "AND ? >= coalesce(expire_ms, ? + max(commit_ms, coalesce("
+                "(SELECT empty_since_ms FROM groups WHERE group_id = ?), 0)))",
+                (group_id, rows[0][0], rows[-1][0], now_ms, retention_ms, group_id),
+            )
+        return [number for (number,) in rows]
 
 
 def _member_row(group_id: str, member: StoredMember) -> tuple[Any, ...]:

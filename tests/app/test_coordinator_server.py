@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from smq.app.coordinator_server import CoordinatorServer
+from smq.app.coordinator_server import GROUP_ANSWERS_A_TURN, CoordinatorServer
 from smq.app.loop import Loop
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.given import Now
@@ -306,3 +306,20 @@ def test_a_heartbeat_is_answered_at_once(peer: Peer) -> None:
     body = peer.answers()[asked]
     _, at = read_response_header(body, 0, 12, 4)
     assert read_heartbeat_response(body, at, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_large_group_is_answered_over_several_turns(bench: Bench, peer: Peer) -> None:
+    asked = []
+    for _ in range(5 * GROUP_ANSWERS_A_TURN // 2):
+        asked.append(join(peer))
+        bench.turn()
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 3000)
+    bench.turn(2)
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 3000)
+    wait_for = bench.server._coordinator.groups._answers
+    left, answered = [], []
+    for _ in range(20):
+        answered += peer.answers(turns=1)
+        left.append(len(wait_for))
+    assert left[:3] == [3 * GROUP_ANSWERS_A_TURN // 2, GROUP_ANSWERS_A_TURN // 2, 0]
+    assert answered == asked

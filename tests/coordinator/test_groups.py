@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from smq.coordinator.given import Now
 from smq.coordinator.group_events import (
     Answer,
     Commit,
@@ -14,7 +15,7 @@ from smq.coordinator.group_events import (
     Sync,
 )
 from smq.coordinator.group_states import GroupState
-from smq.coordinator.groups import CHECK_INTERVAL_MS
+from smq.coordinator.groups import CHECK_INTERVAL_MS, MEMBERS_A_TICK
 from smq.coordinator.topics import NewTopic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset
@@ -228,3 +229,48 @@ def test_a_thousand_heartbeats_leave_one_appointment(driver: CoordinatorDriver) 
         driver.wait(7)
         heartbeat(driver)
     assert len(driver.coordinator.groups._wakes) < 10
+
+
+def test_answers_can_be_taken_some_at_a_time_in_order(driver: CoordinatorDriver) -> None:
+    for i in range(5):
+        join(driver, ticket=f"join-{i}", new_member_id=f"m{i}")
+    driver.wait(6000)
+    groups = driver.coordinator.groups
+    taken = []
+    while groups.has_answers:
+        taken.append([answer.ticket for answer in groups.take_answers(2)])
+    assert taken == [["join-0", "join-1"], ["join-2", "join-3"], ["join-4"]]
+    assert groups.take_answers(2) == []
+
+
+def test_a_tick_looks_at_so_many_groups_and_is_wanted_again_at_once(
+    driver: CoordinatorDriver,
+) -> None:
+    groups = driver.coordinator.groups
+    for i in range(3 * MEMBERS_A_TICK // 2):
+        join(driver, f"g{i}")
+    driver.now = driver.now._replace(monotonic_ms=driver.now.monotonic_ms + 3000)
+    completed = []
+    while groups.next_wake_ms() <= driver.now.monotonic_ms:
+        groups.tick(driver.now)
+        completed.append(len(groups.take_answers()))
+        groups.invariants()
+    assert sum(completed) == 3 * MEMBERS_A_TICK // 2
+    assert len(completed) == 3  # Each group counts itself and its member.
+
+
+def test_expiry_of_many_groups_lets_requests_in_between(driver: CoordinatorDriver) -> None:
+    groups = driver.coordinator.groups
+    for i in range(300):
+        commit(driver, f"g{i}")
+    driver.now = Now(driver.now.monotonic_ms + CHECK_INTERVAL_MS, driver.now.wall_ms + 61 * DAY_MS)
+    groups.tick(driver.now)
+    left = []
+    while groups.next_wake_ms() <= driver.now.monotonic_ms:
+        groups.tick(driver.now)
+        left.append(len(list(groups)))
+        if len(left) == 1:
+            commit(driver, "g0")  # It is looked at last: the walk begins at the other end.
+    assert len(left) > 3
+    assert [group.group_id for group in groups] == ["g0"]
+    groups.invariants()

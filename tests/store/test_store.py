@@ -11,7 +11,7 @@ import pytest
 from smq.model.catalog import Topic
 from smq.store.rows import CommittedOffset, GroupChange, StoredGroup, StoredMember
 from smq.store.store import Store
-from tests.store.sql_work import rows_written
+from tests.store.sql_work import rows_written, steps
 
 DAY_MS = 86_400_000
 TOPIC = Topic("flights", UUID(int=7), (1, 2), (0, 1), {"retention.ms": "1000"})
@@ -148,5 +148,36 @@ def test_offsets_expire_by_commit_emptiness_or_the_clients_own_word(
     store.commit_offsets("g", {1: CommittedOffset(10, -1, "", 0, expire_ms)})
     if empty_since_ms is not None:
         store.save_group(saved(), now_ms=empty_since_ms)
-    store.expire_offsets("g", now_ms, retention_ms=60 * DAY_MS)
+    store.expire_offsets("g", now_ms, retention_ms=60 * DAY_MS, after=-1, rows_max=10)
     assert len(store.committed_offsets("g")) == left
+    assert store.has_offsets("g") == bool(left)
+
+
+def test_offsets_expire_so_many_at_a_time(store: Store) -> None:
+    numbers = tuple(range(1, 11))
+    store.add_topic(replace(TOPIC, partition_numbers=numbers, logs=(0,) * 10), created_ms=0)
+    store.commit_offsets("f", {number: CommittedOffset(1, -1, "", 0) for number in numbers})
+    kept = {3, 10}
+    store.commit_offsets(
+        "g", {each: CommittedOffset(1, -1, "", 9 if each in kept else 0) for each in numbers}
+    )
+    looks, after = [], -1
+    while looked_at := store.expire_offsets("g", 5, 5, after=after, rows_max=4):
+        looks.append(looked_at)
+        after = looked_at[-1]
+    assert looks == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+    assert store.committed_offsets("g").keys() == kept
+    assert len(store.committed_offsets("f")) == 10
+
+
+def test_a_step_of_expiry_costs_the_rows_it_looks_at(store: Store) -> None:
+    numbers = tuple(range(1, 2001))
+    store.add_topic(replace(TOPIC, partition_numbers=numbers, logs=(0,) * 2000), created_ms=0)
+    store.commit_offsets("g", {number: CommittedOffset(1, -1, "", 0) for number in numbers})
+
+    def step() -> None:
+        assert len(store.expire_offsets("g", 0, 5, after=1000, rows_max=10)) == 10
+
+    database = store.manifest._database
+    assert steps(database, step) < 500
+    assert steps(database, lambda: store.has_offsets("g")) < 50

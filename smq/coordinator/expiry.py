@@ -1,0 +1,62 @@
+"""Offsets that nobody has use for any more, found a bounded number of rows at a time.
+
+Kafka looks every ten minutes at all groups; so do we, but with requests in between: a walk takes as
+many steps as there are rows, and the coordinator's loop goes on after each of them.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+ROWS_A_STEP = 1000  # Some milliseconds.
+GROUP_ROWS = 20  # What a group costs beside its rows: two statements.
+
+
+class Offsets(Protocol):
+    """The part of the store that is walked through."""
+
+    def expire_offsets(
+        self, group_id: str, now_ms: int, retention_ms: int, *, after: int, rows_max: int
+    ) -> list[int]: ...
+    def has_offsets(self, group_id: str) -> bool: ...
+
+
+class Expiry:
+    """A walk over groups. `step` it while it `is_walking`."""
+
+    def __init__(self, offsets: Offsets, retention_ms: int) -> None:
+        self._offsets, self._retention_ms = offsets, retention_ms
+        self._groups: list[str] = []
+        self._after = -1  # Of the last group: it has been looked at up to this partition number.
+
+    @property
+    def is_walking(self) -> bool:
+        """Whether there is something left to look at."""
+        return bool(self._groups)
+
+    def begin(self, group_ids: Iterable[str]) -> None:
+        """Walk over these groups."""
+        assert not self._groups, "the last walk is over"
+        self._groups, self._after = list(group_ids), -1
+
+    def step(self, now_ms: int, is_idle: Callable[[str], bool]) -> list[str]:
+        """Look at some more; the idle groups among them that have no offsets any more."""
+        left, empty = ROWS_A_STEP, []
+        while self._groups and left > 0:
+            group_id = self._groups[-1]
+            looked_at: list[int] = []
+            left -= GROUP_ROWS
+            if is_idle(group_id):
+                rows_max = max(left, 1)
+                looked_at = self._offsets.expire_offsets(
+                    group_id, now_ms, self._retention_ms, after=self._after, rows_max=rows_max
+                )
+                left -= len(looked_at)
+                if len(looked_at) == rows_max:
+                    assert looked_at[-1] > self._after, "it comes further each time"
+                    self._after = looked_at[-1]
+                    continue
+                if not self._offsets.has_offsets(group_id):
+                    empty.append(group_id)
+            self._groups.pop()
+            self._after = -1
+        return empty
