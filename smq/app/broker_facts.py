@@ -100,14 +100,14 @@ def _topics(store: Path, memories: list[LogMemory]) -> list[dict[str, Any]]:
 
 def _topic(topic: Topic, manifest: Manifest, rows: dict[int, np.ndarray]) -> dict[str, Any]:
     known = [rows[number] for number in topic.partition_numbers if number in rows]
-    segments = [each for n in topic.partition_numbers for each in manifest.segments(n)]
+    sealed = [manifest.sealed(number) for number in topic.partition_numbers]
     return {
         "name": topic.name,
         "partitions": topic.partition_count,
         "records": sum(int(row[words.P_HIGH_WATERMARK] - row[words.P_LOG_START]) for row in known),
         "unsealed_bytes": sum(int(row[words.P_UNSEALED_BYTES]) for row in known),
-        "sealed_bytes": sum(each.bytes for each in segments),
-        "segments": len(segments),
+        "sealed_bytes": sum(size for _, size in sealed),
+        "segments": sum(count for count, _ in sealed),
     }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from smq.app.asker import Asker
 from smq.sealer.plan import Part
 from smq.sealer.ports import Ends
-from smq.store.manifest import Manifest, open_manifest
+from smq.store.manifest import INT64_MIN, Manifest, open_manifest
 from smq.store.rows import Segment
 
 
@@ -59,9 +59,30 @@ class StoredManifest:
         """Whether there is such a topic now."""
         return self._opened().has_topic(namespace, name)
 
-    def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]:
+    def segments(
+        self,
+        partition_number: int,
+        from_offset: int = 0,
+        *,
+        newest_ms: int = INT64_MIN,
+        count_max: int = -1,
+    ) -> list[Segment]:
         """The segments that hold records at or after `from_offset`, in order."""
-        return self._opened().segments(partition_number, from_offset)
+        return self._opened().segments(
+            partition_number, from_offset, newest_ms=newest_ms, count_max=count_max
+        )
+
+    def sealed_end(self, partition_number: int) -> int:
+        """Where the last segment ends; 0: there is none."""
+        return self._opened().sealed_end(partition_number)
+
+    def sealed_bytes(self, partition_number: int) -> int:
+        """The size of all segments."""
+        return self._opened().sealed_bytes(partition_number)
+
+    def named_files(self, paths: Sequence[str]) -> set[str]:
+        """Those of these files that are segments."""
+        return self._opened().named_files(paths)
 
     def log_start(self, partition_number: int) -> int:
         """Where retention has moved the partition's start to."""

@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from smq.app.acceptor import Acceptor
 from smq.app.clock import wall_ms
@@ -27,6 +26,7 @@ from smq.app.link import Link
 from smq.app.loop import Loop
 from smq.app.notices import Lately
 from smq.app.peers import Peer
+from smq.app.sealer_chores import Chores
 from smq.app.sealer_hands import Answer, Hands, Readers
 from smq.app.sealer_worker import Surroundings, problem_of
 from smq.filer.location import Location
@@ -34,7 +34,7 @@ from smq.filer.mark import mark
 from smq.model.catalog import Catalog
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.payloads import Owner
-from smq.sealer.plan import PartitionState, due, is_overdue
+from smq.sealer.plan import PartitionState, due
 from smq.sealer.ports import Place
 from smq.sealer.watched import Watched
 from smq.wire.internal import InternalFrame, encode_command
@@ -100,12 +100,11 @@ class Sealer:
         self._in_hand: set[int] = set()
         self._states: dict[int, PartitionState] = {}
         self._watched = {node: Watched(self._states) for node in self._shards}
-        self._chores = 0
         self._asked: set[int] = set()
         self._pressure = False
         self._links: set[Link] = set()
         self._told = Lately()
-        self._retained_ms = self._swept_ms = 0
+        self._chores = Chores(self.sealing, config, self._known, self._states, self._say_problem)
         self._is_marked = False
         # A directory needs no look: that of two links one fails is what a file system is.
         self._is_fit = not Location.of(config).is_s3
@@ -159,7 +158,8 @@ class Sealer:
         for node in self._shards:
             if node not in self._asked:
                 self._ask(node)
-        self._housekeep(wall_ms())
+        if self._known.version:
+            self._chores.look(wall_ms())
         self.sealing.look()
         self.reading.look()
         self._loop.call_later(POLL_MS, self.round)
@@ -237,41 +237,6 @@ class Sealer:
 
         job = {"do": "seal", "node": node, "place": place, "segment_bytes": settings.seal_bytes}
         self.sealing.do({**job, "sealed_end": sealed_end, "end": end}, answered)
-
-    def _housekeep(self, now_ms: int) -> None:
-        config = self._inheritance.config
-        if self._chores or not self._known.version:
-            return
-        if now_ms - self._retained_ms >= config.log_retention_check_interval_ms:
-            self._retained_ms = now_ms
-            for number, state in self._states.items():
-                if number in self._known.places:
-                    self._retain(number, state)
-        if now_ms - self._swept_ms >= config.filer_sweep_ms:
-            self._swept_ms = now_ms
-            before_ms = now_ms - config.filer_sweep_ms
-            numbers = list(self._known.places)
-            job = {"do": "sweep", "unfinished_ms": config.filer_unfinished_ms}
-            self._chore({**job, "numbers": numbers, "before_ms": before_ms})
-            owners = self._known.owners()
-            self._chore({"do": "sweep_payloads", "owners": owners, "before_ms": before_ms})
-
-    def _retain(self, number: int, state: PartitionState) -> None:
-        place, settings, node = self._known.places[number]
-        job = {"node": node, "place": place, "settings": settings}
-        job["unsealed_bytes"] = state.unsealed_bytes
-        if is_overdue(state, settings, wall_ms()):
-            # The log wants the room now; seals may each wait for a filer that hangs.
-            self._chore({"do": "drop_unsealed", **job}, is_urgent=True)
-        self._chore({"do": "retain", "shard_start": state.start, **job})
-
-    def _chore(self, job: dict[str, Any], *, is_urgent: bool = False) -> None:
-        def answered(answer: Answer) -> None:
-            self._chores -= 1
-            self._say_problem(answer)
-
-        self._chores += 1
-        self.sealing.do(job, answered, is_urgent=is_urgent)
 
     def _say_problem(self, answer: Answer) -> None:
         if "error" in answer and self._told.is_new(problem_of(answer), wall_ms()):

@@ -21,11 +21,12 @@ from smq.filer.location import Location
 from smq.filer.s3 import S3Store, Unfit
 from smq.filer.store import Store
 from smq.model.errors import PeerError, StoreError, Unavailable
-from smq.model.references import directory_of
+from smq.model.references import PREFIX, directory_of
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
+from smq.sealer.pages import Pages
 from smq.sealer.payloads import Owner, PayloadSweep, look_up
-from smq.sealer.ports import Place
+from smq.sealer.ports import SEGMENTS_PREFIX, Place
 from smq.store.store import FILE_NAME
 from smq.wire.internal import InternalReader, encode_command
 
@@ -63,6 +64,7 @@ class Worker:
             "drop_unsealed": self.drop_unsealed,
             "retain": self.retain,
             "sweep": self.sweep,
+            "forget_unfinished": self.forget_unfinished,
             "sweep_payloads": self.sweep_payloads,
             "payloads": self.payloads,
             "cold": self.cold,
@@ -124,8 +126,8 @@ class Worker:
         settings: list[Any],
         shard_start: int,
         unsealed_bytes: int,
-    ) -> list[str]:
-        """Delete what a partition no longer keeps; the files that went."""
+    ) -> Answer:
+        """Delete some of what a partition no longer keeps; which files went."""
         job = Housekeeping(self.store, self._shard(node), self.manifest)
         retention = job.retain(
             Place(*place),
@@ -134,19 +136,26 @@ class Worker:
             shard_start=shard_start,
             unsealed_bytes=unsealed_bytes,
         )
-        return [segment.path for segment in retention.deleted]
+        paths = [segment.path for segment in retention.deleted]
+        return {"deleted": paths, "has_more": retention.has_more}
 
-    def sweep(self, numbers: list[int], before_ms: int, unfinished_ms: int) -> list[str]:
-        """Delete files that no line of the manifest names, and forget old unfinished writes."""
+    def sweep(self, before_ms: int, after: str) -> Answer:
+        """Of a page of files delete those that no line of the manifest names."""
+        page = self._segment_files.take(after)
         job = Housekeeping(self.store, self._shard(1), self.manifest)
-        swept = job.sweep(numbers, before_ms)
-        self.store.sweep(wall_ms() - unfinished_ms)
-        return swept
+        return {"swept": job.sweep(page.files, before_ms), "after": page.following}
 
-    def sweep_payloads(self, owners: list[list[Any]], before_ms: int) -> list[str]:
-        """Delete payloads that no record names any more and none can name."""
+    def forget_unfinished(self, before_ms: int) -> int:
+        """Forget unfinished writes that nobody has touched since; how many there were."""
+        return self.store.sweep(before_ms)
+
+    def sweep_payloads(self, owners: list[list[Any]], before_ms: int, after: str) -> Answer:
+        """Of a page of payloads delete those that no record names any more and none can name."""
+        page = self._payload_files.take(after)
         job = PayloadSweep(self.store, self._shard, self.manifest)
-        return job.sweep([Owner(*owner) for owner in owners], wall_ms(), before_ms)
+        known = [Owner(*owner) for owner in owners]
+        swept = job.sweep(page.files, known, wall_ms(), before_ms)
+        return {"swept": swept, "after": page.following}
 
     def payloads(self, keys: list[str]) -> dict[str, tuple[int, int] | None]:
         """Of payloads the length and when they were uploaded, or None: there is none."""
@@ -196,6 +205,14 @@ class Worker:
     def manifest(self) -> StoredManifest:
         coordinator = Asker(socket_path(self._at.runtime_dir, COORDINATOR))
         return StoredManifest(self._at.data_dir / FILE_NAME, coordinator)
+
+    @cached_property
+    def _segment_files(self) -> Pages:
+        return Pages(self.store, SEGMENTS_PREFIX)
+
+    @cached_property
+    def _payload_files(self) -> Pages:
+        return Pages(self.store, PREFIX)
 
     @cached_property
     def _reader(self) -> "ColdReader":

@@ -2,7 +2,8 @@
 
     {"do": "list_segments", "number": n, "from_offset": o}
         -> {"ok": {"log_start": offset, "segments": [segment, …]}}
-           those with records at or after `from_offset` (0 if left out), in order
+           those with records at or after `from_offset` (0 if left out), in order, a page of them:
+           after a full page the next begins at the end offset of the last
 
     {"do": "commit_segments", "segments": [segment, …], "payloads": [[id, …], …]}
         -> {"ok": [segment, …]}
@@ -33,6 +34,8 @@ from smq.store.rows import Segment
 
 Command = dict[str, Any]
 
+LIST_SEGMENTS_MAX = 500  # Of one answer: some milliseconds of the loop.
+
 
 def execute(command: Command, coordinator: Coordinator, now: Now) -> Command:
     """Do a command; returns its answer."""
@@ -49,7 +52,7 @@ def execute(command: Command, coordinator: Coordinator, now: Now) -> Command:
 
 def _list_segments(command: Command, coordinator: Coordinator, _now: Now) -> Command:
     manifest, number = coordinator.store.manifest, command["number"]
-    segments = manifest.segments(number, command.get("from_offset", 0))
+    segments = manifest.segments(number, command.get("from_offset", 0), count_max=LIST_SEGMENTS_MAX)
     return {
         "log_start": manifest.log_start(number),
         "segments": [asdict(segment) for segment in segments],

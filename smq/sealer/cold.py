@@ -25,6 +25,7 @@ from smq.filer.store import Store
 from smq.model.errors import NotFound, StoreError, Unavailable
 from smq.sealer.parquet import ParquetSegment
 from smq.sealer.raw import NotRaw, RawSegment, index_of
+from smq.store.manifest import INT64_MIN, walk
 from smq.store.rows import Segment
 from smq.wire.codec import Buffer
 
@@ -39,7 +40,14 @@ class Damaged(StoreError):
 class Manifest(Protocol):
     """The part of the manifest that reading needs."""
 
-    def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]: ...
+    def segments(
+        self,
+        partition_number: int,
+        from_offset: int = 0,
+        *,
+        newest_ms: int = INT64_MIN,
+        count_max: int = -1,
+    ) -> list[Segment]: ...
     def log_start(self, partition_number: int) -> int: ...
 
 
@@ -126,7 +134,7 @@ class ColdReader:
 
         Raises Damaged, NotFound, Unavailable.
         """
-        for segment in self._manifest.segments(number, offset):
+        for segment in walk(self._manifest, number, offset, page=1):
             place = offset
             while place < segment.end_offset:
                 batches, place = self._batches(segment, place)
@@ -137,13 +145,12 @@ class ColdReader:
     def offset_for_time(self, number: int, timestamp: int) -> tuple[int, int] | None:
         """Offset and time of a partition's first record of this time or later, if it is sealed."""
         log_start = self._manifest.log_start(number)
-        for segment in self._manifest.segments(number, log_start):
-            if segment.max_timestamp_ms >= timestamp:
-                opened = self._opened(segment)
-                with _damage_named(segment):
-                    found = opened.find_time(timestamp, log_start)
-                if found is not None:
-                    return found
+        for segment in walk(self._manifest, number, log_start, newest_ms=timestamp, page=1):
+            opened = self._opened(segment)
+            with _damage_named(segment):
+                found = opened.find_time(timestamp, log_start)
+            if found is not None:
+                return found
         return None
 
     def _batches(self, segment: Segment, offset: int) -> tuple[Batches, int]:

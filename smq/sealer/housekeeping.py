@@ -10,10 +10,13 @@ old enough to be nobody's work in progress.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from smq.filer.store import Store
+from smq.filer.store import Facts, Store
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import Retention, retain, retain_unsealed
-from smq.sealer.ports import SEGMENTS_PREFIX, ManifestPort, Place, ShardPort
+from smq.sealer.ports import ManifestPort, Place, ShardPort
+from smq.store.manifest import walk
+
+DELETED_MAX = 100  # Segments at a time: some ms on a disk, some seconds on S3.
 
 
 def drop_unsealed(  # noqa: PLR0913  (whom it talks to, and what it is told)
@@ -29,9 +32,15 @@ def drop_unsealed(  # noqa: PLR0913  (whom it talks to, and what it is told)
 
     Needs no filer: this is for when there is none. Sealed segments below go with the next retain().
     """
-    segments = manifest.segments(number)
-    deleted = retain(segments, settings, now_ms, unsealed_bytes=unsealed_bytes).deleted
-    if len(deleted) < len(segments):
+    sealed_bytes = manifest.sealed_bytes(number) if settings.retention_bytes >= 0 else 0
+    retention = retain(
+        walk(manifest, number),
+        settings,
+        now_ms,
+        sealed_bytes=sealed_bytes,
+        unsealed_bytes=unsealed_bytes,
+    )
+    if not retention.all_go:
         return 0
     log_start = retain_unsealed(
         shard.unsealed(number), settings, now_ms, unsealed_bytes=unsealed_bytes
@@ -58,19 +67,22 @@ class Housekeeping(NamedTuple):
         shard_start: int,
         unsealed_bytes: int = 0,
     ) -> Retention:
-        """Delete what a partition's settings no longer keep. Raises StoreError.
+        """Delete some of what a partition's settings no longer keep. Raises StoreError.
 
         `shard_start` is the log start offset as the shard knows it: it may have missed an earlier
         one, when somebody was killed in between.
         """
         number = place.number
         log_start = self.manifest.log_start(number)
+        wants_sizes = settings.retention_bytes >= 0
         retention = retain(
-            self.manifest.segments(number),
+            walk(self.manifest, number),
             settings,
             now_ms,
             log_start=log_start,
+            sealed_bytes=self.manifest.sealed_bytes(number) if wants_sizes else 0,
             unsealed_bytes=unsealed_bytes,
+            count_max=DELETED_MAX,
         )
         if retention.log_start > log_start:
             self.manifest.set_log_start(number, retention.log_start)
@@ -83,13 +95,12 @@ class Housekeeping(NamedTuple):
             self.store.delete(segment.path)
         return retention
 
-    def sweep(self, numbers: Iterable[int], before_ms: int) -> list[str]:
-        """Delete files older than this that no line of these partitions, all there are, names."""
-        old = [
-            facts.key for facts in self.store.list(SEGMENTS_PREFIX) if facts.modified_ms < before_ms
-        ]
+    def sweep(self, files: Iterable[Facts], before_ms: int) -> list[str]:
+        """Of these files delete those older than this that no line of the manifest names."""
+        old = [facts.key for facts in files if facts.modified_ms < before_ms]
         # Read after the list: of a line committed meanwhile the file is named, or is not old.
-        named = {each.path for number in numbers for each in self.manifest.segments(number)}
+        named = self.manifest.named_files(old)
+        assert named <= set(old)
         swept = [key for key in old if key not in named]
         for key in swept:
             self.store.delete(key)

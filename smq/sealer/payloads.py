@@ -4,7 +4,7 @@ A payload may be named by new records for `smq.reference.orphan.ms` after its up
 (smq.shard.references). Then it lives on by the records that name it: in sealed segments, whose
 payloads the manifest knows, and in what is not sealed yet, which is read. So a sweep
 
-    lists payloads old enough to be named no more
+    takes the payloads of a page that are old enough to be named no more
     asks the shards where their partitions are sealed up to, and where they end
     reads what lies between
     looks in the manifest, after that: what was sealed meanwhile is found twice, not missed
@@ -16,14 +16,14 @@ payloads that its last records name, and not those whose going would make room. 
 is not there to be read keeps all payloads of its topic.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import NamedTuple
 
 from shm.arrow import read_only
 from shm.kernels.records import B_AT, B_END
 from shm.kernels.references import may_refer
-from smq.filer.store import Store
+from smq.filer.store import Facts, Store
 from smq.model.errors import NotFound, PeerError, StoreError
 from smq.model.references import PREFIX, Reference, directory_of
 from smq.sealer.decode import Kind, Piece, cut
@@ -99,8 +99,10 @@ class PayloadSweep(NamedTuple):
     shard_of: Callable[[int], ShardPort]
     manifest: ManifestPort
 
-    def sweep(self, owners: Sequence[Owner], now_ms: int, gone_before_ms: int) -> list[str]:
-        """Delete payloads that no record names or will; their keys.
+    def sweep(
+        self, files: Iterable[Facts], owners: Sequence[Owner], now_ms: int, gone_before_ms: int
+    ) -> list[str]:
+        """Of these payloads delete those that no record names or will; their keys.
 
         Those of topics that are not among the owners go if they are older than `gone_before_ms` and
         there still is no such topic: owners were listed when the sweep was ordered, it may have
@@ -109,7 +111,7 @@ class PayloadSweep(NamedTuple):
         """
         by_directory = {directory_of(each.namespace, each.topic): each for each in owners}
         old: dict[str, list[str]] = {}
-        for facts in self.store.list(PREFIX):
+        for facts in files:
             directory = facts.key[: facts.key.rindex("/") + 1]
             owner = by_directory.get(directory)
             before_ms = gone_before_ms

@@ -8,6 +8,7 @@ wants space, all its partitions are sealed whatever their size, the oldest recor
 of the log is free when the last of its partitions is sealed beyond it.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -87,33 +88,42 @@ class Retention(NamedTuple):
 
     log_start: int
     deleted: list[Segment]
+    all_go: bool
+    """Nothing that is sealed is kept."""
+    has_more: bool = False
+    """Only the first of those that go were asked for, and there may be more."""
 
 
-def retain(
+def retain(  # noqa: PLR0913  (what there is, and what is wanted)
     segments: Iterable[Segment],
     settings: TopicSettings,
     now_ms: int,
     *,
     log_start: int = 0,
+    sealed_bytes: int = 0,
     unsealed_bytes: int = 0,
+    count_max: int = sys.maxsize,
 ) -> Retention:
-    """What to delete of a partition's segments, which are in order.
+    """What to delete of a partition's segments, which are in order; so many at most.
 
     Kafka's rules: from the oldest on, a segment goes while its newest record is older than
     `retention.ms`, or while what stays without it still has `retention.bytes`. Records without a
-    time go by when they were sealed. A segment below the log start goes in any case.
+    time go by when they were sealed. A segment below the log start goes in any case. `sealed_bytes`
+    is the size of all segments, which is wanted for `retention.bytes` alone. No segment is looked
+    at behind the first that stays.
     """
-    segments = list(segments)
-    size = sum(segment.bytes for segment in segments) + unsealed_bytes
+    size = sealed_bytes + unsealed_bytes
     deleted: list[Segment] = []
     for segment in segments:
+        if len(deleted) == count_max:
+            return Retention(log_start, deleted, all_go=False, has_more=True)
         size -= segment.bytes
         too_much = 0 <= settings.retention_bytes <= size
         if not (segment.end_offset <= log_start or too_much or _is_old(segment, settings, now_ms)):
-            break
+            return Retention(log_start, deleted, all_go=False)
         deleted.append(segment)
         log_start = max(log_start, segment.end_offset)
-    return Retention(log_start, deleted)
+    return Retention(log_start, deleted, all_go=True)
 
 
 class Part(NamedTuple):

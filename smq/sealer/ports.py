@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from smq.sealer.plan import Part
+from smq.store.manifest import INT64_MIN
 from smq.store.rows import Segment
 
 
@@ -75,8 +76,27 @@ class ManifestPort(Protocol):
         """Whether there is such a topic now."""
         ...
 
-    def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]:
-        """The segments that hold records at or after `from_offset`, in order."""
+    def segments(
+        self,
+        partition_number: int,
+        from_offset: int = 0,
+        *,
+        newest_ms: int = INT64_MIN,
+        count_max: int = -1,
+    ) -> list[Segment]:
+        """The first segments with records from this offset on, and as late as `newest_ms`."""
+        ...
+
+    def sealed_end(self, partition_number: int) -> int:
+        """Where the last segment ends; 0: there is none."""
+        ...
+
+    def sealed_bytes(self, partition_number: int) -> int:
+        """The size of all segments."""
+        ...
+
+    def named_files(self, paths: Sequence[str]) -> set[str]:
+        """Those of these files that are segments."""
         ...
 
     def log_start(self, partition_number: int) -> int:

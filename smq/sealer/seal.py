@@ -99,10 +99,9 @@ class Sealing(NamedTuple):
 
     def _resume(self, place: Place, sealed_end: int) -> int:
         """Where the manifest ends; the shard is told if it does not know."""
-        segments = self.manifest.segments(place.number, sealed_end)
-        if not segments:  # Retention may have moved the start since we were told to seal.
+        end = self.manifest.sealed_end(place.number)
+        if end <= sealed_end:  # Retention may have moved the start since we were told to seal.
             return max(sealed_end, self.manifest.log_start(place.number))
-        end = segments[-1].end_offset
         self.shard.sealed(place.number, end)
         return end
 

@@ -8,10 +8,11 @@
 A reader sees what the coordinator committed last, while the broker runs and when it does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 from uuid import UUID
 
 from smq.model.catalog import Topic
@@ -21,6 +22,59 @@ from smq.store.rows import Segment
 
 SEGMENT_KINDS = ("parquet", "raw")
 IDS_MAX = 500  # Of one question; SQLite takes 999 at least.
+INT64_MIN = -(2**63)
+PAGE_SEGMENTS = 64  # What `walk` asks for at a time.
+
+# Segments of a partition lie behind each other, in the order of their primary key: the one with an
+# offset is the last that begins at or before it. So a question costs what it finds, not what there
+# is; but for `newest_ms`, where SQLite looks at the segments between.
+SEGMENTS_SQL = """
+    SELECT * FROM segments
+    WHERE partition_number = ?1
+        AND base_offset >= coalesce(
+            (SELECT max(base_offset) FROM segments
+                WHERE partition_number = ?1 AND base_offset <= ?2), ?2)
+        AND end_offset > ?2
+        AND max_timestamp_ms >= ?3
+    ORDER BY base_offset LIMIT ?4
+"""
+SEALED_END_SQL = """
+    SELECT end_offset FROM segments WHERE partition_number = ?
+    ORDER BY base_offset DESC LIMIT 1
+"""
+
+
+class Lines(Protocol):
+    """The part of a manifest that can be walked over."""
+
+    def segments(
+        self,
+        partition_number: int,
+        from_offset: int = 0,
+        *,
+        newest_ms: int = INT64_MIN,
+        count_max: int = -1,
+    ) -> list[Segment]: ...
+
+
+def walk(
+    manifest: Lines,
+    partition_number: int,
+    from_offset: int = 0,
+    *,
+    newest_ms: int = INT64_MIN,
+    page: int = PAGE_SEGMENTS,
+) -> Iterator[Segment]:
+    """A partition's segments as `Manifest.segments` has them, asked for as they are wanted."""
+    while True:
+        segments = manifest.segments(
+            partition_number, from_offset, newest_ms=newest_ms, count_max=page
+        )
+        yield from segments
+        if len(segments) < page:
+            return
+        assert segments[-1].end_offset > from_offset, "it comes further each time"
+        from_offset = segments[-1].end_offset
 
 
 class Manifest:
@@ -55,14 +109,44 @@ class Manifest:
         question = "SELECT 1 FROM topics WHERE namespace = ? AND name = ?"
         return bool(self._database.rows(question, (namespace, name)))
 
-    def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]:
-        """The segments that hold records at or after `from_offset`, in order."""
+    def segments(
+        self,
+        partition_number: int,
+        from_offset: int = 0,
+        *,
+        newest_ms: int = INT64_MIN,
+        count_max: int = -1,
+    ) -> list[Segment]:
+        """The segments that hold records at or after `from_offset`, in order.
+
+        Only those whose newest record is of the time `newest_ms` or later, and so many at most
+        (-1: all). `walk` has them page by page.
+        """
         rows = self._database.rows(
-            "SELECT * FROM segments WHERE partition_number = ? AND end_offset > ? "
-            "ORDER BY base_offset",
-            (partition_number, from_offset),
+            SEGMENTS_SQL, (partition_number, from_offset, newest_ms, count_max)
         )
         return [Segment(*row) for row in rows]
+
+    def sealed_end(self, partition_number: int) -> int:
+        """Where the partition's last segment ends; 0: there is none."""
+        rows = self._database.rows(SEALED_END_SQL, (partition_number,))
+        return int(rows[0][0]) if rows else 0
+
+    def sealed_bytes(self, partition_number: int) -> int:
+        """The size of all segments of a partition."""
+        return self.sealed(partition_number)[1]
+
+    def sealed(self, partition_number: int) -> tuple[int, int]:
+        """How many segments a partition has, and their size. Looks at each of them, in SQLite."""
+        [(count, size)] = self._database.rows(
+            "SELECT count(*), coalesce(sum(bytes), 0) FROM segments WHERE partition_number = ?",
+            (partition_number,),
+        )
+        return int(count), int(size)
+
+    def named_files(self, paths: Sequence[str]) -> set[str]:
+        """Those of these files that are segments of any partition."""
+        return self._among("SELECT path FROM segments WHERE path IN", paths)
 
     def log_start(self, partition_number: int) -> int:
         """Where retention has moved the partition's start to; 0: nowhere, or there is none."""
@@ -73,13 +157,16 @@ class Manifest:
 
     def named_payloads(self, ids: Sequence[str]) -> set[str]:
         """Those of these payloads that records in segments name."""
-        named: set[str] = set()
-        for first in range(0, len(ids), IDS_MAX):
-            some = ids[first : first + IDS_MAX]
+        return self._among("SELECT DISTINCT id FROM payloads WHERE id IN", ids)
+
+    def _among(self, question: str, values: Sequence[str]) -> set[str]:
+        """Those of these values that a question finds."""
+        found: set[str] = set()
+        for first in range(0, len(values), IDS_MAX):
+            some = values[first : first + IDS_MAX]
             marks = ",".join("?" * len(some))
-            rows = self._database.rows(f"SELECT id FROM payloads WHERE id IN ({marks})", some)  # noqa: S608
-            named.update(payload for (payload,) in rows)
-        return named
+            found.update(each for (each,) in self._database.rows(f"{question} ({marks})", some))
+        return found
 
     def close(self) -> None:
         """Close the database."""
@@ -127,7 +214,8 @@ class WritableManifest(Manifest):
         number = segment.partition_number
         if not self._database.rows("SELECT 1 FROM partitions WHERE number = ?", (number,)):
             return None
-        for other in self.segments(number, segment.base_offset):
+        # Those behind the first begin later still.
+        for other in self.segments(number, segment.base_offset, count_max=1):
             if (other.base_offset, other.end_offset) == (segment.base_offset, segment.end_offset):
                 return other
             if other.base_offset < segment.end_offset:

@@ -110,6 +110,10 @@ MIGRATIONS = (
     ALTER TABLE group_members DROP COLUMN protocols;
     ALTER TABLE group_members RENAME COLUMN packed TO protocols;
     """,
+    # Sweeps ask of files whether they are segments, a page at a time.
+    """
+    CREATE INDEX segments_by_path ON segments (path);
+    """,
 )
 
 # What the steps call and SQLite does not have.

@@ -116,6 +116,8 @@ class FusedManifest:
         self._manifest, self.fuse = manifest, fuse or Fuse()
         self.segments, self.log_start = manifest.segments, manifest.log_start
         self.named_payloads, self.has_topic = manifest.named_payloads, manifest.has_topic
+        self.sealed_end, self.sealed_bytes = manifest.sealed_end, manifest.sealed_bytes
+        self.named_files = manifest.named_files
 
     def commit_segments(
         self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()

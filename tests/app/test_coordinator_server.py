@@ -317,7 +317,8 @@ def test_a_large_group_is_answered_over_several_turns(bench: Bench, peer: Peer) 
     bench.turn(2)
     bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 3000)
     wait_for = bench.server._coordinator.groups._answers
-    left, answered = [], []
+    left: list[int] = []
+    answered: list[int] = []
     for _ in range(20):
         answered += peer.answers(turns=1)
         left.append(len(wait_for))

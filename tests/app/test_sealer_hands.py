@@ -64,7 +64,7 @@ def _note(order: list[str], name: str, _answer: dict[str, Any]) -> None:
 def test_an_urgent_job_goes_before_those_that_wait(loop: TidyLoop, hands: Hands) -> None:
     order: list[str] = []
     for name, is_urgent in (("first", False), ("second", False), ("urgent", True)):
-        job = {"do": "sweep", "numbers": [], "before_ms": 0, "unfinished_ms": 1}
+        job = {"do": "forget_unfinished", "before_ms": 0}
         hands.do(job, partial(_note, order, name), is_urgent=is_urgent)
     turn_until(loop, lambda: len(order) == 3)
     assert order == ["first", "urgent", "second"]
@@ -76,14 +76,14 @@ def test_a_worker_leaves_when_there_is_nothing_to_do(
     monkeypatch.setattr(sealer_hands, "work", lambda sock, at: sealer_worker.work(sock, at, 0.05))
     answers: list[dict[str, Any]] = []
     for _ in range(2):
-        hands.do({"do": "sweep", "numbers": [], "before_ms": 0, "unfinished_ms": 1}, answers.append)
+        hands.do({"do": "forget_unfinished", "before_ms": 0}, answers.append)
         turn_until(loop, lambda: hands._pid == 0)
-    assert answers == [{"ok": []}, {"ok": []}]
+    assert answers == [{"ok": 0}, {"ok": 0}]
 
 
 def test_a_worker_that_was_stopped_is_killed_and_replaced(loop: TidyLoop, hands: Hands) -> None:
     hands._hung_ms = 200
-    job = {"do": "sweep", "numbers": [], "before_ms": 0, "unfinished_ms": 1}
+    job = {"do": "forget_unfinished", "before_ms": 0}
     answers: list[dict[str, Any]] = []
     hands.do(dict(job), answers.append)
     turn_until(loop, lambda: bool(answers))
@@ -97,8 +97,8 @@ def test_a_worker_that_was_stopped_is_killed_and_replaced(loop: TidyLoop, hands:
         return is_over()
 
     turn_until(loop, partial(looked, lambda: len(answers) == 3))
-    hung = {"error": "a worker hangs ('sweep', the filer): it is replaced"}
-    assert answers == [{"ok": []}, hung, {"ok": []}]
+    hung = {"error": "a worker hangs ('forget_unfinished', the filer): it is replaced"}
+    assert answers == [{"ok": 0}, hung, {"ok": 0}]
     turn_until(loop, partial(looked, lambda: not hands._dismissed))
     with pytest.raises(ProcessLookupError):
         os.kill(stopped, 0)

@@ -65,8 +65,9 @@ def test_files_nobody_names_are_swept(at: Surroundings) -> None:
     at.filer.open().put("topics/kafka/gone/partition=0/x.parquet", b"x")
     with manifest_in(at.data_dir) as manifest:
         manifest._database.commit()
-        job = {"do": "sweep", "numbers": [1], "before_ms": 2**50, "unfinished_ms": 1}
-        assert Worker(at).do(job) == {"ok": ["topics/kafka/gone/partition=0/x.parquet"]}
+        job = {"do": "sweep", "before_ms": 2**50, "after": ""}
+        swept = ["topics/kafka/gone/partition=0/x.parquet"]
+        assert Worker(at).do(job) == {"ok": {"swept": swept, "after": None}}
 
 
 def test_work_answers_frame_by_frame_until_nobody_is_there(at: Surroundings) -> None:

@@ -8,6 +8,7 @@ import pytest
 from smq.model.config import Config
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
+from smq.sealer.ports import SEGMENTS_PREFIX
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
@@ -73,7 +74,7 @@ def test_a_kill_at_any_step_is_made_good_by_the_next(
     job = Housekeeping(store, shard, manifest)
     assert _retain(job, shard.start) == 2
     assert (manifest.log_start(1), shard.start) == (2, 2)
-    job.sweep([1], before_ms=51)
+    job.sweep(store.list(SEGMENTS_PREFIX), before_ms=51)
     assert [f.key for f in store.list()] == [each.path for each in manifest.segments(1)]
 
 
@@ -83,8 +84,10 @@ def test_only_old_files_that_nothing_names_are_swept(
     store.put("topics/kafka/deleted/partition=0/x.parquet", b"x")
     store.put("payloads/kafka/orders/1", b"somebody else's business")
     job = Housekeeping(store, shard, manifest)
-    assert job.sweep([1], before_ms=50) == []
-    assert job.sweep([1], before_ms=51) == ["topics/kafka/deleted/partition=0/x.parquet"]
+    assert job.sweep(store.list(SEGMENTS_PREFIX), before_ms=50) == []
+    assert job.sweep(store.list(SEGMENTS_PREFIX), before_ms=51) == [
+        "topics/kafka/deleted/partition=0/x.parquet"
+    ]
     assert len(list(store.list())) == 5
 
 

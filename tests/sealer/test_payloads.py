@@ -54,7 +54,9 @@ def sweep(
     store: MemoryStore, shard: FakeShard, manifest: WritableManifest, now_ms: int = OLD_MS
 ) -> list[str]:
     """What is swept of a topic's payloads that were uploaded at 0."""
-    return PayloadSweep(store, lambda _: shard, manifest).sweep([OWNER], now_ms, 0)
+    return PayloadSweep(store, lambda _: shard, manifest).sweep(
+        store.list(PREFIX), [OWNER], now_ms, 0
+    )
 
 
 # What there is of payloads.
@@ -163,7 +165,7 @@ def test_a_topic_that_cannot_be_swept_is_told_and_holds_up_no_other(
 
     job = PayloadSweep(store, shard_of, manifest)
     with pytest.raises(PeerError, match="none at byte 0"):
-        job.sweep([damaged, OWNER], OLD_MS, 0)
+        job.sweep(store.list(PREFIX), [damaged, OWNER], OLD_MS, 0)
     assert [facts.key for facts in store.list()] == [held_up]
     assert held_up < orphan, "the one that fails comes first"
 
@@ -172,8 +174,8 @@ def test_payloads_of_a_topic_that_is_gone_go_with_it(manifest: WritableManifest)
     store = MemoryStore(lambda: 100)
     reference = uploaded(store, "gone", b"payload")
     job = PayloadSweep(store, lambda _: FakeShard([]), manifest)
-    assert job.sweep([OWNER], 200, 100) == []
-    assert job.sweep([OWNER], 200, 101) == [reference.key("gone")]
+    assert job.sweep(store.list(PREFIX), [OWNER], 200, 100) == []
+    assert job.sweep(store.list(PREFIX), [OWNER], 200, 101) == [reference.key("gone")]
 
 
 def test_payloads_of_a_topic_that_was_made_since_the_sweep_was_ordered_stay(
@@ -184,7 +186,7 @@ def test_payloads_of_a_topic_that_was_made_since_the_sweep_was_ordered_stay(
     uploaded(store, PLACE.topic, b"another", 1)
     gone = uploaded(store, "gone", b"payload").key("gone")
     job = PayloadSweep(store, lambda _: FakeShard([]), manifest)
-    assert job.sweep([], OLD_MS, OLD_MS) == [gone]
+    assert job.sweep(store.list(PREFIX), [], OLD_MS, OLD_MS) == [gone]
     assert len(list(store.list())) == 2
 
 
@@ -297,7 +299,7 @@ class World:
                 job.retain(PLACE, SETTINGS, self.now_ms, shard_start=self.shard.start)
             elif name == "sweep":
                 PayloadSweep(self.store, lambda _: self.shard, manifest).sweep(
-                    [OWNER], self.now_ms, 0
+                    self.store.list(PREFIX), [OWNER], self.now_ms, 0
                 )
         except (Killed, Unavailable):
             pass

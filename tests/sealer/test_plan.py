@@ -96,6 +96,14 @@ def _kept(retention: Retention) -> tuple[int, list[str]]:
     return retention.log_start, [segment.path for segment in retention.deleted]
 
 
+def _retain(
+    segments: list[Segment], settings: TopicSettings, now_ms: int, **rest: int
+) -> Retention:
+    """As the sealer does it: the size of all is known, the segments come one by one."""
+    size = sum(segment.bytes for segment in segments)
+    return retain(iter(segments), settings, now_ms, sealed_bytes=size, **rest)
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -114,30 +122,30 @@ def test_segments_are_deleted_from_the_oldest_on(
     settings: TopicSettings, expected: tuple[int, list[str]]
 ) -> None:
     segments = _segments((30, 100), (30, 500), (40, 1000))
-    assert _kept(retain(segments, settings, 1000)) == expected
+    assert _kept(_retain(segments, settings, 1000)) == expected
 
 
 def test_a_young_segment_keeps_the_older_ones_behind_it() -> None:
     segments = _segments((1, 5000), (1, 1))
-    assert _kept(retain(segments, _settings(retention_ms=100), 1000)) == (0, [])
+    assert _kept(_retain(segments, _settings(retention_ms=100), 1000)) == (0, [])
 
 
 def test_records_without_a_time_go_by_when_they_were_sealed() -> None:
     segments = _segments((1, -1))
-    assert _kept(retain(segments, _settings(retention_ms=100), 877)) == (0, [])
-    assert _kept(retain(segments, _settings(retention_ms=100), 878)) == (10, ["s0"])
+    assert _kept(_retain(segments, _settings(retention_ms=100), 877)) == (0, [])
+    assert _kept(_retain(segments, _settings(retention_ms=100), 878)) == (10, ["s0"])
 
 
 def test_unsealed_bytes_count_and_are_not_deleted() -> None:
     segments = _segments((30, 0))
     settings = _settings(retention_bytes=50)
-    assert _kept(retain(segments, settings, 0, unsealed_bytes=49)) == (0, [])
-    assert _kept(retain(segments, settings, 0, unsealed_bytes=50)) == (10, ["s0"])
+    assert _kept(_retain(segments, settings, 0, unsealed_bytes=49)) == (0, [])
+    assert _kept(_retain(segments, settings, 0, unsealed_bytes=50)) == (10, ["s0"])
 
 
 def test_what_is_below_the_log_start_goes_whatever_the_settings() -> None:
     segments = _segments((1, 9), (1, 9))
-    assert _kept(retain(segments, _settings(), 0, log_start=15)) == (15, ["s0"])
+    assert _kept(_retain(segments, _settings(), 0, log_start=15)) == (15, ["s0"])
 
 
 @given(
@@ -151,10 +159,30 @@ def test_what_is_deleted_is_a_beginning_and_the_log_starts_behind_it(
 ) -> None:
     segments = _segments(*sizes_and_times)
     settings = _settings(retention_ms=retention_ms, retention_bytes=retention_bytes)
-    start, deleted = retain(segments, settings, 1000, log_start=log_start)
+    start, deleted, all_go, has_more = _retain(segments, settings, 1000, log_start=log_start)
+    assert (all_go, has_more) == (deleted == segments, False)
     assert deleted == segments[: len(deleted)]
     assert start == max([log_start, *(segment.end_offset for segment in deleted)])
     assert all(segment.end_offset > log_start for segment in segments[len(deleted) :])
+
+
+def test_nothing_is_looked_at_behind_the_first_that_stays() -> None:
+    segments = iter(_segments((1, 0), (1, 0), (1, 1000), (1, 1000), (1, 1000)))
+    assert _kept(retain(segments, _settings(retention_ms=100), 1000)) == (20, ["s0", "s1"])
+    assert [segment.path for segment in segments] == ["s3", "s4"]
+
+
+def test_so_many_go_at_once_and_the_others_the_next_time() -> None:
+    segments, settings = _segments(*[(1, 0)] * 5), _settings(retention_ms=100)
+    looks = []
+    while True:
+        retention = _retain(segments, settings, 1000, count_max=2)
+        looks.append(len(retention.deleted))
+        segments = segments[len(retention.deleted) :]
+        if not retention.has_more:
+            break
+    assert looks == [2, 2, 1]
+    assert retention.all_go
 
 
 PARTS = [Part(10, 100, 30), Part(20, 500, 30), Part(25, -1, 10), Part(40, 1000, 40)]
