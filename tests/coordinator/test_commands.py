@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from smq.coordinator.commands import execute
+from smq.coordinator.commands import LIST_SEGMENTS_MAX, execute
 from smq.coordinator.topics import NewTopic
 from smq.store.rows import Segment
 from tests.coordinator.coordinator_driver import CoordinatorDriver
@@ -30,6 +30,16 @@ def test_segments_are_committed_listed_and_deleted(driver: CoordinatorDriver) ->
     assert ask(driver, "list_segments", number=1, from_offset=100)["ok"]["segments"] == []
     assert ask(driver, "delete_segments", number=1, base_offsets=[0]) == {"ok": True}
     assert ask(driver, "list_segments", number=1)["ok"]["segments"] == []
+
+
+def test_very_many_segments_are_listed_by_pages(driver: CoordinatorDriver) -> None:
+    count = LIST_SEGMENTS_MAX + 5
+    ends = [{"base_offset": i, "end_offset": i + 1, "path": f"topics/{i}"} for i in range(count)]
+    ask(driver, "commit_segments", segments=[SEGMENT | each for each in ends])
+    first = ask(driver, "list_segments", number=1)["ok"]["segments"]
+    assert len(first) == LIST_SEGMENTS_MAX
+    rest = ask(driver, "list_segments", number=1, from_offset=first[-1]["end_offset"])
+    assert [each["path"] for each in first + rest["ok"]["segments"]] == [e["path"] for e in ends]
 
 
 def test_committing_again_names_the_file_that_counts(driver: CoordinatorDriver) -> None:

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from smq.model.config import Config
 from smq.model.topic_configs import TopicSettings
-from smq.sealer.housekeeping import Housekeeping, drop_unsealed
+from smq.sealer.housekeeping import DELETED_MAX, Housekeeping, drop_unsealed
+from smq.sealer.pages import Pages
 from smq.sealer.ports import SEGMENTS_PREFIX
-from smq.store.manifest import WritableManifest
+from smq.store.manifest import PAGE_SEGMENTS, WritableManifest
+from smq.store.rows import Segment
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from tests.sealer.sealed import PLACE, batch, manifest_in, seal
@@ -106,3 +109,75 @@ def test_what_could_not_be_sealed_is_dropped_behind_sealed_segments_that_go_too(
     assert len(list(store.list())) == 4
     assert _retain(Housekeeping(store, shard, manifest), 5) == 5
     assert not list(store.list())
+
+
+class CountedManifest(FusedManifest):
+    """A manifest that counts the segments it was asked for."""
+
+    def __init__(self, manifest: WritableManifest) -> None:
+        super().__init__(manifest)
+        self.read = 0
+        inner = manifest.segments
+
+        def segments(*arguments: Any, **options: Any) -> list[Segment]:
+            found = inner(*arguments, **options)
+            self.read += len(found)
+            return found
+
+        self.segments = segments
+
+
+def _commit_many(manifest: WritableManifest, count: int) -> None:
+    lines = [
+        Segment(1, i, i + 1, "parquet", f"topics/many/{i}", 1, 0, 1, i, i, 0, 1)
+        for i in range(4, count)
+    ]
+    manifest.commit_segments(lines)
+
+
+def test_where_nothing_is_old_a_page_is_looked_at_however_many_there_are(
+    manifest: WritableManifest, shard: FakeShard, store: MemoryStore
+) -> None:
+    _commit_many(manifest, 1000)
+    counted = CountedManifest(manifest)
+    assert _retain(Housekeeping(store, shard, counted), 0, now_ms=100) == 0
+    assert counted.read <= PAGE_SEGMENTS
+    counted.read = 0
+    assert drop_unsealed(shard, counted, 1, SETTINGS, 100, unsealed_bytes=1) == 0
+    assert counted.read <= PAGE_SEGMENTS
+
+
+def test_so_many_segments_are_deleted_at_a_time(
+    manifest: WritableManifest, shard: FakeShard, store: MemoryStore
+) -> None:
+    _commit_many(manifest, 3 * DELETED_MAX)
+    job = Housekeeping(store, shard, manifest)
+    starts, has_more = [], True
+    while has_more:
+        retention = job.retain(PLACE, SETTINGS, 10_000, shard_start=shard.start)
+        starts.append(shard.start)
+        assert len(retention.deleted) <= DELETED_MAX
+        assert manifest.segments(1, count_max=1) == manifest.segments(1, shard.start, count_max=1)
+        has_more = retention.has_more
+    assert starts == [DELETED_MAX, 2 * DELETED_MAX, 3 * DELETED_MAX]
+    assert not list(store.list("topics/kafka"))
+
+
+def test_a_sweep_asks_for_the_files_of_its_page_only(
+    manifest: WritableManifest, shard: FakeShard, store: MemoryStore
+) -> None:
+    _commit_many(manifest, 1000)
+    for i in range(4, 8):
+        store.put(f"topics/many/{i}", b"x")
+    store.put("topics/many/orphan", b"x")
+    counted, pages = CountedManifest(manifest), Pages(store, SEGMENTS_PREFIX, 3)
+    swept = []
+    page = pages.take("")
+    while True:
+        swept.append(Housekeeping(store, shard, counted).sweep(page.files, before_ms=51))
+        if page.following is None:
+            break
+        page = pages.take(page.following)
+    assert [key for keys in swept for key in keys] == ["topics/many/orphan"]
+    assert (len(swept), counted.read) == (4, 0)
+    assert len(list(store.list(SEGMENTS_PREFIX))) == 8

@@ -2,16 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from smq.model.catalog import Topic
 from smq.model.errors import PreconditionFailed
-from smq.store.manifest import IDS_MAX, WritableManifest, open_manifest
+from smq.store.manifest import (
+    IDS_MAX,
+    SEALED_END_SQL,
+    SEGMENTS_SQL,
+    WritableManifest,
+    open_manifest,
+    walk,
+)
 from smq.store.rows import Segment
 from smq.store.store import Store
+from tests.store.sql_work import plan, statements, steps
 
 TOPIC = Topic("flights", UUID(int=7), (1, 2), (0, 1))
 FIRST = Segment(1, 0, 100, "parquet", "topics/kafka/flights/a", 10, 99, 100, -1, 2**62, 0, 5)
@@ -130,3 +140,105 @@ def test_the_manifest_can_be_read_when_the_broker_is_stopped(store: Store, tmp_p
     store.close()
     with open_manifest(tmp_path / "store.sqlite") as reader:
         assert reader.segments(1) == [FIRST]
+
+
+# What a question costs: it grows with what it finds, not with what there is.
+
+
+def line(i: int, number: int = 1, **fields: Any) -> Segment:
+    made = replace(
+        FIRST,
+        partition_number=number,
+        base_offset=10 * i,
+        end_offset=10 * i + 10,
+        path=f"topics/{number}/{i}",
+        max_timestamp_ms=i,
+    )
+    return replace(made, **fields)
+
+
+@pytest.fixture
+def many(manifest: WritableManifest) -> WritableManifest:
+    """A partition with 2,000 segments beside one with a few."""
+    manifest.commit_segments([line(i) for i in range(2000)])
+    manifest.commit_segments([line(i, 2) for i in range(3)])
+    return manifest
+
+
+def test_the_first_segments_from_an_offset_are_found_wherever_it_lies(
+    many: WritableManifest,
+) -> None:
+    for offset, bases in [
+        (0, [0, 10]),
+        (9, [0, 10]),
+        (10_001, [10_000, 10_010]),
+        (19_999, [19_990]),
+    ]:
+        assert [each.base_offset for each in many.segments(1, offset, count_max=2)] == bases
+    assert many.segments(1, 20_000) == []
+    assert len(many.segments(1)) == 2000
+    assert many.segments(1, 0, newest_ms=1998) == [line(1998), line(1999)]
+
+
+def test_offsets_that_no_segment_has_lead_to_the_next_one(manifest: WritableManifest) -> None:
+    manifest.commit_segments([line(5), line(9)])
+    for offset, bases in [(0, [50, 90]), (55, [50, 90]), (60, [90]), (89, [90]), (100, [])]:
+        assert [each.base_offset for each in manifest.segments(1, offset)] == bases
+
+
+def test_a_question_for_one_segment_looks_at_one_however_many_there_are(
+    many: WritableManifest,
+) -> None:
+    database = many._database
+    for ask in (
+        lambda: many.segments(1, 10_005, count_max=1),
+        lambda: many.segments(1, 19_995, count_max=1),
+        lambda: many.sealed_end(1),
+        lambda: many.named_files(["topics/1/1000"]),
+    ):
+        assert steps(database, ask) < 120
+
+
+def test_questions_go_by_an_index(many: WritableManifest) -> None:
+    for sql, parameters in (
+        (SEGMENTS_SQL, (1, 5, 0, 1)),
+        (SEALED_END_SQL, (1,)),
+        ("SELECT path FROM segments WHERE path IN (?, ?)", ("a", "b")),
+        ("SELECT DISTINCT id FROM payloads WHERE id IN (?, ?)", ("a", "b")),
+    ):
+        how = plan(many._database, sql, parameters)
+        assert "SEARCH" in how
+        assert "SCAN segments" not in how
+        assert "SCAN payloads" not in how
+        assert "TEMP B-TREE FOR ORDER BY" not in how
+
+
+def test_committing_the_next_segment_costs_the_same_at_any_length(many: WritableManifest) -> None:
+    def cost(segment: Segment) -> int:
+        return steps(many._database, lambda: many.commit_segments([segment]))
+
+    assert cost(line(2000)) < 1.2 * cost(line(3, 2)) + 100
+
+
+def test_a_walk_asks_for_pages_as_they_are_wanted(many: WritableManifest) -> None:
+    def read(count: int) -> list[Segment]:
+        return list(islice(walk(many, 1, 5_000, page=10), count))
+
+    assert read(25) == [line(i) for i in range(500, 525)]
+    assert len(statements(many._database, lambda: read(25))) == 3
+    assert list(walk(many, 1, 0)) == [line(i) for i in range(2000)]
+    assert list(walk(many, 1, 0, newest_ms=1500, page=100)) == [line(i) for i in range(1500, 2000)]
+    assert list(walk(many, 9)) == []
+
+
+def test_files_that_are_segments_are_told_from_others(many: WritableManifest) -> None:
+    assert many.named_files(["topics/2/1", "topics/1/7", "x"]) == {"topics/2/1", "topics/1/7"}
+    assert many.named_files([]) == set()
+    assert len(many.named_files([f"topics/1/{i}" for i in range(1999, -1, -1)])) == 2000
+    many.delete_segments(1, [70])
+    assert many.named_files(["topics/1/7"]) == set()
+
+
+def test_sizes_and_the_end_of_what_is_sealed(many: WritableManifest) -> None:
+    assert (many.sealed(1), many.sealed(2), many.sealed(3)) == ((2000, 20_000), (3, 30), (0, 0))
+    assert (many.sealed_bytes(2), many.sealed_end(2), many.sealed_end(3)) == (30, 30, 0)
