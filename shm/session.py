@@ -43,8 +43,8 @@ from shm.kernels.session_words import (
     WATCH_COUNT,
     WATCH_MAX,
     WATCH_SEEN,
-    WATCH_VERSION,
 )
+from shm.kernels.watch import publish_watch, watch_version
 from shm.kernels.wire import SIZE_BYTES
 
 MAGIC = 0x0001_53_51_4D_53  # "SMQS" and the version of this map, little endian.
@@ -117,15 +117,13 @@ class SessionMemory:
         The shard reads the list after a bell. A list that changes while it reads is read again,
         for the bell of the change comes after it.
         """
-        wanted = sorted(set(numbers))
-        self.words[WATCH_COUNT] = WATCH_ALL if len(wanted) > WATCH_MAX else len(wanted)
-        for i, number in enumerate(wanted[:WATCH_MAX]):
-            self._watch[i] = number
-        self.words[WATCH_VERSION] += 1
+        wanted = np.array(sorted(set(numbers)), np.int64)
+        count = WATCH_ALL if len(wanted) > WATCH_MAX else len(wanted)
+        publish_watch(self.memory, wanted[:WATCH_MAX], count)
 
     def watched(self) -> set[int] | None:
         """The shard: the numbers in the list, None for all. Whatever the client has written."""
-        self.side[WATCH_SEEN] = self.words[WATCH_VERSION]
+        self.side[WATCH_SEEN] = watch_version(self.memory)
         count = self.words[WATCH_COUNT]
         if not 0 <= count <= WATCH_MAX:
             return None
@@ -133,4 +131,4 @@ class SessionMemory:
 
     def watch_has_changed(self) -> bool:
         """The shard: whether the client has another list than the one last read."""
-        return bool(self.words[WATCH_VERSION] != self.side[WATCH_SEEN])
+        return bool(watch_version(self.memory) != self.side[WATCH_SEEN])

@@ -1,4 +1,4 @@
-"""Plain twins of shm.kernels.session and session_client: what the two rings are, without a machine.
+"""Plain twins of shm.kernels.session, session_client and watch: the two rings, without a machine.
 
 Read this first. Nothing here is called by the broker; the kernels' tests compare.
 """
@@ -12,6 +12,8 @@ from shm.kernels.session_words import (
     FAULT_TAIL,
     PAD,
     RESTART_BYTES,
+    WATCH_ALL,
+    WATCH_MAX,
 )
 from shm.kernels.wire import SIZE_BYTES
 
@@ -78,3 +80,14 @@ def room(inbox_bytes: int, head: int, tail: int, size: int) -> tuple[int, int] |
     if tail + pad + aligned(size) - head > inbox_bytes:
         return None
     return (0 if pad else at), pad
+
+
+def watch_list(numbers: set[int]) -> tuple[int, list[int]]:
+    """The count and the numbers of a watch list, as the client publishes them."""
+    wanted = sorted(numbers)
+    return (WATCH_ALL if len(wanted) > WATCH_MAX else len(wanted)), wanted[:WATCH_MAX]
+
+
+def watched(count: int, numbers: list[int]) -> set[int] | None:
+    """What the shard makes of a list, whatever stands in it; None: everything."""
+    return set(numbers[:count]) if 0 <= count <= WATCH_MAX else None

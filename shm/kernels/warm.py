@@ -207,3 +207,4 @@ def _warm_session() -> None:
     put_answers(memory, side, np.frombuffer(b"x", np.uint8))
     must_ring(memory, side)
     tell_event(memory, side)
+    session.watch_has_changed()

@@ -41,6 +41,7 @@ def warm_client() -> None:
     spin(memory, side, 1)
     take_answers(memory, side, np.zeros(8, np.uint8))
     must_ring_for_room(memory, side)
+    session.watch([1])
     CatalogBlock.attach(catalog.fd).version()  # Over memory that cannot be written.
     os.close(session.fd)
     os.close(catalog.fd)

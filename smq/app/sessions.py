@@ -100,7 +100,7 @@ class Sessions:
         self._scratch = np.zeros(0, np.uint8)
         self._sessions: set[Session] = set()
         self._attaching: set[socket.socket] = set()
-        self._awake: list[Session] = []
+        self._awake: dict[Session, None] = {}  # In order.
         self._watchers: dict[int, set[Session]] = {}
         self._watch_all: set[Session] = set()
         self._acceptor: Acceptor | None = None
@@ -219,16 +219,15 @@ class Sessions:
     def wake(self, session: Session) -> None:
         """See Owner."""
         session.is_stalled = False
-        if session not in self._awake:
-            self._awake.append(session)
+        self._awake[session] = None
         self._producer.note(session)
 
     def hand_over(self) -> None:
         """See Door."""
-        awake, self._awake = self._awake, []
+        awake, self._awake = self._awake, {}
         for session in awake:
             if session.standing == LOOPS:
-                self._awake.append(session)
+                self._awake[session] = None
             else:
                 self._table.awake |= 1 << session.row
 
@@ -246,12 +245,12 @@ class Sessions:
         """
         if not self._awake:
             return
-        awake, self._awake = self._awake, []
+        awake, self._awake = self._awake, {}
         for session in awake:
             if session.is_full:
                 session.is_stalled = True
             elif not session.closed and (self._is_spinning() or not session.fall_asleep()):
-                self._awake.append(session)
+                self._awake[session] = None
         if self._awake:
             self._loop.call_later(0, self._look)
 
@@ -279,36 +278,38 @@ class Sessions:
     # --- what they watch -------------------------------------------------------------------------
 
     def _watch(self, session: Session) -> None:
-        self._unwatch(session)
+        """It has published another list: what is new in it is watched, what is not is no longer."""
         watched = session.memory.watched()
-        if watched is None:
-            self._watch_all.add(session)
-        else:
-            session.watched = watched
-        for number in session.watched:
+        self._watch_everything(session, wanted=watched is None)
+        wanted = watched or set()
+        for number in session.watched - wanted:
+            self._unwatch(session, number)
+        for number in wanted - session.watched:
             self._watchers.setdefault(number, set()).add(session)
-        self._have_kernel_watch(session)
+            self._table.watch(session, number, self._slot_of(number))
+        session.watched = wanted
         session.tell_event()  # It may have moved between its look and ours.
 
-    def _have_kernel_watch(self, session: Session) -> None:
-        if session.row < 0:
-            return
-        if session in self._watch_all:
-            self._table.watch(session, None)
-            return
-        for log in self._logs.values():  # A kernel serves one log only.
-            numbers = log.partitions.table[:, P_NUMBER]
-            slots = np.flatnonzero(np.isin(numbers, list(session.watched)))
-            self._table.watch(session, slots.tolist())
+    def _watch_everything(self, session: Session, *, wanted: bool) -> None:
+        if wanted:
+            self._watch_all.add(session)
+        else:
+            self._watch_all.discard(session)
+        self._table.watch_everything(session, wanted=wanted)
 
-    def _unwatch(self, session: Session) -> None:
-        self._watch_all.discard(session)
-        for number in session.watched:
-            watchers = self._watchers[number]
-            watchers.discard(session)
-            if not watchers:
-                del self._watchers[number]
-        session.watched = set()
+    def _unwatch(self, session: Session, number: int) -> None:
+        self._table.unwatch(session, number)
+        watchers = self._watchers[number]
+        watchers.remove(session)
+        if not watchers:
+            del self._watchers[number]
+
+    def _slot_of(self, number: int) -> int | None:
+        """Where a partition stands that is led here. (A kernel serves one log only.)"""
+        for log in self._logs.values():
+            if (slot := log.partitions.slots.get(number)) is not None:
+                return slot
+        return None
 
     @property
     def is_watching(self) -> bool:
@@ -329,10 +330,10 @@ class Sessions:
 
     def catalog_changed(self) -> None:
         """Topics have come or gone: whoever reads may want to know."""
-        for session in self._table.all():
-            self._have_kernel_watch(session)
-        for session in self._watch_all.union(*self._watchers.values()):
-            session.tell_event()
+        self._table.place(self._slot_of)
+        for session in list(self._sessions):
+            if session.watched or session in self._watch_all:
+                session.tell_event()
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -348,7 +349,10 @@ class Sessions:
         """See Owner."""
         self._sessions.discard(session)
         self._producer.forget(session)
-        self._unwatch(session)
+        self._watch_everything(session, wanted=False)
+        for number in session.watched:
+            self._unwatch(session, number)
+        session.watched = set()
         if not self._sessions:
             self._awake.clear()
             if self._over is not None:

@@ -16,6 +16,7 @@ from smq.wire.attach import HELLO_BYTES, Answer, Hello
 from smq.wire.compression import Codec
 from tests.app.door_bench import IDENTITY, Attached, DoorBench, Make, produced
 from tests.app.fake_peers import turn_until
+from tests.app.one_at_a_time import OneAtATime
 from tests.app.shard_client import benches
 from tests.shard.shard_bench import topic
 
@@ -160,6 +161,21 @@ def test_a_changed_catalog_wakes_who_watches(make: Make) -> None:
     assert (reader.bells(), other.bells()) == (1, 0)
 
 
+def test_another_list_costs_the_partitions_in_which_it_differs(make: Make) -> None:
+    bench = make(topic("one", range(1, 101)))
+    reader = watching(bench, list(range(1, 100)))
+    table, words = bench.server.sessions, OneAtATime()
+    table.invariants()
+    table._watchers = words  # type: ignore[assignment]
+    reader.session.watch([*range(2, 99), 100])  # Without 1 and 99, and with 100.
+    reader.ring()
+    bench.turn(3)
+    assert words.touched == 3
+    bench.publish(bench.shard.catalog)  # Nothing that is watched has come or gone.
+    bench.turn(1)
+    assert words.touched == 3
+
+
 def test_who_watches_no_longer_or_is_gone_is_not_rung(make: Make) -> None:
     bench = make(topic("one"))
     former, gone, writer = watching(bench, [1]), watching(bench, [1]), bench.attach()
@@ -187,7 +203,7 @@ def test_sessions_that_did_nothing_cost_nothing(make: Make) -> None:
     busy.put(produced())
     busy.wait(1)
     bench.turn(3)
-    assert bench.sessions._awake == []
+    assert not bench.sessions._awake
     assert [program.bells() for program in quiet] == [0, 0, 0]
     for program in (*quiet, busy):
         program.socket.close()
