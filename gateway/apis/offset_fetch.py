@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from gateway.coordinator_context import CoordinatorContext
+from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.offset_fetch import (
@@ -67,12 +68,28 @@ def _downgraded(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponse
 
 
 def _group(asked: OffsetFetchRequestGroup, context: CoordinatorContext) -> OffsetFetchResponseGroup:
-    committed = context.coordinator.store.committed_offsets(asked.group_id)
+    store = context.coordinator.store
     if asked.topics is None:
-        topics = _all(committed, context)
+        topics = _all(store.committed_offsets(asked.group_id), context)
     else:
+        numbers = {number for each in asked.topics for number in _numbers(each, context)}
+        committed = store.committed_offsets_of(asked.group_id, numbers)
         topics = [_topic(each, committed, context) for each in asked.topics]
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+
+
+def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> set[int]:
+    """The partitions, by number, that are asked for and there."""
+    topic = _find(asked, context)
+    numbers = topic.partition_numbers if topic is not None else ()
+    return {numbers[index] for index in asked.partition_indexes if 0 <= index < len(numbers)}
+
+
+def _find(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> Topic | None:
+    catalog = context.coordinator.topics.catalog
+    if context.version >= IDS_FROM:
+        return catalog.by_id.get(asked.topic_id)
+    return catalog.by_name.get(asked.name)
 
 
 def _all(
@@ -95,12 +112,8 @@ def _topic(
     committed: dict[int, CommittedOffset],
     context: CoordinatorContext,
 ) -> OffsetFetchResponseTopics:
-    catalog = context.coordinator.topics.catalog
-    if context.version >= IDS_FROM:
-        topic = catalog.by_id.get(asked.topic_id)
-        error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.NONE
-    else:
-        topic, error = catalog.by_name.get(asked.name), ErrorCode.NONE
+    topic, is_by_id = _find(asked, context), context.version >= IDS_FROM
+    error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and is_by_id else ErrorCode.NONE
     numbers = topic.partition_numbers if topic is not None else ()
     partitions = [
         _partition(

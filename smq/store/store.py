@@ -4,7 +4,7 @@ Nothing here decides anything. Changes are durable after `commit()`, which the o
 everything a turn of its loop has changed, before the answers of that turn go out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 from uuid import UUID
@@ -16,6 +16,7 @@ from smq.store.protocols import packed, unpacked
 from smq.store.rows import CommittedOffset, GroupChange, StoredGroup, StoredMember
 
 FILE_NAME = "store.sqlite"
+NUMBERS_MAX = 500  # Of one question; SQLite takes 999 at least.
 
 
 class Store:
@@ -147,6 +148,22 @@ class Store:
             (group_id,),
         )
         return {number: CommittedOffset(*fields) for number, *fields in rows}
+
+    def committed_offsets_of(
+        self, group_id: str, numbers: Iterable[int]
+    ) -> dict[int, CommittedOffset]:
+        """A group's offsets for these partitions. Looks at these alone."""
+        wanted, found = list(numbers), dict[int, CommittedOffset]()
+        for first in range(0, len(wanted), NUMBERS_MAX):
+            some = wanted[first : first + NUMBERS_MAX]
+            marks = ",".join("?" * len(some))
+            rows = self._database.rows(
+                "SELECT partition_number, offset, leader_epoch, metadata, commit_ms, expire_ms "  # noqa: S608
+                f"FROM committed_offsets WHERE group_id = ? AND partition_number IN ({marks})",
+                (group_id, *some),
+            )
+            found.update((number, CommittedOffset(*fields)) for number, *fields in rows)
+        return found
 
     def groups_with_offsets(self) -> list[str]:
         """The groups that have committed anything that is still kept."""

@@ -170,6 +170,18 @@ def test_offsets_expire_so_many_at_a_time(store: Store) -> None:
     assert len(store.committed_offsets("f")) == 10
 
 
+def test_some_of_a_groups_offsets_are_read_without_the_others(store: Store) -> None:
+    numbers = tuple(range(1, 2001))
+    store.add_topic(replace(TOPIC, partition_numbers=numbers, logs=(0,) * 2000), created_ms=0)
+    store.commit_offsets("g", {number: CommittedOffset(number, -1, "", 0) for number in numbers})
+    some = store.committed_offsets_of("g", [7, 1999, 5000])
+    assert {number: each.offset for number, each in some.items()} == {7: 7, 1999: 1999}
+    assert store.committed_offsets_of("g", numbers) == store.committed_offsets("g")
+    assert store.committed_offsets_of("other", [7]) == store.committed_offsets_of("g", []) == {}
+    database = store.manifest._database
+    assert steps(database, lambda: store.committed_offsets_of("g", [7, 1999])) < 100
+
+
 def test_a_step_of_expiry_costs_the_rows_it_looks_at(store: Store) -> None:
     numbers = tuple(range(1, 2001))
     store.add_topic(replace(TOPIC, partition_numbers=numbers, logs=(0,) * 2000), created_ms=0)
