@@ -5,6 +5,8 @@
 - An empty group id is INVALID_GROUP_ID, a session timeout out of the broker's bounds
   INVALID_SESSION_TIMEOUT, no protocol in common INCONSISTENT_GROUP_PROTOCOL, a member id that is
   not of the group UNKNOWN_MEMBER_ID, one too many GROUP_MAX_SIZE_REACHED.
+- A group holds 4 MiB of its members' metadata, protocols and ids: a join beyond that is
+  GROUP_MAX_SIZE_REACHED. More than 64 protocols of a member are INCONSISTENT_GROUP_PROTOCOL.
 - From 1: a rebalance timeout of its own (before, it is the session timeout).
 - From 4: a new dynamic member gets MEMBER_ID_REQUIRED and its id, to join with (KIP-394).
 - From 5: static members, by group instance id; a fenced one gets FENCED_INSTANCE_ID (KIP-345).
