@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from smq.sealer.cold import CACHE_KEEP_MS, Cache, ColdReader, Damaged, open_segm
 from smq.sealer.parquet import ParquetSegment
 from smq.sealer.raw import INDEX_DTYPE
 from smq.store.manifest import WritableManifest
+from smq.store.rows import Segment
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard
 from tests.sealer.sealed import batch, manifest_in, read_back, seal
@@ -82,6 +84,34 @@ def test_offsets_are_found_by_time_across_segments(
     manifest.set_log_start(1, 2)
     assert reader.offset_for_time(1, 0) == (2, 12)
     assert reader.offset_for_time(1, 99) == (3, 99)
+
+
+def test_a_read_asks_the_manifest_for_the_segment_it_needs_and_no_others(
+    store: Store, manifest: WritableManifest, tmp_path: Path
+) -> None:
+    shard = FakeShard([batch(i, time=i) for i in range(20)])
+    seal(store, shard, manifest, sealed_end=0, end=20, segment_bytes=1)
+    assert len(manifest.segments(1)) == 20
+    given: list[int] = []
+    ask = manifest.segments
+
+    def segments(*arguments: Any, **options: Any) -> list[Segment]:
+        found = ask(*arguments, **options)
+        given.extend(each.base_offset for each in found)
+        return found
+
+    manifest.segments = segments  # type: ignore[method-assign]
+    reader = _reader(store, manifest, tmp_path)
+    found = reader.read(1, 7, 1000)
+    assert found is not None
+    assert (found.next_offset, given) == (8, [7])
+    given.clear()
+    assert reader.offset_for_time(1, 12) == (12, 12)
+    assert given == [12]
+    given.clear()
+    assert reader.read(1, 20, 1000) is None
+    assert reader.offset_for_time(1, 20) is None
+    assert given == []
 
 
 @pytest.mark.parametrize("key", [b"h", b"\xff"], ids=["parquet", "raw"])
