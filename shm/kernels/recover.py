@@ -5,7 +5,7 @@ import numpy as np
 from shm.kernels.append import account
 from shm.kernels.batches import is_idempotent, sequences_of
 from shm.kernels.bytes import get16, get32, get64, load32, load64, load_u32
-from shm.kernels.frames import batch_crc_is_good, frame_bytes, frame_is_good
+from shm.kernels.frames import batch_crc_is_good, frame_bytes, frame_check, frame_is_good
 from shm.kernels.index import append_entry
 from shm.kernels.jit import kernel
 from shm.kernels.memory import get_partition, set_partition
@@ -18,6 +18,7 @@ from shm.kernels.producers import (
 from shm.kernels.words import (
     BATCH_ATTRIBUTES_AT,
     BATCH_BASE_OFFSET_AT,
+    BATCH_HEADER_BYTES,
     BATCH_LAST_OFFSET_DELTA_AT,
     BATCH_LEADER_EPOCH_AT,
     BATCH_MAX_TIMESTAMP_AT,
@@ -25,18 +26,22 @@ from shm.kernels.words import (
     BATCH_PRODUCER_ID_AT,
     FRAME_ALIGNMENT_BYTES,
     FRAME_BYTES_AT,
+    FRAME_CHECK_AT,
     FRAME_GENERATION_AT,
     FRAME_HEADER_BYTES,
     FRAME_KIND_AT,
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
     FRAME_LEVEL_AT,
+    FRAME_MAGIC,
+    FRAME_MAGIC_AT,
     FRAME_PARTITION_AT,
+    FRAME_POSITION_AT,
     FRAME_SYNCED_AT,
     P_LOG_END,
 )
 
-SCAN_COLUMNS = 8
+SCAN_COLUMNS = 9
 S_AT = 0  # The frame's place in the scanned bytes.
 S_BYTES = 1  # Of the batch.
 S_KIND = 2
@@ -45,6 +50,7 @@ S_SYNCED = 4
 S_LEVEL = 5
 S_EPOCH = 6  # The batch's leader epoch.
 S_BASE_OFFSET = 7
+S_GENERATION = 8
 
 
 @kernel
@@ -60,7 +66,7 @@ def next_frame(data, at):
 def scan_frames(data, at, end, first_position, generation, rows):
     """Walk the good frames of data[at:end]; data[0] has position `first_position`.
 
-    rows   int64 [n, 8], one for each frame (the S_ columns)
+    rows   int64 [n, 9], one for each frame (the S_ columns)
 
     Returns (frames, where it stopped, generation of the last good frame). It stops at the end, when
     `rows` is full, or at the first frame that is not good: its header, the CRC of its batch, or a
@@ -86,12 +92,31 @@ def scan_frames(data, at, end, first_position, generation, rows):
         rows[count, S_PARTITION] = load_u32(data, at + FRAME_PARTITION_AT)
         rows[count, S_SYNCED] = load64(data, at + FRAME_SYNCED_AT)
         rows[count, S_LEVEL] = load64(data, at + FRAME_LEVEL_AT)
+        rows[count, S_GENERATION] = stamped
         if kind == FRAME_KIND_BATCH:
             rows[count, S_EPOCH] = get32(data, batch + BATCH_LEADER_EPOCH_AT)
             rows[count, S_BASE_OFFSET] = get64(data, batch + BATCH_BASE_OFFSET_AT)
         count += 1
         at = next_frame(data, at)
     return count, np.int64(at), generation
+
+
+@kernel
+def header_generation(data, position):
+    """The generation in the frame header of this position at data[0]; -1: there is no good one.
+
+    The frame need not be whole: data holds its header and a batch's header at least.
+    """
+    if data.size < FRAME_HEADER_BYTES + BATCH_HEADER_BYTES:
+        return np.int64(-1)
+    if load32(data, FRAME_MAGIC_AT) != FRAME_MAGIC or load64(data, FRAME_POSITION_AT) != position:
+        return np.int64(-1)
+    kind = load32(data, FRAME_KIND_AT)  # Of others all of the content would be checked.
+    if kind != FRAME_KIND_BATCH and kind != FRAME_KIND_PADDING:
+        return np.int64(-1)
+    if load_u32(data, FRAME_CHECK_AT) != frame_check(data, np.int64(0)):
+        return np.int64(-1)
+    return load_u32(data, FRAME_GENERATION_AT)
 
 
 @kernel

@@ -46,7 +46,13 @@ from shm.kernels.records_encode import (
     encode_one,
     encode_values,
 )
-from shm.kernels.recover import SCAN_COLUMNS, find_frame, replay_frames, scan_frames
+from shm.kernels.recover import (
+    SCAN_COLUMNS,
+    find_frame,
+    header_generation,
+    replay_frames,
+    scan_frames,
+)
 from shm.kernels.references import R_FIELDS, find_handles, find_key, may_refer
 from shm.kernels.session import (
     fall_asleep,
@@ -158,6 +164,7 @@ def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> 
     frame = _a_frame(log)
     scan_frames(frame, 0, len(frame), 0, 0, rows)
     find_frame(frame, 0, len(frame), 0, 0)
+    header_generation(frame, 0)
     place = np.zeros(5, np.int64)
     replay_frames(log.memory, links, producers, frame, rows, np.zeros(1, np.int64), place)
     pad_to(log.memory, 1 << 15)

@@ -11,6 +11,9 @@ A frame that is not good is the torn end of the log or damage (smq.log.torn tell
 Damage is put aside under quarantine/ and passed over. A generation below its predecessor's is a
 frame of an earlier life that fits in every other way: the log ends before it. Segments that are
 missing between others were freed. A frame of an unknown kind stays where it is (smq.log.newer).
+
+A checkpoint knows what lies below its position if no later life wrote it: a power loss may cut the
+log below that position, and until the next checkpoint is durable a later life writes there.
 """
 
 from dataclasses import dataclass, field
@@ -24,6 +27,7 @@ from shm.kernels.recover import (
     S_AT,
     S_BASE_OFFSET,
     S_EPOCH,
+    S_GENERATION,
     S_KIND,
     S_LEVEL,
     S_PARTITION,
@@ -66,7 +70,7 @@ from smq.log.newer import UnknownFrames
 from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
 from smq.log.salvage import salvage
 from smq.log.sync import Syncer
-from smq.log.torn import BOOT_FILE, Evidence
+from smq.log.torn import BOOT_FILE, Evidence, generation_at
 from smq.log.wal import Segment, Wal
 from smq.model.errors import MadeByNewer
 
@@ -115,7 +119,8 @@ class _Recovery:
         self._rows = np.zeros((min(SCAN_ROWS, capacity), SCAN_COLUMNS), np.int64)
         self._generation = 0
         self._evidence = Evidence(log, log.boot_id)
-        self._known_to = 0  # The checkpoint knows what lies below this position.
+        self._known_to = 0  # The checkpoint knows what lies below this position …
+        self._known_generation = 0  # … and has no later generation than this one.
         self._first_offsets: dict[int, int] = {}
         self._entries: list[np.ndarray] = []  # Of the segment that is being scanned.
         self._recovered = Recovered()
@@ -134,13 +139,14 @@ class _Recovery:
             log.notices.append(f"{log.directory / FILE_NAME} is damaged: the one before serves")
         log.wal.open_existing()
         tail = self._read_segments()
+        self._end_known(tail)
         words[WORD_TAIL] = words[WORD_WRITTEN] = tail
         words[WORD_SYNCED] = min(tail, self._evidence.synced)
         try:
             log.wal.forget_from(tail)
         except OSError as error:
             log.notices.append(f"{log.directory}: files behind the log's end remain: {error}")
-        self._set_ends(checkpoint, tail, is_newest=is_newest)
+        self._set_ends(checkpoint, is_newest=is_newest)
         self._begin_life(generation, ring_end)
         log.notices += self._unknown.notices()
         return self._recovered
@@ -151,6 +157,7 @@ class _Recovery:
             log.partitions.restore(state)
         self._evidence.synced = checkpoint.synced
         self._known_to = checkpoint.position
+        self._known_generation = checkpoint.generation
         log.producers.restore(checkpoint.producers)
 
     # --- segments --------------------------------------------------------------------------------
@@ -162,7 +169,7 @@ class _Recovery:
         for i, segment in enumerate(segments):
             segment.first_entry = self._words[WORD_INDEX_TAIL]
             is_last = i == len(segments) - 1
-            if not is_last and segment.end <= self._known_to and self._trust(segment):
+            if not is_last and self._knows(segment, segments[i + 1]) and self._trust(segment):
                 end = segment.end
                 continue
             stopped = self._scan_segment(segment)
@@ -177,6 +184,13 @@ class _Recovery:
     def _fits(self, segment: Segment) -> bool:
         """Whether a segment has the size that the index's window is made for."""
         return segment.end - segment.start == self._log.wal.segment_bytes
+
+    def _knows(self, segment: Segment, following: Segment) -> bool:
+        """Whether the checkpoint knows all of a full segment: generations never go down, so what
+        follows the segment tells that no later life has written it."""
+        if segment.end > self._known_to:
+            return False
+        return 0 <= generation_at(self._log.wal, following.start) <= self._known_generation
 
     def _trust(self, segment: Segment) -> bool:
         loaded = FiledIndex.load(segment.index_path, segment.start)
@@ -241,17 +255,34 @@ class _Recovery:
             count, stopped, self._generation = scan_frames(
                 data, at, len(data), first_position, self._generation, self._rows
             )
-            self._enter(data, int(count), first_position)
+            self._enter_lives(data, int(count), first_position)
             self._recovered.scanned_bytes += int(stopped) - at
             at = int(stopped)
             if count < len(self._rows):
                 break
         return at
 
-    def _enter(self, data: np.ndarray, count: int, first_position: int) -> None:
-        if count == 0:
+    def _enter_lives(self, data: np.ndarray, count: int, first_position: int) -> None:
+        """Enter scanned frames; the checkpoint knows nothing of a later life than its own."""
+        rows, first = self._rows[:count], count
+        if count and first_position + int(rows[0, S_AT]) < self._known_to:
+            generations = rows[:, S_GENERATION]
+            first = int(np.searchsorted(generations, self._known_generation, "right"))
+        self._enter(data, 0, first, first_position)
+        if first < count:
+            self._end_known(first_position + int(rows[first, S_AT]))
+            self._enter(data, first, count, first_position)
+
+    def _end_known(self, position: int) -> None:
+        """The frames of the checkpoint's life end here: what it knew of later ones is lost."""
+        if position < self._known_to:
+            self._known_to = position
+            self._clip_producers()
+
+    def _enter(self, data: np.ndarray, first: int, end: int, first_position: int) -> None:
+        if first == end:
             return
-        log, rows = self._log, self._rows[:count]
+        log, rows = self._log, self._rows[first:end]
         self._unknown.meet(rows, first_position)
         self._evidence.synced = max(self._evidence.synced, int(rows[:, S_SYNCED].max()))
         batches = rows[rows[:, S_KIND] == FRAME_KIND_BATCH]
@@ -259,7 +290,7 @@ class _Recovery:
         slots = self._note(batches, first_position)
         self._pass_over_sealed(data, rows, slots)
         before = self._words[WORD_INDEX_TAIL]
-        place = np.array([0, count, first_position, self._known_to, self._now_ms], np.int64)
+        place = np.array([first, end, first_position, self._known_to, self._now_ms], np.int64)
         tables = log.memory.memory, log.links, log.producers.table
         replay_frames(*tables, data, self._rows, slots, place)
         self._entries.append(log.lookup.entries(before, self._words[WORD_INDEX_TAIL]))
@@ -292,8 +323,8 @@ class _Recovery:
             if slots[number] >= 0:
                 self._first_offsets.setdefault(number, offset)
                 history = log.partitions.epochs[number]
-                if not history or epoch > history[-1][0]:
-                    log.partitions.epochs[number] = [*history, (epoch, offset)]
+                if not history or epoch > history[-1][0]:  # Those lost with their records go.
+                    log.partitions.note_epoch(number, epoch, offset)
         return slots
 
     def _quarantine(self, data: np.ndarray, segment: Segment, at: int) -> None:
@@ -319,11 +350,11 @@ class _Recovery:
 
     # --- partitions ------------------------------------------------------------------------------
 
-    def _set_ends(self, checkpoint: Checkpoint | None, tail: int, *, is_newest: bool) -> None:
+    def _set_ends(self, checkpoint: Checkpoint | None, *, is_newest: bool) -> None:
         """Ends are the frames'; what the checkpoint knew beyond counts if the log reaches it."""
         log = self._log
         table = log.partitions.table
-        if checkpoint is not None and tail >= checkpoint.position:
+        if checkpoint is not None and self._known_to == checkpoint.position:
             for state in checkpoint.partitions:
                 row = table[log.partitions.slots[state.number]]
                 row[P_LOG_END] = max(int(row[P_LOG_END]), state.log_end)
@@ -331,7 +362,10 @@ class _Recovery:
             for number, offset in self._first_offsets.items():
                 row = table[log.partitions.slots[number]]
                 row[P_SEALED_END] = max(int(row[P_SEALED_END]), offset)
-        log.producers.clip(*log.partitions.copy().ends())
+
+    def _clip_producers(self) -> None:
+        """Forget batches the checkpoint knew and the log has not: their retry must be appended."""
+        self._log.producers.clip(*self._log.partitions.copy().ends())
 
     # --- a new life ------------------------------------------------------------------------------
 

@@ -9,10 +9,22 @@ has lost nothing and only the very last write can be torn. Otherwise the log end
 import numpy as np
 
 from shm.kernels.frames import frame_bytes, frame_is_good
-from shm.kernels.recover import S_SYNCED, SCAN_COLUMNS, find_frame, scan_frames
-from shm.kernels.words import FRAME_BYTES_AT, FRAME_KIND_AT, FRAME_KIND_BATCH
+from shm.kernels.recover import (
+    S_SYNCED,
+    SCAN_COLUMNS,
+    find_frame,
+    header_generation,
+    scan_frames,
+)
+from shm.kernels.words import (
+    BATCH_HEADER_BYTES,
+    FRAME_BYTES_AT,
+    FRAME_HEADER_BYTES,
+    FRAME_KIND_AT,
+    FRAME_KIND_BATCH,
+)
 from smq.log.reading import ReadableLog
-from smq.log.wal import Segment
+from smq.log.wal import Segment, Wal
 
 BOOT_FILE = "boot"
 SCAN_ROWS = 4096
@@ -75,6 +87,12 @@ class Evidence:
             if count < len(self._rows):
                 at = int(find_frame(data, at, len(data), first_position, generation))
         return found
+
+
+def generation_at(wal: Wal, position: int) -> int:
+    """The generation of the frame whose header lies at a position; -1: there is no good one."""
+    header = wal.read(position, FRAME_HEADER_BYTES + BATCH_HEADER_BYTES)
+    return int(header_generation(header, position))
 
 
 def _following(data: np.ndarray, at: int, first_position: int, generation: int) -> int:

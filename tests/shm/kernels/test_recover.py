@@ -12,12 +12,14 @@ from shm.kernels.recover import (
     S_BASE_OFFSET,
     S_BYTES,
     S_EPOCH,
+    S_GENERATION,
     S_KIND,
     S_LEVEL,
     S_PARTITION,
     S_SYNCED,
     SCAN_COLUMNS,
     find_frame,
+    header_generation,
     next_frame,
     replay_frames,
     scan_frames,
@@ -25,6 +27,8 @@ from shm.kernels.recover import (
 from shm.kernels.reference import PlainFrame, scan
 from shm.kernels.reference_produce import read_header
 from shm.kernels.words import (
+    BATCH_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
     FRAME_KIND_SKIPPABLE,
@@ -66,6 +70,7 @@ def scanned(
 def row_of(frame: PlainFrame) -> list[int]:
     row = [0] * SCAN_COLUMNS
     row[S_AT], row[S_BYTES], row[S_KIND] = frame.position, len(frame.content), frame.kind
+    row[S_GENERATION] = frame.generation
     row[S_PARTITION], row[S_SYNCED], row[S_LEVEL] = frame.partition, frame.synced, frame.level
     if frame.kind == FRAME_KIND_BATCH:
         header = read_header(frame.content)
@@ -152,6 +157,20 @@ def test_frames_of_unknown_kinds_are_scanned_as_the_twin_does_and_not_replayed(
     replay_frames(*args)
     assert not fresh.log.partitions[:, P_LOG_END].any()
     assert fresh.producers[0, H_COUNT] == 0
+
+
+def test_a_header_tells_its_generation_if_all_of_it_is_good() -> None:
+    for frame in FRAMES:
+        data = WAL[frame.position : frame.position + FRAME_HEADER_BYTES + BATCH_HEADER_BYTES].copy()
+        if len(data) < FRAME_HEADER_BYTES + BATCH_HEADER_BYTES:
+            assert header_generation(data, frame.position) == -1
+            continue
+        assert header_generation(data, frame.position) == GENERATION
+        assert header_generation(data, frame.position + 64) == -1
+        for bad in range(FRAME_HEADER_BYTES):
+            data[bad] ^= 1
+            assert header_generation(data, frame.position) == -1
+            data[bad] ^= 1
 
 
 class Fresh:
