@@ -172,6 +172,7 @@ class _Recovery:
             if not is_last and self._knows(segment, segments[i + 1]) and self._trust(segment):
                 end = segment.end
                 continue
+            self._forget_table(segment)
             stopped = self._scan_segment(segment)
             if stopped > segment.start:
                 end = stopped
@@ -191,6 +192,14 @@ class _Recovery:
         if segment.end > self._known_to:
             return False
         return 0 <= generation_at(self._log.wal, following.start) <= self._known_generation
+
+    def _forget_table(self, segment: Segment) -> None:
+        """A table that is not believed may be of frames that were lost. Were it left, and the next
+        one not filed, a later start would believe it as soon as the segment is known synced."""
+        try:
+            self._log.disk.remove(segment.index_path)
+        except OSError as error:
+            self._log.notices.append(f"{segment.index_path} cannot be removed: {error}")
 
     def _trust(self, segment: Segment) -> bool:
         loaded = FiledIndex.load(segment.index_path, segment.start)

@@ -200,6 +200,35 @@ def test_tables_of_segments_that_a_later_life_filled_are_not_taken_for_known(
     assert append(again, NEW, numbered(sequence)) == sequence
 
 
+def test_a_table_of_lost_frames_is_never_believed_again(tmp_path: Path) -> None:
+    """It was filed, the frames were not synced; the next table of the segment cannot be filed."""
+    log = start(tmp_path, levels={LOST: OS}).log
+    i = 0
+    while len(log.wal.segments) < 2:
+        append(log, LOST, numbered(i, value_bytes=100))
+        turn(log, syncs=False)
+        i += 1
+    assert log.wal.segments[0].index_path.exists()
+    killed(log)
+    cut(tmp_path, log.wal.segments[0].end // 2)
+    log = second_life_without_tables(tmp_path)
+    kept = log_end(log, LOST)
+    assert 0 < kept < i
+    while len(log.wal.segments) < 2:
+        append(log, LOST, batch(b"new" * 70))
+        turn(log)
+    turn(log)
+    log.checkpoint()
+    before = read(log, LOST)
+    killed(log)
+    assert read(third_life(tmp_path), LOST) == before
+
+
+def second_life_without_tables(directory: Path) -> Log:
+    disk = RefusingDisk(".index")
+    return start(directory, generation=1, boot=OTHER_BOOT, disk=disk, levels={LOST: OS}).log
+
+
 @pytest.mark.parametrize("number", [LOST, NEW])
 def test_a_checkpoint_ahead_of_the_file_forgets_nobody_whom_the_ring_has(
     tmp_path: Path, number: int
