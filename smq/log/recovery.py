@@ -348,9 +348,9 @@ class _Recovery:
             return
         # The batch's header is good: its offsets are known, and are not given to anybody else.
         number = int(data[FRAME_PARTITION_AT : FRAME_PARTITION_AT + 4].view(np.uint32)[0])
-        slot = self._log.partitions.slots.get(number)
-        if slot is None:
+        if number not in self._log.partitions.slots and position < self._known_to:
             return
+        slot = self._log.partitions.slot_of(number)
         delta_at = FRAME_HEADER_BYTES + BATCH_LAST_OFFSET_DELTA_AT
         base = int(data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + 8].view(">i8")[0])
         end = base + int(data[delta_at : delta_at + 4].view(">i4")[0]) + 1

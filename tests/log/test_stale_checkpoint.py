@@ -15,6 +15,7 @@ from shm.kernels.words import P_LOG_END
 from smq.log.checkpoint import FILE_NAME
 from smq.log.disk import OsDisk
 from smq.log.log import Log
+from smq.log.partitions import PartitionSettings
 from smq.testing.disk import FailingDisk
 from tests.log.logs import (
     DISK,
@@ -244,3 +245,29 @@ def test_a_checkpoint_ahead_of_the_file_forgets_nobody_whom_the_ring_has(
     again = start(tmp_path, generation=1, memory=log.memory, levels=levels).log
     assert append(again, number, numbered(sequence)) == offset
     assert log_end(again, number) == offset + 1
+
+
+def test_offsets_of_a_damaged_batch_are_not_used_again_where_no_other_frame_has_its_partition(
+    tmp_path: Path,
+) -> None:
+    log = start(tmp_path, levels={LOST: OS, NEW: OS}).log
+    log.drop_partition(NEW)
+    log.checkpoint()
+    log.adopt(NEW, PartitionSettings(OS, 1 << 20))
+    position = log.tail
+    append(log, NEW, batch(b"damaged", b"as well"))
+    append(log, LOST, batch(b"what follows tells damage from a torn end"))
+    turn(log)
+    killed(log)
+    flip(tmp_path, position + 48 + 70)
+    again, recovered = start(tmp_path, generation=1, levels={LOST: OS, NEW: OS})
+    assert len(recovered.damaged) == 1
+    assert append(again, NEW, batch(b"next")) == 2
+
+
+def flip(directory: Path, position: int) -> None:
+    """Change one bit of the first segment."""
+    path = min(directory.glob("*.wal"))
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
