@@ -26,7 +26,7 @@ HEAD_REQUEST_COUNT = 7  # out
 HEAD_TOPIC_COUNT = 8  # out
 HEAD_ROW_COUNT = 9  # out
 HEAD_STOP = 10  # out: why the kernel stopped
-HEAD_LEVEL = 11  # out: the highest durability of any row that was appended
+HEAD_LEVEL = 11  # out: the highest durability of any row that was taken, or LEVEL_NONE
 HEAD_OUT_BYTES = 12  # out: bytes of answers
 HEAD_CLOSE = 13  # out: an error with acks=0: the connection must be closed
 HEAD_PARSED = 14  # out: why parsing stopped, one of the first four stops
@@ -35,6 +35,8 @@ HEAD_OUT_START = 17  # in: where in `out` the answers begin
 HEAD_THROTTLE_MS = 16  # in: what the answers say of how long no more is read
 HEAD_RULES = 18  # in: the rules for handles (shm.kernels.handles), their address or 0 …
 HEAD_RULES_WORDS = 19  # … and length
+
+LEVEL_NONE = -1  # No row was appended, nor was any found to be appended before.
 
 STOP_NEED_MORE = 0  # The rest is no whole request.
 STOP_OTHER_API = 1  # The next request is not Produce, or of a version we do not speak.

@@ -39,6 +39,7 @@ from shm.kernels.plan import (
     HEAD_THROTTLE_MS,
     HEAD_TOPIC_CAPACITY,
     HEAD_TOPIC_COUNT,
+    LEVEL_NONE,
     REQUEST_ACKS,
     REQUEST_CORRELATION,
     REQUEST_END,
@@ -236,7 +237,8 @@ def parse_requests(data, directory, plan):
     STOP_OTHER_API, STOP_MALFORMED, STOP_PLAN_FULL.
     """
     plan[HEAD_REQUEST_COUNT] = plan[HEAD_TOPIC_COUNT] = plan[HEAD_ROW_COUNT] = 0
-    plan[HEAD_LEVEL] = plan[HEAD_OUT_BYTES] = plan[HEAD_CLOSE] = 0
+    plan[HEAD_OUT_BYTES] = plan[HEAD_CLOSE] = 0
+    plan[HEAD_LEVEL] = LEVEL_NONE
     end = plan[HEAD_END]
     stop = _look(data, plan[HEAD_START], end, plan)
     while stop == GO_ON:

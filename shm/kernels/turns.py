@@ -25,7 +25,7 @@ from shm.atomics import address, load_acquire
 from shm.kernels.fetch_request import ANSWERED, STATE_START, WAITS, answer_fetch
 from shm.kernels.jit import kernel
 from shm.kernels.memory import get_word, release_word, ring_at
-from shm.kernels.plan import HEAD_OUT_START
+from shm.kernels.plan import HEAD_OUT_START, LEVEL_NONE
 from shm.kernels.spin import SPIN_SESSION_NS, may_spin, note_spin
 from shm.kernels.turn_receive import CLOCK_MONOTONIC, now_ns, ready, receive, send_fetched
 from shm.kernels.turn_sessions import (
@@ -258,8 +258,8 @@ def _send_answers(turn, clients, sessions, out):
 @kernel
 def _begin(turn):
     """Nothing has happened yet."""
-    turn[TURN_COUNT] = turn[HAS_IDLED] = turn[MOVED] = turn[LEVEL] = turn[ROW] = 0
-    turn[ROW_COUNT], turn[RECEIVED] = 0, 0
+    turn[TURN_COUNT] = turn[HAS_IDLED] = turn[MOVED] = turn[ROW] = 0
+    turn[ROW_COUNT], turn[RECEIVED], turn[LEVEL] = 0, 0, LEVEL_NONE
     turn[LEFT_FD] = turn[UNSENT_FD] = turn[RUNG_FD] = -1
 
 

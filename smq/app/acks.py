@@ -1,14 +1,25 @@
 """Acks of produced batches: what they are for is written, and they go when its level is reached."""
 
-from typing import TypeAlias
+from typing import NamedTuple
 
 from shm.kernels.words import DURABILITY_DISK, DURABILITY_OS, WORD_SYNCED
 from smq.app.connection import Connection, Slot
 from smq.app.session import Session
 from smq.log.log import Log
+from smq.shard.produce import Marks
 from smq.shard.shard import Shard
 
-_Ack: TypeAlias = tuple[Connection | Session, Slot]
+
+class _Ack(NamedTuple):
+    """Answers that are due to a client once the logs are written up to the marks.
+
+    `synced` are positions, by log, that a sync must have reached first.
+    """
+
+    client: Connection | Session
+    slot: Slot
+    marks: Marks
+    synced: dict[int, int]
 
 
 class Acks:
@@ -18,23 +29,24 @@ class Acks:
         self._shard = shard
         self._open_now: list[_Ack] = []
         self._in_doubt: dict[int, list[_Ack]] = {}  # By log: while it is repaired.
-        self._open_when_synced: list[tuple[dict[int, int], Connection | Session, Slot]] = []
+        self._open_when_synced: list[_Ack] = []
 
-    def queue(self, client: Connection | Session, answers: bytes, level: int) -> None:
-        """These answers are due to a client when what was appended is as safe as `level` says."""
+    def queue(self, client: Connection | Session, answers: bytes, marks: Marks) -> None:
+        """These answers are due to a client when what they are for is as safe as the marks say."""
         slot = Slot([answers], is_open=False)
         client.slots.append(slot)
         client.acks_due += 1
-        if level == DURABILITY_DISK:
-            tails = {log.number: log.tail for log in self._shard.logs.values()}
-            self._open_when_synced.append((tails, client, slot))
-        else:
-            self._open_now.append((client, slot))
+        if all(mark.level != DURABILITY_DISK for mark in marks):
+            self._open_now.append(_Ack(client, slot, marks, {}))
+            return
+        synced = {log.number: log.tail for log in self._shard.logs.values()}
+        ack = _Ack(client, slot, marks, synced)
+        self._open_when_synced.append(ack)
 
     def open(self) -> list[Connection | Session]:
         """Open those that are due; whose they are."""
         opened = []
-        for client, slot in self._open_now:
+        for client, slot, _, _ in self._open_now:
             slot.is_open = True
             client.acks_due -= 1
             client.is_held = client.is_held and client.acks_due > 0
@@ -72,10 +84,10 @@ class Acks:
         waiting = self._in_doubt.pop(log.number, None)
         if log.failed is not None:  # Nobody is told that it was taken.
             synced = log.words[WORD_SYNCED]
-            unsynced = [e for e in self._open_when_synced if e[0].get(log.number, 0) > synced]
+            unsynced = [e for e in self._open_when_synced if e.synced.get(log.number, 0) > synced]
             self._open_when_synced = [e for e in self._open_when_synced if e not in unsynced]
-            for connection, _ in [*(waiting or ()), *(each[1:] for each in unsynced)]:
-                connection.close()
+            for ack in [*(waiting or ()), *unsynced]:
+                ack.client.close()
         elif waiting is not None:
             self._open_now += waiting
             self._write(log)
@@ -89,12 +101,12 @@ class Acks:
             if log.failed is not None:
                 log.repair()
             self._shard.publish(log, DURABILITY_DISK)
-        ready = [each for each in self._open_when_synced if self._is_synced(each[0])]
-        for each in ready:
-            self._open_when_synced.remove(each)
-            self._open_now.append(each[1:])
-        return bool(ready or self._open_when_synced)
+        waiting, self._open_when_synced = self._open_when_synced, []
+        for ack in waiting:
+            queue = self._open_now if self._is_synced(ack) else self._open_when_synced
+            queue.append(ack)
+        return bool(waiting)
 
-    def _is_synced(self, tails: dict[int, int]) -> bool:
+    def _is_synced(self, ack: _Ack) -> bool:
         logs = self._shard.logs
-        return all(logs[number].words[WORD_SYNCED] >= tail for number, tail in tails.items())
+        return all(logs[n].words[WORD_SYNCED] >= position for n, position in ack.synced.items())

@@ -60,7 +60,7 @@ from smq.app.session import Session
 from smq.app.session_table import SessionTable
 from smq.app.waiting_fetches import WaitingFetches
 from smq.log.log import TOUCHED_MAX
-from smq.shard.produce import Producing
+from smq.shard.produce import Marks, Producing, marks_of
 from smq.shard.shard import Shard
 
 DESCRIPTORS_MAX = 1 << 16  # Connections with larger ones are served as any other.
@@ -196,12 +196,14 @@ class QuickTurns:
         fd = self._words[RUNG_FD]
         return None if fd < 0 else (self.sessions.at(fd), self._words[BELLS])
 
-    def unsent(self) -> Iterator[tuple[int, bytes, int]]:
-        """Answers of the last run that are to be sent: descriptor, bytes, level of durability."""
+    def unsent(self) -> Iterator[tuple[int, bytes, Marks]]:
+        """Answers of the last run that are to be sent: descriptor, bytes, where they are due."""
         words, out = self._words, self._producing.out.data
+        assert self._log is not None
+        marks = marks_of(self._log, words[LEVEL])
         for row in range(words[ROW], words[ROW_COUNT]):
             fd, start, end = self._turn[ROWS_AT + ROW_WORDS * row :][:ROW_WORDS].tolist()
-            yield fd, bytes(out[start:end]), words[LEVEL]
+            yield fd, bytes(out[start:end]), marks
 
     def left(self) -> tuple[int, int, int] | None:
         """What Producing.resume() is to go on with: a connection's descriptor, why the kernel

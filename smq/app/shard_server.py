@@ -45,7 +45,7 @@ from smq.app.receive import Buffer, BufferPool, Rest
 from smq.app.session import Session
 from smq.app.session_table import SessionTable
 from smq.model.errors import PeerError
-from smq.shard.produce import Produced, Producing
+from smq.shard.produce import Marks, Produced, Producing
 from smq.shard.references import References
 from smq.shard.shard import Shard
 from smq.wire.headers import read_request_header
@@ -247,8 +247,8 @@ class ShardServer:
     def _take_left(self, buffer: Buffer) -> None:
         """Do what the kernel's turns have left."""
         quick = self._quick_turns
-        for fd, answers, level in quick.unsent():
-            self._queue_acks(self._client(fd), answers, level)
+        for fd, answers, marks in quick.unsent():
+            self._queue_acks(self._client(fd), answers, marks)
         if (unsent := quick.unsent_fetch()) is not None:
             self._send_left(*unsent)
         if (rung := quick.rung()) is not None:
@@ -349,7 +349,7 @@ class ShardServer:
         """Carry on with what came of a buffer's Produce requests."""
         throttle = self._shard.throttle
         if produced.answers:
-            self._queue_acks(connection, bytes(produced.answers), produced.level)
+            self._queue_acks(connection, bytes(produced.answers), produced.marks)
         if throttle.is_on and produced.consumed_to > buffer.start:
             connection.mute(throttle.charge(produced.consumed_to - buffer.start, now_ms))
         buffer.start = produced.consumed_to
@@ -372,7 +372,7 @@ class ShardServer:
         produced = first or self._producing.run(data, 0, end, shard.directory, now_ms)
         while True:
             if produced.answers:
-                self._queue_acks(session, bytes(produced.answers), produced.level)
+                self._queue_acks(session, bytes(produced.answers), produced.marks)
             if produced.close:
                 return "a request that wants no answer has failed"
             if produced.refused and session.patience.ends(produced.refused, now_ms):
@@ -387,8 +387,8 @@ class ShardServer:
             session.mute(shard.throttle.charge(end, now_ms))
         return ""
 
-    def _queue_acks(self, client: Connection | Session, answers: bytes, level: int) -> None:
-        self._acks.queue(client, answers, level)
+    def _queue_acks(self, client: Connection | Session, answers: bytes, marks: Marks) -> None:
+        self._acks.queue(client, answers, marks)
         self._touched.add(client)
 
     def _take_other(self, connection: Connection, buffer: Buffer) -> None:

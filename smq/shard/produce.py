@@ -1,7 +1,7 @@
 """What a shard does with the Produce requests that one recv brought: a few kernel calls in all."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from shm.kernels.plan import (
     HEAD_START,
     HEAD_STOPPED_ROW,
     HEAD_THROTTLE_MS,
+    LEVEL_NONE,
     REFERENCES_CHECKED,
     ROW_AT,
     ROW_CODE,
@@ -52,13 +53,30 @@ ANSWERS_BYTES = 256 * 1024
 _NO_FILER = NoFiler()
 
 
+class Mark(NamedTuple):
+    """What a plan touched of a log: all of that lies below `position`. `level` is the highest
+    durability of the partitions concerned. A batch that was appended before counts as well."""
+
+    log: int
+    position: int
+    level: int
+
+
+Marks: TypeAlias = tuple[Mark, ...]
+
+
+def marks_of(log: Log, level: int) -> Marks:
+    """The mark of a log that ends with what a plan has appended; none if it was not touched."""
+    return () if level == LEVEL_NONE else (Mark(log.number, log.tail, level),)
+
+
 class Produced(NamedTuple):
-    """What came of a buffer. `answers` is lent until the next call."""
+    """What came of a buffer. `answers` is lent until the next call, and due at the `marks`."""
 
     consumed_to: int
     stop: int
     answers: memoryview
-    level: int
+    marks: Marks
     close: bool
     refused: int = 0
 
@@ -113,8 +131,7 @@ class Producing:
     def resume(self, data: np.ndarray, directory: np.ndarray, stop: int) -> Produced:
         """Finish what the kernel has begun with `data` and the plan, whatever stopped it."""
         head = self._head
-        if stop >= STOP_LOG_FULL:
-            self._finish(data)
+        marks = self._finish(data, stop)
         if head[HEAD_PARSED] == STOP_PLAN_FULL and head[HEAD_REQUEST_COUNT] == 0:
             return self._run_larger(
                 data, head[HEAD_START], head[HEAD_END], directory, head[HEAD_NOW_MS]
@@ -124,28 +141,38 @@ class Producing:
             head[HEAD_START],
             head[HEAD_PARSED],
             self.out.data[start : start + head[HEAD_OUT_BYTES]],
-            head[HEAD_LEVEL],
+            marks,
             bool(head[HEAD_CLOSE]),
             self._refused_count,
         )
 
-    def _finish(self, data: np.ndarray) -> None:
-        """Append what a plan still asks for, helping the logs along, and write the answers."""
+    def _finish(self, data: np.ndarray, stop: int) -> Marks:
+        """Append what a plan still asks for, and write the answers; where they are due."""
+        if stop < STOP_LOG_FULL:
+            return marks_of(self._logs[0], self._head[HEAD_LEVEL])
+        marks: Marks = ()
         for log in self._logs:
-            while True:
-                tables = log.memory.memory, log.links, log.producers.table
-                reason = append_rows(*tables, data, self.plan)
-                if reason == STOP_LOG_FULL:
-                    self._drain(log)
-                elif reason == STOP_REFERENCES:
-                    self._check_references(log, data)
-                else:
-                    break
+            self._append(log, data)
+            marks += marks_of(log, self._head[HEAD_LEVEL])
+            self._head[HEAD_LEVEL] = LEVEL_NONE  # Of the next log nothing is known yet.
         if self._refused:
             self._write_refusals(data)
-            return
+            return marks
         while write_answers(data, self.plan, self.out) == STOP_OUT_FULL:
             self.out = np.zeros(2 * len(self.out), np.uint8)
+        return marks
+
+    def _append(self, log: Log, data: np.ndarray) -> None:
+        """Append what a plan still asks for of a log, helping it along."""
+        tables = log.memory.memory, log.links, log.producers.table
+        while True:
+            reason = append_rows(*tables, data, self.plan)
+            if reason == STOP_LOG_FULL:
+                self._drain(log)
+            elif reason == STOP_REFERENCES:
+                self._check_references(log, data)
+            else:
+                break
 
     def _check_references(self, log: Log, data: np.ndarray) -> None:
         """Let the row that stopped go on, or refuse it."""

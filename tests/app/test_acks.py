@@ -8,6 +8,7 @@ import pytest
 
 from shm.kernels.words import DURABILITY_DISK, DURABILITY_OS, WORD_TAIL, WORD_WRITTEN
 from smq.app.acks import Acks
+from smq.shard.produce import marks_of
 from tests.shard.shard_bench import Appender, HeldSyncer, batch, new_shard, produce_request, topic
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Bench:
         appender.run(produce_request({"one": {0: batch(b"x")}, "safe": {0: batch(b"y")}}))
 
     def queue(self, level: int) -> None:
-        self.acks.queue(cast("Connection", self.client), b"answer", level)
+        self.acks.queue(cast("Connection", self.client), b"answer", marks_of(self.log, level))
 
     def turn(self) -> int:
         """The end of a turn; how many clients have something to send."""

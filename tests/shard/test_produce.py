@@ -8,7 +8,15 @@ import pytest
 from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, new_plan
 from shm.kernels.words import DURABILITY_DISK, DURABILITY_OS
 from smq.model.errors import ErrorCode
-from smq.shard.produce import ANSWERS_BYTES, REQUESTS_MAX, ROWS_MAX, TOPICS_MAX, Producing
+from smq.shard.produce import (
+    ANSWERS_BYTES,
+    REQUESTS_MAX,
+    ROWS_MAX,
+    TOPICS_MAX,
+    Mark,
+    Producing,
+)
+from smq.wire.records import Record, write_batch
 from tests.shard.shard_bench import (
     NOW_MS,
     SEGMENT_BYTES,
@@ -41,7 +49,7 @@ def test_all_whole_requests_of_a_buffer_are_taken_at_once_in_order(tmp_path: Pat
     assert (produced.consumed_to, produced.stop) == (len(sent), STOP_NEED_MORE)
     assert [correlation for correlation, _ in responses(bytes(produced.answers))] == [*range(5)]
     assert offsets(bytes(produced.answers)) == [0, 2, 4, 6, 8]
-    assert produced.level == DURABILITY_OS
+    assert produced.marks == (Mark(0, appender.shard.logs[0].tail, DURABILITY_OS),)
 
 
 @pytest.mark.parametrize("left", [1, 3, 4, 5, 40])
@@ -72,7 +80,35 @@ def test_the_level_of_a_buffer_is_the_highest_of_its_topics(tmp_path: Path) -> N
         tmp_path, topic("one"), topic("safe", range(2, 3), {"smq.durability": "disk"})
     )
     both = {"one": {0: batch(b"x")}, "safe": {0: batch(b"x")}}
-    assert Appender(shard).run(produce_request(both)).level == DURABILITY_DISK
+    produced = Appender(shard).run(produce_request(both))
+    assert produced.marks == (Mark(0, shard.logs[0].tail, DURABILITY_DISK),)
+
+
+def test_marks_name_the_logs_that_were_touched_each_with_its_own_level(tmp_path: Path) -> None:
+    shard = new_shard(
+        tmp_path,
+        topic("one", range(1, 3), logs=(0, 1)),
+        topic("safe", range(3, 4), {"smq.durability": "disk"}, logs=(1,)),
+        logs=3,
+    )
+    appender, logs = Appender(shard), shard.logs
+    both = produce_request({"one": {0: batch(b"x")}, "safe": {0: batch(b"x")}})
+    levels = (DURABILITY_OS, DURABILITY_DISK)
+    assert appender.run(both).marks == tuple(Mark(i, logs[i].tail, levels[i]) for i in range(2))
+    again = produce_request({"one": {1: batch(b"x")}})
+    assert appender.run(again).marks == (Mark(1, logs[1].tail, DURABILITY_OS),)
+    assert appender.run(produce_request({"none": {0: batch(b"x")}})).marks == ()
+
+
+def test_a_batch_that_was_appended_before_counts_as_touched(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, topic("safe", range(1, 2), {"smq.durability": "disk"}))
+    appender = Appender(shard)
+    records = [Record(0, 1, None, b"x", ())]
+    data = bytes(write_batch(records, producer_id=9, producer_epoch=0, base_sequence=0))
+    first = appender.run(produce_request({"safe": {0: data}}))
+    again = appender.run(produce_request({"safe": {0: data}}))
+    assert bytes(again.answers) == bytes(first.answers)
+    assert first.marks == again.marks == (Mark(0, shard.logs[0].tail, DURABILITY_DISK),)
 
 
 def test_more_requests_than_a_plan_holds_are_taken_in_several_runs(tmp_path: Path) -> None:
