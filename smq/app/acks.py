@@ -39,7 +39,7 @@ class Acks:
         if all(mark.level != DURABILITY_DISK for mark in marks):
             self._open_now.append(_Ack(client, slot, marks, {}))
             return
-        synced = {log.number: log.tail for log in self._shard.logs.values()}
+        synced = {m.log: m.position for m in marks if m.level == DURABILITY_DISK}
         ack = _Ack(client, slot, marks, synced)
         self._open_when_synced.append(ack)
 

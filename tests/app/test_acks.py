@@ -1,20 +1,39 @@
 """Acks: which of them wait for what. Broken disks are in test_bad_disks."""
 
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
 from shm.kernels.words import DURABILITY_DISK, DURABILITY_OS, WORD_TAIL, WORD_WRITTEN
 from smq.app.acks import Acks
-from smq.shard.produce import marks_of
-from tests.shard.shard_bench import Appender, HeldSyncer, batch, new_shard, produce_request, topic
+from smq.log.background import InlineBackground, Lane
+from smq.log.disk import OsDisk
+from smq.shard.produce import Produced, marks_of
+from smq.testing.disk import FailingDisk
+from smq.wire.records import Record, write_batch
+from tests.shard.shard_bench import (
+    Appender,
+    HeldSyncer,
+    batch,
+    new_shard,
+    produce_request,
+    topic,
+)
 
 if TYPE_CHECKING:
     from smq.app.connection import Connection, Slot
 
+T = TypeVar("T")
 DISK = {"smq.durability": "disk"}
+
+
+def numbered(sequence: int) -> bytes:
+    """A batch of an idempotent producer."""
+    records = [Record(0, 1000, None, b"%d" % sequence, ())]
+    return write_batch(records, producer_id=9, producer_epoch=0, base_sequence=sequence)
 
 
 class FakeClient:
@@ -22,7 +41,10 @@ class FakeClient:
 
     def __init__(self) -> None:
         self.slots: deque[Slot] = deque()
-        self.acks_due, self.is_held = 0, True
+        self.acks_due, self.is_held, self.is_closed = 0, True, False
+
+    def close(self) -> None:
+        self.is_closed = True
 
     @property
     def open_count(self) -> int:
@@ -85,3 +107,93 @@ def test_a_client_is_held_until_the_last_of_its_acks(bench: Bench) -> None:
     cast("HeldSyncer", bench.log.syncer).release()
     bench.turn()
     assert (bench.client.open_count, bench.client.is_held) == (2, False)
+
+
+# --- which log, and which sync -------------------------------------------------------------------
+
+
+class HeldBackground(InlineBackground):
+    """Jobs that are done when the test says so."""
+
+    def __init__(self) -> None:
+        self._held: list[Callable[[], None]] = []
+
+    def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        inline = super().submit
+        self._held.append(lambda: inline(lane, job, done))
+
+    def release(self) -> None:
+        held, self._held = self._held, []
+        for each in held:
+            each()
+
+
+class LogsBench:
+    """A shard of two logs whose disks may fail, whose syncs and repairs wait for the test.
+
+    Topic `one` is in log 0, `two` in log 1, `safe` has a partition in each and is of level `disk`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.shard = new_shard(
+            directory,
+            topic("one"),
+            topic("two", range(2, 3), logs=(1,)),
+            topic("safe", range(3, 5), DISK, logs=(0, 1)),
+            logs=2,
+        )
+        self.logs = list(self.shard.logs.values())
+        self.disks = [FailingDisk(OsDisk()) for _ in self.logs]
+        self.jobs = [HeldBackground() for _ in self.logs]
+        for log, disk, jobs in zip(self.logs, self.disks, self.jobs, strict=True):
+            log.disk = log.wal._disk = disk
+            log.background = log.wal._background = jobs
+            log.syncer = HeldSyncer(log.memory)
+        self.appender, self.acks = Appender(self.shard), Acks(self.shard)
+
+    def append(self, **data: dict[int, bytes]) -> Produced:
+        return self.appender.run(produce_request(data))
+
+    def produce(self, **data: dict[int, bytes]) -> FakeClient:
+        """A client that has sent these batches, by topic and partition, and waits."""
+        client, produced = FakeClient(), self.append(**data)
+        answers = bytes(produced.answers)
+        self.acks.queue(cast("Connection", client), answers, produced.marks)
+        return client
+
+    def turn(self) -> None:
+        self.acks.write()
+        self.acks.show_synced()
+        self.acks.open()
+
+    def sync(self, number: int) -> None:
+        cast("HeldSyncer", self.logs[number].syncer).release()
+        self.turn()
+
+    def repair(self, number: int) -> None:
+        self.jobs[number].release()
+        self.turn()
+
+    def high_watermark(self, number: int) -> int:
+        led = self.shard.by_number(number)
+        assert led is not None
+        return led.offsets().high_watermark
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> LogsBench:
+    return LogsBench(tmp_path)
+
+
+def test_an_ack_of_disk_level_waits_for_the_logs_it_was_appended_to_and_no_other(
+    two: LogsBench,
+) -> None:
+    neighbour = two.produce(one={0: batch(b"x")})
+    client = two.produce(safe={1: batch(b"x")})
+    both = two.produce(safe={0: batch(b"x"), 1: batch(b"x")})
+    two.turn()
+    assert (neighbour.open_count, client.open_count) == (1, 0)
+    two.sync(1)
+    assert (client.open_count, both.open_count) == (1, 0)
+    two.sync(0)
+    assert both.open_count == 1
