@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from shm.kernels.words import DURABILITY_DISK, DURABILITY_OS, WORD_SYNCED
+from shm.kernels.words import DURABILITY_DISK, DURABILITY_OS, WORD_SYNCED, WORD_WRITTEN
 from smq.app.connection import Connection, Slot
 from smq.app.session import Session
 from smq.log.log import Log
@@ -96,6 +96,7 @@ class Acks:
         """Show what the disk has, and let those go who waited for it; whether anybody has."""
         if DURABILITY_DISK not in self._shard.levels:
             return False
+        self._want_syncs()
         for log in self._shard.logs.values():
             log.push_sync()
             if log.failed is not None:
@@ -106,6 +107,15 @@ class Acks:
             queue = self._open_now if self._is_synced(ack) else self._open_when_synced
             queue.append(ack)
         return bool(waiting)
+
+    def _want_syncs(self) -> None:
+        """Have that synced which acks wait for and no write has wanted synced: a batch that was
+        sent before is written already."""
+        for ack in self._open_when_synced:
+            for number, position in ack.synced.items():
+                log = self._shard.logs[number]
+                if log.sync_wanted < position <= log.words[WORD_WRITTEN]:
+                    log.want_sync()
 
     def _is_synced(self, ack: _Ack) -> bool:
         logs = self._shard.logs

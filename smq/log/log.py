@@ -101,7 +101,7 @@ class Log(ReadableLog):
         self._has_written = True  # Since the last repair.
         self._unshown: set[int] = set()  # Partitions of a start whose sync has failed.
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
-        self._sync_wanted = 0
+        self.sync_wanted = 0
         self._is_checkpointing = self._checkpoint_wanted = False
         self._when_durable: list[Callable[[], None]] = []
 
@@ -197,7 +197,7 @@ class Log(ReadableLog):
 
     def want_sync(self) -> None:
         """Have all that was written synced; what comes while a sync runs goes with the next."""
-        self._sync_wanted = self.words[WORD_WRITTEN]
+        self.sync_wanted = self.words[WORD_WRITTEN]
         self.push_sync()
 
     def push_sync(self) -> None:
@@ -209,12 +209,12 @@ class Log(ReadableLog):
             self.fail("fdatasync of the WAL failed", synced)
             note_failed_sync(self.directory)
             return
-        if self.syncer.busy() or self._sync_wanted <= synced:
+        if self.syncer.busy() or self.sync_wanted <= synced:
             return
         for segment in self.wal.segments:
-            if segment.end <= synced or segment.start >= self._sync_wanted:
+            if segment.end <= synced or segment.start >= self.sync_wanted:
                 continue
-            if not self.syncer.post(segment.fd, min(segment.end, self._sync_wanted)):
+            if not self.syncer.post(segment.fd, min(segment.end, self.sync_wanted)):
                 return  # Nor may a later one pass it: the rest goes with the next push.
 
     def _file_index(self, segment: Segment, end_entry: int) -> None:

@@ -197,3 +197,40 @@ def test_an_ack_of_disk_level_waits_for_the_logs_it_was_appended_to_and_no_other
     assert (client.open_count, both.open_count) == (1, 0)
     two.sync(0)
     assert both.open_count == 1
+
+
+def test_a_batch_that_is_sent_again_has_the_log_synced_that_its_ack_waits_for(
+    two: LogsBench,
+) -> None:
+    data = numbered(0)
+    two.produce(safe={0: data})
+    two.turn()
+    two.sync(0)
+    two.append(one={0: batch(b"x")})
+    two.logs[0].write()  # As a turn of the kernel does, which wants no sync.
+    again = two.produce(safe={0: data})
+    two.turn()
+    assert again.open_count == 0
+    two.sync(0)
+    assert again.open_count == 1
+
+
+def test_a_batch_that_is_sent_again_waits_for_the_sync_of_the_first_one(two: LogsBench) -> None:
+    data = numbered(0)
+    first = two.produce(safe={0: data})
+    two.turn()
+    again = two.produce(safe={0: data})
+    two.turn()
+    assert (first.open_count, again.open_count) == (0, 0)
+    two.sync(0)
+    assert (first.open_count, again.open_count) == (1, 1)
+
+
+def test_a_batch_that_is_sent_again_and_is_synced_is_acked_at_once(two: LogsBench) -> None:
+    data = numbered(0)
+    two.produce(safe={0: data})
+    two.turn()
+    two.sync(0)
+    again = two.produce(safe={0: data})
+    two.turn()
+    assert again.open_count == 1
