@@ -28,7 +28,7 @@ class Acks:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._open_now: list[_Ack] = []
-        self._in_doubt: dict[int, list[_Ack]] = {}  # By log: while it is repaired.
+        self._failed: set[int] = set()  # Logs, until they are written again.
         self._open_when_synced: list[_Ack] = []
 
     def queue(self, client: Connection | Session, answers: bytes, marks: Marks) -> None:
@@ -45,14 +45,20 @@ class Acks:
 
     def open(self) -> list[Connection | Session]:
         """Open those that are due; whose they are."""
-        opened = []
-        for client, slot, _, _ in self._open_now:
-            slot.is_open = True
+        opened, waiting, self._open_now = [], self._open_now, []
+        for ack in waiting:
+            if not self._is_written(ack):
+                self._open_now.append(ack)
+                continue
+            client, ack.slot.is_open = ack.client, True
             client.acks_due -= 1
             client.is_held = client.is_held and client.acks_due > 0
             opened.append(client)
-        self._open_now.clear()
         return opened
+
+    def _is_written(self, ack: _Ack) -> bool:
+        logs = self._shard.logs
+        return all(logs[mark.log].words[WORD_WRITTEN] >= mark.position for mark in ack.marks)
 
     def write(self) -> None:
         """Write what the turn has appended to the logs."""
@@ -62,16 +68,15 @@ class Acks:
     def _end_turn_of(self, log: Log) -> None:
         if not log.is_written():
             self._write(log)
+        if log.failed is not None:
+            self._failed.add(log.number)
         log.background.collect()
-        if log.failed is not None or self._in_doubt:
+        if log.number in self._failed:
             self._settle_failure(log)
 
     def _write(self, log: Log) -> None:
         """Write what the turn has appended, then show it."""
-        had_failed = log.failed is not None
         if not log.write() and not log.repair():
-            if not had_failed:
-                self._in_doubt[log.number], self._open_now = self._open_now, []
             return
         if DURABILITY_DISK in self._shard.levels:
             log.want_sync()  # First: the disk is the slowest.
@@ -81,16 +86,22 @@ class Acks:
         """When an attempt at repair has ended: what waited for it is written now, or never was."""
         if log.may_recover:
             return
-        waiting = self._in_doubt.pop(log.number, None)
-        if log.failed is not None:  # Nobody is told that it was taken.
-            synced = log.words[WORD_SYNCED]
-            unsynced = [e for e in self._open_when_synced if e.synced.get(log.number, 0) > synced]
-            self._open_when_synced = [e for e in self._open_when_synced if e not in unsynced]
-            for ack in [*(waiting or ()), *unsynced]:
-                ack.client.close()
-        elif waiting is not None:
-            self._open_now += waiting
+        if log.failed is None:
+            self._failed.remove(log.number)
             self._write(log)
+            return
+        for acks in (self._open_now, self._open_when_synced):
+            lost = [ack for ack in acks if self._waits_for(ack, log)]
+            acks[:] = [ack for ack in acks if ack not in lost]
+            for ack in lost:  # Nobody is told that it was taken.
+                ack.client.close()
+
+    @staticmethod
+    def _waits_for(ack: _Ack, log: Log) -> bool:
+        """Whether an ack waits for what a log has not."""
+        written, synced = log.words[WORD_WRITTEN], log.words[WORD_SYNCED]
+        is_unwritten = any(m.log == log.number and m.position > written for m in ack.marks)
+        return is_unwritten or ack.synced.get(log.number, 0) > synced
 
     def show_synced(self) -> bool:
         """Show what the disk has, and let those go who waited for it; whether anybody has."""

@@ -15,6 +15,7 @@ from smq.shard.produce import Produced, marks_of
 from smq.testing.disk import FailingDisk
 from smq.wire.records import Record, write_batch
 from tests.shard.shard_bench import (
+    SEGMENT_BYTES,
     Appender,
     HeldSyncer,
     batch,
@@ -122,10 +123,12 @@ class HeldBackground(InlineBackground):
         inline = super().submit
         self._held.append(lambda: inline(lane, job, done))
 
+    def wait_a_job(self, _: Lane) -> None:
+        self._held.pop(0)()
+
     def release(self) -> None:
-        held, self._held = self._held, []
-        for each in held:
-            each()
+        while self._held:
+            self._held.pop(0)()
 
 
 class LogsBench:
@@ -234,3 +237,92 @@ def test_a_batch_that_is_sent_again_and_is_synced_is_acked_at_once(two: LogsBenc
     again = two.produce(safe={0: data})
     two.turn()
     assert again.open_count == 1
+
+
+def test_the_repair_of_one_log_opens_no_ack_of_another(two: LogsBench) -> None:
+    clients = [two.produce(one={0: batch(b"x")}), two.produce(two={0: batch(b"x")})]
+    both = two.produce(one={0: batch(b"y")}, two={0: batch(b"y")})
+    for disk in two.disks:
+        disk.fail("write", 1)
+    two.turn()
+    assert [client.open_count for client in (*clients, both)] == [0, 0, 0]
+    two.repair(0)
+    assert [client.open_count for client in (*clients, both)] == [1, 0, 0]
+    assert (two.high_watermark(1), two.high_watermark(2)) == (2, 0)
+    two.repair(1)
+    assert [client.open_count for client in (*clients, both)] == [1, 1, 1]
+    assert two.high_watermark(2) == 2
+
+
+def test_a_log_that_fails_holds_its_own_acks_and_no_others(two: LogsBench) -> None:
+    client, other = two.produce(one={0: batch(b"x")}), two.produce(two={0: batch(b"x")})
+    unknown = two.produce(none={0: batch(b"x")})
+    two.disks[0].fail("write")
+    two.turn()
+    assert [each.open_count for each in (client, other, unknown)] == [0, 1, 1]
+    refused = two.produce(one={0: batch(b"x")})
+    two.turn()
+    assert (client.open_count, refused.open_count) == (0, 1)
+    two.repair(0)
+    assert (client.is_closed, client.open_count) == (True, 0)
+    assert [each.is_closed for each in (other, unknown, refused)] == [False] * 3
+
+
+def test_an_ack_waits_for_the_sync_of_one_log_and_the_write_of_another(two: LogsBench) -> None:
+    client = two.produce(safe={0: batch(b"x")}, two={0: batch(b"x")})
+    two.disks[1].fail("write", 1)
+    two.turn()
+    two.sync(0)
+    assert client.open_count == 0
+    two.repair(1)
+    assert client.open_count == 1
+
+
+def test_an_ack_of_both_logs_is_never_given_when_one_stays_broken(two: LogsBench) -> None:
+    client = two.produce(safe={0: batch(b"x")}, two={0: batch(b"x")})
+    two.disks[1].fail("write")
+    two.turn()
+    two.repair(1)
+    assert (client.is_closed, client.open_count) == (True, 0)
+    two.sync(0)
+    assert client.open_count == 0
+
+
+def test_a_log_that_fails_while_a_request_is_appended_holds_what_it_has_taken(
+    two: LogsBench,
+) -> None:
+    """The ring is full: the log is written in the midst of the request, which fails."""
+    two.disks[0].fail("write", 1)
+    clients = []
+    while two.logs[0].failed is None:
+        clients.append(two.produce(one={0: batch(b"x" * (SEGMENT_BYTES // 2))}))
+    taken = clients[:-1]  # The last one is refused.
+    assert len(taken) > 2
+    two.turn()
+    assert [each.open_count for each in clients] == [0] * len(taken) + [1]
+    assert two.high_watermark(1) == 0
+    two.repair(0)
+    assert [each.open_count for each in clients] == [1] * len(clients)
+    assert two.high_watermark(1) == len(taken)
+
+
+def test_what_nobody_waits_for_is_shown_after_the_repair_as_well(two: LogsBench) -> None:
+    two.append(one={0: batch(b"x")})
+    two.disks[0].fail("write", 1)
+    two.turn()
+    assert two.high_watermark(1) == 0
+    two.repair(0)
+    assert two.high_watermark(1) == 1
+
+
+def test_a_repair_that_succeeds_at_last_shows_what_the_first_one_could_not(two: LogsBench) -> None:
+    client = two.produce(one={0: batch(b"x")})
+    two.disks[0].fail("write")
+    two.turn()
+    two.repair(0)
+    assert client.is_closed
+    two.disks[0].heal()
+    two.logs[0].tend()
+    two.repair(0)
+    assert two.logs[0].failed is None
+    assert two.high_watermark(1) == 1
