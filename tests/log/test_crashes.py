@@ -5,6 +5,8 @@ loss any subset of what was not synced: all of them are tried where few writes w
 ones everywhere, down to pages and sectors. The log that starts then lives on, and crashes again.
 """
 
+import errno
+import os
 from collections import deque
 from pathlib import Path
 from random import Random
@@ -12,6 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
+from shm.kernels.words import P_LOG_END
+from smq.log.checkpoint import FILE_NAME
 from smq.testing.disk import (
     Image,
     Past,
@@ -41,6 +45,7 @@ from tests.log.logs import (
 
 LEVELS = {1: MEMORY, 2: OS, 3: DISK, 4: OS}
 WORLDS = 8
+REFUSED = (FILE_NAME, ".index")
 UNSYNCED_MAX = 6  # Writes of which all subsets are tried: their number doubles with each.
 
 
@@ -52,13 +57,38 @@ class Ack(NamedTuple):
     end: int
 
 
-class Story:
-    """One life of a log on a traced disk, and what it told the world."""
+class FullDisk(TracingDisk):
+    """A traced disk that has no space for files whose names end so."""
 
-    def __init__(
-        self, directory: Path, generation: int, boot: bytes, segment_bytes: int, past: Past | None
+    def __init__(self, directory: Path, past: Past | None, refused: tuple[str, ...]) -> None:
+        super().__init__(directory, past)
+        self._refused = refused
+
+    def replace(self, path: Path, data: bytes | memoryview) -> None:
+        """See Disk."""
+        if path.name.endswith(self._refused):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().replace(path, data)
+
+
+class Story:
+    """One life of a log on a traced disk, and what it told the world.
+
+    Each partition has one idempotent producer, whose sequences are its offsets. Of what a crash
+    takes beyond a level it may be forgotten: `exact` are the levels where that has not happened.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  (what a life begins with)
+        self,
+        directory: Path,
+        generation: int,
+        boot: bytes,
+        segment_bytes: int,
+        past: Past | None,
+        refused: tuple[str, ...] = (),
     ) -> None:
-        self.disk = TracingDisk(directory, past)
+        self.exact = {OS, DISK}
+        self.disk = FullDisk(directory, past, refused)
         self.log, self.recovered = start(
             directory,
             generation=generation,
@@ -79,17 +109,32 @@ class Story:
 
     def live(self, chance: Random, turns: int) -> "Story":
         generation = self.log.snapshot().generation
+        self._send_again()
         for _ in range(turns):
             for _ in range(chance.randint(1, 4)):
                 number = chance.choice(list(LEVELS))
                 values = [chance.randbytes(chance.choice([1, 80, 700])) for _ in range(2)]
-                base = append(self.log, number, batch(*values))
+                end = self.log_end(number)
+                base = append(self.log, number, produced(number, end, *values))
+                assert base == end
                 self.content[number, base], self.content[number, base + 1] = values
-            assert turn(self.log, syncs=chance.random() < 0.5)
+            # No producer has more than five batches on their way: so many are remembered.
+            is_due = self.log_end(3) - high_watermark(self.log, 3) > 2
+            assert turn(self.log, syncs=is_due or chance.random() < 0.5)
             self._acknowledge()
             self._seal(chance)
         assert self.log.snapshot().generation == generation
         return self
+
+    def _send_again(self) -> None:
+        """What was appended last, as a producer does that was not told of it."""
+        for number, level in LEVELS.items():
+            if level in self.exact and (end := self.log_end(number)) > 0:
+                assert append(self.log, number, produced(number, end - 2, b"x", b"y")) == end - 2
+                assert self.log_end(number) == end
+
+    def log_end(self, number: int) -> int:
+        return int(self.log.partitions.table[self.log.partitions.slots[number], P_LOG_END])
 
     def _seal(self, chance: Random) -> None:
         if chance.random() < 0.2:
@@ -112,6 +157,10 @@ class Story:
 
     def sealed_end(self, number: int) -> int:
         return next(s.sealed_end for s in self.log.partitions.states() if s.number == number)
+
+
+def produced(number: int, sequence: int, *values: bytes) -> bytes:
+    return batch(*values, producer_id=number, epoch=0, sequence=sequence)
 
 
 def check(before: Story, after: Story, steps: int, levels: set[int]) -> None:
@@ -142,12 +191,18 @@ class Worlds:
         self._lives: deque[Story] = deque()
 
     def start(
-        self, crash: "Crash", generation: int, boot: bytes, segment_bytes: int = SEGMENT_BYTES
+        self,
+        crash: "Crash",
+        generation: int,
+        boot: bytes,
+        segment_bytes: int = SEGMENT_BYTES,
+        refused: tuple[str, ...] = (),
     ) -> Story:
         self._count += 1
         directory = self._path / str(self._count % WORLDS)
         write_image(crash.image, directory)
-        self._lives.append(Story(directory, generation, boot, segment_bytes, crash.past))
+        past = crash.past
+        self._lives.append(Story(directory, generation, boot, segment_bytes, past, refused))
         if len(self._lives) == WORLDS:
             self._lives.popleft().log.wal.close()
         return self._lives[-1]
@@ -176,6 +231,13 @@ def crash(story: Story, steps: int, chance: Random, *, loses_power: bool) -> Cra
     if steps > story.disk.began and past.trace[-1].kind == "write":
         past, steps = torn(past, chance.choice([0, 64, 512, 4096])), steps - 1
     return Crash(killed(past), steps, {OS, DISK}, past)
+
+
+def begun(story: Story, before: Story, end: Crash) -> Story:
+    """The life after a crash has found what it should."""
+    check(before, story, end.steps, end.levels)
+    story.exact = before.exact & end.levels
+    return story
 
 
 @pytest.mark.parametrize("loses_power", [False, True], ids=["kill", "power loss"])
@@ -222,8 +284,25 @@ def test_two_crashes_in_a_row_lose_nothing_that_was_promised(tmp_path: Path, see
             end = crash(life, steps, chance, loses_power=loses_power)
             its_boot = next(boots) if loses_power else its_boot
             following = worlds.start(end, generation, its_boot)
-            check(life, following, end.steps, end.levels)
-            life = following.live(chance, turns=chance.choice([0, 1, 4]))
+            life = begun(following, life, end).live(chance, turns=chance.choice([0, 1, 4]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_crashes_of_lives_that_can_write_no_checkpoint(tmp_path: Path, seed: int) -> None:
+    """The last one that was written knew of more than a power loss has left."""
+    chance, worlds = Random(f"refused {seed}"), Worlds(tmp_path)
+    boots = iter([f"boot {i}".encode().ljust(16) for i in range(10_000)])
+    for _ in range(4):
+        boot = next(boots)
+        life = worlds.start(NOTHING, 0, boot).live(chance, turns=12)
+        for generation in range(1, 8):
+            steps = chance.randint(life.disk.began, len(life.disk.trace))
+            loses_power = chance.random() < 0.5
+            end = crash(life, steps, chance, loses_power=loses_power)
+            boot = next(boots) if loses_power else boot
+            refused = chance.choice([(), (FILE_NAME,), (FILE_NAME,), (".index",), REFUSED])
+            following = worlds.start(end, generation, boot, refused=refused)
+            life = begun(following, life, end).live(chance, turns=chance.choice([0, 2, 6, 12]))
 
 
 @pytest.mark.slow
@@ -236,5 +315,4 @@ def test_crashes_between_changes_of_the_segments_size(tmp_path: Path, seed: int)
         end = crash(life, steps, chance, loses_power=False)
         segment_bytes = chance.choice([2048, 4096, 8192])
         following = worlds.start(end, generation, BOOT, segment_bytes)
-        check(life, following, end.steps, end.levels)
-        life = following.live(chance, turns=chance.choice([0, 3, 6]))
+        life = begun(following, life, end).live(chance, turns=chance.choice([0, 3, 6]))
