@@ -105,7 +105,7 @@ class Acks:
 
     def show_synced(self) -> bool:
         """Show what the disk has, and let those go who waited for it; whether anybody has."""
-        if DURABILITY_DISK not in self._shard.levels:
+        if DURABILITY_DISK not in self._shard.levels and not self._open_when_synced:
             return False
         self._want_syncs()
         for log in self._shard.logs.values():

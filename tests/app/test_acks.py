@@ -19,6 +19,7 @@ from tests.shard.shard_bench import (
     Appender,
     HeldSyncer,
     batch,
+    catalog,
     new_shard,
     produce_request,
     topic,
@@ -326,3 +327,15 @@ def test_a_repair_that_succeeds_at_last_shows_what_the_first_one_could_not(two: 
     two.repair(0)
     assert two.logs[0].failed is None
     assert two.high_watermark(1) == 1
+
+
+def test_an_ack_is_given_though_no_topic_of_its_level_is_left(two: LogsBench) -> None:
+    """Else it would hold all that its client has asked for afterwards."""
+    client = two.produce(safe={0: batch(b"x")})
+    two.turn()
+    two.shard.take_catalog(catalog(topic("one")), 2)
+    late = two.produce(one={0: batch(b"x")})
+    two.turn()
+    assert (client.open_count, late.open_count) == (0, 1)
+    two.sync(0)
+    assert client.open_count == 1
