@@ -51,6 +51,7 @@ def publish(memory, links, cursors, level, upto, touched):
     cursors   int64 [3]: for each level the next index entry to look at; moved on
     touched   int64: filled with the slots of the partitions whose HWM moved, each once
 
+    A HWM never moves back: a partition whose level was changed may be ahead of the cursor.
     Returns how many were touched. Stops early when `touched` is full: call again. A partition's
     P_DIRTY is its mark within one call.
     """
@@ -64,9 +65,10 @@ def publish(memory, links, cursors, level, upto, touched):
         slot = links[LINK_SLOT, i]
         if _is_of_level(memory, i, slot, level):
             end = entry_base_offset(memory, i) + entry_record_count(memory, i)
-            release_partition(memory, slot, P_HIGH_WATERMARK, end)
-            release_partition(memory, slot, P_LAST_STABLE, end)
-            count = _mark(memory, slot, touched, count)
+            if end > get_partition(memory, slot, P_HIGH_WATERMARK):
+                release_partition(memory, slot, P_HIGH_WATERMARK, end)
+                release_partition(memory, slot, P_LAST_STABLE, end)
+                count = _mark(memory, slot, touched, count)
         entry += 1
     cursors[level] = entry
     for i in range(count):

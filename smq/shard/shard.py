@@ -96,6 +96,7 @@ class Shard:
         self.catalog_version = 0
         self._led: dict[int, Led] = {}
         self._durabilities: dict[int, int] = {}
+        self._changed_levels: set[int] = set()  # Logs with partitions that have another level now.
         self.levels: set[int] = set()
         self.moved: set[tuple[int, int]] = set()
         self.full_logs: set[int] = set()  # Of which it has been said.
@@ -130,6 +131,7 @@ class Shard:
             self._drop(log, sorted(lost & log.partitions.slots.keys()))
         self.catalog, self.catalog_version = catalog, version
         self.levels = set(self._durabilities.values())
+        self._show_again()
         self.directory = build_directory(catalog, self._code_of)
         for log in self.logs.values():
             log.wal.writes_ahead = DURABILITY_DISK in self.levels
@@ -138,9 +140,20 @@ class Shard:
         settings = settings_of(topic, self.config)
         for number, log in zip(topic.partition_numbers, topic.logs, strict=True):
             if log in self.logs:
+                if self._durabilities.get(number, settings.durability) != settings.durability:
+                    self._changed_levels.add(log)
                 slot = self.logs[log].adopt(number, settings)
                 self._led[number] = Led(self.logs[log], number, slot, topic)
                 self._durabilities[number] = settings.durability
+
+    def _show_again(self) -> None:
+        """Look anew at what is not shown yet where a partition's level has changed: the cursor of
+        its new level may have passed over it."""
+        changed, self._changed_levels = self._changed_levels, set()
+        for log in map(self.logs.__getitem__, changed):
+            log.cursors[:] = log.cursors.min()
+            for level in self.levels:
+                self.publish(log, level)
 
     def _drop(self, log: Log, numbers: list[int]) -> None:
         if not numbers:

@@ -7,6 +7,7 @@ import pytest
 
 from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
 from smq.log.partitions import PartitionSettings
+from smq.model.catalog import Catalog
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Led, Shard
@@ -144,6 +145,40 @@ def test_nothing_is_visible_before_its_level_on_one_log(tmp_path: Path) -> None:
     slots = {(0, led(shard, level).slot) for level in levels}
     assert shard.take_moved() == slots
     assert not shard.take_moved()
+
+
+def with_level(level: str) -> Catalog:
+    return catalog(topic("one", range(1, 2), {"smq.durability": level}), topic("two", range(2, 3)))
+
+
+def test_what_another_level_lets_see_is_shown_when_a_topic_gets_it(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path)
+    shard.take_catalog(with_level("disk"), 2)
+    log, appender = shard.logs[0], Appender(shard)
+    log.syncer = HeldSyncer(log.memory)
+    appender.run(produce_request({"one": {0: batch(b"x")}, "two": {0: batch(b"x")}}))
+    appender.end_turn()
+    assert led(shard, "one").offsets().high_watermark == 0
+    shard.take_moved()
+    shard.take_catalog(with_level("os"), 3)
+    assert led(shard, "one").offsets().high_watermark == 1
+    assert shard.take_moved() == {(0, led(shard, "one").slot)}
+
+
+def test_what_was_visible_stays_so_when_a_topic_gets_a_higher_level(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path)
+    shard.take_catalog(with_level("os"), 2)
+    log, appender = shard.logs[0], Appender(shard)
+    appender.append("one", 0, batch(b"synced"))
+    syncer = log.syncer = HeldSyncer(log.memory)
+    appender.append("one", 0, batch(b"not synced"))
+    shard.take_catalog(with_level("disk"), 3)
+    appender.run(produce_request({"one": {0: batch(b"later")}}))
+    appender.end_turn()
+    assert led(shard, "one").offsets().high_watermark == 2
+    syncer.release()
+    appender.end_turn()
+    assert led(shard, "one").offsets().high_watermark == 3
 
 
 @pytest.mark.parametrize("logs", [1, 2])

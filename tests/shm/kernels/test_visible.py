@@ -67,3 +67,14 @@ def test_a_slot_that_another_partition_took_over_is_not_touched() -> None:
     index.log.partitions[1, P_NUMBER] = 99
     assert publish_all(index, np.zeros(3, np.int64), 1, 1 << 20, 4) == set()
     assert index.log.partitions[1, P_HIGH_WATERMARK] == 0
+
+
+def test_a_watermark_never_moves_back() -> None:
+    """A partition's level was changed: it shows more than the cursor of the new level has seen."""
+    index = index_of([(1, 3, 0), (1, 2, 0), (1, 4, 0)])
+    cursors = np.zeros(3, np.int64)
+    assert publish_all(index, cursors, 1, 1 << 20, 4) == {1}
+    index.log.partitions[1, P_FLAGS] = 2 << DURABILITY_SHIFT
+    assert publish_all(index, cursors, 2, 128, 4) == set()
+    assert index.log.partitions[1, P_HIGH_WATERMARK] == 9
+    assert index.log.partitions[1, P_LAST_STABLE] == 9
