@@ -23,7 +23,11 @@ class _Ack(NamedTuple):
 
 
 class Acks:
-    """Of one shard. What a client was not told it may send again: in doubt it is told nothing."""
+    """Of one shard. What a client was not told it may send again: in doubt it is told nothing.
+
+    Invariants, at the end of a turn: what waits for a write waits for a log that has failed; what
+    waits for a sync waits for one that is wanted, or for such a log.
+    """
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
@@ -31,8 +35,22 @@ class Acks:
         self._failed: set[int] = set()  # Logs, until they are written again.
         self._open_when_synced: list[_Ack] = []
 
+    def invariants(self) -> None:
+        """Raise AssertionError when an ack waits for what nobody brings about."""
+        logs = self._shard.logs
+        for ack in self._open_now:
+            assert any(logs[mark.log].failed is not None for mark in ack.marks)
+        for ack in self._open_when_synced:
+            assert ack.synced
+            for number, position in ack.synced.items():
+                log = logs[number]
+                assert log.failed is not None or log.sync_wanted >= position
+        for log in logs.values():
+            assert log.failed is None or log.number in self._failed or log.may_recover
+
     def queue(self, client: Connection | Session, answers: bytes, marks: Marks) -> None:
         """These answers are due to a client when what they are for is as safe as the marks say."""
+        assert all(mark.position <= self._shard.logs[mark.log].tail for mark in marks)
         slot = Slot([answers], is_open=False)
         client.slots.append(slot)
         client.acks_due += 1
@@ -50,7 +68,10 @@ class Acks:
             if not self._is_written(ack):
                 self._open_now.append(ack)
                 continue
-            client, ack.slot.is_open = ack.client, True
+            client = ack.client
+            assert client.acks_due > 0
+            assert not ack.slot.is_open, "an answer is due once"
+            ack.slot.is_open = True
             client.acks_due -= 1
             client.is_held = client.is_held and client.acks_due > 0
             opened.append(client)

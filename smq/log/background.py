@@ -112,6 +112,7 @@ class _Worker:
             self._take(*self._finished.get())
 
     def _take(self, done: Callable[..., None], result: object) -> None:
+        assert self.pending > 0
         self.pending -= 1
         done(result)
 

@@ -72,6 +72,7 @@ class Checkpoint:
 
     def save(self, disk: Disk, directory: Path) -> None:
         """Write it to the log's directory. Raises OSError; the one before then still stands."""
+        assert 0 <= self.synced <= self.position
         text = self._text()
         rows = self.producers.reshape(-1).view(np.uint8)
         data = np.empty(_TEXT_AT + len(text) + len(rows), np.uint8)

@@ -144,6 +144,8 @@ class FiledIndex:
 
     def save(self, disk: Disk, path: Path, segment_start: int, boot_id: bytes) -> None:
         """Write the table beside its segment."""
+        positions = self.entries["position"]
+        assert not len(positions) or segment_start <= int(positions.min())
         facts = (segment_start, len(self.entries), boot_id, self.has_disk_frames)
         _FACTS.pack_into(self._data.data, _HEAD.size, *facts)
         _HEAD.pack_into(self._data.data, 0, MAGIC, _check(self._data[_HEAD.size :]))

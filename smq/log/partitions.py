@@ -105,9 +105,11 @@ class Partitions:
             assert int(row[P_NUMBER]) == number
             assert 0 <= row[P_LOG_START] <= row[P_HIGH_WATERMARK] <= row[P_LOG_END], number
             assert row[P_SEALED_END] <= row[P_HIGH_WATERMARK], number
+            assert row[P_LAST_STABLE] <= row[P_HIGH_WATERMARK], number
             for before, after in pairwise(self.epochs[number]):
                 assert before[0] < after[0], number
-                assert before[1] <= after[1], number
+                assert before[1] < after[1], number
+        assert len(set(self.slots.values())) == len(self.slots)
 
     def clear(self) -> None:
         """Forget all rows, as a shard does before it recovers."""
@@ -118,6 +120,7 @@ class Partitions:
         slot = self.slots.get(number)
         if slot is None:
             slot = self._free.pop()
+            assert self.table[slot, P_FLAGS] == 0, "a free row is nobody's"
             row = np.zeros(PARTITION_COLUMNS, np.int64)
             row[P_NUMBER], row[P_FLAGS] = number, FLAG_IN_USE
             row[P_LAST_ENTRY] = row[P_MAX_TIMESTAMP] = -1
@@ -171,6 +174,7 @@ class Partitions:
     def lead(self, number: int, epoch: int) -> None:
         """Begin a leader epoch at the partition's end. Epochs without a record are dropped."""
         row = self.table[self.slots[number]]
+        assert epoch >= row[P_EPOCH], "a leader epoch never falls"
         row[P_EPOCH] = epoch
         self.note_epoch(number, epoch, int(row[P_LOG_END]))
 
@@ -221,6 +225,7 @@ class Partitions:
     def extend(self, number: int, end: int, epoch: int) -> None:
         """Move a partition's end up to where sealed segments are known to reach."""
         row = self.table[self.slots[number]]
+        assert end >= row[P_LOG_END], "no offset is given away twice"
         row[P_LOG_END] = row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = end
         self.lead(number, epoch)
 

@@ -147,6 +147,7 @@ class _Recovery:
         except OSError as error:
             log.notices.append(f"{log.directory}: files behind the log's end remain: {error}")
         self._set_ends(checkpoint, is_newest=is_newest)
+        assert generation >= self._generation, "a start has a generation of its own"
         self._begin_life(generation, ring_end)
         log.notices += self._unknown.notices()
         return self._recovered

@@ -83,6 +83,7 @@ def hide_unsynced(log: ReadableLog, number: int) -> None:
     row = log.partitions.table[log.partitions.slots[number]]
     if offset is not None:
         shown = max(int(row[P_LOG_START]), int(row[P_SEALED_END]), offset)
+        assert shown <= row[P_HIGH_WATERMARK]
         row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = shown
 
 

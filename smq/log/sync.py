@@ -54,6 +54,7 @@ class InlineSyncer:
             except OSError:
                 self._failed = True
             else:
+                assert upto >= self._memory.words[WORD_SYNCED], "what is synced stays so"
                 self._memory.words[WORD_SYNCED] = upto
         return True
 

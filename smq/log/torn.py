@@ -57,10 +57,13 @@ class Evidence:
         if position >= self.synced and not (follows and self.is_same_boot):
             return -1
         if following >= 0:
+            assert at < following < len(data)
             return following
         # Nothing is known of the rest of the segment but that it was written.
         is_whole = self.synced >= segment.end or position >= self.synced
-        return len(data) if is_whole else self.synced - segment.start
+        behind = len(data) if is_whole else self.synced - segment.start
+        assert at < behind <= len(data)
+        return behind
 
     def _look_behind(self, segment: Segment, position: int, generation: int) -> bool:
         """Look at how later segments begin, until a frame proves the position synced."""

@@ -92,6 +92,7 @@ class Wal:
             assert before.start < before.end <= after.start
         assert all(segment.pins >= 0 <= segment.loans for segment in self.segments)
         assert self._loading == LOADS_MAX if self._loads else 0 <= self._loading <= LOADS_MAX
+        assert self._next is None or self._next.start == self.segments[-1].end
 
     # --- opening --------------------------------------------------------------------------------
 
@@ -188,6 +189,7 @@ class Wal:
 
         def loaded(data: np.ndarray | OSError) -> None:
             assert not isinstance(data, OSError)  # What cannot be read is zeros.
+            assert segment.pins > 0
             segment.pins -= 1
             self._loading -= 1
             while self._loads and self._loading < LOADS_MAX:
@@ -225,6 +227,7 @@ class Wal:
             segment = self.segments[-1] if self.segments else None
             if segment is None or start >= segment.end:
                 segment = self._begin(start)
+            assert segment.start <= start, "what is full is never written again"
             stop = min(end, segment.end)
             self.copy(ring, segment.fd, segment.start, start, stop)
             start = stop
@@ -331,6 +334,7 @@ class Wal:
 
         Raises OSError; the old file then still stands.
         """
+        assert segment.start <= start <= end <= segment.end
         path = self._new_spare()
         fd = self._disk.create(path, segment.end - segment.start)
         try:

@@ -38,13 +38,14 @@ from shm.kernels.plan import (
     row_at,
 )
 from shm.kernels.produce import parse_requests, produce, write_answers
-from shm.kernels.words import P_NUMBER
+from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS, P_NUMBER
 from smq.log.log import Log
 from smq.model.config import Config
 from smq.shard.answers import Refused, answers_of
 from smq.shard.references import Handles, NoFiler
 from smq.shard.throttle import Throttle
 
+LEVELS = {LEVEL_NONE, DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK}
 # Of a plan; a request that needs more gets a larger one for itself.
 REQUESTS_MAX, TOPICS_MAX, ROWS_MAX = 512, 1024, 4096
 ANSWERS_BYTES = 256 * 1024
@@ -137,6 +138,8 @@ class Producing:
                 data, head[HEAD_START], head[HEAD_END], directory, head[HEAD_NOW_MS]
             )
         start = head[HEAD_OUT_START]
+        assert head[HEAD_START] <= head[HEAD_END]
+        assert start + head[HEAD_OUT_BYTES] <= len(self.out)
         return Produced(
             head[HEAD_START],
             head[HEAD_PARSED],
@@ -153,6 +156,7 @@ class Producing:
         marks: Marks = ()
         for log in self._logs:
             self._append(log, data)
+            assert self._head[HEAD_LEVEL] in LEVELS
             marks += marks_of(log, self._head[HEAD_LEVEL])
             self._head[HEAD_LEVEL] = LEVEL_NONE  # Of the next log nothing is known yet.
         if self._refused:

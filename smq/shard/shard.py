@@ -129,6 +129,7 @@ class Shard:
         lost = known - wanted
         for log in self.logs.values():
             self._drop(log, sorted(lost & log.partitions.slots.keys()))
+        assert version >= self.catalog_version, "a catalog never grows older"
         self.catalog, self.catalog_version = catalog, version
         self.levels = set(self._durabilities.values())
         self._show_again()
@@ -201,6 +202,7 @@ class Shard:
 
     def publish(self, log: Log, level: int) -> None:
         """Move high watermarks whose level has been reached; notes in `moved` which did."""
+        assert self.logs[log.number] is log
         while level in self.levels:
             touched = log.publish(level)
             self.moved.update(zip(repeat(log.number), touched))

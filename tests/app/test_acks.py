@@ -169,6 +169,7 @@ class LogsBench:
         self.acks.write()
         self.acks.show_synced()
         self.acks.open()
+        self.acks.invariants()
 
     def sync(self, number: int) -> None:
         cast("HeldSyncer", self.logs[number].syncer).release()

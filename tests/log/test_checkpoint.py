@@ -38,8 +38,8 @@ def test_without_a_file_there_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", [1, 7])
 def test_any_flipped_bit_is_noticed_and_the_one_before_serves(tmp_path: Path, step: int) -> None:
-    checkpoint(64).save(OsDisk(), tmp_path)
-    checkpoint(128).save(OsDisk(), tmp_path)
+    checkpoint(2048).save(OsDisk(), tmp_path)
+    checkpoint(4096).save(OsDisk(), tmp_path)
     good = (tmp_path / FILE_NAME).read_bytes()
     for at in range(0, len(good), step):
         bad = bytearray(good)
@@ -47,7 +47,7 @@ def test_any_flipped_bit_is_noticed_and_the_one_before_serves(tmp_path: Path, st
         (tmp_path / FILE_NAME).write_bytes(bad)
         loaded, is_newest = Checkpoint.load(tmp_path)
         assert loaded is not None
-        assert (loaded.position, is_newest) == (64, False), f"byte {at}"
+        assert (loaded.position, is_newest) == (2048, False), f"byte {at}"
 
 
 def newer(data: bytes, version: int) -> bytes:
