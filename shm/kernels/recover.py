@@ -111,9 +111,11 @@ def header_generation(data, position):
         return np.int64(-1)
     if load32(data, FRAME_MAGIC_AT) != FRAME_MAGIC or load64(data, FRAME_POSITION_AT) != position:
         return np.int64(-1)
-    kind = load32(data, FRAME_KIND_AT)  # Of others all of the content would be checked.
-    if kind != FRAME_KIND_BATCH and kind != FRAME_KIND_PADDING:
-        return np.int64(-1)
+    kind = load32(data, FRAME_KIND_AT)
+    is_known = kind == FRAME_KIND_BATCH
+    is_known |= kind == FRAME_KIND_PADDING
+    if not is_known:
+        return np.int64(-1)  # The check covers all of its content.
     if load_u32(data, FRAME_CHECK_AT) != frame_check(data, np.int64(0)):
         return np.int64(-1)
     return load_u32(data, FRAME_GENERATION_AT)

@@ -63,6 +63,7 @@ from shm.kernels.words import (
 from shm.segment import LogMemory
 from smq.log.background import Background
 from smq.log.checkpoint import FILE_NAME, Checkpoint
+from smq.log.clip import clip_producers
 from smq.log.disk import Disk, told
 from smq.log.filed_index import ENTRY, FiledIndex
 from smq.log.log import Log
@@ -173,8 +174,8 @@ class _Recovery:
             if not is_last and self._knows(segment, segments[i + 1]) and self._trust(segment):
                 end = segment.end
                 continue
-            self._forget_table(segment)
             stopped = self._scan_segment(segment)
+            self._forget_table(segment)
             if stopped > segment.start:
                 end = stopped
             if stopped < segment.end:
@@ -287,7 +288,7 @@ class _Recovery:
         """The frames of the checkpoint's life end here: what it knew of later ones is lost."""
         if position < self._known_to:
             self._known_to = position
-            self._clip_producers()
+            self._log.producers.clip(*self._log.partitions.copy().ends())
 
     def _enter(self, data: np.ndarray, first: int, end: int, first_position: int) -> None:
         if first == end:
@@ -372,10 +373,6 @@ class _Recovery:
             for number, offset in self._first_offsets.items():
                 row = table[log.partitions.slots[number]]
                 row[P_SEALED_END] = max(int(row[P_SEALED_END]), offset)
-
-    def _clip_producers(self) -> None:
-        """Forget batches the checkpoint knew and the log has not: their retry must be appended."""
-        self._log.producers.clip(*self._log.partitions.copy().ends())
 
     # --- a new life ------------------------------------------------------------------------------
 
