@@ -61,8 +61,8 @@ def newer(data: bytes, version: int) -> bytes:
 def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
     tmp_path: Path, version: int
 ) -> None:
-    checkpoint(64).save(OsDisk(), tmp_path)
-    checkpoint(128).save(OsDisk(), tmp_path)
+    checkpoint(2048).save(OsDisk(), tmp_path)
+    checkpoint(4096).save(OsDisk(), tmp_path)
     path = tmp_path / FILE_NAME
     made = newer(path.read_bytes(), version)
     path.write_bytes(made)
