@@ -72,7 +72,7 @@ def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
     path.write_bytes(made[:-1])  # Damaged: whatever it was, the one before serves.
     loaded, is_newest = Checkpoint.load(tmp_path)
     assert loaded is not None
-    assert (loaded.position, is_newest) == (64, False)
+    assert (loaded.position, is_newest) == (2048, False)
 
 
 def test_a_newer_checkpoint_is_refused_also_where_it_is_the_one_before(tmp_path: Path) -> None:
