@@ -63,7 +63,6 @@ from shm.kernels.words import (
 from shm.segment import LogMemory
 from smq.log.background import Background
 from smq.log.checkpoint import FILE_NAME, Checkpoint
-from smq.log.clip import clip_producers
 from smq.log.disk import Disk, told
 from smq.log.filed_index import ENTRY, FiledIndex
 from smq.log.log import Log

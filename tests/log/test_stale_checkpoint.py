@@ -251,7 +251,7 @@ def test_offsets_of_a_damaged_batch_are_not_used_again_where_no_other_frame_has_
     tmp_path: Path,
 ) -> None:
     log = start(tmp_path, levels={LOST: OS, NEW: OS}).log
-    log.drop_partition(NEW)
+    log.drop_partitions([NEW])
     log.checkpoint()
     log.adopt(NEW, PartitionSettings(OS, 1 << 20))
     position = log.tail
