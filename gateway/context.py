@@ -59,15 +59,21 @@ class Attempt(Protocol):
 class Wait:
     """A long poll. Both give a response or Ask, or None while there is too little.
 
-    places    those whose HWM may bring more
-    attempt   the catalog has changed, or the time is over
-    moved     the HWM of some of the places has moved: nothing else is looked at
+    find_places   those whose HWM may bring more, as the last attempt found them: a topic that is
+                  created again has other places than before
+    attempt       the catalog has changed, or the time is over
+    moved         the HWM of some of the places has moved: nothing else is looked at
     """
 
-    places: Sequence[Place]
+    find_places: Callable[[], Sequence[Place]]
     timeout_ms: int
     attempt: Attempt
     moved: Callable[[Sequence[Place]], Message | Ask | None]
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """See find_places."""
+        return self.find_places()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ A request that waits is kept as its bytes and asked again when something has mov
 call, however it ends.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -60,20 +60,28 @@ class QuickFetch:
             return self.answer()
         if outcome == LEFT:
             return None
-        waiting = _Waiting(self, bytearray(data[start:end]))
-        codes = self._state[STATE_PLACES:][: self._words[STATE_PLACE_COUNT]].tolist()
-        places = [(code >> 32, code & _SLOT_MASK) for code in codes]
-        return Wait(places, self._words[STATE_MAX_WAIT_MS], waiting.attempt, waiting.moved)
+        waiting = _Waiting(self, bytearray(data[start:end]), self._places())
+        timeout_ms = self._words[STATE_MAX_WAIT_MS]
+        return Wait(lambda: waiting.places, timeout_ms, waiting.attempt, waiting.moved)
 
-    def look(self, request: np.ndarray, *, is_last: bool) -> Answer | Message | Ask | None:
-        """What a request that waits gets now; None: it waits on."""
+    def look(
+        self, request: np.ndarray, *, is_last: bool
+    ) -> tuple[Answer | Message | Ask | None, Sequence[Place]]:
+        """What a request that waits gets now; None: it waits on, for these places."""
         outcome = self._ask(request, 0, len(request), is_last=is_last)
         if outcome == ANSWERED:
-            return self.answer()
+            return self.answer(), ()
         if outcome != LEFT:
-            return None
+            return None, self._places()
         result = dispatch(request.data, self.shard, now_ms=0).result  # Fetch asks no clock.
-        return result.attempt(is_last=is_last) if isinstance(result, Wait) else result
+        if isinstance(result, Wait):
+            return result.attempt(is_last=is_last), result.places
+        return result, ()
+
+    def _places(self) -> list[Place]:
+        """What the request that was asked last waits for."""
+        codes = self._state[STATE_PLACES:][: self._words[STATE_PLACE_COUNT]].tolist()
+        return [(code >> 32, code & _SLOT_MASK) for code in codes]
 
     def _ask(self, data: np.ndarray, start: int, end: int, *, is_last: bool) -> int:
         if self._log is None:
@@ -124,15 +132,17 @@ def _after(pieces: Answer, sent: int) -> Answer:
 
 
 class _Waiting:
-    """A request that waits, as its bytes."""
+    """A request that waits, as its bytes, and for which places it waits."""
 
-    def __init__(self, quick: QuickFetch, request: bytearray) -> None:
+    def __init__(self, quick: QuickFetch, request: bytearray, places: Sequence[Place]) -> None:
         self._quick, self._request = quick, np.frombuffer(request, np.uint8)
+        self.places = places
 
     def attempt(self, *, is_last: bool) -> Answer | Message | Ask | None:
         """See Wait."""
-        return self._quick.look(self._request, is_last=is_last)
+        answer, self.places = self._quick.look(self._request, is_last=is_last)
+        return answer
 
     def moved(self, _: Iterable[Place]) -> Answer | Message | Ask | None:
         """See Wait."""
-        return self._quick.look(self._request, is_last=False)
+        return self.attempt(is_last=False)

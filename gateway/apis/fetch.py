@@ -79,7 +79,7 @@ def handle(request: FetchRequest, context: ShardContext) -> Result:
     result = fetch.attempt(is_last=request.max_wait_ms <= 0 or not fetch.topics)
     if result is not None:
         return result
-    return Wait(list(fetch.places), request.max_wait_ms, fetch.attempt, fetch.moved)
+    return Wait(lambda: list(fetch.places), request.max_wait_ms, fetch.attempt, fetch.moved)
 
 
 class _Fetch:
@@ -124,6 +124,7 @@ class _Fetch:
 
     def moved(self, places: Iterable[Place]) -> Message | Ask | None:
         """Some partitions have more to read: the response, if that makes it enough."""
+        assert self._catalog_version == self._context.shard.catalog_version, "places of old slots"
         if self._request.min_bytes > 1:  # Any record is a byte at least.
             for place in places:
                 self._ready_bytes[place] = self._readable_bytes(self.places[place])

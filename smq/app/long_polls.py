@@ -19,12 +19,13 @@ class LongPoll:
 
     def __init__(self, wait: Wait, settle: Callable[[Message | Ask], None]) -> None:
         self.wait, self.settle = wait, settle
-        self.places = tuple(wait.places)
+        self.places: tuple[Place, ...] = ()
         self.timer: Timer | None = None
 
 
 class LongPolls:
-    """All polls of a shard. Invariant: a poll stands under each of its places until it ends.
+    """All polls of a shard. Invariant: until it ends, a poll stands under the places where its
+    partitions are now, and under no others.
 
     watched   uint8 by slot: 1 where somebody waits, for kernels that serve a shard of one log
     """
@@ -34,15 +35,41 @@ class LongPolls:
         self._by_place: dict[Place, set[LongPoll]] = {}
         self._all: dict[LongPoll, None] = {}
 
+    def invariants(self) -> None:
+        """Raise AssertionError when a wake-up would reach the wrong polls."""
+        for poll in self._all:
+            assert set(poll.places) == set(poll.wait.places), "its partitions have moved"
+            assert all(poll in self._by_place[place] for place in poll.places)
+            assert poll.timer is not None
+            assert poll.timer.action is not None, "it would never end"
+        for place, polls in self._by_place.items():
+            assert polls, "a place that nobody waits for is forgotten"
+            assert all(poll in self._all and place in poll.places for poll in polls)
+        if len({log for log, _ in self._by_place}) <= 1:  # Else slots of several logs coincide.
+            assert {slot for _, slot in self._by_place} == set(np.flatnonzero(self.watched))
+
     def add(self, wait: Wait, settle: Callable[[Message | Ask], None]) -> LongPoll:
         """Wait for enough to read."""
         poll = LongPoll(wait, settle)
         poll.timer = self._loop.call_later(wait.timeout_ms, lambda: self.end(poll))
         self._all[poll] = None
+        self._stand(poll)
+        return poll
+
+    def _stand(self, poll: LongPoll) -> None:
+        """Have it stand where its partitions are."""
+        poll.places = tuple(poll.wait.places)
         for place in poll.places:
             self._by_place.setdefault(place, set()).add(poll)
             self.watched[place[1]] = 1
-        return poll
+
+    def _leave(self, poll: LongPoll) -> None:
+        for place in poll.places:
+            polls = self._by_place[place]
+            polls.discard(poll)
+            if not polls:
+                del self._by_place[place]
+                self.watched[place[1]] = 0
 
     def hurry(self, poll: LongPoll, due_ns: int) -> None:
         """It has waited before it came here: it ends at this time (monotonic)."""
@@ -76,12 +103,7 @@ class LongPolls:
         poll.timer.cancel()
         poll.settle = _nobody  # The other one knows the poll: only the collector would free both.
         del self._all[poll]
-        for place in poll.places:
-            polls = self._by_place[place]
-            polls.discard(poll)
-            if not polls:
-                del self._by_place[place]
-                self.watched[place[1]] = 0
+        self._leave(poll)
 
     def _settle(self, poll: LongPoll, result: Message | Ask | None) -> None:
         if result is not None:

@@ -18,7 +18,8 @@ class Asked:
         self.questions: list[object] = []
         self.answers: list[Any] = []
         self.has_enough = False
-        self.wait = Wait(places, timeout_ms, self.attempt, self.moved)
+        self.places = places
+        self.wait = Wait(lambda: self.places, timeout_ms, self.attempt, self.moved)
 
     def attempt(self, *, is_last: bool) -> str | None:
         self.questions.append("last" if is_last else "again")

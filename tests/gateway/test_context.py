@@ -19,7 +19,7 @@ def test_a_response_is_told_apart_from_what_is_to_come() -> None:
 
 
 def test_a_wait_does_not_change_while_it_waits() -> None:
-    wait = Wait([(0, 1)], 500, lambda *, is_last: is_last or None, len)
+    wait = Wait(lambda: [(0, 1)], 500, lambda *, is_last: is_last or None, len)
     assert (wait.attempt(is_last=False), wait.attempt(is_last=True)) == (None, True)
     assert wait.moved(wait.places) == 1
     with pytest.raises(FrozenInstanceError):
