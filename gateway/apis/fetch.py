@@ -152,6 +152,7 @@ class _Fetch:
         self._rows = [
             [self._resolve(topic, each) for each in topic.partitions] for topic in self.topics
         ]
+        self._ready_bytes.clear()  # Of places that may be another topic's by now.
         found = [row for rows in self._rows for row in rows if row.led is not None]
         self.places = {(row.led.log.number, row.led.slot): row for row in found if row.led}
 

@@ -88,10 +88,14 @@ class LongPolls:
                 self._settle(poll, poll.wait.moved(its_places))
 
     def look_again(self) -> None:
-        """The catalog has changed: partitions may be gone."""
+        """The catalog has changed: partitions may be gone, or elsewhere, created again."""
         for poll in list(self._all):
-            if poll in self._all:
-                self._settle(poll, poll.wait.attempt(is_last=False))
+            if poll not in self._all:
+                continue
+            self._settle(poll, poll.wait.attempt(is_last=False))
+            if poll in self._all and poll.places != tuple(poll.wait.places):
+                self._leave(poll)
+                self._stand(poll)
 
     def end(self, poll: LongPoll) -> None:
         """Answer with what there is."""

@@ -4,6 +4,8 @@ import gc
 import weakref
 from typing import Any
 
+import pytest
+
 from gateway.context import Wait
 from smq.app.long_polls import LongPolls
 from tests.app.fake_peers import TidyLoop, turn_until
@@ -68,6 +70,27 @@ def test_a_changed_catalog_asks_all_and_a_dropped_poll_is_asked_no_more() -> Non
     polls.look_again()
     assert (asked.questions, dropped.questions) == (["again"], [])
     assert not asked.answers
+    loop.close()
+
+
+def test_a_poll_waits_where_its_partitions_are_once_their_topic_is_created_again() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop, 8)
+    asked, other = Asked(HERE), Asked(HERE)
+    poll = polls.add(asked.wait, asked.answers.append)
+    polls.add(other.wait, other.answers.append)
+    asked.places = (THERE,)
+    with pytest.raises(AssertionError, match="have moved"):
+        polls.invariants()
+    polls.look_again()
+    polls.invariants()
+    polls.moved([HERE])
+    assert (asked.questions, other.questions) == (["again"], ["again", [HERE]])
+    polls.moved([THERE])
+    assert asked.questions == ["again", [THERE]]
+    polls.drop(poll)
+    polls.invariants()
+    assert polls.watched.tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
     loop.close()
 
 

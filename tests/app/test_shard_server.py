@@ -135,6 +135,35 @@ def test_a_poll_ends_when_enough_has_come_when_its_time_is_over_and_when_the_top
     assert fetched(gone.wait(1)[0]).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("logs", [1, 2])  # A shard of one log has the kernel answer.
+@pytest.mark.parametrize("min_bytes", [1, 60])
+def test_a_poll_hears_of_a_topic_that_is_created_again_while_it_waits(
+    make: Make, logs: int, min_bytes: int
+) -> None:
+    bench = make(topic("one"), logs=logs)
+    reader, writer = bench.client(), bench.client()
+    reader.send(fetch("one", wait_ms=60_000, min_bytes=min_bytes))
+    new, heir, more = (
+        topic("one", range(5, 6)),
+        topic("heir", range(9, 10)),
+        topic("m", range(3, 4)),
+    )
+    for topics in ([topic("one"), more], [new, more], [new, more, heir]):
+        settle(bench, reader)
+        bench.publish(catalog(*topics))
+    settle(bench, reader)
+    slots = bench.shard.logs[0].partitions.slots
+    assert slots[9] == 0, "it has the place that the poll stood at"
+    writer.send(produce_request({"heir": {0: batch(b"x")}}))
+    writer.wait(1)
+    settle(bench, reader)
+    assert not reader.frames()
+    bench.server._polls.invariants()
+    writer.send(produce_request({"one": {0: batch(b"new")}}))
+    assert b"new" in bytes(fetched(reader.wait(1)[0]).records)
+    bench.server._polls.invariants()
+
+
 def test_a_poll_whose_client_is_gone_leaves_nothing_behind(make: Make) -> None:
     bench = make(topic("one"))
     client, writer = bench.client(), bench.client()
