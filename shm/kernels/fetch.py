@@ -9,7 +9,6 @@ from shm.kernels.jit import kernel
 from shm.kernels.memory import (
     entry_base_offset,
     entry_bytes,
-    entry_max_timestamp,
     entry_position,
     entry_record_count,
     get_word,
@@ -85,20 +84,3 @@ def gather_checked(data, first_position, spans, out, at):
         copy_bytes(out, at, data, start, size)
         at += size
     return np.int64(at)
-
-
-@kernel
-def find_timestamp(memory, links, entry, limit, timestamp):
-    """From an entry on, the first of its partition whose largest timestamp reaches `timestamp`.
-
-    -1: none below offset `limit`.
-    """
-    capacity = get_word(memory, WORD_INDEX_CAPACITY)
-    while entry >= 0:
-        i = entry % capacity
-        if entry_base_offset(memory, i) >= limit:
-            break
-        if entry_max_timestamp(memory, i) >= timestamp:
-            return entry
-        entry = links[LINK_NEXT, i]
-    return np.int64(-1)

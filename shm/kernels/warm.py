@@ -12,10 +12,10 @@ import numpy as np
 from shm.kernels.append import append_rows, pad_to
 from shm.kernels.crc32c import crc32c
 from shm.kernels.directory import enter_topics, hash_key
-from shm.kernels.fetch import choose_batches, find_timestamp, gather, gather_checked
+from shm.kernels.fetch import choose_batches, gather, gather_checked
 from shm.kernels.fetch_request import STATE_WORDS, answer_fetch
 from shm.kernels.frames import batch_crc_is_good, frame_is_good
-from shm.kernels.index import LINK_COLUMNS, find_entry, first_entry
+from shm.kernels.index import LINK_COLUMNS, find_entry, find_timestamp, first_entry
 from shm.kernels.partition import assign_partitions, choose_partition
 from shm.kernels.plan import HEAD_END, HEAD_REQUEST_BYTES_MAX, HEAD_START, new_plan
 from shm.kernels.produce import parse_requests, produce, write_answers
@@ -28,6 +28,7 @@ from shm.kernels.producers import (
     restore_producers,
 )
 from shm.kernels.publish import read_version, write_version
+from shm.kernels.record_times import find_record_time, new_search
 from shm.kernels.records import (
     count_utf8,
     fill_headers,
@@ -144,7 +145,7 @@ def _warm_turns(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
 def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
     frame, out = _a_frame(log), np.zeros(64, np.uint8)
     choose_batches(log.memory, links, 0, 0, 0, 0, spans)
-    find_timestamp(log.memory, links, find_entry(log.memory, links, 0, 0), 0, 0)
+    find_timestamp(log.memory, links, 0, find_entry(log.memory, links, 0, 0), 0, 0)
     first_entry(log.memory, links, 0)
     gather(log.ring, spans, 0, out)
     gather_checked(frame, 0, spans, out, 0)
@@ -191,6 +192,7 @@ def _warm_records() -> None:
     for each in (facts, columns, headers):
         each[:] = 0
     scan_batches(data, 0, 0, facts)
+    find_record_time(np.frombuffer(bytes(8), np.uint8), new_search(1), (0, 0, 0), (0, 0, 0))
     walk_batches(data, facts, 0, 0, columns)
     fill_headers(data, columns, headers)
     count_utf8(data, headers[0], headers[1])

@@ -45,13 +45,14 @@ ENTRY = np.dtype(
 )
 ENTRY_WORDS = ENTRY.itemsize // 8
 PIECE_ENTRIES = 1024  # Copied at a time: a tenth of a millisecond.
+BLOCK_ENTRIES = 1024  # With one largest timestamp: a full segment has some hundred blocks.
 
 
 class FiledIndex:
     """The entries of one full segment, in the file's bytes; a file's head is filled by save().
 
     `first_offsets` and `ends` give, for each partition number in it, the base offset of its first
-    batch and the offset after its last.
+    batch and the offset after its last, `newest` its largest timestamp.
 
     Invariants: a partition's entries lie together, in the order of offsets and of positions; no
     offset is in two of them; positions are those of frames.
@@ -73,6 +74,11 @@ class FiledIndex:
         self.first_offsets = dict(zip(keys, entries["base_offset"][starts].tolist(), strict=True))
         ends = lasts["base_offset"] + lasts["record_count"]
         self.ends = dict(zip(keys, ends.tolist(), strict=True))
+        times = entries["max_timestamp"]
+        newest = np.maximum.reduceat(times, starts) if len(times) else times
+        self.newest = dict(zip(keys, newest.tolist(), strict=True))
+        blocks = np.arange(0, len(times), BLOCK_ENTRIES)
+        self._blocks_newest = np.maximum.reduceat(times, blocks) if len(times) else times.copy()
         self._sums: np.ndarray | None = None
 
     def invariants(self) -> None:
@@ -133,6 +139,30 @@ class FiledIndex:
         """The entries of one partition, by offset."""
         start, stop = self._ranges.get(number, (0, 0))
         return self.entries[start:stop]
+
+    def first_reaching(
+        self, number: int, offset: int, limit: int, timestamp: int
+    ) -> np.void | None:
+        """The first entry of a partition with offsets in [offset, limit) and a largest timestamp
+        of at least `timestamp`. Looks at two blocks of entries and at the maxima between them."""
+        if self.newest.get(number, timestamp - 1) < timestamp:
+            return None
+        start, stop = self._ranges[number]
+        mine = self.entries[start:stop]
+        stop = start + int(np.searchsorted(mine["base_offset"], limit, "left"))
+        start += self._first_from(mine, offset)
+        while start < stop:
+            block = start // BLOCK_ENTRIES
+            end = min(stop, (block + 1) * BLOCK_ENTRIES)
+            reaching = self.entries["max_timestamp"][start:end] >= timestamp
+            if reaching.any():
+                entry: np.void = self.entries[start + int(reaching.argmax())]
+                return entry
+            later = self._blocks_newest[block + 1 : -(-stop // BLOCK_ENTRIES)] >= timestamp
+            if not later.any():
+                return None
+            start = (block + 1 + int(later.argmax())) * BLOCK_ENTRIES
+        return None
 
     @staticmethod
     def _first_from(mine: np.ndarray, offset: int) -> int:

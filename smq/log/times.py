@@ -2,10 +2,7 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
-from shm.kernels.fetch import find_timestamp
-from shm.kernels.index import find_entry, first_entry
+from shm.kernels.index import LINK_NEXT, find_entry, find_timestamp, first_entry
 from shm.kernels.words import FRAME_HEADER_BYTES
 from smq.log.reading import ReadableLog
 
@@ -26,8 +23,9 @@ def first_batch_at(
     log: ReadableLog, number: int, offset: int, limit: int, timestamp: int
 ) -> BatchPlace | None:
     """The first batch in ring or WAL, of records in [offset, limit), whose largest timestamp is at
-    least `timestamp`; None: there is none. Walks one index entry a batch."""
-    while True:
+    least `timestamp`; None: there is none. A few steps for each full segment that has any of the
+    partition, and the logarithm of the window, however many batches there are."""
+    while offset < limit:
         offset = log.lookup.behind_damage(number, offset)
         hit = _in_tables(log, number, offset, limit, timestamp)
         if hit is None:
@@ -37,19 +35,15 @@ def first_batch_at(
         if log.lookup.behind_damage(number, hit.base_offset) == hit.base_offset:
             return hit.place
         offset = hit.base_offset
+    return None
 
 
 def _in_tables(
     log: ReadableLog, number: int, offset: int, limit: int, timestamp: int
 ) -> _Hit | None:
     for index in log.filed_indexes(number):
-        mine = index.of_partition(number)
-        ends = mine["base_offset"] + mine["record_count"]
-        wanted = (mine["max_timestamp"] >= timestamp) & (ends > offset)
-        wanted &= mine["base_offset"] < limit
-        hits = np.flatnonzero(wanted)
-        if len(hits):
-            hit = mine[hits[0]]
+        hit = index.first_reaching(number, offset, limit, timestamp)
+        if hit is not None:
             place = BatchPlace(int(hit["position"]) + FRAME_HEADER_BYTES, int(hit["bytes"]))
             return _Hit(int(hit["base_offset"]), place)
     return None
@@ -59,14 +53,18 @@ def _in_window(
     log: ReadableLog, number: int, offset: int, limit: int, timestamp: int
 ) -> _Hit | None:
     slot = log.partitions.slots[number]
-    memory, links = log.memory.memory, log.links
+    memory, links, column = log.memory.memory, log.links, log.memory.column
+    capacity = log.memory.layout.index_capacity
     entry = int(find_entry(memory, links, slot, offset))
     if entry < 0:
         entry = int(first_entry(memory, links, slot))
-    hit = int(find_timestamp(memory, links, entry, limit, timestamp))
+    elif int(column("base_offset")[i := entry % capacity] + column("record_count")[i]) <= offset:
+        entry = int(links[LINK_NEXT, i])  # That batch lies before the offset.
+    if entry < 0:
+        return None
+    hit = int(find_timestamp(memory, links, slot, entry, limit, timestamp))
     if hit < 0:
         return None
-    i = hit % log.memory.layout.index_capacity
-    column = log.memory.column
+    i = hit % capacity
     place = BatchPlace(int(column("position")[i]) + FRAME_HEADER_BYTES, int(column("bytes")[i]))
     return _Hit(int(column("base_offset")[i]), place)

@@ -7,7 +7,7 @@ import pytest
 
 from shm.kernels.words import FRAME_HEADER_BYTES
 from smq.log.disk import OsDisk
-from smq.log.filed_index import ENTRY, VERSION, FiledIndex, is_of_our_version
+from smq.log.filed_index import BLOCK_ENTRIES, ENTRY, VERSION, FiledIndex, is_of_our_version
 
 START = 1 << 20
 
@@ -127,3 +127,25 @@ def test_a_segment_of_padding_has_an_empty_table(tmp_path: Path) -> None:
     loaded = FiledIndex.load(tmp_path / "x.index", START)
     assert loaded is not None
     assert loaded[0].ends == {}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_entry_that_reaches_a_time_is_the_one_a_walk_finds(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    entries = np.zeros(5 * BLOCK_ENTRIES, ENTRY)
+    entries["partition"] = chance.integers(1, 3, len(entries))
+    entries["base_offset"], entries["record_count"] = 10 * np.arange(len(entries)), 10
+    entries["max_timestamp"] = np.arange(len(entries)) // 7 + chance.integers(0, 900, len(entries))
+    index = FiledIndex.sorted(entries, has_disk_frames=False)
+    for number in (1, 2, 3):
+        mine = entries[entries["partition"] == number]
+        ends, times = mine["base_offset"] + 10, mine["max_timestamp"]
+        assert index.newest.get(number, -1) == max(times, default=-1)
+        for _ in range(100):
+            offset, limit = chance.integers(0, 10 * len(entries), 2).tolist()
+            timestamp = int(chance.integers(0, 1800))
+            fits = (times >= timestamp) & (ends > offset) & (mine["base_offset"] < limit)
+            found = index.first_reaching(number, offset, limit, timestamp)
+            assert (None if found is None else found["base_offset"]) == (
+                mine["base_offset"][fits.argmax()] if fits.any() else None
+            )

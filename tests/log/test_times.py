@@ -42,6 +42,7 @@ def test_nothing_reaches_a_time_beyond_all_or_outside_of_the_range(log: Log) -> 
     assert offset_at(log, 2000, limit=20) is None
     assert offset_at(log, 0, offset=30) == 30
     assert offset_at(log, 0, offset=39) == 39
+    assert offset_at(log, 0, offset=40, limit=41) is None
 
 
 def test_a_damaged_batch_is_passed_over(log: Log) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.fetch import NOT_IN_WINDOW, choose_batches, find_timestamp, gather, gather_checked
+from shm.kernels.fetch import NOT_IN_WINDOW, choose_batches, gather, gather_checked
 from shm.kernels.words import FRAME_HEADER_BYTES, FRAME_KIND_BATCH, P_LOG_END
 from tests.oracle.batches import batch
 from tests.shm.kernels.indexes import SLOTS, Index, appends
@@ -35,17 +35,6 @@ def test_batches_are_chosen_as_by_the_twin(
     else:
         assert [tuple(span) for span in spans[:count].tolist()] == expected
         assert total == sum(size for _, size in expected)
-
-
-@settings(deadline=None)
-@given(appends, st.integers(0, SLOTS - 1), limits, st.integers(-2, 51))
-def test_a_timestamp_is_found_as_by_the_twin(
-    batches: list[tuple[int, int, int]], slot: int, limit: int, timestamp: int
-) -> None:
-    index = Index(batches)
-    entry = index.twin.first(slot)
-    found = find_timestamp(index.log.memory, index.links, entry, limit, timestamp)
-    assert found == index.twin.find_time(slot, entry, limit, timestamp)
 
 
 def test_a_batch_that_begins_at_the_limit_is_not_chosen() -> None:

@@ -4,14 +4,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, settings, strategies as st
 
 from shm.kernels import index as kernels
-from shm.kernels.index import LINK_JUMP, find_entry, first_entry, window_start
+from shm.kernels.index import (
+    LINK_JUMP,
+    find_entry,
+    find_timestamp,
+    first_entry,
+    window_start,
+)
 from shm.kernels.words import P_LAST_ENTRY, P_LOG_END, WORD_INDEX_TAIL
 from tests.shm.kernels.indexes import SLOTS, Index, appends
 
 JUMP_FROM: Any = kernels._jump_from
+EARLIEST_IN: Any = kernels._earliest_in
+FIND_TIMESTAMP: Any = kernels.find_timestamp
 JUMPS = [-1, 0, 1, 0, 3, 4, 3, 0, 7, 8, 7, 10, 11, 10, 7, 0]
 
 
@@ -26,6 +34,50 @@ def test_every_offset_is_found_where_a_plain_list_has_it(
         for offset in range(-1, int(index.log.partitions[slot, P_LOG_END]) + 2):
             found = find_entry(index.log.memory, index.links, slot, offset)
             assert found == index.twin.find(slot, offset)
+
+
+@settings(deadline=None)
+@given(appends, st.one_of(st.just(2**62), st.integers(-1, 60)), st.integers(-2, 51))
+def test_a_timestamp_is_found_from_any_entry_on_as_by_the_twin(
+    batches: list[tuple[int, int, int]], limit: int, timestamp: int
+) -> None:
+    index = Index(batches)
+    oldest = window_start(index.log.memory)
+    for entry, (slot, _, _) in enumerate(batches):
+        if entry >= oldest:
+            found = find_timestamp(index.log.memory, index.links, slot, entry, limit, timestamp)
+            assert found == index.twin.find_time(slot, entry, limit, timestamp)
+
+
+def test_a_partition_without_entries_has_no_time() -> None:
+    index = Index([(0, 1, 5)])
+    for first in (-1, 0):
+        args = (index.log.memory, index.links, 1, first, 2**62, 0)
+        assert find_timestamp(*args) == FIND_TIMESTAMP.py_func(*args) == -1
+
+
+class Counted:
+    """Links that count how often they are looked at."""
+
+    def __init__(self, links: np.ndarray) -> None:
+        self.links, self.looks = links, 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.looks += 1
+        return self.links[place]
+
+
+@pytest.mark.parametrize("first", [0, 1, 31])
+@pytest.mark.parametrize("late", range(32, 64, 5))
+def test_a_search_for_a_time_takes_a_logarithm_of_steps(
+    monkeypatch: pytest.MonkeyPatch, first: int, late: int
+) -> None:
+    index = Index([(0, 1, 1000 if i == late else i) for i in range(64)])
+    links, search = Counted(index.links), FIND_TIMESTAMP.py_func
+    monkeypatch.setattr(kernels, "find_entry", lambda *_: 63)
+    monkeypatch.setattr(kernels, "_earliest_in", EARLIEST_IN.py_func)
+    assert search(index.log.memory, links, 0, first, 2**62, 999) == late
+    assert links.looks <= 3 * 2 * 6 + 5 * 6
 
 
 def test_entries_are_published_whole_and_in_their_columns() -> None:
