@@ -8,7 +8,8 @@ LZ4 frames are written with independent blocks, the only ones that Kafka's Java 
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from struct import Struct, error as struct_error
 from typing import Any, NoReturn
@@ -22,6 +23,8 @@ from smq.wire.codec import Buffer
 GZIP_LEVEL = 6  # zlib's default and Kafka's.
 ZSTD_LEVEL = 3  # Kafka's default.
 ZSTD_FIRST_GUESS_BYTES_MIN = 64 * 1024
+PIECE_BYTES = 256 * 1024  # Of what is inflated piece by piece.
+INPUT_BYTES = 16 * 1024  # Given to a decompressor at once: it copies what it has not used.
 ZSTD_GROWTH = 4  # Work done in vain is at most a third of what is done in the end.
 
 XERIAL_MAGIC = b"\x82SNAPPY\0"
@@ -67,8 +70,29 @@ def decompress(codec: int, data: Buffer, bytes_max: int) -> Buffer:
     inflate = _INFLATE.get(codec)
     if inflate is None:
         raise Undecodable(f"there is no compression {codec}")
-    try:
+    with _named(codec):
         return inflate(data, bytes_max)
+
+
+def inflate_pieces(codec: int, data: Buffer, bytes_max: int) -> Iterator[Buffer]:
+    """As decompress(), piece by piece: who stops early has no more inflated. Raises Undecodable.
+
+    Of gzip, lz4 and snappy-java one piece is in memory at a time. A piece is valid until the next.
+    """
+    pieces, left = _PIECES.get(codec, _in_one_piece), bytes_max
+    with _named(codec):
+        for piece in pieces(codec, data, bytes_max):
+            left -= len(piece)
+            if left < 0:
+                _too_large(bytes_max)
+            yield piece
+
+
+@contextmanager
+def _named(codec: int) -> Iterator[None]:
+    """What is found wrong with compressed bytes, as Undecodable."""
+    try:
+        yield
     except (zlib.error, RuntimeError, EOFError, struct_error, cramjam.DecompressionError) as error:
         raise Undecodable(f"these bytes are not {Codec(codec).name.lower()}: {error}") from error
 
@@ -100,6 +124,71 @@ def _inflate_frames(data: Buffer, bytes_max: int, new: Callable[[], Any]) -> byt
     return b"".join(inflated)
 
 
+def _in_one_piece(codec: int, data: Buffer, bytes_max: int) -> Iterator[Buffer]:
+    yield decompress(codec, data, bytes_max)
+
+
+def _gzip_pieces(_codec: int, data: Buffer, _bytes_max: int) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        frame, has_ended = zlib.decompressobj(_GZIP_WINDOW), False
+        while not has_ended:
+            if at >= len(data):
+                raise EOFError("the end is missing")
+            given: Buffer = data[at : at + INPUT_BYTES]
+            at += len(given)
+            piece = frame.decompress(given, PIECE_BYTES)
+            yield piece
+            has_ended = frame.eof
+            # What was left of the input stays there when the frame has ended.
+            while not has_ended and (frame.unconsumed_tail or len(piece) == PIECE_BYTES):
+                piece = frame.decompress(frame.unconsumed_tail, PIECE_BYTES)
+                yield piece
+                has_ended = frame.eof
+        at -= len(frame.unused_data)
+
+
+def _lz4_pieces(_codec: int, data: Buffer, _bytes_max: int) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        frame = lz4.frame.LZ4FrameDecompressor()
+        while not frame.eof:
+            given: Buffer = b""
+            if frame.needs_input:
+                if at >= len(data):
+                    raise EOFError("the end is missing")
+                given = data[at : at + INPUT_BYTES]
+                at += len(given)
+            yield frame.decompress(given, PIECE_BYTES)
+        at -= len(frame.unused_data or b"")
+
+
+def _zstd_pieces(_codec: int, data: Buffer, bytes_max: int) -> Iterator[Buffer]:
+    """What is inflated into a buffer that is too small fills it: then again with more room."""
+    room, given = min(bytes_max, ZSTD_FIRST_GUESS_BYTES_MIN), 0
+    while True:
+        output, end = bytearray(room), room
+        try:
+            end, is_whole = cramjam.zstd.decompress_into(data, output), True
+        except cramjam.DecompressionError as error:
+            if str(error) != _ZSTD_TOO_SMALL:
+                raise
+            is_whole = False
+        yield memoryview(output)[given:end].toreadonly()
+        if is_whole:
+            return
+        if room == bytes_max:
+            _too_large(bytes_max)
+        given, room = room, min(bytes_max, ZSTD_GROWTH * room)
+
+
+def _snappy_pieces(_codec: int, data: Buffer, bytes_max: int) -> Iterator[bytes]:
+    if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        yield _inflate_snappy_block(data, bytes_max, bytes_max)
+    else:
+        yield from _xerial_blocks(data, bytes_max)
+
+
 def _inflate_zstd(data: Buffer, bytes_max: int) -> Buffer:
     """Frames need not say how large they are: guess, and try again with more room."""
     room = min(bytes_max, max(ZSTD_FIRST_GUESS_BYTES_MIN, ZSTD_GROWTH * len(data)))
@@ -118,16 +207,20 @@ def _inflate_zstd(data: Buffer, bytes_max: int) -> Buffer:
 def _inflate_snappy(data: Buffer, bytes_max: int) -> bytes:
     if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _inflate_snappy_block(data, bytes_max, bytes_max)
-    inflated, left, at = [], bytes_max, _XERIAL_HEADER_BYTES
+    return b"".join(_xerial_blocks(data, bytes_max))
+
+
+def _xerial_blocks(data: Buffer, bytes_max: int) -> Iterator[bytes]:
+    left, at = bytes_max, _XERIAL_HEADER_BYTES
     while at < len(data):
         (length,) = _INT32.unpack_from(data, at)
         at += _INT32.size
         if not 0 <= length <= len(data) - at:
             raise EOFError("a block that is cut")
-        inflated.append(_inflate_snappy_block(data[at : at + length], left, bytes_max))
-        left -= len(inflated[-1])
+        block = _inflate_snappy_block(data[at : at + length], left, bytes_max)
+        yield block
+        left -= len(block)
         at += length
-    return b"".join(inflated)
 
 
 def _inflate_snappy_block(block: Buffer, left: int, bytes_max: int) -> bytes:
@@ -143,4 +236,10 @@ _INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
     Codec.SNAPPY: _inflate_snappy,
     Codec.LZ4: _inflate_lz4,
     Codec.ZSTD: _inflate_zstd,
+}
+_PIECES: dict[int, Callable[[int, Buffer, int], Iterator[Buffer]]] = {
+    Codec.GZIP: _gzip_pieces,
+    Codec.SNAPPY: _snappy_pieces,
+    Codec.LZ4: _lz4_pieces,
+    Codec.ZSTD: _zstd_pieces,
 }

@@ -10,7 +10,15 @@ import pytest
 from aiokafka.codec import lz4_encode, snappy_encode
 from hypothesis import given, settings, strategies as st
 
-from smq.wire.compression import XERIAL_MAGIC, Codec, Undecodable, compress, decompress
+from smq.wire.compression import (
+    PIECE_BYTES,
+    XERIAL_MAGIC,
+    Codec,
+    Undecodable,
+    compress,
+    decompress,
+    inflate_pieces,
+)
 
 MiB = 1024 * 1024
 DATA = b"the same bytes again and again " * 1000
@@ -111,3 +119,61 @@ def test_gzip_of_several_members_is_read() -> None:
     members = gzip.compress(DATA) + gzip.compress(b"more")
     assert decompress(Codec.GZIP, members, 2 * len(DATA)) == DATA + b"more"
     assert zlib.decompress(compress(Codec.GZIP, DATA), wbits=31) == DATA
+
+
+def pieces(codec: int, data: bytes, bytes_max: int = 64 * MiB) -> list[bytes]:
+    """What is inflated, as it comes."""
+    return [bytes(piece) for piece in inflate_pieces(codec, data, bytes_max)]
+
+
+LONG = bytes(range(256)) * 8192 + bytes(3 * MiB)
+
+
+@pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
+@pytest.mark.parametrize("data", [b"", b"a", DATA, LONG], ids=["empty", "short", "long", "longer"])
+def test_pieces_are_what_is_inflated_at_once(codec: Codec, data: bytes) -> None:
+    compressed = compress(codec, data)
+    assert b"".join(pieces(codec, compressed)) == data
+    assert b"".join(pieces(codec, compressed, len(data))) == data
+
+
+def test_pieces_of_several_frames_and_of_snappy_of_java_follow_each_other() -> None:
+    for codec in (Codec.GZIP, Codec.LZ4):
+        assert b"".join(pieces(codec, compress(codec, LONG) + compress(codec, DATA))) == LONG + DATA
+    framed = snappy_encode(DATA * 4, xerial_compatible=True)
+    assert b"".join(pieces(Codec.SNAPPY, framed)) == DATA * 4
+    assert max(map(len, pieces(Codec.SNAPPY, framed))) <= PIECE_BYTES
+
+
+@each_codec
+def test_who_stops_early_has_no_more_inflated(codec: Codec) -> None:
+    bomb = compress(codec, bytes(16 * MiB if codec != Codec.SNAPPY else MiB))
+    first = next(inflate_pieces(codec, bomb, 16 * MiB))
+    assert len(first) <= (PIECE_BYTES if codec != Codec.SNAPPY else MiB)
+
+
+@each_codec
+def test_no_piece_goes_past_the_limit(codec: Codec) -> None:
+    compressed, given = compress(codec, LONG), 0
+    with pytest.raises(Undecodable, match="beyond"):  # noqa: PT012
+        for piece in inflate_pieces(codec, compressed, len(LONG) - 1):
+            given += len(piece)
+    assert given < len(LONG)
+
+
+@each_codec
+@settings(deadline=None)
+@given(garbage=st.binary(max_size=100), place=st.integers(1, 2**16))
+def test_pieces_of_garbage_and_of_what_is_cut_are_undecodable(
+    codec: Codec, garbage: bytes, place: int
+) -> None:
+    try:
+        whole = bytes(decompress(codec, garbage, MiB))
+    except Undecodable:
+        with pytest.raises(Undecodable):
+            pieces(codec, garbage, MiB)
+    else:
+        assert b"".join(pieces(codec, garbage, MiB)) == whole
+    data = compress(codec, DATA)
+    with pytest.raises(Undecodable):
+        pieces(codec, data[: 1 + place % (len(data) - 1)])
