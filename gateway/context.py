@@ -3,7 +3,8 @@
 A handler returns the response message, or
 
     Wait     a long poll: try again when one of the partitions moves, at the latest at a deadline
-    Ask      something that only the sealer or the disk knows: the answers make the response
+    Ask      something that is found out elsewhere, by the sealer or in the background: the answers
+             make the response
     Relay    the coordinator answers this request
 """
 
@@ -11,8 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from smq.log.log import Log
-from smq.log.reading import Run
 from smq.shard.shard import Shard
 from smq.wire.headers import RequestHeader
 
@@ -30,22 +29,24 @@ class ShardContext:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLog:
-    """Bytes of a log's WAL that the page cache does not have; the answer is an array."""
+class Later:
+    """What takes milliseconds, or waits for the disk: `begin(done)` has it done elsewhere.
 
-    log: Log
-    run: Run
+    `done(answer)` is called in the loop, perhaps at once.
+    """
+
+    begin: Callable[[Callable[[Any], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Commands for the sealer (smq.app.sealer_worker), what is to be read from the disk, and what
-    to make of the answers, in order.
+    """Commands for the sealer (smq.app.sealer_worker), what is to be done elsewhere, and what to
+    make of the answers, in order.
 
     An answer of the sealer is {"ok": …}, or None when it could not say.
     """
 
-    commands: Sequence[dict[str, Any] | ReadLog]
+    commands: Sequence[dict[str, Any] | Later]
     then: "Callable[[list[Any]], Message | Ask]"
 
 

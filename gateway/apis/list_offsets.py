@@ -6,20 +6,27 @@
 - -5 latest tiered (9, KIP-1005) and -6 earliest pending upload (11, KIP-1023): -1, nothing is
   tiered in Kafka's sense.
 - A time: the first record at or after it; none: offset and timestamp -1, and no error.
-- A special timestamp in a version that has it not: UNSUPPORTED_VERSION; a partition named twice:
-  INVALID_REQUEST.
+- A special timestamp in a version that has it not: UNSUPPORTED_VERSION.
+- A topic named twice is one row; a partition named twice is INVALID_REQUEST, once.
+
+Of a large request few partitions are answered in a turn of the loop. Which batch has a time the
+loop's index says in a few steps; the record in it is looked for in the background, of one batch
+after the other. What a request may have inflated is limited: a batch beyond that is answered with
+what its header says.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from gateway.context import Ask, ReadLog, Result, ShardContext
-from smq.log.reading import DamagedFrame, Run
+from gateway.context import Ask, Later, Result, ShardContext
+from smq.log.background import Lane
+from smq.log.reading import DamagedFrame
+from smq.log.record_search import Done, Searched, Wanted, search_batch
 from smq.log.times import first_batch_at
-from smq.model.errors import ErrorCode, PeerError
+from smq.model.errors import ErrorCode
 from smq.shard.shard import Led, Offsets, Shard
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
@@ -28,7 +35,6 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from smq.wire.records import read_batches
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 _FROM_VERSION = {
@@ -38,6 +44,11 @@ _FROM_VERSION = {
     EARLIEST_PENDING: 11,
 }
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+
+
+PARTITIONS_A_TURN = 100  # Some microseconds each, some dozen with many full segments.
+INFLATED_BYTES_MAX = 1024 * 1024 * 1024  # By one request: a second or two of the background.
+SEARCH_BYTES = 64 * 1024  # What a search costs at least, as bytes inflated.
 
 
 class _Sealed(NamedTuple):
@@ -53,8 +64,8 @@ class _Sealed(NamedTuple):
         number, timestamp = self.led.number, self.timestamp
         return {"do": "offset_for_time", "number": number, "timestamp": timestamp}
 
-    def take(self, said: dict[str, Any] | None, shard: Shard) -> "_Read | None":
-        """Fill the answer with what the sealer said; a batch that must be read first."""
+    def take(self, said: dict[str, Any] | None, shard: Shard) -> "_Search | None":
+        """Fill the answer with what the sealer said; what must be looked for in the log."""
         answer, led = self.answer, self.led
         if shard.by_number(led.number) is None:  # Deleted meanwhile.
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -65,93 +76,159 @@ class _Sealed(NamedTuple):
         else:
             offsets = led.offsets()
             unsealed = max(self.sealed_end, offsets.log_start)
-            return _search(
-                answer, led, unsealed, self.timestamp, _limit(offsets, self.isolation_level)
-            )
+            limit = _limit(offsets, self.isolation_level)
+            return _Search(answer, led, Wanted(self.timestamp, unsealed, limit))
         return None
 
 
-class _Read(NamedTuple):
-    """An answer that waits for the disk, which has the batch that holds the record."""
+class _Search(NamedTuple):
+    """An answer that waits for a record of ring or WAL."""
 
     answer: ListOffsetsPartitionResponse
     led: Led
-    run: Run
-    offset: int
-    timestamp: int
-    limit: int
+    wanted: Wanted
 
-    def asks(self) -> ReadLog:
-        return ReadLog(self.led.log, self.run)
+    def asks(self, shard: Shard, bytes_max: int) -> Later | None:
+        """To look into the next batch that may have the record; None: there is none."""
+        log, (timestamp, offset, limit) = self.led.log, self.wanted
+        if shard.by_number(self.led.number) is None:  # Deleted meanwhile.
+            self.answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return None
+        place = first_batch_at(log, self.led.number, offset, limit, timestamp)
+        if place is None:
+            return None
 
-    def take(self, data: np.ndarray, shard: Shard) -> None:
-        """Fill the answer from the batch."""
+        def begin(done: Done) -> None:
+            search_batch(log, place, self.wanted, bytes_max, done)
+
+        return Later(begin)
+
+    def take(self, searched: Searched | DamagedFrame, shard: Shard) -> "_Search | None":
+        """Fill the answer; or what is to be looked for behind the batch, if it had no record."""
         if shard.by_number(self.led.number) is None:
             self.answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return
-        try:
-            batch = self.led.log.batches_of(self.run, data)
-        except DamagedFrame:
+        elif isinstance(searched, DamagedFrame):
             self.answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            return
-        _find_record(self.answer, self.led, batch, (self.offset, self.limit), self.timestamp)
+        elif searched.found is not None:
+            _set(self.answer, self.led, *searched.found)
+        else:
+            assert searched.end_offset > self.wanted.offset, "it would look for ever"
+            return self._replace(wanted=self.wanted._replace(offset=searched.end_offset))
+        return None
+
+
+class _Request:
+    """A request on its way. Invariant: an answer that is not finished is in `_searches`, or waits
+    for the sealer; at most PARTITIONS_A_TURN are."""
+
+    def __init__(self, request: ListOffsetsRequest, context: ShardContext) -> None:
+        self._context, self._isolation = context, request.isolation_level
+        self._topics: list[ListOffsetsTopicResponse] = []
+        named: dict[str, list[ListOffsetsPartition]] = {}
+        for topic in request.topics:
+            named.setdefault(topic.name, []).extend(topic.partitions)
+        once = {
+            name: {each.partition_index: each for each in partitions}
+            for name, partitions in named.items()
+            if partitions
+        }
+        self._count, self._answered = sum(map(len, once.values())), 0
+        self._left = self._each(named, once)
+        self._searches: deque[_Search] = deque()
+        self._bytes_left = INFLATED_BYTES_MAX
+
+    def _each(
+        self,
+        named: dict[str, list[ListOffsetsPartition]],
+        once: dict[str, dict[int, ListOffsetsPartition]],
+    ) -> Iterator[tuple[str, list[ListOffsetsPartitionResponse], ListOffsetsPartition, bool]]:
+        """Each partition with its topic's name and answers, and whether it was named only once."""
+        for name, partitions in once.items():
+            counts = Counter(each.partition_index for each in named[name])
+            answers: list[ListOffsetsPartitionResponse] = []
+            self._topics.append(ListOffsetsTopicResponse(name=name, partitions=answers))
+            for index, each in partitions.items():
+                yield name, answers, each, counts[index] == 1
+
+    def go_on(self, _: object = None) -> ListOffsetsResponse | Ask:
+        """Answer some partitions; the response, or what they wait for."""
+        assert not self._searches, "those before are answered"
+        sealed = self._answer_some()
+        if sealed:
+            return Ask([each.asks() for each in sealed], partial(self._take_said, sealed))
+        return self._search_on()
+
+    def _answer_some(self) -> list[_Sealed]:
+        """Answer as many as one turn may; those that the sealer must be asked for."""
+        sealed = []
+        for name, answers, asked, is_once in islice(self._left, PARTITIONS_A_TURN):
+            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            answers.append(answer)
+            self._answered += 1
+            waits = self._fill(answer, name, asked, is_once=is_once)
+            if isinstance(waits, _Sealed):
+                sealed.append(waits)
+            elif waits is not None:
+                self._searches.append(waits)
+        return sealed
+
+    def _fill(
+        self,
+        answer: ListOffsetsPartitionResponse,
+        name: str,
+        asked: ListOffsetsPartition,
+        *,
+        is_once: bool,
+    ) -> _Sealed | _Search | None:
+        """Fill the answer for one partition, or say what it waits for."""
+        version = self._context.header.api_version
+        led = _find(name, asked, self._context) if is_once else ErrorCode.INVALID_REQUEST
+        if isinstance(led, ErrorCode):
+            answer.error_code = led
+            return None
+        answer.error_code = _refusal(asked.timestamp, self._isolation, version)
+        if answer.error_code != ErrorCode.NONE:
+            return None
+        return _fill(answer, led, asked.timestamp, self._isolation)
+
+    def _take_said(self, sealed: list[_Sealed], answers: list[Any]) -> ListOffsetsResponse | Ask:
+        """The sealer has answered."""
+        for each, said in zip(sealed, answers, strict=True):
+            search = each.take(said, self._context.shard)
+            if search is not None:
+                self._searches.append(search)
+        assert len(self._searches) <= PARTITIONS_A_TURN
+        return self._search_on()
+
+    def _search_on(self) -> ListOffsetsResponse | Ask:
+        """Look into one batch more, or go on with the partitions of the next turn."""
+        while self._searches:
+            later = self._searches[0].asks(self._context.shard, self._bytes_left)
+            if later is not None:
+                return Ask([later], self._take_searched)
+            self._searches.popleft()
+        if self._answered == self._count:
+            return ListOffsetsResponse(topics=self._topics)
+        return Ask([Later(self._next_turn)], self.go_on)
+
+    def _take_searched(self, answers: list[Any]) -> ListOffsetsResponse | Ask:
+        """A batch was looked into."""
+        [searched] = answers
+        search = self._searches.popleft().take(searched, self._context.shard)
+        if search is not None:
+            self._searches.appendleft(search)
+        if isinstance(searched, Searched):
+            self._bytes_left = max(0, self._bytes_left - searched.bytes_looked_at - SEARCH_BYTES)
+        return self._search_on()
+
+    def _next_turn(self, done: Callable[[Any], None]) -> None:
+        log = next(iter(self._context.shard.logs.values()))
+        log.background.submit(Lane.SEARCHES, lambda: None, done)
 
 
 def handle(request: ListOffsetsRequest, context: ShardContext) -> Result:
-    """Answer, or ask the sealer for times that only sealed segments know."""
-    pending: list[_Sealed | _Read] = []
-    topics = []
-    for topic in request.topics:
-        counts = Counter(each.partition_index for each in topic.partitions)
-        once = {each.partition_index: each for each in topic.partitions}
-        answers = [
-            _answer(topic.name, asked, request.isolation_level, context, pending)
-            if counts[asked.partition_index] == 1
-            else _refused(asked, ErrorCode.INVALID_REQUEST)
-            for asked in once.values()
-        ]
-        if answers:
-            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return _answered(ListOffsetsResponse(topics=topics), pending, context.shard)
-
-
-def _answered(
-    response: ListOffsetsResponse, pending: Sequence[_Sealed | _Read], shard: Shard
-) -> ListOffsetsResponse | Ask:
-    """The response, when nothing of it waits any more."""
-    if not pending:
-        return response
-
-    def then(answers: list[Any]) -> ListOffsetsResponse | Ask:
-        reads = [each.take(said, shard) for each, said in zip(pending, answers, strict=True)]
-        return _answered(response, [each for each in reads if each is not None], shard)
-
-    return Ask([each.asks() for each in pending], then)
-
-
-def _refused(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error)
-
-
-def _answer(
-    name: str,
-    asked: ListOffsetsPartition,
-    isolation_level: int,
-    context: ShardContext,
-    pending: list[_Sealed | _Read],
-) -> ListOffsetsPartitionResponse:
-    """The answer for one partition; it is not finished when it also stands in `pending`."""
-    led = _find(name, asked, context)
-    if isinstance(led, ErrorCode):
-        return _refused(asked, led)
-    error = _refusal(asked.timestamp, isolation_level, context.header.api_version)
-    if error != ErrorCode.NONE:
-        return _refused(asked, error)
-    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-    waits = _fill(answer, led, asked.timestamp, isolation_level)
-    if waits is not None:
-        pending.append(waits)
-    return answer
+    """Answer, or ask for what is not known in the loop."""
+    return _Request(request, context).go_on()
 
 
 def _find(name: str, asked: ListOffsetsPartition, context: ShardContext) -> Led | ErrorCode:
@@ -179,7 +256,7 @@ def _limit(offsets: Offsets, isolation: int) -> int:
 
 def _fill(
     answer: ListOffsetsPartitionResponse, led: Led, timestamp: int, isolation: int
-) -> _Sealed | _Read | None:
+) -> _Sealed | _Search | None:
     """Fill the answer, or say what it waits for."""
     offsets = led.offsets()
     target = offsets.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
@@ -194,41 +271,9 @@ def _fill(
     elif offsets.sealed_end > offsets.log_start:
         return _Sealed(answer, led, offsets.sealed_end, target, isolation)
     else:
-        return _search(answer, led, offsets.log_start, target, _limit(offsets, isolation))
+        wanted = Wanted(target, offsets.log_start, _limit(offsets, isolation))
+        return _Search(answer, led, wanted)
     return None
-
-
-def _search(
-    answer: ListOffsetsPartitionResponse, led: Led, offset: int, timestamp: int, limit: int
-) -> _Read | None:
-    """The first record in ring or WAL at or after a time; a batch that must be read first."""
-    place = first_batch_at(led.log, led.number, offset, limit, timestamp)
-    if place is None:
-        return None
-    view = led.log.view(*place)
-    if view is None:
-        run = led.log.first_run(np.array([place]))
-        return _Read(answer, led, run, offset, timestamp, limit)
-    _find_record(answer, led, view, (offset, limit), timestamp)
-    return None
-
-
-def _find_record(
-    answer: ListOffsetsPartitionResponse,
-    led: Led,
-    data: memoryview,
-    offsets: tuple[int, int],
-    timestamp: int,
-) -> None:
-    """The first record of a batch at or after a time, of those in [offset, limit)."""
-    [batch], (offset, limit) = read_batches(data), offsets
-    try:
-        for record in batch.records():
-            if record.timestamp_ms >= timestamp and offset <= record.offset < limit:
-                _set(answer, led, record.offset, record.timestamp_ms)
-                return
-    except PeerError:  # What was sent cannot be read: the answer is as exact as the batch.
-        _set(answer, led, max(batch.base_offset, offset), batch.max_timestamp)
 
 
 def _set(answer: ListOffsetsPartitionResponse, led: Led, offset: int, timestamp: int) -> None:

@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.apis.fetch import lent_of
-from gateway.context import Ask, Message, ReadLog, Result, Wait
+from gateway.context import Ask, Later, Message, Result, Wait
 from gateway.dispatch import Dispatched, encode
 from shm.kernels.wire import SIZE_BYTES
 from smq.app.connection import Connection, Slot
@@ -31,10 +31,13 @@ class Answering:
         self, connection: Connection, slot: Slot, dispatched: Dispatched, result: Result
     ) -> None:
         """Carry a handler's result to the slot, now or when it is known."""
+        while isinstance(result, Ask):  # One may lead to the next, many times.
+            answers = self._ask(connection, slot, dispatched, result)
+            if answers is None:
+                return
+            result = result.then(answers)
         if isinstance(result, Wait):
             self.wait(connection, slot, dispatched, result)
-        elif isinstance(result, Ask):
-            self._ask(connection, slot, dispatched, result)
         else:
             self._answer(connection, slot, dispatched, result)
 
@@ -71,21 +74,29 @@ class Answering:
 
         self._peers.relay(connection.host, request, answered)
 
-    def _ask(self, connection: Connection, slot: Slot, dispatched: Dispatched, ask: Ask) -> None:
+    def _ask(
+        self, connection: Connection, slot: Slot, dispatched: Dispatched, ask: Ask
+    ) -> list[Any] | None:
+        """The answers, if all of them came at once; else the slot is settled with the last one."""
         answers: list[Any] = [None] * len(ask.commands)
-        missing = [len(ask.commands)]
+        missing, is_asking = len(ask.commands), True
+        assert missing, "who asks for nothing is answered by nobody"
 
         def answered(index: int, answer: Any) -> None:  # noqa: ANN401  (JSON)
+            nonlocal missing
             answers[index] = answer
-            missing[0] -= 1
-            if not missing[0]:
+            missing -= 1
+            assert missing >= 0, "each is answered once"
+            if not missing and not is_asking:
                 self.settle(connection, slot, dispatched, ask.then(answers))
 
         for index, command in enumerate(ask.commands):
-            if isinstance(command, ReadLog):
-                command.log.load(command.run, partial(answered, index))
+            if isinstance(command, Later):
+                command.begin(partial(answered, index))
             else:
                 self._peers.ask_sealer(command, partial(answered, index))
+        is_asking = False
+        return None if missing else answers
 
     def wait(self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait) -> None:
         """Answer when there is enough to read."""

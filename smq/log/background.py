@@ -15,12 +15,14 @@ T = TypeVar("T")
 
 
 class Lane(Enum):
-    """What a job is for: WAL files, tables and checkpoints, what is read, the ring's pages."""
+    """What a job is for: WAL files, tables and checkpoints, what is read, the ring's pages, records
+    that are looked for in batches."""
 
     FILES = 0
     TABLES = 1
     READS = 2
     PAGES = 3
+    SEARCHES = 4
 
 
 class Background(Protocol):
@@ -101,10 +103,9 @@ class _Worker:
         self._jobs.put((job, done))
 
     def collect(self) -> int:
-        count = 0
-        while not self._finished.empty():
+        count = self._finished.qsize()  # What those give to do may be ready at once, for ever.
+        for _ in range(count):
             self._take(*self._finished.get())
-            count += 1
         return count
 
     def wait_a_job(self) -> None:

@@ -137,7 +137,12 @@ class ReadableLog:
         if segment is not None:
             is_cut |= spans[1:, 0] >= segment.end
         spans = spans[: 1 + int(np.argmax(is_cut))] if is_cut.any() else spans
-        length = int(spans[-1, 0] + spans[-1, 1]) - start + FRAME_ALIGNMENT_BYTES
+        return self.run_of(spans)
+
+    def run_of(self, spans: np.ndarray) -> Run:
+        """A read of the WAL that brings all of these batches, of one segment."""
+        start = int(spans[0, 0]) - FRAME_HEADER_BYTES
+        length = int(spans[-1].sum()) - start + FRAME_ALIGNMENT_BYTES
         return Run(start, length, spans)
 
     def read_cached(self, run: Run) -> np.ndarray | None:

@@ -5,21 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from smq.log.background import InlineBackground
+from smq.log.background import BackgroundThread, InlineBackground
 from smq.model.errors import ErrorCode
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
+from smq.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
     ServerBench,
     benches,
+    decoded,
     fetch,
     fetched,
     request,
     settle,
     versions,
 )
-from tests.shard.shard_bench import RING_BYTES, batch, produce_request, topic
+from tests.shard.shard_bench import NOW_MS, RING_BYTES, batch, produce_request, topic
 
 Make = Callable[..., ServerBench]
 
@@ -88,6 +94,39 @@ def test_cold_records_come_from_the_sealer_s_file_and_its_silence_is_an_error(
     first, second = client.wait(15)[13:]
     assert bytes(fetched(first).records) == b"batches"
     assert fetched(second).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def by_time(name: str, count: int) -> bytes:
+    """A ListOffsets of a topic's first partitions by time."""
+    asked = [ListOffsetsPartition(partition_index=i, timestamp=NOW_MS) for i in range(count)]
+    topics = [ListOffsetsTopic(name=name, partitions=asked)]
+    return request("ListOffsets", 7, ListOffsetsRequest(replica_id=-1, topics=topics))
+
+
+def test_one_question_may_lead_to_the_next_many_times(make: Make) -> None:
+    count = 400
+    bench = make(topic("many", range(1, count + 1)))
+    client = bench.client()
+    client.send(produce_request({"many": {i: batch(b"x") for i in range(count)}}))
+    client.wait(1)
+    client.send(by_time("many", count))
+    answer = decoded("ListOffsets", 7, client.wait(2)[1]).topics[0].partitions
+    found = {(each.error_code, each.offset, each.timestamp) for each in answer}
+    assert (len(answer), found) == (count, {(0, 0, NOW_MS)})
+
+
+def test_who_has_gone_while_a_record_is_looked_for_holds_up_nobody(make: Make) -> None:
+    bench = make(topic("one"))
+    client, neighbour = bench.client(), bench.client()
+    client.send(produce_request({"one": {0: batch(b"x")}}))
+    client.wait(1)
+    [log] = bench.shard.logs.values()
+    log.background = BackgroundThread(lambda: None)
+    client.send(by_time("one", 1))
+    client.socket.close()
+    turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+    neighbour.send(by_time("one", 1))
+    assert len(neighbour.wait(1)) == 1
 
 
 MINE = b"MINE" * 7500

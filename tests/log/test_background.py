@@ -40,6 +40,24 @@ def test_results_are_given_in_the_thread_that_collects() -> None:
     assert seen[0][1] == threading.get_ident() != seen[0][0]
 
 
+def test_what_finishes_while_results_are_given_waits_for_the_next_time() -> None:
+    finished, results = threading.Event(), list[int]()
+    background = BackgroundThread(finished.set)
+
+    def again(result: int | OSError) -> None:
+        assert isinstance(result, int)
+        results.append(result)
+        if result:
+            finished.clear()
+            background.submit(Lane.SEARCHES, lambda: result - 1, again)
+            assert finished.wait(DEADLINE_S)
+
+    background.submit(Lane.SEARCHES, lambda: 2, again)
+    assert finished.wait(DEADLINE_S)
+    assert [background.collect() for _ in range(4)] == [1, 1, 1, 0]
+    assert results == [2, 1, 0]
+
+
 def test_a_lane_does_not_wait_for_the_other() -> None:
     gate, results = threading.Event(), list[object]()
     background = BackgroundThread(lambda: None)

@@ -3,15 +3,23 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from gateway.context import Ask
+from gateway.apis import list_offsets
+from gateway.apis.list_offsets import PARTITIONS_A_TURN
+from gateway.context import Ask, Later
+from gateway.dispatch import dispatch
+from shm.kernels.crc32c import crc32c
+from shm.kernels.words import BATCH_ATTRIBUTES_AT, BATCH_CRC_AT, BATCH_MAX_TIMESTAMP_AT
 from smq.model.errors import ErrorCode
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from smq.wire.records import Record, write_batch
+from tests.gateway.coordinator_bench import relayed
 from tests.gateway.shard_api_bench import EPOCH, ShardBench
 from tests.shard.shard_bench import NOW_MS, batch, catalog, topic
 
@@ -130,6 +138,109 @@ def test_the_leader_epoch_a_client_believes_in_is_checked(
 def test_a_partition_named_twice_is_an_invalid_request_once(bench: ShardBench) -> None:
     answer = bench.ask("ListOffsets", 7, request(LATEST, EARLIEST))
     assert only(answer).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_topic_named_thrice_is_one_row_and_its_partitions_are_looked_at_once(
+    bench: ShardBench,
+) -> None:
+    [mine], [other] = request(NOW_MS).topics, request(LATEST, index=1).topics
+    thrice = ListOffsetsRequest(replica_id=-1, topics=[mine, mine, mine])
+    answer = bench.ask("ListOffsets", 7, thrice)
+    assert only(answer).error_code == ErrorCode.INVALID_REQUEST
+    assert bench.later_count == 0
+    both = ListOffsetsRequest(replica_id=-1, topics=[mine, other])
+    [row] = bench.ask("ListOffsets", 7, both).topics
+    assert [(each.partition_index, each.error_code) for each in row.partitions] == [(0, 0), (1, 3)]
+
+
+def asked_later(bench: ShardBench, *timestamps: int, **named: Any) -> Ask:
+    """What a request waits for, of which nothing is done yet."""
+    frame = relayed("ListOffsets", 7, request(*timestamps, **named)).request
+    bench.asked = dispatch(frame, bench.shard, NOW_MS)
+    assert isinstance(bench.asked.result, Ask)
+    return bench.asked.result
+
+
+def test_no_record_is_looked_at_in_the_loop(bench: ShardBench) -> None:
+    for timestamp in (NOW_MS, MAX_TIMESTAMP):
+        [command] = asked_later(bench, timestamp).commands
+        assert isinstance(command, Later)
+
+
+def test_many_partitions_are_answered_in_turns(tmp_path: Path) -> None:
+    count = 2 * PARTITIONS_A_TURN + 1
+    bench = ShardBench(tmp_path, topic("many", range(1, count + 1)))
+    asked = [ListOffsetsPartition(partition_index=i, timestamp=LATEST) for i in range(count)]
+    topics = [ListOffsetsTopic(name="many", partitions=asked)]
+    answer = bench.ask("ListOffsets", 7, ListOffsetsRequest(replica_id=-1, topics=topics))
+    [row] = answer.topics
+    found = [(each.partition_index, each.error_code, each.offset) for each in row.partitions]
+    assert found == [(i, 0, 0) for i in range(count)]
+    assert bench.later_count == 2
+
+
+def lying(first: int, *times_ms: int, promised_ms: int) -> bytes:
+    """A batch whose header promises a later record than it has."""
+    data = bytearray(write_batch([Record(i, t, None, b"") for i, t in enumerate(times_ms, first)]))
+    data[BATCH_MAX_TIMESTAMP_AT : BATCH_MAX_TIMESTAMP_AT + 8] = promised_ms.to_bytes(8)
+    crc = int(crc32c(np.frombuffer(data, np.uint8), BATCH_ATTRIBUTES_AT, len(data)))
+    data[BATCH_CRC_AT : BATCH_CRC_AT + 4] = crc.to_bytes(4)
+    return bytes(data)
+
+
+def test_behind_a_batch_that_has_no_such_record_the_next_is_looked_at(bench: ShardBench) -> None:
+    later = NOW_MS + 1000
+    bench.appender.append("t", 0, lying(0, NOW_MS, NOW_MS, promised_ms=later + 5))
+    assert found(bench.ask("ListOffsets", 7, request(later))) == (-1, -1)
+    bench.appender.append("t", 0, batch(b"x", first_ms=later))
+    assert found(bench.ask("ListOffsets", 7, request(later))) == (8, later)
+
+
+def test_what_lies_below_the_log_start_in_its_batch_hides_nothing(bench: ShardBench) -> None:
+    bench.appender.append("t", 0, lying(0, NOW_MS + 500, NOW_MS, promised_ms=NOW_MS + 500))
+    bench.appender.append("t", 0, batch(b"x", first_ms=NOW_MS + 500))
+    bench.shard.logs[0].set_log_start(1, 7)
+    assert found(bench.ask("ListOffsets", 7, request(NOW_MS + 400))) == (8, NOW_MS + 500)
+
+
+def test_a_request_that_has_had_its_share_is_answered_as_the_header_says(
+    bench: ShardBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_offsets, "INFLATED_BYTES_MAX", 1)
+    later = NOW_MS + 1000
+    for _ in range(3):
+        bench.appender.append("t", 0, lying(0, NOW_MS, NOW_MS, promised_ms=later + 5))
+    assert found(bench.ask("ListOffsets", 7, request(later))) == (8, later + 5)
+    assert bench.later_count == 2
+
+
+def test_a_topic_deleted_while_a_batch_is_looked_into_is_unknown(bench: ShardBench) -> None:
+    ask = asked_later(bench, NOW_MS)
+    answers: list[Any] = []
+    [command] = ask.commands
+    assert isinstance(command, Later)
+    command.begin(answers.append)
+    bench.shard.take_catalog(catalog(EMPTY), 2)
+    answer = only(bench.read(ask.then(answers)))
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_deleted_before_its_turn_is_unknown(tmp_path: Path) -> None:
+    bench = ShardBench(tmp_path, topic("t", range(1, 3)))
+    for index in (0, 1):
+        bench.appender.append("t", index, batch(b"a"))
+    asked = [ListOffsetsPartition(partition_index=i, timestamp=NOW_MS) for i in range(2)]
+    topics = [ListOffsetsTopic(name="t", partitions=asked)]
+    message = ListOffsetsRequest(replica_id=-1, topics=topics)
+    bench.asked = dispatch(relayed("ListOffsets", 7, message).request, bench.shard, NOW_MS)
+    ask, answers = bench.asked.result, list[Any]()
+    assert isinstance(ask, Ask)
+    [command] = ask.commands
+    assert isinstance(command, Later)
+    command.begin(answers.append)
+    bench.shard.take_catalog(catalog(), 2)
+    [row] = bench.read(ask.then(answers)).topics
+    assert [each.error_code for each in row.partitions] == [3, 3]
 
 
 @pytest.mark.parametrize(("name", "index"), [("none", 0), ("t", 1)])
