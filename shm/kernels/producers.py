@@ -1,6 +1,6 @@
 """Idempotent producers: what was last appended by whom, and what may come next.
 
-One table for a log, int64 [rows, 32], made once in the size it may ever have (new_producers):
+One table for a log, int64 [rows, 32], made once in its largest size (shm.producer_table):
 
     0                   header (the H_ words)
     1 … capacity        producers; a row never moves, those that are free form a list
@@ -23,9 +23,6 @@ The rules are Kafka's ProducerAppendInfo (KIP-98, KIP-360): an exact duplicate o
 five batches is answered as it was; anything else must follow the last sequence; a new epoch starts
 at 0; a producer nobody knows may start anywhere. Sequences wrap from 2^31 - 1 to 0.
 """
-
-from contextlib import suppress
-from mmap import MADV_NOHUGEPAGE, MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 import numpy as np
 
@@ -63,24 +60,6 @@ DUPLICATE = -1
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
 SEQUENCE_MAX = 0x7FFFFFFF
-
-
-def new_producers(capacity: int, key: bytes) -> np.ndarray:
-    """An empty table for so many producers, a power of two; `key` is 16 random bytes, kept secret.
-
-    Memory is taken when rows are, by small pages: buckets are hit anywhere.
-    """
-    assert capacity >= PRODUCER_COLUMNS // 2
-    assert capacity & (capacity - 1) == 0
-    buckets = 2 * capacity
-    rows = 1 + capacity + buckets // PRODUCER_COLUMNS
-    memory = mmap(-1, 8 * PRODUCER_COLUMNS * rows, flags=MAP_PRIVATE | MAP_ANONYMOUS)
-    with suppress(OSError):  # The system has no large ones.
-        memory.madvise(MADV_NOHUGEPAGE)
-    table = np.frombuffer(memory, np.int64).reshape(rows, PRODUCER_COLUMNS)
-    table[0, H_CAPACITY], table[0, H_BUCKET_MASK] = capacity, buckets - 1
-    table[0, H_KEY : H_KEY + 2] = np.frombuffer(key, np.int64)
-    return table
 
 
 # --- The hash -------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from shm.kernels.producers import (
     expire_producers,
     file_producers,
     forget_partitions,
-    new_producers,
     restore_producers,
 )
 from shm.kernels.publish import read_version, write_version
@@ -72,6 +71,7 @@ from shm.kernels.views import VIEW_BYTES, fill_views
 from shm.kernels.visible import publish
 from shm.kernels.waiting import WAITING_COUNT, new_waiting, remove_waiting
 from shm.kernels.words import FRAME_HEADER_BYTES, P_LAST_ENTRY, WORD_GENERATION
+from shm.producer_table import new_producers
 from shm.segment import LogMemory
 from shm.session import SessionMemory
 

@@ -22,9 +22,9 @@ from shm.kernels.producers import (
     expire_producers,
     file_producers,
     forget_partitions,
-    new_producers,
     restore_producers,
 )
+from shm.producer_table import new_producers
 
 # Of a log, each for one partition: 64 MB, and as much for each checkpoint. Apache Kafka has no
 # bound, and runs out of memory.

@@ -34,7 +34,6 @@ from shm.kernels.plan import (
     row_at,
 )
 from shm.kernels.produce import produce, write_answers
-from shm.kernels.producers import new_producers
 from shm.kernels.reference import PlainFrame, scan
 from shm.kernels.words import (
     DURABILITY_SHIFT,
@@ -55,6 +54,7 @@ from shm.kernels.words import (
     WORD_TAIL,
     WORD_WRITTEN,
 )
+from shm.producer_table import new_producers
 from shm.segment import LogMemory
 from smq.model.catalog import Catalog, Topic
 from smq.shard.directory import build_directory

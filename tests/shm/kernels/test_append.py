@@ -6,7 +6,6 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.append import account, append_rows, make_room, pad_to, place_of
 from shm.kernels.plan import HEAD_ROW_COUNT, ROW_CODE, ROW_STATE, new_plan, row_at
-from shm.kernels.producers import new_producers
 from shm.kernels.reference import PlainFrame, Tail, read_frame
 from shm.kernels.words import (
     FRAME_KIND_PADDING,
@@ -23,6 +22,7 @@ from shm.kernels.words import (
     WORD_TAIL,
     WORD_WRITTEN,
 )
+from shm.producer_table import new_producers
 from shm.segment import LogMemory
 from tests.oracle.batches import batch
 from tests.shm.kernels.rig import LOG, NOW_MS, TOPIC, Rig, request_of

@@ -31,13 +31,13 @@ from shm.kernels.producers import (
     expire_producers,
     file_producers,
     forget_partitions,
-    new_producers,
     producer_hash,
     producer_row,
     remember_batch,
     restore_producers,
 )
 from shm.kernels.reference_produce import Appended, Producers, Refused, sip_hash
+from shm.producer_table import new_producers
 from tests.oracle.batches import batch, changed
 
 VOICES = [pytest.param(False, id="compiled"), pytest.param(True, id="interpreted")]

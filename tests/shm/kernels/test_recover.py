@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.index import LINK_COLUMNS, find_entry
-from shm.kernels.producers import H_COUNT, R_STATE_END, new_producers, producer_row
+from shm.kernels.producers import H_COUNT, R_STATE_END, producer_row
 from shm.kernels.recover import (
     S_AT,
     S_BASE_OFFSET,
@@ -38,6 +38,7 @@ from shm.kernels.words import (
     P_NUMBER,
     P_UNSEALED_BYTES,
 )
+from shm.producer_table import new_producers
 from shm.segment import LogMemory
 from tests.oracle.batches import batch
 from tests.shm.kernels.rig import GENERATION, RING_BYTES, SEGMENT_BYTES, SLOTS, Rig, request_of

@@ -1,0 +1,30 @@
+"""The memory of a log's table of producers; shm.kernels.producers describes its rows."""
+
+from contextlib import suppress
+from mmap import MADV_NOHUGEPAGE, MAP_ANONYMOUS, MAP_PRIVATE, mmap
+
+import numpy as np
+
+from shm.kernels.producers import H_BUCKET_MASK, H_CAPACITY, H_KEY, PRODUCER_COLUMNS
+
+KEY_BYTES = 16
+
+
+def new_producers(capacity: int, key: bytes) -> np.ndarray:
+    """An empty table, int64 [rows, 32], for `capacity` producers, a power of two of at least 16.
+
+    `key` is 16 random bytes that nobody else knows. The system provides pages when rows are first
+    written, in small pages, because the hash touches buckets at random.
+    """
+    assert capacity >= PRODUCER_COLUMNS // 2
+    assert capacity & (capacity - 1) == 0
+    assert len(key) == KEY_BYTES
+    buckets = 2 * capacity
+    rows = 1 + capacity + buckets // PRODUCER_COLUMNS
+    memory = mmap(-1, 8 * PRODUCER_COLUMNS * rows, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    with suppress(OSError):  # The system has no huge pages.
+        memory.madvise(MADV_NOHUGEPAGE)
+    table = np.frombuffer(memory, np.int64).reshape(rows, PRODUCER_COLUMNS)
+    table[0, H_CAPACITY], table[0, H_BUCKET_MASK] = capacity, buckets - 1
+    table[0, H_KEY : H_KEY + 2] = np.frombuffer(key, np.int64)
+    return table
