@@ -29,6 +29,20 @@ _ABSOLUTE = {
 _CEILINGS = {"librdkafka_mock_mb_s": "librdkafka against its own mock broker, 1 MB batches, MB/s"}
 
 
+# The lines of the README and of the history: what a newcomer decides by.
+HEADLINES = (
+    "produce 1 KiB, 1 MB batches, five deep: MB/s",
+    "produce 1 KiB, 16 KiB batches, five deep: MB/s",
+    "single-record requests, five deep: requests/s",
+    "single-record requests, one by one: requests/s",
+    "consume hot, 1 MB batches: MB/s",
+    "end to end at 10,000 msg/s: p50 µs",
+    "end to end at 10,000 msg/s: p99 µs",
+    "librdkafka: produce 1 KiB, 1 MB batches: MB/s",
+)
+HISTORY_END = "<!-- history written by bench.run: end -->"
+
+
 class Row(NamedTuple):
     """One line: figures of both, their ratio, and the bound."""
 
@@ -91,5 +105,16 @@ def write_between(document: Path, begin: str, end: str, text: str) -> None:
 
 
 def headlines(rows: list[Row]) -> list[Row]:
-    """The lines that compare with Apache Kafka and have a bound to keep."""
-    return [row for row in rows if row.ratio is not None and row.target]
+    """The lines of HEADLINES, in its order."""
+    by_words = {row.words: row for row in rows}
+    return [by_words[words] for words in HEADLINES if words in by_words]
+
+
+def add_to_history(document: Path, rows: list[Row], day: str, note: str) -> None:
+    """Add a line to the history: the day, what has changed, and the ratio of each headline."""
+    by_words = {row.words: row for row in rows}
+    ratios = [number(by_words[words].ratio) if words in by_words else "" for words in HEADLINES]
+    line = f"| {' | '.join([day, note, *ratios])} |"
+    before, end, after = document.read_text().partition(HISTORY_END)
+    assert end, f"{document} has lost the mark {HISTORY_END}"
+    document.write_text(f"{before}{line}\n{end}{after}")

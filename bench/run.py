@@ -4,7 +4,7 @@ Both brokers run; each measurement is taken of one, then of the other, several r
 are compared. Who is not measured stands still (SIGSTOP). Apache Kafka is warmed up first: its first
 hundreds of megabytes are slow.
 `--quick` is a look, `--only WORDS` takes some of the lines, `--write` puts the table into
-docs/performance.md and its headlines into README.md.
+docs/performance.md and its headlines into README.md, and `--note WORDS` adds a line to the history.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -28,7 +29,15 @@ from bench.measures import (
     raw_single,
     rdkafka_measures,
 )
-from bench.report import Row, absolute_rows, comparison_rows, headlines, table, write_into
+from bench.report import (
+    Row,
+    absolute_rows,
+    add_to_history,
+    comparison_rows,
+    headlines,
+    table,
+    write_into,
+)
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqCommand
@@ -77,9 +86,16 @@ def main() -> None:
     print("\n" + table(rows))
     print(json.dumps(ceiling))
     if options.write:
-        command = f'make bench ARGS="{" ".join(sys.argv[1:])}"'
-        write_into(DOCUMENT, rows, ceiling, command)
-        write_into(README, headlines(rows), {}, command)
+        _write(rows, ceiling, options.note)
+
+
+def _write(rows: list[Row], ceiling: Figures, note: str) -> None:
+    """Put the table and its headlines into the documents; `note` names a line of the history."""
+    command = f'make bench ARGS="{" ".join(sys.argv[1:])}"'
+    write_into(DOCUMENT, rows, ceiling, command)
+    write_into(README, headlines(rows), {}, command)
+    if note:
+        add_to_history(DOCUMENT, rows, datetime.now(UTC).date().isoformat(), note)
 
 
 def _options() -> argparse.Namespace:
@@ -88,6 +104,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="lines whose name has these words")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
+    parser.add_argument("--note", default="", help="with --write: a line of the history, so called")
     return parser.parse_args()
 
 
