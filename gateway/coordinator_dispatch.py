@@ -10,7 +10,7 @@ from gateway.apis import metadata
 from gateway.apis.table import API_BY_KEY, Api, Where
 from gateway.coordinator_context import CoordinatorContext, Message
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.given import Now
+from smq.coordinator.inputs import Now
 from smq.model.errors import PeerError
 from smq.shard.shard import Node
 from smq.wire.codec import Writer

@@ -50,6 +50,9 @@ WAL_FORMAT = 1
 
 LAYOUT_MAGIC = 0x0001_51_4D_53  # "SMQ" and the version of this map, little endian.
 PAGE_BYTES = 4096
+# Rows of a log's partition table. An unused row of 128 bytes takes no memory; a topic has up to
+# 100,000 partitions.
+PARTITIONS_PER_LOG_MAX = 131_072
 
 INDEX_DTYPES: dict[str, np.dtype[Any]] = {
     "position": np.dtype("<i8"),

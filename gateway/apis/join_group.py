@@ -20,8 +20,8 @@ Left out: groups of the consumer protocol (KIP-848) are not there to be joined.
 from functools import partial
 
 from gateway.coordinator_context import CoordinatorContext
-from smq.coordinator.given import random_uuid
 from smq.coordinator.group_events import Join, JoinAnswer
+from smq.coordinator.inputs import random_uuid
 from smq.model.errors import BrokerError
 from smq.wire.generated.join_group import (
     JoinGroupRequest,

@@ -1,7 +1,7 @@
 """Appending batches to a log: check, place, copy once, publish.
 
-A row of the plan (shm.kernels.plan) says which bytes of the receive buffer go to which partition.
-Rows of other logs are passed over, so that a shard which serves several logs calls this for each.
+A row of the plan (shm.kernels.plan) says which bytes of the receive buffer go to which
+partition. A shard that serves several logs calls this for each: it skips the rows of other logs.
 """
 
 import numpy as np

@@ -20,7 +20,7 @@ from shm.interrupts import without_interrupts
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_SOURCES = Path(__file__).resolve().parent
+_SOURCES = next(each for each in Path(__file__).resolve().parents if each.name == "shm")
 # No kernel is called through a C pointer: making the wrappers for it slowed the first start.
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
@@ -33,7 +33,7 @@ _OPTIONS: dict[str, Any] = {
 def cache_directory() -> Path:
     """Where compiled kernels are kept; the directory exists and can be written."""
     digest = hashlib.sha256(version("numba").encode())
-    for source in sorted([*_SOURCES.glob("*.py"), *_SOURCES.parent.glob("*.py")]):
+    for source in sorted(_SOURCES.rglob("*.py")):
         digest.update(source.read_bytes())
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{os.getuid()}"):
@@ -88,7 +88,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _have_kernels_call_a_part(compiled: Any, function: Callable[..., Any]) -> None:
-    """Kernels that call `compiled` take in a part of their own instead (see shm.kernels.parts).
+    """Make kernels that call `compiled` take in a part of their own (see shm.kernels.parts).
 
     They share a version of it for all constants they pass: Numba compiles `get_word(memory, 7)` and
     `get_word(memory, 8)` apart, though LLVM inlines them into the caller all the same.

@@ -1,8 +1,8 @@
 """What a reader at its log's end mostly finds, a small batch or a few: lent and cut in one call.
 
-A record that comes after a pause finds caches that have forgotten the reader's code. So it gets a
-way of its own, with few steps; whatever is not of this kind goes the way of all (shm.kernels.lend,
-shm.kernels.cut), which decides nothing differently.
+A record that comes after a pause finds cold caches, so it takes a path with few steps. Everything
+else takes the general path (shm.kernels.lend, shm.kernels.cut), which decides nothing
+differently.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Plain twins of shm.kernels.session, session_client and watch: the two rings, without a machine.
+"""Plain twins of the kernels in shm.kernels.session: the two rings, without a machine.
 
 Read this first. Nothing here is called by the broker; the kernels' tests compare.
 """

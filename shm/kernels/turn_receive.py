@@ -1,7 +1,7 @@
 """What a turn (shm.kernels.turns) receives: from sockets, and from the inboxes of sessions.
 
-Produce requests are appended (shm.kernels.produce); their answers are noted in the turn's rows. A
-Fetch is answered at once (shm.kernels.fetch_request), or waits (shm.kernels.waiting).
+It appends Produce requests (shm.kernels.produce) and notes their answers in the turn's rows.
+It answers a Fetch at once (shm.kernels.fetch_request), or makes it wait (shm.kernels.waiting).
 """
 
 import numpy as np

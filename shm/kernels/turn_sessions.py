@@ -1,4 +1,4 @@
-"""Sessions in the kernel's turns (shm.kernels.turns): what shm.kernels.session does, by number.
+"""Sessions in the kernel's turns: what shm.kernels.session does, by number.
 
     table      int64: a row for each session: its socket's descriptor; where its memory and its
                `side` lie and how large they are

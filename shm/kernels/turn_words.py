@@ -1,9 +1,9 @@
-"""The names of a turn's words (shm.kernels.turns), shared by its kernels and by Python. Facts only.
+"""The names of a turn's words, shared by its kernels and by Python. Facts only.
 
 `clients` (int64 by descriptor) says what the kernel may do: when a connection was last used
 (monotonic ns) if it has no request begun and no answer due; else LOOPS, or PARKED while its fetch
-stands in the table of shm.kernels.waiting. SESSION less a row of shm.kernels.turn_sessions: it is
-a session's socket, which brings bells.
+stands in the table of shm.kernels.waiting. SESSION less a row of shm.kernels.turn_sessions
+marks a session's socket, which brings bells.
 
 A turn's words (int64, private):
 

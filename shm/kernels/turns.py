@@ -2,8 +2,8 @@
 
     wait      until a connection has something: awake for a moment, then asleep
     receive   one recv a connection, or what is in a session's inbox (shm.kernels.turn_sessions):
-              Produce requests are parsed, appended and answered (shm.kernels.produce), a Fetch is
-              answered (shm.kernels.fetch_request) or waits (shm.kernels.waiting);
+              parse, append and answer Produce requests (shm.kernels.produce), answer a
+              Fetch (shm.kernels.fetch_request) or let it wait (shm.kernels.waiting);
               look again, as long as more has come meanwhile
     write     one pwrite of what was appended
     show      high watermarks move; sessions that watch are rung, fetches that waited are answered

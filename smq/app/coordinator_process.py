@@ -5,14 +5,14 @@ import random
 import select
 
 from shm.catalog import CATALOG_BYTES_MAX
+from shm.layout import PARTITIONS_PER_LOG_MAX
 from smq.app.acceptor import Acceptor
 from smq.app.clock import monotonic_ms, wall_ms
 from smq.app.coordinator_server import CoordinatorServer
 from smq.app.inheritance import COORDINATOR, Inheritance
 from smq.app.loop import Loop
-from smq.app.serve import PARTITIONS_PER_LOG_MAX
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.given import Now
+from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
 from smq.model.errors import StoreError
 from smq.shard.shard import Node

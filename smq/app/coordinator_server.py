@@ -4,8 +4,8 @@
     its end     what is due -> commit -> catalog published -> answers go out
 
 In this order: who has an answer sees what it asked for, and a death at any moment loses nothing
-that was answered. Writing to a link never waits (smq.app.link): a process that hangs makes nobody
-wait, and is dropped when it has fallen too far behind.
+that was answered. A write to a link never blocks (smq.app.link): the server drops a process
+that hangs when it has fallen too far behind.
 
 If the store fails (a full disk), nothing of the turn has been answered: every link is closed, so
 that clients ask again, and the state is built anew from what was committed.
@@ -23,7 +23,7 @@ from smq.app.link import Link
 from smq.app.loop import Loop, Timer
 from smq.coordinator.commands import execute
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.given import Now
+from smq.coordinator.inputs import Now
 from smq.model.errors import PeerError, StoreError
 from smq.shard.shard import Node
 from smq.wire.internal import (

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
+from shm.layout import PARTITIONS_PER_LOG_MAX
 from shm.segment import LogMemory
 from smq.app.clock import wall_ms
 from smq.app.datadir import DataDirectory
@@ -36,8 +37,6 @@ from smq.model.errors import MadeByNewer
 from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
 
-# A row is 128 bytes of memory that is not there until it is used; a topic has up to 100,000.
-PARTITIONS_PER_LOG_MAX = 131_072
 LOGS = "logs"  # Of the data directory: a directory for each log.
 COMPILER = "libllvmlite"  # Loading kernels was the last that anybody wants of it.
 # Of one process, beside its clients' connections: WAL segments, sockets, cold reads.

@@ -6,7 +6,7 @@ A process that dies is restarted at once, with growing pauses if it keeps dying 
 shard gets the next generation, made durable before the fork. SIGTERM, SIGINT and SIGHUP stop: all
 are asked to end, and those that have not ended at the deadline are killed.
 
-`smq.app.serve` prepares the estate; `smq.app.child` is how a fork begins and ends.
+`smq.app.serve` prepares what it owns; `smq.app.child` begins and ends a fork.
 """
 
 import os

@@ -28,7 +28,7 @@ from dataclasses import asdict
 from typing import Any
 
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.given import Now
+from smq.coordinator.inputs import Now
 from smq.model.errors import PreconditionFailed
 from smq.store.rows import Segment
 

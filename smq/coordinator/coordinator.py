@@ -5,9 +5,9 @@ a turn, and then lets the catalog and the answers out (`smq.app.coordinator_serv
 commit, it throws this object away and builds another one from what was committed.
 """
 
-from smq.coordinator.given import Chance, Now
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
+from smq.coordinator.inputs import Chance, Now
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.topics import Cluster, Topics
 from smq.model.config import MINUTE_MS, Config

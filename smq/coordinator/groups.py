@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from smq.coordinator.deadlines import NEVER_MS
 from smq.coordinator.expiry import Expiry
-from smq.coordinator.given import Now
 from smq.coordinator.group import Group
 from smq.coordinator.group_events import Answer, Commit, Event, Join, Save, TimePasses
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
+from smq.coordinator.inputs import Now
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.store import Store
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import NamedTuple
 
-from smq.coordinator.given import Chance, Now, random_uuid
+from smq.coordinator.inputs import Chance, Now, random_uuid
 from smq.model.catalog import NAMESPACE_DEFAULT, Catalog, Topic
 from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode

@@ -1,8 +1,7 @@
-"""The producers of a log: whose batches were appended last, as shm.kernels.producers keeps them.
+"""The idempotent producers of a log, in the table of shm.kernels.producers.
 
-Clients decide how many there are. So there is a most, of which the oldest goes first; who was
-silent for producer.id.expiration.ms goes with time; and nothing here is done for all of them in one
-step of the loop.
+Clients decide how many there are. So the table is bounded and forgets the oldest first; producers
+that were silent for producer.id.expiration.ms expire; no step of the loop handles all of them.
 """
 
 import numpy as np

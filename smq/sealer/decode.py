@@ -1,6 +1,6 @@
 """Record batches as they were sent → pieces that are sealed in the same way.
 
-    ROWS     records cut into columns (`shm.kernels.records`), inflated where they were compressed
+    ROWS     records cut into columns (`shm.kernels.records`), decompressed where needed
     CONTROL  markers of transactions: no records of anybody, but offsets, and they come back
     RAW      what a Parquet file cannot hold and give back unchanged, so it is kept as it was sent
 

@@ -1,7 +1,7 @@
 """Answers to Produce requests that say why: what the kernel writes, with sentences in it.
 
-`shm.kernels.produce.write_answers` writes the answers of every ordinary plan and has no words for
-errors. A plan some of whose rows were refused for their handles is answered from here, through the
+`shm.kernels.produce.write_answers` writes the answers of every ordinary plan, without error
+messages. This module answers a plan with rows that were refused for their handles, through the
 generated codec.
 """
 

@@ -21,7 +21,7 @@ from smq.app.status import Status, read_status
 from smq.model.config import Config
 from smq.model.config_rules import size
 from smq.model.config_sources import parse
-from smq.testing.hatchery import hatchery
+from smq.testing.broker_pool import broker_pool
 from smq.testing.processes import POLL_SECONDS, Child, Ports, answers
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _SMALL = {"ring.bytes": "16MiB", "wal.segment.bytes": "4MiB", "wal.bytes.max": "
 
 
 class SmqBroker:
-    """One running SMQ in a directory of its own, forked by this process's hatchery.
+    """One running SMQ in a directory of its own, forked by this process's broker pool.
 
     Its ports are its own until `stop`, also while it is down.
     """
@@ -80,7 +80,7 @@ class SmqBroker:
         return child
 
     def _launch(self, settings: Mapping[str, str]) -> Child:
-        return hatchery().hatch(settings, self.output)
+        return broker_pool().start(settings, self.output)
 
     def _ready(self) -> bool:
         found = read_status(self.data_dir)
@@ -185,7 +185,7 @@ def fresh_broker(settings: Mapping[str, str]) -> Iterator[SmqBroker]:
         config = size(config, config.shards, machine.memory_bytes)
     if not isinstance(config, Config):
         raise ValueError("; ".join(config))  # noqa: TRY004  (all that is wrong)
-    directory = Path(tempfile.mkdtemp(dir=hatchery().home))
+    directory = Path(tempfile.mkdtemp(dir=broker_pool().home))
     try:
         fresh = SmqBroker(directory, values, runtime_home=directory)
         try:

@@ -12,7 +12,7 @@ import pytest
 from smq.app.coordinator_server import GROUP_ANSWERS_A_TURN, CoordinatorServer
 from smq.app.loop import Loop
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.given import Now
+from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
 from smq.model.catalog import Catalog
 from smq.model.config import Config

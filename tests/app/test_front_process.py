@@ -1,4 +1,4 @@
-"""The front as the supervisor imports it; tests/app/test_supervisor.py has it as a process."""
+"""The front as the supervisor imports it; the supervisor's tests have it as a process."""
 
 import subprocess
 import sys

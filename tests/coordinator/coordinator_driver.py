@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.given import Now
+from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
 from smq.model.config import Config
 from smq.store.store import Store

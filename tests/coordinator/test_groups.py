@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from smq.coordinator.given import Now
 from smq.coordinator.group_events import (
     Answer,
     Commit,
@@ -16,6 +15,7 @@ from smq.coordinator.group_events import (
 )
 from smq.coordinator.group_states import GroupState
 from smq.coordinator.groups import CHECK_INTERVAL_MS, MEMBERS_A_TICK
+from smq.coordinator.inputs import Now
 from smq.coordinator.topics import NewTopic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from smq.testing import broker
-from smq.testing.hatchery import Hatchery, hatchery
+from smq.testing.broker_pool import BrokerPool, broker_pool
 from smq.testing.processes import answers
 from tests.app.fake_broker import eventually, gone
 
 OWNER = """
 import os, signal, sys
 from smq.testing import broker
-from smq.testing.hatchery import hatchery
+from smq.testing.broker_pool import broker_pool
 
 with broker() as first:
-    print(hatchery().home, *first.pids(), flush=True)
+    print(broker_pool().home, *first.pids(), flush=True)
     {end}
 """
 
@@ -49,7 +49,7 @@ def test_nothing_is_left_however_the_owner_ends(end: str) -> None:
     eventually(lambda: not home.exists(), "the directory is removed")
 
 
-def test_a_hatchery_has_one_thread_and_leaves_no_zombies() -> None:
+def test_a_pool_has_one_thread_and_leaves_no_zombies() -> None:
     with broker() as one:
         pids = one.pids()
         supervisor = Path(f"/proc/{one.pids()[0]}")
@@ -59,7 +59,7 @@ def test_a_hatchery_has_one_thread_and_leaves_no_zombies() -> None:
     eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "all are reaped")
 
 
-def test_a_broker_holds_no_descriptor_of_the_hatchery_nor_of_other_brokers() -> None:
+def test_a_broker_holds_no_descriptor_of_the_pool_nor_of_other_brokers() -> None:
     def sockets(pid: int) -> set[str]:
         links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
         return {link for link in links if link.startswith("socket:")}
@@ -85,30 +85,30 @@ def test_threads_of_one_process_may_ask_at_once() -> None:
 
 def test_a_fork_of_the_owner_starts_its_own() -> None:
     with broker():
-        ours = hatchery()
+        ours = broker_pool()
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                if not ours.running and hatchery() is not ours:
-                    hatchery().close()
+                if not ours.running and broker_pool() is not ours:
+                    broker_pool().close()
                     code = 0
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        assert hatchery() is ours
+        assert broker_pool() is ours
 
 
-def test_a_hatchery_that_was_killed_is_named_and_replaced(
+def test_a_pool_that_was_killed_is_named_and_replaced(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("smq.testing.hatchery._hatcheries", [])
-    first = hatchery()
+    monkeypatch.setattr("smq.testing.broker_pool._pools", [])
+    first = broker_pool()
     os.kill(first._process.pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="no broker hatches"):
-        first.hatch({}, tmp_path / "output")
+    with pytest.raises(RuntimeError, match="the pool starts no broker"):
+        first.start({}, tmp_path / "output")
     eventually(lambda: not first.running, "its end is seen")
-    second = hatchery()
+    second = broker_pool()
     assert second is not first
     for each in (first, second):
         each.close()
@@ -117,8 +117,8 @@ def test_a_hatchery_that_was_killed_is_named_and_replaced(
 
 
 def test_small_shared_memory_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smq.testing.hatchery.ROOM_BYTES_MIN", 1 << 60)
-    small = Hatchery()
+    monkeypatch.setattr("smq.testing.broker_pool.ROOM_BYTES_MIN", 1 << 60)
+    small = BrokerPool()
     try:
         assert small.home.parent != Path("/dev/shm")
         assert small.home.is_dir()
@@ -127,11 +127,11 @@ def test_small_shared_memory_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_its_end_ends_its_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smq.testing.hatchery._hatcheries", [])
+    monkeypatch.setattr("smq.testing.broker_pool._pools", [])
     with broker() as one:
-        pids, home = one.pids(), hatchery().home
+        pids, home = one.pids(), broker_pool().home
         with socket.create_connection(("127.0.0.1", one.port)):
-            hatchery().close()
+            broker_pool().close()
         assert all(gone(pid) for pid in pids)
         (one.data_dir).mkdir(parents=True)
         (one.data_dir / "lock").touch()  # What the block removes at its end.

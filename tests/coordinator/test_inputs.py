@@ -3,7 +3,7 @@
 from base64 import urlsafe_b64encode
 from random import Random
 
-from smq.coordinator.given import random_uuid
+from smq.coordinator.inputs import random_uuid
 
 
 class Scripted:

@@ -1,4 +1,4 @@
-"""The hatchery's program: load everything, then fork a broker for each request on standard input.
+"""The broker pool's program: load all, then fork a broker for each request on standard input.
 
 A request is a datagram of JSON; the answer is the supervisor's pid, with a pidfd of it. The process
 has no thread but its own, which every fork relies on.
@@ -25,7 +25,7 @@ from smq.app.inheritance import Stop
 from smq.app.machine import this_machine
 from smq.app.refusal import or_refuse
 from smq.model.config_sources import parse
-from smq.testing.hatchery import REQUEST_BYTES_MAX
+from smq.testing.broker_pool import REQUEST_BYTES_MAX
 
 _PR_SET_CHILD_SUBREAPER = 36
 _REQUESTS = 0  # Standard input.
@@ -37,7 +37,7 @@ class Brokers:
     def __init__(self) -> None:
         self.pids: set[int] = set()
 
-    def hatch(self, settings: Mapping[str, str], output: str) -> int:
+    def start(self, settings: Mapping[str, str], output: str) -> int:
         """Fork one; returns its pid."""
         unused = Stop()
         pid = child.fork("supervisor", lambda: _live(settings, output), unused)
@@ -61,7 +61,7 @@ class Brokers:
 
 
 def _live(settings: Mapping[str, str], output: str) -> None:
-    """In the child: keep nothing of the hatchery's, then be a supervisor."""
+    """In the child: keep nothing of the pool's, then be a supervisor."""
     signal.set_wakeup_fd(-1)
     for number in (*child.STOP_SIGNALS, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
@@ -106,7 +106,7 @@ def _serve_once(brokers: Brokers, requests: socket.socket, owner: int, signals: 
         request = requests.recv(REQUEST_BYTES_MAX)
         if not request:
             return False
-        pid = brokers.hatch(**json.loads(request))
+        pid = brokers.start(**json.loads(request))
         pidfd = os.pidfd_open(pid)
         socket.send_fds(requests, [str(pid).encode()], [pidfd])
         os.close(pidfd)

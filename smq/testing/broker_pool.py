@@ -1,13 +1,13 @@
-"""The hatchery: one warm process that forks a broker whenever a test wants one.
+"""The broker pool: one warm process that forks a broker whenever a test wants one.
 
-    test process ─asks→ hatchery ─forks→ supervisor ─forks→ shards, coordinator, sealer
+    test process ─asks→ broker pool ─forks→ supervisor ─forks→ shards, coordinator, sealer
 
-A start of `smq serve` spends most of its time on imports and on loading kernels. The
-hatchery has done that, once a session, and has started no thread, so that it may be forked as
+A start of `smq serve` spends most of its time on imports and on loading kernels.
+The pool has done that, once a session, and has started no thread, so that it may be forked as
 often as one likes. What it forks is a broker like any other, on ports and files of its own.
 
-It watches the process it works for: when that ends, however it ends, the hatchery kills its
-brokers, removes its directory, and ends too. `smq.testing.hatchery_process` is its program.
+It watches the process it works for: when that ends, however it ends, the pool kills its
+brokers, removes its directory, and ends too. `smq.testing.broker_pool_process` is its program.
 """
 
 import atexit
@@ -34,7 +34,7 @@ HATCH_SECONDS_MAX = 120.0  # The first one on a machine compiles the kernels.
 ROOM_BYTES_MIN = 1024**3  # Containers are given 64 MiB of it, which a few brokers would fill.
 
 
-class Hatchery:
+class BrokerPool:
     """The warm process. `home` is a directory for its brokers, on a tmpfs if there is one."""
 
     def __init__(self) -> None:
@@ -45,8 +45,8 @@ class Hatchery:
         self._socket.settimeout(HATCH_SECONDS_MAX)
         with theirs:
             self._process = Child.start(
-                [sys.executable, "-m", "smq.testing.hatchery_process", str(self.home)],
-                self.home / "hatchery.log",
+                [sys.executable, "-m", "smq.testing.broker_pool_process", str(self.home)],
+                self.home / "broker_pool.log",
                 dict.fromkeys(ONE_THREAD, "1"),
                 stdin=theirs.fileno(),
                 own_session=True,
@@ -57,7 +57,7 @@ class Hatchery:
         """Whether this process may ask it: a fork of the owner has to start its own."""
         return self.owner_pid == os.getpid() and self._process.running
 
-    def hatch(self, settings: Mapping[str, str], output: Path) -> Child:
+    def start(self, settings: Mapping[str, str], output: Path) -> Child:
         """Fork a broker; what it says goes to a file. Settings are those of `smq serve`."""
         request = json.dumps({"settings": dict(settings), "output": str(output)}).encode()
         try:
@@ -65,9 +65,11 @@ class Hatchery:
                 self._socket.send(request)
                 answer, fds, _, _ = socket.recv_fds(self._socket, REQUEST_BYTES_MAX, 1)
         except OSError as reason:
-            raise RuntimeError(f"no broker hatches: {reason}\n{self._process.tail()}") from reason
+            raise RuntimeError(
+                f"the pool starts no broker: {reason}\n{self._process.tail()}"
+            ) from reason
         if not answer:
-            raise RuntimeError(f"no broker hatches:\n{self._process.tail()}")
+            raise RuntimeError(f"the pool starts no broker:\n{self._process.tail()}")
         return Child(_Hatched(int(answer), fds[0]), output)
 
     def close(self) -> None:
@@ -110,15 +112,15 @@ class _Hatched:
         return self._pidfd < 0
 
 
-_hatcheries: list[Hatchery] = []
+_pools: list[BrokerPool] = []
 
 
-def hatchery() -> Hatchery:
+def broker_pool() -> BrokerPool:
     """This process's own; the first call starts it, and its end is the end of it."""
-    if not (_hatcheries and _hatcheries[-1].running):
-        _hatcheries.append(Hatchery())
-        atexit.register(_hatcheries[-1].close)
-    return _hatcheries[-1]
+    if not (_pools and _pools[-1].running):
+        _pools.append(BrokerPool())
+        atexit.register(_pools[-1].close)
+    return _pools[-1]
 
 
 def _roomy_tmpfs() -> Path | None:
