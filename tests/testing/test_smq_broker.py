@@ -65,7 +65,7 @@ def test_a_stopped_broker_comes_back_on_its_port_with_its_data() -> None:
 def test_a_broker_that_cannot_start_says_why_and_keeps_nothing(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.json").write_text('{"format_version": 99}')
-    with pytest.raises(RuntimeError, match="was written by a newer smq"):
+    with pytest.raises(RuntimeError, match="made by a newer SMQ"):
         SmqBroker(tmp_path, runtime_home=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"data", "output.log"}
 
