@@ -1,7 +1,8 @@
 """What a turn (shm.kernels.turns) receives: from sockets, and from the inboxes of sessions.
 
-It appends Produce requests (shm.kernels.produce) and notes their answers in the turn's rows.
-It answers a Fetch at once (shm.kernels.fetch_request), or makes it wait (shm.kernels.waiting).
+It appends Produce requests (shm.kernels.produce) and notes their answers in the turn's
+rows. It answers a Fetch at once (shm.kernels.fetch_request), or makes it wait
+(shm.kernels.waiting).
 """
 
 import numpy as np

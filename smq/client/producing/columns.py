@@ -1,4 +1,4 @@
-"""Records as columns over bytes, as `shm.kernels.records_encode` takes them: from plain lists.
+"""Plain lists of records → columns over bytes, for `shm.kernels.records_encode`.
 
 A `Field` is a column of byte strings: where each begins in `data`, and its length; -1 is null.
 Columns of one parcel share a number of rows. `smq.client.producing.batches_in` makes fields from
