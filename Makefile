@@ -23,7 +23,7 @@ check: setup  ## Format, lint, floors, types, the quick tests, the wheel.
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/python -c 'from smq.app.composition import warm_kernels; warm_kernels()'
+	$(BIN)/python -c 'from smq.app.supervisor.composition import warm_kernels; warm_kernels()'
 	$(BIN)/pytest -q -n 2 --timeout 300 -m "not slow and not clients and not oracle and not spark and not sim and not long"
 	$(BIN)/python -m tests.wheel_smoke
 

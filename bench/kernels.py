@@ -12,23 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.crc32c import crc32c
-from shm.kernels.directory import hash_key
-from shm.kernels.fetch import gather
-from shm.kernels.index import LINK_COLUMNS
-from shm.kernels.plan import (
-    HEAD_END,
-    HEAD_NOW_MS,
-    HEAD_REQUEST_BYTES_MAX,
-    HEAD_START,
-    ROW_ERROR,
-    STOP_NEED_MORE,
-    new_plan,
-    row_at,
-)
-from shm.kernels.produce import produce
-from shm.kernels.producers import PRODUCER_COLUMNS
-from shm.kernels.words import (
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.words import (
     DURABILITY_OS,
     DURABILITY_SHIFT,
     P_BATCH_BYTES_MAX,
@@ -41,6 +26,21 @@ from shm.kernels.words import (
     WORD_TAIL,
     WORD_WRITTEN,
 )
+from shm.kernels.log.directory import hash_key
+from shm.kernels.log.index import LINK_COLUMNS
+from shm.kernels.log.plan import (
+    HEAD_END,
+    HEAD_NOW_MS,
+    HEAD_REQUEST_BYTES_MAX,
+    HEAD_START,
+    ROW_ERROR,
+    STOP_NEED_MORE,
+    new_plan,
+    row_at,
+)
+from shm.kernels.log.producers import PRODUCER_COLUMNS
+from shm.kernels.request.fetch import gather
+from shm.kernels.request.produce import produce
 from shm.segment import LogMemory
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (

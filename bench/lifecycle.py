@@ -92,7 +92,7 @@ def first_start(directory: Path) -> Figures:
     options = [f"--data-dir={directory / 'first'}", "--port=0"]
     started = time.perf_counter()
     with subprocess.Popen(
-        [sys.executable, "-m", "smq.app.cli", "serve", *options],
+        [sys.executable, "-m", "smq.app.cli.main", "serve", *options],
         env=environment | {"XDG_CACHE_HOME": str(directory / "cache")},
         stdout=subprocess.PIPE, text=True,
     ) as broker:  # fmt: skip

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.append import append_batch, make_room
-from shm.kernels.frames import frame_bytes
-from shm.kernels.words import DURABILITY_OS
+from shm.kernels.base.frames import frame_bytes
+from shm.kernels.base.words import DURABILITY_OS
+from shm.kernels.log.append import append_batch, make_room
 from shm.segment import LogMemory
 from smq.log.background import InlineBackground
 from smq.log.disk import OsDisk

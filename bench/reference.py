@@ -26,8 +26,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import smq
 from bench.local import beside
 from bench.plot import Curve, plot
-from shm.kernels.crc32c import crc32c
-from shm.kernels.references import find_key
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.record.references import find_key
 from smq.testing.smq_broker import SmqBroker, SmqCommand
 
 KiB, MB = 1024, 1_000_000

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from shm.kernels.glance import acquire_word
-from shm.kernels.words import WORD_TAIL
+from shm.kernels.base.words import WORD_TAIL
+from shm.kernels.reader.glance import acquire_word
 from smq.client.door.door import Door
 from smq.client.locate import SHARED_MEMORY, reach_of
 from smq.client.producing.batch_writer import BatchWriter, Stamp

@@ -40,7 +40,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Commands for the sealer (smq.app.sealer_worker), what is to be done elsewhere, and what to
+    """Commands for the sealer (smq.app.sealer.worker), what is to be done elsewhere, and what to
     make of the answers, in order.
 
     An answer of the sealer is {"ok": …}, or None when it could not say.

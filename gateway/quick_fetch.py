@@ -10,7 +10,7 @@ import numpy as np
 
 from gateway.context import Ask, Message, Place, Wait
 from gateway.dispatch import dispatch
-from shm.kernels.fetch_request import (
+from shm.kernels.request.fetch_request import (
     ANSWERED,
     LEFT,
     LENT_AT,

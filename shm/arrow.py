@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shm.kernels.records import (
+from shm.kernels.base.words import ATTRIBUTE_CODEC_MASK
+from shm.kernels.record.records import (
     B_AT,
     B_ATTRIBUTES,
     B_COUNT,
@@ -24,8 +25,7 @@ from shm.kernels.records import (
     scan_batches,
     walk_batches,
 )
-from shm.kernels.views import VIEW_BYTES, fill_views
-from shm.kernels.words import ATTRIBUTE_CODEC_MASK
+from shm.kernels.record.views import VIEW_BYTES, fill_views
 from shm.reuse import empty_words
 
 VIEW_OFFSET_MAX = 2**31 - 1  # A view's offset is an int32.
@@ -43,7 +43,7 @@ def read_only(data: Any) -> np.ndarray:  # noqa: ANN401  (whatever lends its byt
 
 
 def columns_of(data: np.ndarray) -> np.ndarray:
-    """The columns of `shm.kernels.records` for plain batches. Raises NotPlain."""
+    """The columns of `shm.kernels.record.records` for plain batches. Raises NotPlain."""
     facts = new_facts(len(data))
     count = scan_batches(data, 0, len(data), facts)
     if count < 0:

@@ -15,7 +15,7 @@ import os
 
 import numpy as np
 
-from shm.kernels.publish import read_version, write_version
+from shm.kernels.base.publish import read_version, write_version
 from shm.segment import seal_against_writers
 
 HEADER_BYTES = 4096

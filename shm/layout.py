@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     FRAME_ALIGNMENT_BYTES,
     FRAME_BYTES_MIN,
     HEADER_BYTES,

@@ -1,11 +1,11 @@
-"""The memory of a log's table of producers; shm.kernels.producers describes its rows."""
+"""The memory of a log's table of producers; shm.kernels.log.producers describes its rows."""
 
 from contextlib import suppress
 from mmap import MADV_NOHUGEPAGE, MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 import numpy as np
 
-from shm.kernels.producers import H_BUCKET_MASK, H_CAPACITY, H_KEY, PRODUCER_COLUMNS
+from shm.kernels.log.producers import H_BUCKET_MASK, H_CAPACITY, H_KEY, PRODUCER_COLUMNS
 
 KEY_BYTES = 16
 

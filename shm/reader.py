@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shm.kernels.glance import acquire_word
-from shm.kernels.lend import first_whole_entry, oldest_entry, oldest_position
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     FRAME_HEADER_BYTES,
     P_HIGH_WATERMARK,
     P_NUMBER,
     WORD_INDEX_TAIL,
     WORD_PARTITION_COUNT,
 )
+from shm.kernels.reader.glance import acquire_word
+from shm.kernels.reader.lend import first_whole_entry, oldest_entry, oldest_position
 from shm.layout import INDEX_DTYPES
 from shm.segment import LogMemory
 

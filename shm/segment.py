@@ -13,7 +13,7 @@ import os
 
 import numpy as np
 
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     HEADER_BYTES,
     PARTITION_COLUMNS,
     PARTITION_ROW_BYTES,

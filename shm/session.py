@@ -27,7 +27,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from shm.kernels.session_words import (
+from shm.kernels.base.wire import SIZE_BYTES
+from shm.kernels.session.watch import publish_watch, watch_version
+from shm.kernels.session.words import (
     IN_BYTES,
     INBOX_AT,
     OUT_AT,
@@ -44,8 +46,6 @@ from shm.kernels.session_words import (
     WATCH_MAX,
     WATCH_SEEN,
 )
-from shm.kernels.watch import publish_watch, watch_version
-from shm.kernels.wire import SIZE_BYTES
 
 MAGIC = 0x0001_53_51_4D_53  # "SMQS" and the version of this map, little endian.
 HEADER_BYTES = WATCH_AT

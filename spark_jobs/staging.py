@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from shm.arrow import read_only
-from shm.kernels.crc32c import crc32c
+from shm.kernels.base.crc32c import crc32c
 from smq.filer.store import Store
 from smq.model.errors import StoreError
 from smq.store.rows import Segment

@@ -28,7 +28,7 @@ def main() -> None:
         )
         code = (
             f"import sys; sys.path[:0] = [{str(installed)!r}]\n"
-            "import smq.app.composition as c; from smq.app.cli import app\n"
+            "import smq.app.supervisor.composition as c; from smq.app.cli.main import app\n"
             f"assert c.__file__.startswith({str(installed)!r}), c.__file__\n"
             "app(['--help'])"
         )

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gateway.context import Ask, Message, Place, Result, ShardContext, Wait
-from shm.kernels.fetch_request import FETCH_BYTES_MAX
+from shm.kernels.request.fetch_request import FETCH_BYTES_MAX
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
 from smq.shard.inline import before_handles, delivers_inline

@@ -2,7 +2,7 @@
 
 SHARD       every node answers it itself
 COORDINATOR a node relays it, as it came, to the coordinator, which answers from the same table
-KERNEL      Produce: parsed, appended and answered by shm.kernels.produce
+KERNEL      Produce: parsed, appended and answered by shm.kernels.request.produce
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The coordinator's state as a whole, built from the store; what handlers and commands work on.
 
 Everything is changed in memory and in the store's open transaction alike. The process commits once
-a turn, and then lets the catalog and the answers out (`smq.app.coordinator_server`). If it cannot
+a turn, and then lets the catalog and the answers out (`smq.app.coordinator.server`). If it cannot
 commit, it throws this object away and builds another one from what was committed.
 """
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from shm.arrow import read_only
-from shm.kernels.crc32c import crc32c_update
+from shm.kernels.base.crc32c import crc32c_update
 from smq.filer.store import Data
 from smq.model.errors import StoreError
 

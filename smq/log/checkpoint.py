@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.crc32c import crc32c
-from shm.kernels.producers import PRODUCER_COLUMNS
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.log.producers import PRODUCER_COLUMNS
 from smq.log.disk import Disk
 from smq.log.pieces import by_pieces
 from smq.model.errors import MadeByNewer
@@ -60,7 +60,7 @@ _FIELDS = [each.name for each in fields(PartitionState)]
 class Checkpoint:
     """The state of a log's partitions when everything below `position` had been applied.
 
-    producers   int64 [n, 32], rows of shm.kernels.producers with the partition's *number* in
+    producers   int64 [n, 32], rows of shm.kernels.log.producers with the partition's *number* in
                 place of its slot
     """
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.crc32c import crc32c
-from shm.kernels.words import FRAME_ALIGNMENT_BYTES, FRAME_HEADER_BYTES
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, FRAME_HEADER_BYTES
 from smq.log.disk import Disk, read_through
 from smq.log.pieces import by_pieces
 
@@ -108,7 +108,7 @@ class FiledIndex:
     def choose(
         self, number: int, offset: int, limit: int, bytes_max: int, spans: np.ndarray
     ) -> tuple[int, int]:
-        """As shm.kernels.fetch.choose_batches, for the batches in this segment."""
+        """As shm.kernels.request.fetch.choose_batches, for the batches in this segment."""
         mine = self.of_partition(number)
         first = self._first_from(mine, offset)
         last = min(int(np.searchsorted(mine["base_offset"], limit, "left")), first + len(spans))

@@ -9,7 +9,7 @@ life, and the walk stands where one needs it; and one call looks at no more than
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shm.kernels.words import P_SEALED_END
+from shm.kernels.base.words import P_SEALED_END
 from smq.log.filed_index import FiledIndex
 from smq.log.lookup import Lookup
 from smq.log.partitions import Partitions

@@ -18,8 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from shm.kernels.visible import publish
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     DURABILITY_DISK,
     DURABILITY_MEMORY,
     DURABILITY_OS,
@@ -38,6 +37,7 @@ from shm.kernels.words import (
     WORD_TAIL,
     WORD_WRITTEN,
 )
+from shm.kernels.log.visible import publish
 from shm.segment import LogMemory
 from smq.log.ahead import RingAhead
 from smq.log.background import Background, Lane

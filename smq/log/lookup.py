@@ -1,7 +1,7 @@
 """Where the batches of a log lie, by partition and offset.
 
     filed tables    of full segments, by partition (smq.log.filed_index)
-    window          the index's newest entries, in shared memory (shm.kernels.index)
+    window          the index's newest entries, in shared memory (shm.kernels.log.index)
 
 Both may know a batch; the window is asked first. Offsets at or above a partition's sealed end that
 nobody knows were lost with a damaged frame, and are passed over: a reader goes on behind them.
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.fetch import NOT_IN_WINDOW, choose_batches
-from shm.kernels.index import LINK_COLUMNS, first_entry
-from shm.kernels.words import FRAME_HEADER_BYTES, WORD_INDEX_TAIL
+from shm.kernels.base.words import FRAME_HEADER_BYTES, WORD_INDEX_TAIL
+from shm.kernels.log.index import LINK_COLUMNS, first_entry
+from shm.kernels.request.fetch import NOT_IN_WINDOW, choose_batches
 from shm.segment import LogMemory
 from smq.log.filed_index import ENTRY, PIECE_ENTRIES, FiledIndex
 from smq.log.pieces import by_pieces

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.recover import S_AT, S_KIND, SCAN_COLUMNS, find_frame, scan_frames
-from shm.kernels.words import FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_SKIPPABLE
+from shm.kernels.base.words import FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_SKIPPABLE
+from shm.kernels.log.recover import S_AT, S_KIND, SCAN_COLUMNS, find_frame, scan_frames
 from smq.log.checkpoint import Checkpoint
 from smq.log.disk import Disk
 from smq.log.filed_index import is_of_our_version

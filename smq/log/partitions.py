@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     DURABILITY_SHIFT,
     FLAG_FETCH_LEFT,
     FLAG_IN_USE,

@@ -1,4 +1,4 @@
-"""The idempotent producers of a log, in the table of shm.kernels.producers.
+"""The idempotent producers of a log, in the table of shm.kernels.log.producers.
 
 Clients decide how many there are. So the table is bounded and forgets the oldest first; producers
 that were silent for producer.id.expiration.ms expire; no step of the loop handles all of them.
@@ -6,7 +6,7 @@ that were silent for producer.id.expiration.ms expire; no step of the loop handl
 
 import numpy as np
 
-from shm.kernels.producers import (
+from shm.kernels.log.producers import (
     H_CAPACITY,
     H_COUNT,
     H_NEWEST,

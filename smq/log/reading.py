@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.fetch import gather, gather_checked
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     BATCH_HEADER_BYTES,
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
@@ -20,6 +19,7 @@ from shm.kernels.words import (
     WORD_RING_START,
     WORD_TAIL,
 )
+from shm.kernels.request.fetch import gather, gather_checked
 from shm.segment import LogMemory
 from smq.log.filed_index import FiledIndex
 from smq.log.lookup import Found, Lookup

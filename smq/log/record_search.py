@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from shm.kernels.fetch import gather_checked
-from shm.kernels.record_times import (
+from shm.kernels.base.words import BATCH_HEADER_BYTES, WORD_WRITTEN
+from shm.kernels.record.record_times import (
     ENDED,
     FOUND,
     MALFORMED,
@@ -28,7 +28,7 @@ from shm.kernels.record_times import (
     find_record_time,
     new_search,
 )
-from shm.kernels.words import BATCH_HEADER_BYTES, WORD_WRITTEN
+from shm.kernels.request.fetch import gather_checked
 from smq.log.background import Lane
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame, Run

@@ -21,22 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.append import pad_to
-from shm.kernels.frames import frame_is_good
-from shm.kernels.recover import (
-    S_AT,
-    S_BASE_OFFSET,
-    S_EPOCH,
-    S_GENERATION,
-    S_KIND,
-    S_LEVEL,
-    S_PARTITION,
-    S_SYNCED,
-    SCAN_COLUMNS,
-    replay_frames,
-    scan_frames,
-)
-from shm.kernels.words import (
+from shm.kernels.base.frames import frame_is_good
+from shm.kernels.base.words import (
     BATCH_LAST_OFFSET_DELTA_AT,
     DURABILITY_DISK,
     FRAME_ALIGNMENT_BYTES,
@@ -59,6 +45,20 @@ from shm.kernels.words import (
     WORD_SYNCED,
     WORD_TAIL,
     WORD_WRITTEN,
+)
+from shm.kernels.log.append import pad_to
+from shm.kernels.log.recover import (
+    S_AT,
+    S_BASE_OFFSET,
+    S_EPOCH,
+    S_GENERATION,
+    S_KIND,
+    S_LEVEL,
+    S_PARTITION,
+    S_SYNCED,
+    SCAN_COLUMNS,
+    replay_frames,
+    scan_frames,
 )
 from shm.segment import LogMemory
 from smq.log.background import Background

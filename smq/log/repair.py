@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     P_HIGH_WATERMARK,
     P_LAST_STABLE,
     P_LOG_START,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.words import WORD_GENERATION, WORD_SYNCED, WORD_TAIL
+from shm.kernels.base.words import WORD_GENERATION, WORD_SYNCED, WORD_TAIL
 from shm.segment import LogMemory
 from smq.log.background import Background, Lane
 from smq.log.checkpoint import Checkpoint

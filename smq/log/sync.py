@@ -5,7 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-from shm.kernels.sync import (
+from shm.kernels.base.words import WORD_SYNCED
+from shm.kernels.log.sync import (
     BOX_DONE,
     BOX_ERRNO,
     BOX_EVENT_FD,
@@ -15,7 +16,6 @@ from shm.kernels.sync import (
     stop_sync,
     sync_loop,
 )
-from shm.kernels.words import WORD_SYNCED
 from shm.segment import LogMemory
 from smq.log.disk import Disk
 

@@ -8,20 +8,20 @@ has lost nothing and only the very last write can be torn. Otherwise the log end
 
 import numpy as np
 
-from shm.kernels.frames import frame_bytes, frame_is_good
-from shm.kernels.recover import (
-    S_SYNCED,
-    SCAN_COLUMNS,
-    find_frame,
-    header_generation,
-    scan_frames,
-)
-from shm.kernels.words import (
+from shm.kernels.base.frames import frame_bytes, frame_is_good
+from shm.kernels.base.words import (
     BATCH_HEADER_BYTES,
     FRAME_BYTES_AT,
     FRAME_HEADER_BYTES,
     FRAME_KIND_AT,
     FRAME_KIND_BATCH,
+)
+from shm.kernels.log.recover import (
+    S_SYNCED,
+    SCAN_COLUMNS,
+    find_frame,
+    header_generation,
+    scan_frames,
 )
 from smq.log.reading import ReadableLog
 from smq.log.wal import Segment, Wal

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.words import SPACE_UNLIMITED
+from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.background import Background, Lane
 from smq.log.disk import Disk, told
 from smq.log.filed_index import FiledIndex

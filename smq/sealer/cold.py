@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from shm.arrow import read_only
-from shm.kernels.crc32c import crc32c
-from shm.kernels.records import new_facts, scan_batches
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.record.records import new_facts, scan_batches
 from smq.filer.store import Store
 from smq.model.errors import NotFound, StoreError, Unavailable
 from smq.sealer.parquet import ParquetSegment

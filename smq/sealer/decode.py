@@ -1,6 +1,6 @@
 """Record batches as they were sent → pieces that are sealed in the same way.
 
-    ROWS     records cut into columns (`shm.kernels.records`), decompressed where needed
+    ROWS     records cut into columns (`shm.kernels.record.records`), decompressed where needed
     CONTROL  markers of transactions: no records of anybody, but offsets, and they come back
     RAW      what a Parquet file cannot hold and give back unchanged, so it is kept as it was sent
 
@@ -17,7 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.arrow import read_only
-from shm.kernels.records import (
+from shm.kernels.base.words import (
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
+)
+from shm.kernels.record.records import (
     B_AT,
     B_ATTRIBUTES,
     B_BASE_OFFSET,
@@ -41,11 +46,6 @@ from shm.kernels.records import (
     new_headers,
     scan_batches,
     walk_batches,
-)
-from shm.kernels.words import (
-    ATTRIBUTE_CONTROL,
-    ATTRIBUTE_LOG_APPEND_TIME,
-    ATTRIBUTE_TRANSACTIONAL,
 )
 from smq.model.errors import PeerError
 from smq.wire.inflate import inflate

@@ -13,9 +13,9 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from shm.arrow import read_only
-from shm.kernels.crc32c import crc32c
-from shm.kernels.references import HEADER_KEY, may_refer
-from shm.kernels.words import BATCH_HEADER_BYTES
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.words import BATCH_HEADER_BYTES
+from shm.kernels.record.references import HEADER_KEY, may_refer
 from smq.filer.store import Store
 from smq.model.errors import NotFound, Unavailable
 from smq.model.references import Reference

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shm.arrow import binary_views, read_only
-from shm.kernels.records import (
+from shm.kernels.base.words import ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES
+from shm.kernels.record.records import (
     B_AT,
     B_BASE_OFFSET,
     B_END,
@@ -45,8 +46,7 @@ from shm.kernels.records import (
     new_facts,
     scan_batches,
 )
-from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
-from shm.kernels.words import ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES
+from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
 from smq.sealer.decode import Kind, Piece
 
 KiB, MiB = 1024, 1024 * 1024

@@ -21,8 +21,8 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import NamedTuple
 
 from shm.arrow import read_only
-from shm.kernels.records import B_AT, B_END
-from shm.kernels.references import may_refer
+from shm.kernels.record.records import B_AT, B_END
+from shm.kernels.record.references import may_refer
 from smq.filer.store import Facts, Store
 from smq.model.errors import NotFound, PeerError, StoreError
 from smq.model.references import PREFIX, Reference, directory_of

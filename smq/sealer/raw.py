@@ -15,8 +15,8 @@ import struct
 import numpy as np
 
 from shm.arrow import read_only
-from shm.kernels.crc32c import crc32c
-from shm.kernels.records import B_AT, B_BASE_OFFSET, B_END, B_LAST_OFFSET, B_MAX_TIMESTAMP
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.record.records import B_AT, B_BASE_OFFSET, B_END, B_LAST_OFFSET, B_MAX_TIMESTAMP
 from smq.sealer.decode import Piece
 
 MAGIC = b"SMQ\x01raw\n"

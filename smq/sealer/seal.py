@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from shm.arrow import read_only
-from shm.kernels.crc32c import crc32c
-from shm.kernels.records import B_MAX_TIMESTAMP, C_TIMESTAMP
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.record.records import B_MAX_TIMESTAMP, C_TIMESTAMP
 from smq.filer.store import Data, Store
 from smq.model.errors import AlreadyExists, Unavailable
 from smq.sealer.decode import Kind, Piece, cut

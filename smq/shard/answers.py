@@ -1,6 +1,6 @@
 """Answers to Produce requests that say why: what the kernel writes, with sentences in it.
 
-`shm.kernels.produce.write_answers` writes the answers of every ordinary plan, without error
+`shm.kernels.request.produce.write_answers` writes the answers of every ordinary plan, without error
 messages. This module answers a plan with rows that were refused for their handles, through the
 generated codec.
 """
@@ -11,7 +11,7 @@ from uuid import UUID
 
 import numpy as np
 
-from shm.kernels.plan import (
+from shm.kernels.log.plan import (
     HEAD_CLOSE,
     HEAD_REQUEST_COUNT,
     HEAD_THROTTLE_MS,
@@ -33,7 +33,7 @@ from shm.kernels.plan import (
     row_at,
     topic_at,
 )
-from shm.kernels.produce import IDS_FROM
+from shm.kernels.request.produce import IDS_FROM
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (
     BatchIndexAndErrorMessage,

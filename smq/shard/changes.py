@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     P_LAST_STABLE,
     P_LOG_START,
     P_NUMBER,

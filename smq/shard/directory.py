@@ -1,11 +1,11 @@
 """The table by which kernels find a partition: built from the catalog, laid out as
-shm.kernels.directory says."""
+shm.kernels.log.directory says."""
 
 from collections.abc import Callable
 
 import numpy as np
 
-from shm.kernels.directory import (
+from shm.kernels.log.directory import (
     DIRECTORY_HEADER_WORDS,
     LED_ELSEWHERE,
     TOPIC_WORDS,

@@ -5,7 +5,7 @@ Where a batch may hold handles the sealer's reader makes another one, with the p
 it would lend; what has left the ring is not read for that, but left to the reader too.
 """
 
-from shm.kernels.references import may_refer
+from shm.kernels.record.references import may_refer
 from smq.log.lookup import Found
 from smq.log.reading import ReadableLog
 from smq.model.catalog import Topic

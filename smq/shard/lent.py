@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from shm.kernels.fetch_request import LEND_FROM_BYTES
+from shm.kernels.request.fetch_request import LEND_FROM_BYTES
 from smq.log.background import Background, Lane
 from smq.log.disk import read_now
 from smq.log.log import Log

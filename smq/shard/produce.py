@@ -5,9 +5,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from shm.kernels.append import append_rows
-from shm.kernels.handles import add_rule, forget_rules, new_rules
-from shm.kernels.plan import (
+from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS, P_NUMBER
+from shm.kernels.log.append import append_rows
+from shm.kernels.log.handles import add_rule, forget_rules, new_rules
+from shm.kernels.log.plan import (
     DONE,
     HEAD_CLOSE,
     HEAD_END,
@@ -37,8 +38,7 @@ from shm.kernels.plan import (
     new_plan,
     row_at,
 )
-from shm.kernels.produce import parse_requests, produce, write_answers
-from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS, P_NUMBER
+from shm.kernels.request.produce import parse_requests, produce, write_answers
 from smq.log.log import Log
 from smq.model.config import Config
 from smq.shard.answers import Refused, answers_of

@@ -7,7 +7,7 @@ After that time only records that name a payload keep it (smq.sealer.payloads): 
 named by a new record is never swept, and the other way round, so that the two need not meet.
 
 A kernel finds by the same `Rule` that handles are good, where payloads are files of this host
-(shm.kernels.handles). It asks here about all others.
+(shm.kernels.log.handles). It asks here about all others.
 
 A compressed batch is not looked into (docs/adr/handles-are-sent-uncompressed.md).
 """
@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from shm.kernels.handles import AHEAD_MAX_MS
-from shm.kernels.words import BATCH_LENGTH_AT, BATCH_OVERHEAD_BYTES
+from shm.kernels.base.words import BATCH_LENGTH_AT, BATCH_OVERHEAD_BYTES
+from shm.kernels.log.handles import AHEAD_MAX_MS
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode

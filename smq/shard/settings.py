@@ -1,6 +1,6 @@
 """A topic's settings as its partitions' rows hold them."""
 
-from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
+from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
 from smq.log.partitions import PartitionSettings
 from smq.model.catalog import Topic
 from smq.model.config import Config

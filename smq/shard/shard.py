@@ -10,7 +10,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
 
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     COUNTER_BYTES_OUT,
     COUNTER_FETCH_REQUESTS,
     DURABILITY_DISK,

@@ -7,7 +7,7 @@ seconds, in which the sealer frees more.
 
 from collections.abc import Collection
 
-from shm.kernels.words import SPACE_UNLIMITED
+from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.log import Log
 
 SLOW_BELOW = 0.25  # Of wal.bytes.max, free.

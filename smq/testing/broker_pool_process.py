@@ -19,11 +19,11 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
-from smq.app import child
-from smq.app.composition import serve_broker, warm_kernels
-from smq.app.inheritance import Stop
-from smq.app.machine import this_machine
-from smq.app.refusal import or_refuse
+from smq.app.process import child
+from smq.app.process.inheritance import Stop
+from smq.app.process.machine import this_machine
+from smq.app.process.refusal import or_refuse
+from smq.app.supervisor.composition import serve_broker, warm_kernels
 from smq.model.config_sources import parse
 from smq.testing.broker_pool import REQUEST_BYTES_MAX
 

@@ -27,8 +27,8 @@ from time import monotonic_ns
 
 import numpy as np
 
-from shm.kernels.session_client import publish_request
-from shm.kernels.warm_client import warm_client
+from shm.kernels.session.client import publish_request
+from shm.warm.client import warm_client
 from smq.client.door.door import Door
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster

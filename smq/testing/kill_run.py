@@ -26,7 +26,7 @@ from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from smq.app.clock import monotonic_ms
+from smq.app.process.clock import monotonic_ms
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from shm.kernels.records_reference import PlainRecord, batch
+from shm.kernels.twin.records import PlainRecord, batch
 
 INT64_MAX = 2**63 - 1
 YEAR_2263_MS = 9_246_182_400_000  # Beyond what nanoseconds in an int64 can say.

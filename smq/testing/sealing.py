@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shm.arrow import read_only
-from shm.kernels.records import (
+from shm.kernels.record.records import (
     B_AT,
     B_END,
     B_LAST_OFFSET,

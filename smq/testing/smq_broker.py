@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from smq.app.machine import this_machine
-from smq.app.status import Status, read_status
+from smq.app.process.machine import this_machine
+from smq.app.process.status import Status, read_status
 from smq.model.config import Config
 from smq.model.config_rules import size
 from smq.model.config_sources import parse
@@ -172,7 +172,9 @@ class SmqCommand(SmqBroker):
 
     def _launch(self, settings: Mapping[str, str]) -> Child:
         options = [f"--{name.replace('.', '-')}={value}" for name, value in settings.items()]
-        return Child.start([sys.executable, "-m", "smq.app.cli", "serve", *options], self.output)
+        return Child.start(
+            [sys.executable, "-m", "smq.app.cli.main", "serve", *options], self.output
+        )
 
 
 @contextmanager

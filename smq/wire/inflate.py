@@ -3,8 +3,8 @@
 import numpy as np
 
 from shm.arrow import read_only
-from shm.kernels.records import B_ATTRIBUTES, B_RECORDS_AT, B_RECORDS_END
-from shm.kernels.words import ATTRIBUTE_CODEC_MASK
+from shm.kernels.base.words import ATTRIBUTE_CODEC_MASK
+from shm.kernels.record.records import B_ATTRIBUTES, B_RECORDS_AT, B_RECORDS_END
 from smq.model.errors import PeerError
 from smq.wire.compression import decompress
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.crc32c import crc32c, crc32c_update
-from shm.kernels.words import (
+from shm.kernels.base.crc32c import crc32c, crc32c_update
+from shm.kernels.base.words import (
     ATTRIBUTE_CODEC_MASK,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_LOG_APPEND_TIME,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.records import (
+from shm.kernels.record.records import (
     C_HEADERS_FIRST,
     C_VALUE_AT,
     C_VALUE_LENGTH,
@@ -14,7 +14,7 @@ from shm.kernels.records import (
     H_VALUE_AT,
     H_VALUE_LENGTH,
 )
-from shm.kernels.references import GOOD_HEADER, HEADER_KEY, R_FIELDS, find_handles
+from shm.kernels.record.references import GOOD_HEADER, HEADER_KEY, R_FIELDS, find_handles
 from smq.model.references import HEADER, HEADER_VALUE, NotAHandle, Reference
 
 assert HEADER.encode() == HEADER_KEY

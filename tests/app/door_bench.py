@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from shm.cluster import ClusterBlock
-from shm.kernels import session_client as kernels
-from shm.kernels.words import P_HIGH_WATERMARK
+from shm.kernels.base.words import P_HIGH_WATERMARK
+from shm.kernels.session import client as kernels
 from shm.session import SessionMemory
-from smq.app.sessions import Sessions
+from smq.app.shard.sessions import Sessions
 from smq.model.catalog import Topic
 from smq.wire.attach import ANSWER_BYTES, Answer, Hello
 from tests.app.fake_peers import listen, turn_until

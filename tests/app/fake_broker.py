@@ -19,13 +19,13 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
-from smq.app.cli_serve import ONE_THREAD
-from smq.app.clock import monotonic_ms
-from smq.app.inheritance import COORDINATOR, FRONT, SEALER, Inheritance, shard_name
-from smq.app.machine import this_machine
-from smq.app.serve import serve
-from smq.app.status import Status, read_status
-from smq.app.supervisor import Mains
+from smq.app.cli.serve import ONE_THREAD
+from smq.app.process.clock import monotonic_ms
+from smq.app.process.inheritance import COORDINATOR, FRONT, SEALER, Inheritance, shard_name
+from smq.app.process.machine import this_machine
+from smq.app.process.status import Status, read_status
+from smq.app.supervisor.serve import serve
+from smq.app.supervisor.supervisor import Mains
 from smq.model.config import Config
 from smq.model.config_sources import Machine, parse
 from smq.model.setting import GiB

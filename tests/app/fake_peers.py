@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from smq.app.acceptor import Acceptor
-from smq.app.clock import monotonic_ms
-from smq.app.link import Link
-from smq.app.loop import Loop
+from smq.app.process.acceptor import Acceptor
+from smq.app.process.clock import monotonic_ms
+from smq.app.process.link import Link
+from smq.app.process.loop import Loop
 from smq.wire.internal import InternalFrame, InternalReader, encode_frame
 
 Answers = Callable[[InternalFrame], bytes]

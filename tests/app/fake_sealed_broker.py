@@ -7,7 +7,14 @@ from uuid import UUID
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
-from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name, socket_path
+from smq.app.process.inheritance import (
+    COORDINATOR,
+    SEALER,
+    Inheritance,
+    Stop,
+    shard_name,
+    socket_path,
+)
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import Unavailable
 from smq.store.rows import Segment

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gateway.apis.table import API_BY_KEY
-from smq.app.shard_server import ShardServer
+from smq.app.shard.server import ShardServer
 from smq.model.catalog import Catalog, Topic
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-SMQ = [sys.executable, "-m", "smq.app.cli"]
+SMQ = [sys.executable, "-m", "smq.app.cli.main"]
 
 
 def smq(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.clock import monotonic_ms
+from smq.app.process.clock import monotonic_ms
 from smq.log.background import BackgroundThread, Lane
 from smq.log.disk import OsDisk
 from smq.log.sync import InlineSyncer

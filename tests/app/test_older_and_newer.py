@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.recover import SCAN_COLUMNS, scan_frames
-from shm.kernels.reference import PlainFrame
-from shm.kernels.words import FRAME_KIND_SKIPPABLE
-from smq.app.datadir import FORMAT_VERSION
-from smq.app.serve import refuse_newer
+from shm.kernels.base.words import FRAME_KIND_SKIPPABLE
+from shm.kernels.log.recover import SCAN_COLUMNS, scan_frames
+from shm.kernels.twin.log import PlainFrame
+from smq.app.supervisor.datadir import FORMAT_VERSION
+from smq.app.supervisor.serve import refuse_newer
 from smq.client.client import Client
 from smq.log.checkpoint import FILE_NAME as CHECKPOINT
 from smq.store.migrations import MIGRATIONS

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from smq.app import quick_turns
-from smq.app.clock import wall_ms
+from smq.app.process.clock import wall_ms
+from smq.app.shard import quick_turns
 from smq.filer.local import LocalStore
 from smq.model.errors import ErrorCode
 from smq.model.references import Reference

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels import session_client as kernels
-from smq.app import quick_turns
+from shm.kernels.session import client as kernels
+from smq.app.shard import quick_turns
 from tests.app.door_bench import DoorBench, Make, hwm, produced
 from tests.app.fake_peers import turn_until
 from tests.app.quick import Quick, awaited

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import P_LOG_END
+from shm.kernels.base.words import P_LOG_END
 from smq.log.log import Log
 from smq.model.errors import ErrorCode
 from smq.shard.space import watch_space

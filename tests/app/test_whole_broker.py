@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from smq.app.clock import monotonic_ms
+from smq.app.process.clock import monotonic_ms
 from smq.client.client import connect
 from smq.client.consuming.offsets import LATEST, resolve
 from smq.client.kafka.admin import create_topic

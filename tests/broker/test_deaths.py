@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.clock import wall_ms
+from smq.app.process.clock import wall_ms
 from smq.client.kafka.cluster import Cluster, check
 from smq.testing.kill_run import kill_run
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker

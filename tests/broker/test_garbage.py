@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels import records_reference as plain
+from shm.kernels.twin import records as plain
 from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode
 from smq.testing.messages import random_message

@@ -20,9 +20,9 @@ import pytest
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
-from shm.kernels import session_words as words
+from shm.kernels.session import words
 from shm.session import SessionMemory
-from smq.app.status import read_status
+from smq.app.process.status import read_status
 from smq.client.door.door import Door, DoorGone, _descriptors
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster

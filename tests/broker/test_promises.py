@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-from smq.app.clock import monotonic_ms, wall_ms
+from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.client.kafka.cluster import Cluster
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing import broker as fresh_broker

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer as KafkaConsumer, Producer as KafkaProducer, TopicPartition
 
 import smq
-from smq.app.clock import wall_ms
+from smq.app.process.clock import wall_ms
 from smq.client.errors import PayloadDamaged, PayloadMissing, ReferenceRejected
 from smq.client.kafka.cluster import Cluster
 from smq.model.errors import BrokerError, ErrorCode, StoreError

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from smq.app.clock import wall_ms
+from smq.app.process.clock import wall_ms
 from smq.client.kafka.admin import delete_topic
 from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode

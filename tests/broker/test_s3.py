@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from smq.app.clock import monotonic_ms
+from smq.app.process.clock import monotonic_ms
 from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode
 from smq.testing.s3_server import BUCKET, S3Server, s3_server, settings_for

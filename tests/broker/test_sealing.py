@@ -11,8 +11,8 @@ from threading import Thread
 
 import pytest
 
-from shm.kernels import records_reference as plain
-from shm.kernels.words import BATCH_HEADER_BYTES
+from shm.kernels.base.words import BATCH_HEADER_BYTES
+from shm.kernels.twin import records as plain
 from smq.client.kafka.admin import delete_topic
 from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode

@@ -11,8 +11,8 @@ from shutil import rmtree
 import numpy as np
 import pytest
 
-from shm.kernels.crc32c import crc32c
-from shm.kernels.words import BATCH_ATTRIBUTES_AT, BATCH_CRC_AT, BATCH_HEADER_BYTES
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.words import BATCH_ATTRIBUTES_AT, BATCH_CRC_AT, BATCH_HEADER_BYTES
 from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode
 from smq.testing.smq_broker import SmqBroker

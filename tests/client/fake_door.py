@@ -8,10 +8,10 @@ from uuid import UUID
 
 from smq.client.door.door import DoorGone
 from smq.model.catalog import Catalog, Topic
-from tests.shm.kernels.test_lend import NUMBERS, Reader, Writer
+from tests.shm.kernels.reader.test_lend import NUMBERS, Reader, Writer
 
 if TYPE_CHECKING:
-    from shm.kernels.reader_sleep import ReaderState
+    from shm.kernels.reader.sleep import ReaderState
     from shm.reader import LogReader
 
 TOPIC = Topic("t", UUID(int=1), NUMBERS, (0, 0, 0))

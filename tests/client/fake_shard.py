@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 
 import numpy as np
 
-from shm.kernels.records_encode import One, encode_one
+from shm.kernels.record.records_encode import One, encode_one
 from smq.client.producing.batch_writer import Stamp
 from smq.client.producing.channel import PRODUCE_VERSION, ChannelGone, put_head
 from smq.model.errors import ErrorCode

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels import reference as plain
+from shm.kernels.twin import log as plain
 from smq.filer.content import PIECE_BYTES, Content, SourceChanged, crc_of
 
 DATA = os.urandom(2 * PIECE_BYTES + 3)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from shm.kernels import reference as plain
-from smq.app.clock import wall_ms
+from shm.kernels.twin import log as plain
+from smq.app.process.clock import wall_ms
 from smq.filer.content import SourceChanged
 from smq.filer.local import Draft, LocalStore
 from smq.filer.store import CREATE, Mode, Sink, Store

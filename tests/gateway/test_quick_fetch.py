@@ -11,13 +11,13 @@ from hypothesis import given, settings, strategies as st
 from gateway.context import Wait
 from gateway.dispatch import dispatch
 from gateway.quick_fetch import QuickFetch
-from shm.kernels.fetch_request import PLACES_MAX, RECORDS_BYTES_MAX
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     COUNTER_BYTES_OUT,
     COUNTER_FETCH_REQUESTS,
     FLAG_FETCH_LEFT,
     P_FLAGS,
 )
+from shm.kernels.request.fetch_request import PLACES_MAX, RECORDS_BYTES_MAX
 from smq.shard.lent import LentBatches
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.gateway.coordinator_bench import relayed

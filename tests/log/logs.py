@@ -5,9 +5,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.append import append_rows, claim, make_room, place_of
-from shm.kernels.frames import frame_bytes, write_frame_header
-from shm.kernels.plan import (
+from shm.kernels.base.frames import frame_bytes, write_frame_header
+from shm.kernels.base.words import (
+    DURABILITY_DISK,
+    DURABILITY_MEMORY,
+    DURABILITY_OS,
+    FRAME_HEADER_BYTES,
+    P_HIGH_WATERMARK,
+    WORD_GENERATION,
+    WORD_SYNCED,
+    WORD_TAIL,
+)
+from shm.kernels.log.append import append_rows, claim, make_room, place_of
+from shm.kernels.log.plan import (
     HEAD_NOW_MS,
     HEAD_ROW_COUNT,
     ROW_AT,
@@ -20,16 +30,6 @@ from shm.kernels.plan import (
     STOP_LOG_FULL,
     new_plan,
     row_at,
-)
-from shm.kernels.words import (
-    DURABILITY_DISK,
-    DURABILITY_MEMORY,
-    DURABILITY_OS,
-    FRAME_HEADER_BYTES,
-    P_HIGH_WATERMARK,
-    WORD_GENERATION,
-    WORD_SYNCED,
-    WORD_TAIL,
 )
 from shm.segment import LogMemory
 from smq.log.background import Background, InlineBackground

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.crc32c import crc32c
-from shm.kernels.producers import PRODUCER_COLUMNS
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.log.producers import PRODUCER_COLUMNS
 from smq.log.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint, PartitionState
 from smq.log.disk import OsDisk
 from smq.model.errors import MadeByNewer

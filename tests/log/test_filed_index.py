@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.words import FRAME_HEADER_BYTES
+from shm.kernels.base.words import FRAME_HEADER_BYTES
 from smq.log.disk import OsDisk
 from smq.log.filed_index import BLOCK_ENTRIES, ENTRY, VERSION, FiledIndex, is_of_our_version
 

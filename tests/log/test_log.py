@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     P_LOG_END,
     P_LOG_START,
     P_SEALED_END,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import FRAME_HEADER_BYTES, P_UNSEALED_BYTES, WORD_INDEX_TAIL
+from shm.kernels.base.words import FRAME_HEADER_BYTES, P_UNSEALED_BYTES, WORD_INDEX_TAIL
 from smq.log.log import Log
 from smq.log.lookup import Place
 from tests.log.logs import OS, append, batch, high_watermark, start, turn

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.recover import S_AT, S_KIND, SCAN_COLUMNS
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     FRAME_ALIGNMENT_BYTES,
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
     FRAME_KIND_SKIPPABLE,
 )
+from shm.kernels.log.recover import S_AT, S_KIND, SCAN_COLUMNS
 from smq.log.checkpoint import FILE_NAME
 from smq.log.disk import OsDisk
 from smq.log.filed_index import VERSION, FiledIndex

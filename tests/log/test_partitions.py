@@ -2,7 +2,7 @@
 
 import pytest
 
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     FLAG_LOG_APPEND_TIME,
     FLAG_READ_ONLY,
     P_EPOCH,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shm.kernels.producers import (
+from shm.kernels.log.producers import (
     PRODUCER_COLUMNS,
     R_LAST_MS,
     R_PARTITION,

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.words import FRAME_HEADER_BYTES
+from shm.kernels.base.words import FRAME_HEADER_BYTES
 from smq.log.background import BackgroundThread, Lane
 from smq.log.disk import OsDisk
 from smq.log.log import Log

@@ -7,8 +7,8 @@ from struct import pack_into
 import numpy as np
 import pytest
 
-from shm.kernels.crc32c import crc32c
-from shm.kernels.words import (
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.words import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
     BATCH_HEADER_BYTES,

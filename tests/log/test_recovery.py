@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import (
+from shm.kernels.base.words import (
     FRAME_ALIGNMENT_BYTES,
     P_LOG_END,
     P_SEALED_END,

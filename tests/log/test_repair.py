@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import WORD_SYNCED, WORD_WRITTEN
+from shm.kernels.base.words import WORD_SYNCED, WORD_WRITTEN
 from smq.log.background import BackgroundThread
 from smq.log.disk import OsDisk
 from smq.log.log import Log

@@ -7,7 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.producers import PRODUCER_COLUMNS, R_PARTITION, R_PRODUCER_ID, restore_producers
+from shm.kernels.log.producers import (
+    PRODUCER_COLUMNS,
+    R_PARTITION,
+    R_PRODUCER_ID,
+    restore_producers,
+)
 from smq.log.background import InlineBackground, Lane
 from smq.log.checkpoint import FILE_NAME, Checkpoint
 from smq.log.log import Log

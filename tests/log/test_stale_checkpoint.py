@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import P_LOG_END
+from shm.kernels.base.words import P_LOG_END
 from smq.log.checkpoint import FILE_NAME
 from smq.log.disk import OsDisk
 from smq.log.log import Log

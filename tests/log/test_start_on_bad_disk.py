@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import WORD_SYNCED
+from shm.kernels.base.words import WORD_SYNCED
 from smq.log.checkpoint import FILE_NAME
 from smq.log.disk import OsDisk
 from smq.log.log import Log

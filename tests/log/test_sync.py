@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import WORD_SYNCED
-from smq.app.clock import monotonic_ns
+from shm.kernels.base.words import WORD_SYNCED
+from smq.app.process.clock import monotonic_ns
 from smq.log.disk import OsDisk
 from smq.log.sync import InlineSyncer, SyncThread
 from smq.testing.disk import FailingDisk

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import FRAME_ALIGNMENT_BYTES
+from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES
 from smq.log.log import Log
 from smq.log.torn import BOOT_FILE, Evidence
 from tests.log.logs import BOOT, OTHER_BOOT, append, batch, start, turn

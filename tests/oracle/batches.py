@@ -4,7 +4,7 @@ from struct import pack_into
 
 import numpy as np
 
-from shm.kernels.crc32c import crc32c
+from shm.kernels.base.crc32c import crc32c
 from smq.wire.records import Headers, Record, write_batch
 
 TIME_MS = 1_500_000_000_000  # In July 2017: every retention of the test brokers is unlimited.

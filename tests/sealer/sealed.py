@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from uuid import UUID
 
-from shm.kernels import records_reference as plain
+from shm.kernels.twin import records as plain
 from smq.filer.store import Store
 from smq.model.catalog import Topic
 from smq.sealer.cold import Cache, ColdReader

@@ -6,8 +6,8 @@ from itertools import groupby
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels import records_reference as plain
-from shm.kernels.records import B_BASE_OFFSET, C_OFFSET, C_TIMESTAMP
+from shm.kernels.record.records import B_BASE_OFFSET, C_OFFSET, C_TIMESTAMP
+from shm.kernels.twin import records as plain
 from smq.model.errors import PeerError
 from smq.sealer.decode import Kind, cut
 from smq.testing.records import plain_batches

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.words import BATCH_HEADER_BYTES
+from shm.kernels.base.words import BATCH_HEADER_BYTES
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
 from smq.model.errors import Unavailable

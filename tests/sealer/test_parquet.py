@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from shm.arrow import read_only
-from shm.kernels import records_reference as plain
+from shm.kernels.twin import records as plain
 from smq.sealer import parquet
 from smq.sealer.decode import Kind, cut
 from smq.sealer.parquet import ParquetSegment, ParquetWriter, table_of

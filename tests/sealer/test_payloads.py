@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels import records_reference as plain
+from shm.kernels.twin import records as plain
 from smq.filer.store import CREATE, Data, Facts, Mode
 from smq.model.config import Config
 from smq.model.errors import PeerError, Unavailable

@@ -3,7 +3,7 @@
 import pytest
 
 from shm.arrow import read_only
-from shm.kernels import records_reference as plain
+from shm.kernels.twin import records as plain
 from smq.sealer.decode import cut
 from smq.sealer.raw import NotRaw, RawSegment, RawWriter
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import numpy as np
 
-from shm.kernels.words import SPACE_UNLIMITED
+from shm.kernels.base.words import SPACE_UNLIMITED
 from shm.segment import LogMemory
 from smq.log.background import InlineBackground
 from smq.log.disk import OsDisk

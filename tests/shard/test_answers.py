@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from shm.kernels.plan import (
+from shm.kernels.log.plan import (
     DONE,
     HEAD_CLOSE,
     HEAD_OUT_BYTES,
@@ -33,7 +33,7 @@ from shm.kernels.plan import (
     row_at,
     topic_at,
 )
-from shm.kernels.produce import (
+from shm.kernels.request.produce import (
     IDS_FROM,
     RECORD_ERRORS_FROM,
     VERSION_MAX,

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.directory import LED_ELSEWHERE, find_topic
+from shm.kernels.log.directory import LED_ELSEWHERE, find_topic
 from smq.model.catalog import Catalog, Topic
 from smq.shard.directory import build_directory
 from tests.shard.shard_bench import catalog, topic

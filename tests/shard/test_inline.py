@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shm.kernels.words import FLAG_FETCH_LEFT, P_FLAGS
+from shm.kernels.base.words import FLAG_FETCH_LEFT, P_FLAGS
 from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.produce import Producing
 from smq.shard.references import GOOD, NoFiler, Verdict

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, new_plan
-from shm.kernels.words import DURABILITY_DISK, DURABILITY_OS
+from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS
+from shm.kernels.log.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, new_plan
 from smq.model.errors import ErrorCode
 from smq.shard.produce import (
     ANSWERS_BYTES,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.handles import AHEAD_MAX_MS
+from shm.kernels.log.handles import AHEAD_MAX_MS
 from smq.model.errors import ErrorCode
 from smq.model.references import Reference
 from smq.shard.produce import Producing

@@ -1,6 +1,6 @@
 """A topic's settings, as its partitions' rows hold them."""
 
-from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
+from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
 from smq.model.config import Config
 from smq.shard.settings import settings_of
 from tests.shard.shard_bench import topic

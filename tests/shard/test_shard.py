@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
+from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
 from smq.log.partitions import PartitionSettings
 from smq.model.catalog import Catalog
 from smq.model.config import Config

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from shm.kernels.words import FRAME_ALIGNMENT_BYTES, WORD_TAIL
+from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, WORD_TAIL
 from smq.log.log import Log
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Shard

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.words import WORD_SPACE_END
+from shm.kernels.base.words import WORD_SPACE_END
 from smq.log.log import Log
 from smq.shard.throttle import LEFT_LASTS_MS, SLOW_BELOW, THROTTLE_MS_MAX, Throttle
 from tests.shard.shard_bench import NOW_MS, new_log

@@ -2,8 +2,15 @@
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201
 
-from shm.atomics import compare_exchange, fence, fetch_add, load_acquire, pause, store_release
-from shm.kernels.jit import kernel
+from shm.kernels.base.atomics import (
+    compare_exchange,
+    fence,
+    fetch_add,
+    load_acquire,
+    pause,
+    store_release,
+)
+from shm.kernels.base.jit import kernel
 
 
 @kernel

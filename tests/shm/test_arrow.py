@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from shm.arrow import NotPlain, read_only, views
-from shm.kernels import records_reference as plain
+from shm.kernels.twin import records as plain
 from smq.testing.records import plain_records
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shm import layout
-from shm.kernels import words
+from shm.kernels.base import words
 from shm.layout import INDEX_DTYPES, LAYOUT_MAGIC, Layout, layout_for
 
 MiB = 1 << 20

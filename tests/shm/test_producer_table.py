@@ -2,7 +2,7 @@
 
 import pytest
 
-from shm.kernels.producers import H_BUCKET_MASK, H_CAPACITY, H_COUNT, H_KEY, PRODUCER_COLUMNS
+from shm.kernels.log.producers import H_BUCKET_MASK, H_CAPACITY, H_COUNT, H_KEY, PRODUCER_COLUMNS
 from shm.producer_table import new_producers
 
 KEY = bytes(range(16))

@@ -8,10 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from shm.kernels.append import append_batch, claim, make_room
-from shm.kernels.frames import frame_bytes
-from shm.kernels.index import LINK_COLUMNS
-from shm.kernels.words import (
+from shm.kernels.base.frames import frame_bytes
+from shm.kernels.base.words import (
     FLAG_IN_USE,
     P_FLAGS,
     P_HIGH_WATERMARK,
@@ -24,6 +22,8 @@ from shm.kernels.words import (
     WORD_TAIL,
     WORD_WRITTEN,
 )
+from shm.kernels.log.append import append_batch, claim, make_room
+from shm.kernels.log.index import LINK_COLUMNS
 from shm.reader import LogReader
 from shm.segment import LogMemory
 from smq.wire.records import Record, write_batch

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from shm.kernels.words import WORD_LOG, WORD_MAGIC, WORD_RING_BYTES, WORD_SEGMENT_BYTES
+from shm.kernels.base.words import WORD_LOG, WORD_MAGIC, WORD_RING_BYTES, WORD_SEGMENT_BYTES
 from shm.layout import LAYOUT_MAGIC
 from shm.segment import LogMemory
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from shm.kernels import session_words as words
-from shm.kernels.session_words import WATCH_MAX
+from shm.kernels.session import words
+from shm.kernels.session.words import WATCH_MAX
 from shm.session import MAGIC, SessionMemory
 
 KiB = 1024

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from shm.kernels import records_reference as plain
+from shm.kernels.twin import records as plain
 from smq.testing.records import INT64_MAX
 from spark_jobs.plan import Unreadable
 from spark_jobs.read import SCHEMA, read_topic

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shm.arrow import read_only
-from shm.kernels.records import B_RECORDS_AT, B_RECORDS_END, new_facts, scan_batches
+from shm.kernels.record.records import B_RECORDS_AT, B_RECORDS_END, new_facts, scan_batches
 from smq.wire import inflate as module
 from smq.wire.compression import Codec
 from smq.wire.inflate import inflate

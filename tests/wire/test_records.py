@@ -14,7 +14,7 @@ from kafka.record.default_records import (
     DefaultRecordBatchBuilder as KafkaPythonBuilder,
 )
 
-from shm.kernels.records_reference import crc32c as crc32c_reference
+from shm.kernels.twin.records import crc32c as crc32c_reference
 from smq.model.errors import PeerError
 from smq.wire.codec import Malformed
 from smq.wire.compression import Codec, Undecodable

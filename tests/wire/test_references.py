@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.records import (
+from shm.kernels.record.records import (
     C_HEADER_COUNT,
     fill_headers,
     new_columns,
@@ -12,7 +12,7 @@ from shm.kernels.records import (
     scan_batches,
     walk_batches,
 )
-from shm.kernels.references import may_refer
+from shm.kernels.record.references import may_refer
 from smq.model.references import NotAHandle
 from smq.testing.payloads import HANDLE_HEADERS, handle_batch, reference_to
 from smq.wire.records import Headers, Record, write_batch

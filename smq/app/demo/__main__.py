@@ -14,11 +14,11 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from smq.app.clock import monotonic_ms
 from smq.app.demo import answers, dataset
 from smq.app.demo.broker import Broker, run_module
 from smq.app.demo.member import TOPIC
 from smq.app.demo.traffic import Group, Sending, create_topics, send_file, send_flights
+from smq.app.process.clock import monotonic_ms
 from smq.store.manifest import open_manifest
 from smq.store.rows import Segment
 

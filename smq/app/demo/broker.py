@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from smq.app.status import Status, read_status
+from smq.app.process.status import Status, read_status
 
 STOP_S_MAX = 6.0
 
@@ -17,7 +17,7 @@ class Broker:
 
     def __init__(self, data_dir: Path, say: Callable[[str], None]) -> None:
         self.data_dir = data_dir
-        command = [sys.executable, "-m", "smq.app.cli", "serve"]
+        command = [sys.executable, "-m", "smq.app.cli.main", "serve"]
         options = ["--data-dir", str(data_dir), "--port", "0", "--shards", "1"]
         self._process = subprocess.Popen(  # noqa: S603  (ourselves)
             [*command, *options, "--group-initial-rebalance-delay-ms", "500"],

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from shm.arrow import read_only, views
 from shm.reader import LogReader, Snapshot
-from smq.app.broker_facts import attach_logs
-from smq.app.clock import monotonic_ns
-from smq.app.status import read_status
+from smq.app.cli.broker_facts import attach_logs
+from smq.app.process.clock import monotonic_ns
+from smq.app.process.status import read_status
 from smq.store.manifest import open_manifest
 
 QUERY = """

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from confluent_kafka import Consumer, KafkaException, Message
 
-from smq.app.clock import monotonic_ms
+from smq.app.process.clock import monotonic_ms
 
 TOPIC = "flights"
 GROUP = "delays"

@@ -16,9 +16,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from smq.app.clock import monotonic_ms
 from smq.app.demo.dataset import FLIGHT_COUNT, encode, rows
 from smq.app.demo.member import TOPIC
+from smq.app.process.clock import monotonic_ms
 
 PARTITIONS = 3
 MEMBERS = 3

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from shm.arrow import VIEW_OFFSET_MAX, binary_views
-from shm.kernels.lend import F_ROW
-from shm.kernels.records import (
+from shm.kernels.reader.lend import F_ROW
+from shm.kernels.record.records import (
     B_AT,
     B_END,
     C_HEADER_COUNT,

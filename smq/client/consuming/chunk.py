@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from shm.kernels.cut import cut_batches, records_announced, run_of
-from shm.kernels.lend import F_ROW
-from shm.kernels.lend_few import RECORDS_FEW
-from shm.kernels.records import (
+from shm.kernels.reader.cut import cut_batches, records_announced, run_of
+from shm.kernels.reader.lend import F_ROW
+from shm.kernels.reader.lend_few import RECORDS_FEW
+from shm.kernels.record.records import (
     B_AT,
     B_END,
     C_FIELDS,
@@ -63,7 +63,7 @@ Places = tuple[list[int], list[int]]
 class Batches(NamedTuple):
     """Record batches where they lie.
 
-    facts    those of shm.kernels.lend, F_ROW an index of `names`
+    facts    those of shm.kernels.reader.lend, F_ROW an index of `names`
     is_lent  whether somebody else may overwrite the memory
     """
 
@@ -141,7 +141,7 @@ class Chunk:
 
     @cached_property
     def headers(self) -> np.ndarray:
-        """A column for each header of all records, see `shm.kernels.records`."""
+        """A column for each header of all records, see `shm.kernels.record.records`."""
         headers = new_headers(int(self.columns[C_HEADER_COUNT].sum()))
         fill_headers(self.memory, self.columns, headers)
         return headers

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from shm.kernels.lend import (
+from shm.kernels.reader.lend import (
     CURSOR_AWAY,
     CURSOR_ENTRY,
     CURSOR_MOVED,
@@ -29,9 +29,9 @@ from shm.kernels.lend import (
     lend_batches,
     place_rows,
 )
-from shm.kernels.lend_few import NOT_FEW, lend_few, new_few
-from shm.kernels.reader_sleep import ReaderState
-from shm.kernels.records import B_LAST_OFFSET
+from shm.kernels.reader.lend_few import NOT_FEW, lend_few, new_few
+from shm.kernels.reader.sleep import ReaderState
+from shm.kernels.record.records import B_LAST_OFFSET
 from shm.reader import LogReader
 from smq.client.consuming.chunk import Batches, Chunk
 from smq.client.consuming.source import Partition, Taken

@@ -18,8 +18,8 @@ from math import ceil
 from operator import call
 from typing import Concatenate, NamedTuple, ParamSpec
 
-from shm.kernels.lend import F_ROW, F_START
-from shm.kernels.records import B_BASE_OFFSET, B_LAST_OFFSET
+from shm.kernels.reader.lend import F_ROW, F_START
+from shm.kernels.record.records import B_BASE_OFFSET, B_LAST_OFFSET
 from smq.client.consuming.chunk import Chunk, cut
 from smq.client.consuming.local_source import LocalSource
 from smq.client.consuming.record import TopicPartition

@@ -22,9 +22,9 @@ from uuid import UUID
 import numpy as np
 
 from shm.arrow import read_only
-from shm.kernels.lend import F_FIELDS, F_ROW, F_START
-from shm.kernels.records import B_AT, B_ATTRIBUTES, B_LAST_OFFSET, scan_batches
-from shm.kernels.words import ATTRIBUTE_CONTROL, BATCH_HEADER_BYTES
+from shm.kernels.base.words import ATTRIBUTE_CONTROL, BATCH_HEADER_BYTES
+from shm.kernels.reader.lend import F_FIELDS, F_ROW, F_START
+from shm.kernels.record.records import B_AT, B_ATTRIBUTES, B_LAST_OFFSET, scan_batches
 from smq.client.consuming.beginnings import Beginnings
 from smq.client.consuming.chunk import Batches
 from smq.client.consuming.record import TopicPartition

@@ -9,7 +9,7 @@
     door.watch(numbers)                                     partitions: wait() ends when one moves
     door.readers[log]                                       the log's memory, read-only
 
-Waiting is a handshake in the session's memory (shm.kernels.session_client) and, when there is
+Waiting is a handshake in the session's memory (shm.kernels.session.client) and, when there is
 nothing, a sleep on the attach socket, over which the shard sends a byte. When that socket closes
 the shard is gone, or has dropped us: every call raises DoorGone from then on, and a new door may be
 opened, which waits in line while the shard is being restarted.
@@ -32,9 +32,11 @@ import numpy as np
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
-from shm.kernels.reader_sleep import BELLS_MAX, POLLED_WORDS, ReaderState, sleep_reader
-from shm.kernels.records_encode import One
-from shm.kernels.session_client import (
+from shm.kernels.base.wire import SIZE_BYTES
+from shm.kernels.base.words import WORD_LOG
+from shm.kernels.reader.sleep import BELLS_MAX, POLLED_WORDS, ReaderState, sleep_reader
+from shm.kernels.record.records_encode import One
+from shm.kernels.session.client import (
     await_room,
     fall_asleep_client,
     find_room,
@@ -44,9 +46,7 @@ from shm.kernels.session_client import (
     take_answers,
     wake_client,
 )
-from shm.kernels.session_one import MUST_RING, NO_ROOM, send_one
-from shm.kernels.wire import SIZE_BYTES
-from shm.kernels.words import WORD_LOG
+from shm.kernels.session.one_record import MUST_RING, NO_ROOM, send_one
 from shm.reader import LogReader
 from shm.segment import LogMemory
 from shm.session import SessionMemory
@@ -164,7 +164,7 @@ class Door:
     ) -> bool:
         """Hand over a request of one record, in `size` bytes or less; False: there is no room.
 
-        See shm.kernels.session_one; `stamp` is the producer's id, epoch and sequence.
+        See shm.kernels.session.one_record; `stamp` is the producer's id, epoch and sequence.
         """
         self._check_size(size)
         self._check_open()

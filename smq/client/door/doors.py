@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from shm.kernels.reader_sleep import ReaderState
+from shm.kernels.reader.sleep import ReaderState
 from shm.reader import LogReader
 from smq.client.consuming.record import TopicPartition
 from smq.client.door.door import DoorGone, DoorUnavailable

@@ -26,7 +26,7 @@ A request that a channel can never take has it replaced by one that can, as if i
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from shm.kernels.words import BATCH_HEADER_BYTES
+from shm.kernels.base.words import BATCH_HEADER_BYTES
 from smq.client.errors import (
     BrokerUnavailable,
     NoSuchTopic,

@@ -9,8 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.crc32c import crc32c
-from shm.kernels.records_encode import (
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.words import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_OFFSET_AT,
+    BATCH_CRC_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    BATCH_OVERHEAD_BYTES,
+)
+from shm.kernels.record.records_encode import (
     RECORD_HEAD_BYTES_MAX,
     One,
     Rows,
@@ -20,15 +28,7 @@ from shm.kernels.records_encode import (
     encode_one,
     encode_values,
 )
-from shm.kernels.references import find_key
-from shm.kernels.words import (
-    BATCH_ATTRIBUTES_AT,
-    BATCH_BASE_OFFSET_AT,
-    BATCH_CRC_AT,
-    BATCH_HEADER_BYTES,
-    BATCH_LENGTH_AT,
-    BATCH_OVERHEAD_BYTES,
-)
+from shm.kernels.record.references import find_key
 from smq.wire.compression import Codec, compress
 
 NO_LEADER_EPOCH = -1  # The broker fills it in.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shm.kernels.records_encode import are_offsets
+from shm.kernels.record.records_encode import are_offsets
 from smq.client.arguments import header_pairs, milliseconds_of, whole_number
 from smq.client.producing.columns import Field, HeaderColumn, field_of, headers_of, nulls, packed
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from shm.kernels.records_encode import One
+from shm.kernels.record.records_encode import One
 from smq.client.producing.batch_writer import Stamp
 from smq.wire.codec import Malformed, Writer
 from smq.wire.generated.produce import (

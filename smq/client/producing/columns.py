@@ -1,4 +1,4 @@
-"""Plain lists of records → columns over bytes, for `shm.kernels.records_encode`.
+"""Plain lists of records → columns over bytes, for `shm.kernels.record.records_encode`.
 
 A `Field` is a column of byte strings: where each begins in `data`, and its length; -1 is null.
 Columns of one parcel share a number of rows. `smq.client.producing.batches_in` makes fields from
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from shm.kernels.records import (
+from shm.kernels.record.records import (
     C_FIELDS,
     C_HEADER_COUNT,
     C_HEADERS_AT,
@@ -28,7 +28,7 @@ from shm.kernels.records import (
     H_VALUE_AT,
     H_VALUE_LENGTH,
 )
-from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX, One, Rows, Values
+from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, One, Rows, Values
 from smq.wire.records import Headers, write_headers
 
 # Lengths of a header's key and value: a varint of 32 bits each.

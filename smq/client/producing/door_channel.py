@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from shm.kernels.records_encode import One
+from shm.kernels.record.records_encode import One
 from smq.client.door.door import Door, DoorGone, InboxFull
 from smq.client.producing.batch_writer import Stamp
 from smq.client.producing.channel import ChannelGone

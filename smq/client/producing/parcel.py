@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.partition import assign_partitions
-from shm.kernels.records import C_OFFSET, C_TIMESTAMP
-from shm.kernels.records_encode import Rows, Values
+from shm.kernels.record.partition import assign_partitions
+from shm.kernels.record.records import C_OFFSET, C_TIMESTAMP
+from shm.kernels.record.records_encode import Rows, Values
 from smq.client.producing.columns import (
     bounds_of,
     field_of,

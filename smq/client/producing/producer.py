@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from shm.kernels.records_encode import RECORD_HEAD_BYTES_MAX
+from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX
 from smq.client.arguments import (
     bytes_of,
     duration,

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from shm.kernels.partition import choose_partition
+from shm.kernels.record.partition import choose_partition
 from smq.client.arguments import duration, topic_name, whole_number
 from smq.client.errors import BufferFull, Closed
 from smq.client.producing.accumulator import RETRY_MS, Accumulator

@@ -6,7 +6,7 @@ resolved  it has an offset or an error; the record is dropped
 
 import numpy as np
 
-from shm.kernels.records_encode import One
+from shm.kernels.record.records_encode import One
 from smq.client.producing.columns import one_bound
 from smq.client.producing.fate import FAILED, PENDING, UNKNOWN_OFFSET, Failure, Fate, Sink
 from smq.client.producing.futures import Delivery

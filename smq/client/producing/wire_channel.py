@@ -7,8 +7,8 @@ from struct import Struct
 
 import numpy as np
 
-from shm.kernels.records_encode import One
-from shm.kernels.session_one import put_one
+from shm.kernels.record.records_encode import One
+from shm.kernels.session.one_record import put_one
 from smq.client.errors import BrokerUnavailable
 from smq.client.kafka.connection import CONNECT_SECONDS_MAX, RESPONSE_BYTES_MAX
 from smq.client.producing.batch_writer import Stamp

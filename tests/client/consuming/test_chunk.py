@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.records_reference import PlainRecord, batch
+from shm.kernels.twin.records import PlainRecord, batch
 from smq.client.consuming.chunk import Chunk, cut
 from smq.client.errors import BatchReleased
 from smq.testing.records import plain_batches

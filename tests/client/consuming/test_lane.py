@@ -2,13 +2,13 @@
 
 import pytest
 
-from shm.kernels.lend_few import BATCHES_FEW
+from shm.kernels.reader.lend_few import BATCHES_FEW
 from smq.client.consuming.chunk import cut
 from smq.client.consuming.lane import Lane
 from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition, Taken
 from tests.client.fake_door import FakeDoor
-from tests.shm.kernels.test_lend import NUMBERS, Reader, Writer
+from tests.shm.kernels.reader.test_lend import NUMBERS, Reader, Writer
 
 
 @pytest.fixture

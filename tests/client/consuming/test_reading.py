@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from shm.kernels.lend_few import BATCHES_FEW
+from shm.kernels.reader.lend_few import BATCHES_FEW
 from smq.client.consuming.local_source import LocalSource
 from smq.client.consuming.reading import Lot, Reading
 from smq.client.consuming.record import TopicPartition
@@ -17,7 +17,7 @@ from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.records import Record, write_batch
 from tests.client.batches import batches_of
 from tests.client.fake_door import TOPIC, FakeDoor
-from tests.shm.kernels.test_lend import NUMBERS, Writer
+from tests.shm.kernels.reader.test_lend import NUMBERS, Writer
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -7,7 +7,7 @@ from smq.client.door.door import DoorUnavailable
 from smq.client.door.doors import Doors
 from smq.model.catalog import Catalog
 from tests.client.fake_door import TOPIC, FakeDoor
-from tests.shm.kernels.test_lend import NUMBERS, Writer
+from tests.shm.kernels.reader.test_lend import NUMBERS, Writer
 
 NAME = TopicPartition("t", 1)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.records_encode import Run, encode_batch, encode_one, encode_values
+from shm.kernels.record.records_encode import Run, encode_batch, encode_one, encode_values
 from smq.client.producing.columns import (
     Field,
     bounds_of,

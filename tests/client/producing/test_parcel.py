@@ -2,8 +2,8 @@
 
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.records import C_OFFSET, C_TIMESTAMP
-from shm.kernels.records_encode import Rows, Values
+from shm.kernels.record.records import C_OFFSET, C_TIMESTAMP
+from shm.kernels.record.records_encode import Rows, Values
 from smq.client.producing.futures import Delivery
 from smq.client.producing.parcel import Parcel
 from smq.model.partitioner import partition_of_key

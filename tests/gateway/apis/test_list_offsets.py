@@ -10,8 +10,8 @@ from gateway.apis import list_offsets
 from gateway.apis.list_offsets import PARTITIONS_A_TURN
 from gateway.context import Ask, Later
 from gateway.dispatch import dispatch
-from shm.kernels.crc32c import crc32c
-from shm.kernels.words import BATCH_ATTRIBUTES_AT, BATCH_CRC_AT, BATCH_MAX_TIMESTAMP_AT
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.words import BATCH_ATTRIBUTES_AT, BATCH_CRC_AT, BATCH_MAX_TIMESTAMP_AT
 from smq.model.errors import ErrorCode
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from shm.catalog import CatalogBlock
-from shm.kernels import session_client
+from shm.kernels.session import client as session_client
 from shm.session import SessionMemory
 from tests.shm.kernels.sessions import ANSWERS_BYTES, INBOX_BYTES
 

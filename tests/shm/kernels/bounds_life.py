@@ -11,19 +11,19 @@ import sys
 
 import numpy as np
 
-from shm.kernels.batches import whole_batch
-from shm.kernels.fetch import gather_checked
-from shm.kernels.fetch_request import STATE_START, STATE_WORDS, answer_fetch
-from shm.kernels.plan import (
+from shm.kernels.base.words import P_HIGH_WATERMARK, P_LAST_STABLE
+from shm.kernels.log.plan import (
     HEAD_END,
     HEAD_NOW_MS,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_START,
     STOP_OUT_FULL,
 )
-from shm.kernels.produce import produce, write_answers
-from shm.kernels.recover import SCAN_COLUMNS, find_frame, scan_frames
-from shm.kernels.words import P_HIGH_WATERMARK, P_LAST_STABLE
+from shm.kernels.log.recover import SCAN_COLUMNS, find_frame, scan_frames
+from shm.kernels.record.batches import whole_batch
+from shm.kernels.request.fetch import gather_checked
+from shm.kernels.request.fetch_request import STATE_START, STATE_WORDS, answer_fetch
+from shm.kernels.request.produce import produce, write_answers
 from smq.wire.codec import Writer
 from smq.wire.generated.fetch import (
     FetchPartition,

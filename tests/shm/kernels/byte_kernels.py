@@ -1,9 +1,9 @@
-"""The intrinsics of shm.kernels.bytes as functions that Python can call."""
+"""The intrinsics of shm.kernels.base.bytes as functions that Python can call."""
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201, ANN202
 
-from shm.kernels import bytes as intrinsics
-from shm.kernels.jit import kernel
+from shm.kernels.base import bytes as intrinsics
+from shm.kernels.base.jit import kernel
 
 
 def _loading(intrinsic):

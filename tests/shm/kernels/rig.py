@@ -10,10 +10,28 @@ from uuid import UUID
 
 import numpy as np
 
-from shm.kernels import reference_produce as plain
-from shm.kernels.append import append_rows
-from shm.kernels.index import LINK_COLUMNS
-from shm.kernels.plan import (
+from shm.kernels.base.words import (
+    DURABILITY_SHIFT,
+    FLAG_LOG_APPEND_TIME,
+    FRAME_KIND_PADDING,
+    P_BATCH_BYTES_MAX,
+    P_EPOCH,
+    P_FLAGS,
+    P_LAST_ENTRY,
+    P_LOG_START,
+    P_NUMBER,
+    P_TIMESTAMP_AFTER_MAX,
+    P_TIMESTAMP_BEFORE_MAX,
+    WORD_GENERATION,
+    WORD_INDEX_KEEP,
+    WORD_INDEX_TAIL,
+    WORD_RING_BYTES,
+    WORD_TAIL,
+    WORD_WRITTEN,
+)
+from shm.kernels.log.append import append_rows
+from shm.kernels.log.index import LINK_COLUMNS
+from shm.kernels.log.plan import (
     HEAD_CLOSE,
     HEAD_END,
     HEAD_LEVEL,
@@ -33,27 +51,9 @@ from shm.kernels.plan import (
     new_plan,
     row_at,
 )
-from shm.kernels.produce import produce, write_answers
-from shm.kernels.reference import PlainFrame, scan
-from shm.kernels.words import (
-    DURABILITY_SHIFT,
-    FLAG_LOG_APPEND_TIME,
-    FRAME_KIND_PADDING,
-    P_BATCH_BYTES_MAX,
-    P_EPOCH,
-    P_FLAGS,
-    P_LAST_ENTRY,
-    P_LOG_START,
-    P_NUMBER,
-    P_TIMESTAMP_AFTER_MAX,
-    P_TIMESTAMP_BEFORE_MAX,
-    WORD_GENERATION,
-    WORD_INDEX_KEEP,
-    WORD_INDEX_TAIL,
-    WORD_RING_BYTES,
-    WORD_TAIL,
-    WORD_WRITTEN,
-)
+from shm.kernels.request.produce import produce, write_answers
+from shm.kernels.twin import produce as plain
+from shm.kernels.twin.log import PlainFrame, scan
 from shm.producer_table import new_producers
 from shm.segment import LogMemory
 from smq.model.catalog import Catalog, Topic

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels import session_client as client_kernels, session_words as words
-from shm.kernels.session import take_requests
-from shm.kernels.session_words import RESTART_BYTES
+from shm.kernels.session import client as client_kernels, words
+from shm.kernels.session.shard import take_requests
+from shm.kernels.session.words import RESTART_BYTES
 from shm.session import SessionMemory
 
 INBOX_BYTES, ANSWERS_BYTES = 4 * RESTART_BYTES, 4096

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.fetch_request import FETCH_KEY, STATE_WORDS
-from shm.kernels.plan import HEAD_REQUEST_BYTES_MAX, new_plan
-from shm.kernels.spin import new_spin
-from shm.kernels.turn_receive import RECEIVE_BYTES
-from shm.kernels.turn_sessions import new_sessions
-from shm.kernels.turn_words import (
+from shm.kernels.base.words import P_HIGH_WATERMARK
+from shm.kernels.log.plan import HEAD_REQUEST_BYTES_MAX, new_plan
+from shm.kernels.request.fetch_request import FETCH_KEY, STATE_WORDS
+from shm.kernels.turn.receive import RECEIVE_BYTES
+from shm.kernels.turn.sessions import new_sessions
+from shm.kernels.turn.spin import new_spin
+from shm.kernels.turn.turns import take_turns
+from shm.kernels.turn.waiting import new_waiting
+from shm.kernels.turn.words import (
     EPOLL,
     EVENT_WORDS,
     EVENTS_MAX,
@@ -21,9 +24,6 @@ from shm.kernels.turn_words import (
     WAL_END,
     WAL_FD,
 )
-from shm.kernels.turns import take_turns
-from shm.kernels.waiting import new_waiting
-from shm.kernels.words import P_HIGH_WATERMARK
 from smq.wire.codec import Writer
 from smq.wire.generated.fetch import (
     FetchPartition,

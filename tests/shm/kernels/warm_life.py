@@ -15,8 +15,8 @@ import numpy as np
 from numba.core import event
 
 from shm.catalog import CatalogBlock
-from shm.kernels.publish import read_version
-from shm.kernels.warm import warm
+from shm.kernels.base.publish import read_version
+from shm.warm.shard import warm
 from smq.log.sync import SyncThread
 from smq.log.times import first_batch_at
 from smq.model.catalog import Catalog

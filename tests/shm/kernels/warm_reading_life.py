@@ -5,13 +5,13 @@ from typing import Any
 
 from numba.core import event
 
-from shm.kernels.warm_reader import warm_reader
+from shm.warm.reader import warm_reader
 from smq.client.consuming.batch import Batch
 from smq.client.consuming.chunk import cut
 from smq.client.consuming.lane import Lane
 from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition
-from tests.shm.kernels.test_lend import NUMBERS, Reader, Writer
+from tests.shm.kernels.reader.test_lend import NUMBERS, Reader, Writer
 from tests.shm.kernels.warm_life import Compilations
 
 

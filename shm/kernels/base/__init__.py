@@ -1,0 +1,1 @@
+"""What all kernels use: how they are compiled, bytes, words, atomics, CRC, frames."""

@@ -1,0 +1,106 @@
+"""How we compile: the only call of numba.njit in the repository.
+
+Numba's own cache looks only at the file of the function it compiles and would serve a stale kernel
+after a helper in another file has changed. So the cache directory is named by a hash of all kernel
+sources and of numba's version; it lies in the user's cache directory, which also works when the
+installation is read-only. NUMBA_CACHE_DIR, when set, is respected.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+from shm.interrupts import without_interrupts
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SOURCES = next(each for each in Path(__file__).resolve().parents if each.name == "shm")
+# No kernel is called through a C pointer: making the wrappers for it slowed the first start.
+_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "_nrt": False,
+    "no_cfunc_wrapper": True,
+}
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels are kept; the directory exists and can be written."""
+    digest = hashlib.sha256(version("numba").encode())
+    for source in sorted(_SOURCES.rglob("*.py")):
+        digest.update(source.read_bytes())
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{os.getuid()}"):
+        directory = root / "smq" / "kernels" / digest.hexdigest()[:16]
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError:
+            continue
+        if os.access(directory, os.W_OK):
+            return directory
+    raise OSError("no directory for compiled kernels can be written: set XDG_CACHE_HOME")
+
+
+os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
+
+import numba  # noqa: E402  (It reads NUMBA_CACHE_DIR when it is imported.)
+
+# Numba imports it with the first call of a kernel. If that is a thread's while another one forks,
+# the child waits for ever for the import of a thread that it has not.
+import numpy.ma  # noqa: E402, F401
+from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
+
+from shm.kernels.base.parts import PartCompiler  # noqa: E402
+
+_PART_OPTIONS = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
+
+numba.config.reload_config()  # Somebody may have imported it before.
+
+# A thread that calls a kernel for the first time loads it, under a lock of Numba's: a fork waits
+# for that, or its child would wait for ever for a thread that it has not.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile with the options every kernel shares: cached, without the GIL, never raising.
+
+    Nor does a kernel allocate: without Numba's run time (`_nrt`) it counts no references to arrays,
+    whose locked instructions took two thirds of a small request's time.
+    The interpreted function stays at hand as the attribute `py_func`.
+    """
+    compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
+    # What the dispatcher, which is C, calls when it has no version for the arguments yet. An
+    # interrupt in the midst of it left Numba's lock held, or LLVM with half a function.
+    compile_for_args = without_interrupts(compiled._compile_for_args)  # noqa: SLF001
+    compiled._compile_for_args = compile_for_args  # noqa: SLF001
+    _have_kernels_call_a_part(compiled, function)
+    return cast("Callable[P, R]", compiled)
+
+
+def _have_kernels_call_a_part(compiled: Any, function: Callable[..., Any]) -> None:
+    """Make kernels that call `compiled` take in a part of their own (see shm.kernels.base.parts).
+
+    They share a version of it for all constants they pass: Numba compiles `get_word(memory, 7)` and
+    `get_word(memory, 8)` apart, though LLVM inlines them into the caller all the same.
+    """
+
+    @cache  # Made when it is asked for: a process that finds all in the cache needs none.
+    def part() -> Any:
+        return numba.njit(**_PART_OPTIONS)(function)
+
+    def get_call_template(args: list[Any], keywords: dict[str, Any]) -> Any:
+        assert not keywords, "kernels take no keywords"
+        return part().get_call_template([numba.types.unliteral(each) for each in args], keywords)
+
+    compiled.get_call_template = get_call_template
+    compiled.get_overload = lambda signature: part().get_overload(signature)

@@ -1,0 +1,24 @@
+"""Publishing a version word, for Python code: the smallest use of the atomics.
+
+SYNC POINT between the two: whoever reads a version may read what was written before it; and whoever
+has read a value that is being overwritten sees, when he looks again, that the version has moved.
+For the second the writer's next writes must not pass the version, nor a reader's second look his
+reads: hence the fences.
+"""
+
+from shm.kernels.base.atomics import fence, load_acquire, store_release
+from shm.kernels.base.jit import kernel
+
+
+@kernel
+def read_version(words):
+    """The version in words[0] of an int64 array, and everything its writer wrote before it."""
+    fence()
+    return load_acquire(words, 0)
+
+
+@kernel
+def write_version(words, version):
+    """Publish what was written before under a new version."""
+    store_release(words, 0, version)
+    fence()

@@ -1,0 +1,1 @@
+"""A log's memory: append, index, visibility, producers, recovery, sync."""

@@ -1,0 +1,330 @@
+"""Appending batches to a log: check, place, copy once, publish.
+
+A row of the plan (shm.kernels.log.plan) says which bytes of the receive buffer go to which
+partition. A shard that serves several logs calls this for each: it skips the rows of other logs.
+"""
+
+import numpy as np
+
+from shm.kernels.base.atomics import fence
+from shm.kernels.base.bytes import copy_bytes, get16, get32, get64, put16, put32, put64
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.frames import batch_crc_is_good, frame_bytes, write_frame_header
+from shm.kernels.base.jit import kernel
+from shm.kernels.base.memory import (
+    get_partition,
+    get_word,
+    release_word,
+    ring_at,
+    set_partition,
+    set_word,
+)
+from shm.kernels.base.words import (
+    ATTRIBUTE_LOG_APPEND_TIME,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_OFFSET_AT,
+    BATCH_CRC_AT,
+    BATCH_LAST_OFFSET_DELTA_AT,
+    BATCH_LEADER_EPOCH_AT,
+    BATCH_MAX_TIMESTAMP_AT,
+    BATCH_PRODUCER_EPOCH_AT,
+    BATCH_PRODUCER_ID_AT,
+    COUNTER_BATCHES_IN,
+    COUNTER_BYTES_IN,
+    COUNTER_RECORDS_IN,
+    DURABILITY_SHIFT,
+    FLAG_LOG_APPEND_TIME,
+    FLAG_READ_ONLY,
+    FRAME_HEADER_BYTES,
+    FRAME_KIND_BATCH,
+    FRAME_KIND_PADDING,
+    P_EPOCH,
+    P_FLAGS,
+    P_LOG_END,
+    P_LOG_START,
+    P_MAX_TIMESTAMP,
+    P_NUMBER,
+    P_UNSEALED_BYTES,
+    P_UNSEALED_SINCE_MS,
+    WORD_CLAIMED,
+    WORD_GENERATION,
+    WORD_INDEX_CAPACITY,
+    WORD_INDEX_KEEP,
+    WORD_INDEX_TAIL,
+    WORD_LOG,
+    WORD_RING_BYTES,
+    WORD_SEGMENT_BYTES,
+    WORD_SEGMENT_END,
+    WORD_SPACE_END,
+    WORD_SYNCED,
+    WORD_TAIL,
+    WORD_WRITTEN,
+)
+from shm.kernels.log.handles import handles_are_good
+from shm.kernels.log.index import append_entry
+from shm.kernels.log.plan import (
+    DONE,
+    HEAD_LEVEL,
+    HEAD_NOW_MS,
+    HEAD_ROW_COUNT,
+    HEAD_STOP,
+    HEAD_STOPPED_ROW,
+    REFERENCES_CHECKED,
+    ROW_APPEND_TIME,
+    ROW_AT,
+    ROW_BASE_OFFSET,
+    ROW_BYTES,
+    ROW_CODE,
+    ROW_ERROR,
+    ROW_LOG_START,
+    ROW_STATE,
+    ROW_TRANSACTIONAL,
+    ROW_VERSION,
+    STOP_LOG_FULL,
+    STOP_REFERENCES,
+    row_at,
+)
+from shm.kernels.log.producers import (
+    ACCEPT,
+    DUPLICATE,
+    check_sequence,
+    producer_row,
+    remember_batch,
+)
+from shm.kernels.record.batches import (
+    CORRUPT_MESSAGE,
+    check_content,
+    check_shape,
+    check_size,
+    check_times,
+    is_idempotent,
+    sequences_of,
+)
+from shm.kernels.record.references import may_refer
+
+KAFKA_STORAGE_ERROR = 56
+
+
+@kernel
+def place_of(memory, position):
+    """Where a position lies in the memory, if the ring has it."""
+    return ring_at(memory) + position % get_word(memory, WORD_RING_BYTES)
+
+
+@kernel
+def claim(memory, end):
+    """Announce that the ring is about to be written up to position `end`.
+
+    SYNC POINT with shm.reader: the claim is seen before any byte it covers changes. A reader reads
+    bytes, then the claim: what lies a ring's length below it or later has not been touched.
+    """
+    release_word(memory, WORD_CLAIMED, end)
+    fence()
+
+
+@kernel
+def pad_to(memory, end):
+    """Fill the log from its tail up to `end` with one padding frame."""
+    tail = get_word(memory, WORD_TAIL)
+    claim(memory, end)
+    stamps = (get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION))
+    size = end - tail - FRAME_HEADER_BYTES
+    write_frame_header(memory, place_of(memory, tail), tail, stamps, size, 0, FRAME_KIND_PADDING, 0)
+    release_word(memory, WORD_TAIL, end)
+
+
+@kernel
+def make_room(memory, size):
+    """Make the next `size` bytes after the tail free and whole; False: the log must drain first.
+
+    Frames cross neither the ring's end nor a WAL segment's. Frames that the WAL file does not have
+    yet are not overwritten, nor are index entries that are still needed.
+    """
+    entries = get_word(memory, WORD_INDEX_TAIL) + 1 - get_word(memory, WORD_INDEX_KEEP)
+    if entries > get_word(memory, WORD_INDEX_CAPACITY):
+        return False
+    ring_bytes = get_word(memory, WORD_RING_BYTES)
+    written = get_word(memory, WORD_WRITTEN)
+    while True:
+        tail = get_word(memory, WORD_TAIL)
+        if tail == get_word(memory, WORD_SEGMENT_END):
+            set_word(memory, WORD_SEGMENT_END, tail + get_word(memory, WORD_SEGMENT_BYTES))
+        limit = min(get_word(memory, WORD_SEGMENT_END), tail - tail % ring_bytes + ring_bytes)
+        fits = tail + size <= limit
+        end = tail + size if fits else limit
+        if end - written > ring_bytes:
+            return False
+        if fits:
+            return True
+        pad_to(memory, limit)
+
+
+@kernel
+def _stamp_time_type(memory, start, batch_bytes, is_append_time, now_ms):
+    """Have a batch say who gave its timestamps; a new CRC where that is not what it said."""
+    attributes = get16(memory, start + BATCH_ATTRIBUTES_AT)
+    if is_append_time:
+        put16(memory, start + BATCH_ATTRIBUTES_AT, attributes | ATTRIBUTE_LOG_APPEND_TIME)
+        put64(memory, start + BATCH_MAX_TIMESTAMP_AT, now_ms)
+    elif attributes & ATTRIBUTE_LOG_APPEND_TIME:
+        put16(memory, start + BATCH_ATTRIBUTES_AT, attributes & ~ATTRIBUTE_LOG_APPEND_TIME)
+    else:
+        return
+    crc = np.int64(crc32c(memory, start + BATCH_ATTRIBUTES_AT, start + batch_bytes))
+    put32(memory, start + BATCH_CRC_AT, crc)
+
+
+@kernel
+def account(memory, slot, count, batch_bytes, timestamp, now_ms):
+    """Move a partition's end and sums after a batch of `count` offsets was appended."""
+    set_partition(memory, slot, P_LOG_END, get_partition(memory, slot, P_LOG_END) + count)
+    if timestamp > get_partition(memory, slot, P_MAX_TIMESTAMP):
+        set_partition(memory, slot, P_MAX_TIMESTAMP, timestamp)
+    unsealed = get_partition(memory, slot, P_UNSEALED_BYTES)
+    if unsealed == 0:
+        set_partition(memory, slot, P_UNSEALED_SINCE_MS, now_ms)
+    set_partition(memory, slot, P_UNSEALED_BYTES, unsealed + batch_bytes)
+
+
+@kernel
+def append_batch(memory, links, slot, data, at, batch_bytes, now_ms):
+    """Copy one checked batch to the tail and publish its frame; returns its base offset.
+
+    There must be room (make_room).
+    """
+    position = get_word(memory, WORD_TAIL)
+    frame = place_of(memory, position)
+    start = frame + FRAME_HEADER_BYTES
+    claim(memory, position + frame_bytes(batch_bytes))
+    copy_bytes(memory, start, data, at, batch_bytes)
+    base_offset = get_partition(memory, slot, P_LOG_END)
+    put64(memory, start + BATCH_BASE_OFFSET_AT, base_offset)
+    put32(memory, start + BATCH_LEADER_EPOCH_AT, get_partition(memory, slot, P_EPOCH))
+    flags = get_partition(memory, slot, P_FLAGS)
+    _stamp_time_type(memory, start, batch_bytes, flags & FLAG_LOG_APPEND_TIME != 0, now_ms)
+    stamps = (get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION))
+    number = get_partition(memory, slot, P_NUMBER)
+    level = (flags >> DURABILITY_SHIFT) & 3
+    write_frame_header(
+        memory, frame, position, stamps, batch_bytes, number, FRAME_KIND_BATCH, level
+    )
+    count = get32(memory, start + BATCH_LAST_OFFSET_DELTA_AT) + 1
+    timestamp = get64(memory, start + BATCH_MAX_TIMESTAMP_AT)
+    shape = (count, batch_bytes, get16(memory, start + BATCH_ATTRIBUTES_AT))
+    append_entry(memory, links, slot, position, base_offset, timestamp, shape)
+    account(memory, slot, count, batch_bytes, timestamp, now_ms)
+    set_word(memory, COUNTER_BATCHES_IN, get_word(memory, COUNTER_BATCHES_IN) + 1)
+    set_word(memory, COUNTER_RECORDS_IN, get_word(memory, COUNTER_RECORDS_IN) + count)
+    set_word(memory, COUNTER_BYTES_IN, get_word(memory, COUNTER_BYTES_IN) + batch_bytes)
+    release_word(memory, WORD_TAIL, position + frame_bytes(batch_bytes))
+    return base_offset
+
+
+@kernel
+def _check(plan, row, data, memory, slot):
+    """Whether a row's batch may be appended, its sequence apart: (error, bytes of the batch).
+
+    Notes the log start from where on Kafka answers it: with errors that its log finds in a batch.
+    """
+    if get_partition(memory, slot, P_FLAGS) & FLAG_READ_ONLY:
+        return KAFKA_STORAGE_ERROR, np.int64(0)
+    at = plan[row + ROW_AT]
+    end, version = at + plan[row + ROW_BYTES], plan[row + ROW_VERSION]
+    error, size = check_shape(data, at, end, version, plan[row + ROW_TRANSACTIONAL])
+    if error == 0:
+        error = check_size(memory, slot, size)
+    if error == 0 and not batch_crc_is_good(data, at, size):
+        error = CORRUPT_MESSAGE
+    if error != 0:
+        return error, size
+    plan[row + ROW_LOG_START] = get_partition(memory, slot, P_LOG_START)
+    error = check_content(data, at, size)
+    if error == 0:
+        error = check_times(data, at, memory, slot, plan[HEAD_NOW_MS])
+    return error, size
+
+
+@kernel
+def _find_producer(producers, number, data, at, plan, row):
+    """Check an idempotent batch's sequence: (its producer's row or 0, whether to append).
+
+    A duplicate is answered as it was when it was new, with its largest timestamp.
+    """
+    place = producer_row(producers, number, get64(data, at + BATCH_PRODUCER_ID_AT))
+    epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
+    verdict, known = check_sequence(producers, place, epoch, sequences_of(data, at))
+    if verdict == DUPLICATE:
+        plan[row + ROW_BASE_OFFSET] = producers[place, known + 2]
+        plan[row + ROW_APPEND_TIME] = producers[place, known + 3]
+    elif verdict != ACCEPT:
+        plan[row + ROW_ERROR] = verdict
+    return place, verdict == ACCEPT
+
+
+@kernel
+def _make_way(memory, data, plan, row, size):
+    """0 when a new batch of so many bytes may be appended now, or the reason why not yet.
+
+    One that the WAL has no space for is refused: then the row has an error.
+    """
+    may_hold_some = plan[row + ROW_STATE] != REFERENCES_CHECKED and may_refer(
+        data, plan[row + ROW_AT], size
+    )
+    if may_hold_some and not handles_are_good(plan, row, data, size):
+        return STOP_REFERENCES
+    if get_word(memory, WORD_TAIL) + frame_bytes(size) > get_word(memory, WORD_SPACE_END):
+        plan[row + ROW_ERROR], plan[row + ROW_LOG_START] = KAFKA_STORAGE_ERROR, -1
+        return 0
+    return 0 if make_room(memory, frame_bytes(size)) else STOP_LOG_FULL
+
+
+@kernel
+def _append_row(memory, links, producers, data, plan, row):
+    """Append one row's batch; returns 0, or the reason why the log must be helped first."""
+    slot, at, now_ms = plan[row + ROW_CODE] & 0xFFFFFFFF, plan[row + ROW_AT], plan[HEAD_NOW_MS]
+    error, size = _check(plan, row, data, memory, slot)
+    plan[row + ROW_ERROR] = error
+    if error != 0:
+        return 0
+    idempotent, place = is_idempotent(data, at), np.int64(0)
+    number = get_partition(memory, slot, P_NUMBER)
+    if idempotent:
+        place, is_new = _find_producer(producers, number, data, at, plan, row)
+        if not is_new:
+            return 0
+    stop = _make_way(memory, data, plan, row, size)
+    if stop != 0 or plan[row + ROW_ERROR] != 0:
+        return stop
+    base_offset = append_batch(memory, links, slot, data, at, size, now_ms)
+    stamped = get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME
+    plan[row + ROW_BASE_OFFSET] = base_offset
+    plan[row + ROW_APPEND_TIME] = now_ms if stamped else -1
+    if idempotent:
+        timestamp = now_ms if stamped else get64(data, at + BATCH_MAX_TIMESTAMP_AT)
+        remember_batch(producers, place, number, data, at, (base_offset, timestamp, now_ms))
+    return 0
+
+
+@kernel
+def append_rows(memory, links, producers, data, plan):
+    """Append the plan's rows that belong to this log and are not done; sets the plan's stop reason.
+
+    Returns 0 when none is left, STOP_LOG_FULL when the WAL must be written first, or
+    STOP_REFERENCES when the handles of a row must be looked at by others (shm.kernels.log.handles):
+    help, then call again.
+    """
+    log = get_word(memory, WORD_LOG)
+    for i in range(plan[HEAD_ROW_COUNT]):
+        row = row_at(plan, i)
+        if plan[row + ROW_STATE] == DONE or plan[row + ROW_CODE] >> 32 != log:
+            continue
+        stop = _append_row(memory, links, producers, data, plan, row)
+        if stop != 0:
+            plan[HEAD_STOP], plan[HEAD_STOPPED_ROW] = stop, i
+            return stop
+        plan[row + ROW_STATE] = DONE
+        if plan[row + ROW_ERROR] == 0:
+            slot = plan[row + ROW_CODE] & 0xFFFFFFFF
+            level = (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3
+            plan[HEAD_LEVEL] = max(plan[HEAD_LEVEL], level)
+    return 0

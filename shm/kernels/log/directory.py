@@ -1,0 +1,72 @@
+"""Which partitions this shard leads, for kernels: a hash table over the catalog.
+
+One int64 array, built by Python after each change of the catalog (smq.shard.directory):
+
+    0 buckets (a power of two)   1 where topics begin   2 where slots begin   3 where names begin
+    buckets   one word each: 0, or 1 + the topic's row
+    topics    five words each: hash, key at (bytes from the names' begin), key bytes, first slot,
+              partition count
+    slots     one word a partition: log << 32 | row in the log's partition table; -1: led elsewhere
+    names     the keys as bytes
+
+A topic stands in it twice: under its name, and under its 16-byte id (its hash then inverted, so
+that a name of 16 bytes is not taken for an id).
+"""
+
+import numpy as np
+
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.jit import kernel
+
+TOPIC_WORDS = 5
+DIRECTORY_HEADER_WORDS = 4
+ID_BYTES = 16
+LED_ELSEWHERE = -1
+
+
+@kernel
+def hash_key(data, start, length, is_id):
+    """The hash of a topic's name or id; never negative."""
+    value = np.int64(crc32c(data, start, start + length))
+    return value ^ 0xFFFFFFFF if is_id else value
+
+
+@kernel
+def _byte(words, at):
+    return (words[at >> 3] >> (8 * (at & 7))) & 255
+
+
+@kernel
+def find_topic(directory, data, start, length, is_id):
+    """Where the topic's five words begin in the directory; -1: there is no such topic."""
+    wanted = hash_key(data, start, length, is_id)
+    mask = directory[0] - 1
+    bucket = wanted & mask
+    while directory[DIRECTORY_HEADER_WORDS + bucket] != 0:
+        row = directory[1] + TOPIC_WORDS * (directory[DIRECTORY_HEADER_WORDS + bucket] - 1)
+        if directory[row] == wanted and directory[row + 2] == length:
+            at = 8 * directory[3] + directory[row + 1]
+            i = np.int64(0)
+            while i < length and _byte(directory, at + i) == data[start + i]:
+                i += 1
+            if i == length:
+                return row
+        bucket = (bucket + 1) & mask
+    return np.int64(-1)
+
+
+@kernel
+def enter_topics(directory, keys):
+    """Hash the rows of a directory and enter them into its buckets, names first, then as many ids.
+
+    `keys` are the bytes of all keys (uint8); where each lies in them its row says already.
+    """
+    mask, count = directory[0] - 1, (directory[2] - directory[1]) // TOPIC_WORDS
+    for i in range(count):
+        row = directory[1] + TOPIC_WORDS * i
+        value = hash_key(keys, directory[row + 1], directory[row + 2], i >= count // 2)
+        directory[row] = value
+        bucket = value & mask
+        while directory[DIRECTORY_HEADER_WORDS + bucket] != 0:
+            bucket = (bucket + 1) & mask
+        directory[DIRECTORY_HEADER_WORDS + bucket] = i + 1

@@ -1,0 +1,95 @@
+"""The sync thread's loop: waits on a futex, calls fdatasync, publishes the synced position.
+
+It holds no GIL, so that a slow disk delays nobody but those who wait for it. Its mailbox is an
+int64 array of one process:
+
+    0 REQUESTED   requests ever posted (futex)     1 STOP       nonzero: leave
+    2 ERRNO       nonzero: a sync failed; nothing more is synced until it is cleared
+    3 DONE        requests served                  4 EVENT_FD   written to after each round
+    5 ONE         what is written there
+    8 + 2 * (n % 64)   the n-th request: descriptor, position synced when it is done
+
+SYNC POINT with smq.log.sync: the poster fills the request, then releases REQUESTED; here it is
+acquired, and then the request is whole. DONE is released after WORD_SYNCED.
+"""
+
+import numpy as np
+from numba import types
+
+from shm.kernels.base.atomics import address, futex_wait, futex_wake, load_acquire, store_release
+from shm.kernels.base.jit import kernel
+from shm.kernels.base.memory import release_word
+from shm.kernels.base.words import WORD_SYNCED
+
+BOX_WORDS = 136
+BOX_REQUESTED, BOX_STOP, BOX_ERRNO, BOX_DONE, BOX_EVENT_FD, BOX_ONE = 0, 1, 2, 3, 4, 5
+BOX_REQUESTS_AT = 8
+BOX_REQUESTS = 64
+WAIT_NS = 1_000_000_000
+LOOKS = 300  # Before it sleeps: who was just acknowledged may send the next at once.
+
+_fdatasync = types.ExternalFunction("fdatasync", types.int32(types.int32))
+_sched_yield = types.ExternalFunction("sched_yield", types.int32())
+_write = types.ExternalFunction("write", types.int64(types.int32, types.int64, types.int64))
+
+
+@kernel
+def _sync_round(memory, box, done, requested):
+    """Serve the requests [done, requested); returns how many are served now, or -1 on failure."""
+    while done < requested:
+        fd = box[BOX_REQUESTS_AT + 2 * (done % BOX_REQUESTS)]
+        last = done
+        while last + 1 < requested and box[BOX_REQUESTS_AT + 2 * ((last + 1) % BOX_REQUESTS)] == fd:
+            last += 1
+        upto = box[BOX_REQUESTS_AT + 2 * (last % BOX_REQUESTS) + 1]
+        if _fdatasync(np.int32(fd)) != 0:
+            return np.int64(-1)
+        release_word(memory, WORD_SYNCED, upto)
+        done = last + 1
+        store_release(box, BOX_DONE, done)
+    return done
+
+
+@kernel
+def _wait(box, requested):
+    """Until there is more than was requested, awake for some moments; or for WAIT_NS."""
+    for _ in range(LOOKS):
+        if load_acquire(box, BOX_REQUESTED) != requested or load_acquire(box, BOX_STOP) != 0:
+            return
+        _sched_yield()
+    futex_wait(box, BOX_REQUESTED, requested, WAIT_NS)
+
+
+@kernel
+def sync_loop(memory, box):
+    """Serve sync requests until BOX_STOP. Runs in a thread of its own, without the GIL."""
+    box[BOX_ONE] = 1
+    while load_acquire(box, BOX_STOP) == 0:
+        requested = load_acquire(box, BOX_REQUESTED)
+        done = load_acquire(box, BOX_DONE)
+        if done == requested or load_acquire(box, BOX_ERRNO) != 0:
+            _wait(box, requested)
+            continue
+        if _sync_round(memory, box, done, requested) < 0:
+            store_release(box, BOX_ERRNO, 5)
+        _write(np.int32(box[BOX_EVENT_FD]), address(box, BOX_ONE), 8)
+
+
+@kernel
+def post_sync(box, fd, upto):
+    """Ask for fd to be synced, after which everything below `upto` is; False: the box is full."""
+    requested = box[BOX_REQUESTED]
+    if requested - load_acquire(box, BOX_DONE) >= BOX_REQUESTS:
+        return False
+    box[BOX_REQUESTS_AT + 2 * (requested % BOX_REQUESTS)] = fd
+    box[BOX_REQUESTS_AT + 2 * (requested % BOX_REQUESTS) + 1] = upto
+    store_release(box, BOX_REQUESTED, requested + 1)
+    futex_wake(box, BOX_REQUESTED, 1)
+    return True
+
+
+@kernel
+def stop_sync(box):
+    """Make sync_loop return."""
+    store_release(box, BOX_STOP, 1)
+    futex_wake(box, BOX_REQUESTED, 1)

@@ -1,0 +1,76 @@
+"""Making records visible: high watermarks move when a level of durability is reached."""
+
+import numpy as np
+
+from shm.kernels.base.jit import kernel
+from shm.kernels.base.memory import (
+    entry_base_offset,
+    entry_partition,
+    entry_position,
+    entry_record_count,
+    get_partition,
+    get_word,
+    release_partition,
+    set_partition,
+)
+from shm.kernels.base.words import (
+    DURABILITY_SHIFT,
+    P_DIRTY,
+    P_FLAGS,
+    P_HIGH_WATERMARK,
+    P_LAST_STABLE,
+    P_NUMBER,
+    WORD_INDEX_CAPACITY,
+    WORD_INDEX_TAIL,
+)
+from shm.kernels.log.index import LINK_SLOT
+
+
+@kernel
+def _mark(memory, slot, touched, count):
+    """Note a slot in `touched`, once; returns the new count."""
+    if get_partition(memory, slot, P_DIRTY) != 0:
+        return count
+    set_partition(memory, slot, P_DIRTY, 1)
+    touched[count] = slot
+    return count + 1
+
+
+@kernel
+def _is_of_level(memory, i, slot, level):
+    """Whether the partition of index slot i still has the row `slot`, and this level."""
+    if entry_partition(memory, i) != get_partition(memory, slot, P_NUMBER):
+        return False
+    return (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3 == level
+
+
+@kernel
+def publish(memory, links, cursors, level, upto, touched):
+    """Move the HWM of every partition of this level to what lies below position `upto`.
+
+    cursors   int64 [3]: for each level the next index entry to look at; moved on
+    touched   int64: filled with the slots of the partitions whose HWM moved, each once
+
+    A HWM never moves back: a partition whose level was changed may be ahead of the cursor.
+    Returns how many were touched. Stops early when `touched` is full: call again. A partition's
+    P_DIRTY is its mark within one call.
+    """
+    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    tail = get_word(memory, WORD_INDEX_TAIL)
+    entry, count = cursors[level], np.int64(0)
+    while entry < tail and count < touched.size:
+        i = entry % capacity
+        if entry_position(memory, i) >= upto:
+            break
+        slot = links[LINK_SLOT, i]
+        if _is_of_level(memory, i, slot, level):
+            end = entry_base_offset(memory, i) + entry_record_count(memory, i)
+            if end > get_partition(memory, slot, P_HIGH_WATERMARK):
+                release_partition(memory, slot, P_HIGH_WATERMARK, end)
+                release_partition(memory, slot, P_LAST_STABLE, end)
+                count = _mark(memory, slot, touched, count)
+        entry += 1
+    cursors[level] = entry
+    for i in range(count):
+        set_partition(memory, touched[i], P_DIRTY, 0)
+    return count

@@ -1,0 +1,1 @@
+"""A program that reads a log's ring by itself."""

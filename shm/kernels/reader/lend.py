@@ -1,0 +1,346 @@
+"""A reader's way through a log's index: which batches of some partitions it may be lent next.
+
+Runs in the reader's process over memory it can only read. Its own state is two int64 arrays:
+
+    wanted   [W_FIELDS, partitions], sorted by W_NUMBER: what is read, and how far it has come
+    cursor   [CURSOR_WORDS]: the index entry to look at next, and what a caller would else count
+
+    place_rows     W_SEEKING → W_HERE (the ring has what comes next) or W_AWAY (it does not)
+    lend_batches   from the cursor on, batches of the partitions that are W_HERE → facts
+
+An offset is contiguous with the batch before it, so a batch above W_NEXT means that something was
+missed: the partition is W_AWAY then, and the reader gets it elsewhere. Nothing that is read here
+can be trusted to stand still; every place is bounded before it is used, and the caller asks
+`oldest_position` again when it has used what it was lent.
+"""
+
+import numpy as np
+
+from shm.kernels.base.bytes import get32, get64
+from shm.kernels.base.jit import kernel
+from shm.kernels.base.memory import (
+    entry_attributes,
+    entry_base_offset,
+    entry_bytes,
+    entry_partition,
+    entry_position,
+    entry_record_count,
+    get_partition,
+    get_word,
+    ring_at,
+)
+from shm.kernels.base.words import (
+    ATTRIBUTE_CONTROL,
+    BATCH_BASE_TIMESTAMP_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_LEADER_EPOCH_AT,
+    BATCH_MAX_TIMESTAMP_AT,
+    BATCH_PRODUCER_ID_AT,
+    BATCH_RECORD_COUNT_AT,
+    FLAG_IN_USE,
+    FRAME_HEADER_BYTES,
+    P_FLAGS,
+    P_HIGH_WATERMARK,
+    P_LOG_END,
+    P_LOG_START,
+    P_NUMBER,
+    WORD_CLAIMED,
+    WORD_GENERATION,
+    WORD_INDEX_CAPACITY,
+    WORD_INDEX_TAIL,
+    WORD_PARTITION_COUNT,
+    WORD_RING_BYTES,
+    WORD_RING_START,
+    WORD_TAIL,
+)
+from shm.kernels.reader.glance import acquire_word, word_after_reading
+from shm.kernels.record.records import (
+    B_AT,
+    B_ATTRIBUTES,
+    B_BASE_OFFSET,
+    B_BASE_TIMESTAMP,
+    B_COUNT,
+    B_END,
+    B_FIELDS,
+    B_INTACT,
+    B_LAST_OFFSET,
+    B_LEADER_EPOCH,
+    B_MAX_TIMESTAMP,
+    B_PRODUCER_ID,
+    B_RECORDS_AT,
+    B_RECORDS_END,
+)
+
+# Facts of a batch that lies in a ring: those of shm.kernels.record.records, and these.
+F_POSITION = B_FIELDS  # Of its frame.
+F_ROW = B_FIELDS + 1  # The column of `wanted` it is lent for.
+F_START = B_FIELDS + 2  # Records below this offset were not asked for.
+F_FIELDS = B_FIELDS + 3
+
+W_NUMBER = 0
+W_SLOT = 1  # Its row in the partition table as last seen, -1: none.
+W_STATE = 2
+W_NEXT = 3  # The offset the reader wants next.
+W_AFTER = 4  # … and once it has taken what it was just lent.
+W_LIMIT = 5  # The HWM when it was last looked at, -1 without a row.
+W_MOVED = 6  # Not of its column: a list of the columns that the last call has moved.
+W_FIELDS = 7
+
+W_HERE = 0
+W_AWAY = 1
+W_SEEKING = 2
+
+CURSOR_ENTRY = 0
+CURSOR_GENERATION = 1  # The log's, when the entry was set.
+CURSOR_MOVED = 2  # How many columns the last call has moved.
+CURSOR_AWAY = 3  # Not 0: some are W_AWAY.
+CURSOR_WORDS = 4
+
+OVERTAKEN = -1
+
+# What an entry is for a reader.
+PASS = 0  # Of another partition, or had already.
+WAIT = 1  # Not visible yet.
+SKIP = 2  # A marker of a transaction: no records, but offsets.
+TAKE = 3
+
+
+@kernel
+def oldest_position(memory):
+    """The ring still has every frame from here on, also while a next one is being written."""
+    end = max(word_after_reading(memory, WORD_CLAIMED), acquire_word(memory, WORD_TAIL))
+    return max(acquire_word(memory, WORD_RING_START), end - get_word(memory, WORD_RING_BYTES))
+
+
+@kernel
+def has_from(memory, position):
+    """Whether the ring still has every frame from there on."""
+    return oldest_position(memory) <= position
+
+
+@kernel
+def oldest_entry(memory):
+    """The index still has every entry from here on, also while a next one is being written."""
+    tail = word_after_reading(memory, WORD_INDEX_TAIL)
+    return max(0, tail + 1 - get_word(memory, WORD_INDEX_CAPACITY))
+
+
+@kernel
+def first_whole_entry(memory, first, tail):
+    """The first entry of [first, tail) that the index has and whose frame the ring has."""
+    capacity, oldest = get_word(memory, WORD_INDEX_CAPACITY), oldest_position(memory)
+    low, high = max(first, oldest_entry(memory)), tail
+    while low < high:
+        middle = (low + high) // 2
+        if entry_position(memory, middle % capacity) < oldest:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def has_row(memory, slot, number):
+    """Whether a row of the partition table is this partition's."""
+    if not 0 <= slot < get_word(memory, WORD_PARTITION_COUNT):
+        return False
+    in_use = get_partition(memory, slot, P_FLAGS) & FLAG_IN_USE != 0
+    return in_use and get_partition(memory, slot, P_NUMBER) == number
+
+
+@kernel
+def find_row(memory, number):
+    """The row of a partition, -1: it has none."""
+    for slot in range(acquire_word(memory, WORD_PARTITION_COUNT)):
+        if has_row(memory, slot, number):
+            return np.int64(slot)
+    return np.int64(-1)
+
+
+@kernel
+def look_at_limits(memory, wanted):
+    """Have W_LIMIT say what is visible now. A shard that starts anew may have moved the rows."""
+    for row in range(wanted.shape[1]):
+        number = wanted[W_NUMBER, row]
+        if not has_row(memory, wanted[W_SLOT, row], number):
+            wanted[W_SLOT, row] = find_row(memory, number)
+        slot = wanted[W_SLOT, row]
+        wanted[W_LIMIT, row] = -1 if slot < 0 else get_partition(memory, slot, P_HIGH_WATERMARK)
+
+
+@kernel
+def wanted_row(wanted, number):
+    """The column of `wanted` with this number, -1: none."""
+    low, high = 0, wanted.shape[1]
+    while low < high:
+        middle = (low + high) // 2
+        if wanted[W_NUMBER, middle] < number:
+            low = middle + 1
+        else:
+            high = middle
+    found = low < wanted.shape[1] and wanted[W_NUMBER, low] == number
+    return np.int64(low) if found else np.int64(-1)
+
+
+@kernel
+def _place_at(memory, wanted, row, i):
+    """What an entry says of a partition that seeks its place; whether the reader goes on there."""
+    base, offset = entry_base_offset(memory, i), wanted[W_NEXT, row]
+    if base > offset:
+        wanted[W_STATE, row] = W_AWAY
+    elif base + entry_record_count(memory, i) > offset:
+        wanted[W_STATE, row] = W_HERE
+        return True
+    return False
+
+
+@kernel
+def _place_at_tail(memory, wanted, row):
+    """Place a partition of which the index has no entry for what comes next.
+
+    It is here if that has yet to come; not if it came, and was overwritten before it was visible.
+    Nowhere is what lies below the log's start.
+    """
+    slot, offset = wanted[W_SLOT, row], wanted[W_NEXT, row]
+    if wanted[W_STATE, row] == W_SEEKING:
+        is_end = slot >= 0 and get_partition(memory, slot, P_LOG_END) == offset
+        wanted[W_STATE, row] = W_HERE if is_end else W_AWAY
+    if slot >= 0 and offset < get_partition(memory, slot, P_LOG_START):
+        wanted[W_STATE, row] = W_AWAY
+
+
+@kernel
+def place_rows(memory, wanted, cursor):
+    """Find where partitions that are W_SEEKING go on; the cursor goes back as far as that takes."""
+    cursor[CURSOR_GENERATION] = acquire_word(memory, WORD_GENERATION)
+    cursor[CURSOR_AWAY] = 0
+    look_at_limits(memory, wanted)
+    capacity, tail = get_word(memory, WORD_INDEX_CAPACITY), acquire_word(memory, WORD_INDEX_TAIL)
+    entry = first_whole_entry(memory, 0, tail)
+    is_overtaken = cursor[CURSOR_ENTRY] < entry
+    cursor[CURSOR_ENTRY] = max(entry, min(cursor[CURSOR_ENTRY], tail))
+    seeking = 0
+    for row in range(wanted.shape[1]):
+        if is_overtaken and wanted[W_STATE, row] == W_HERE:
+            wanted[W_STATE, row] = W_SEEKING
+        seeking += wanted[W_STATE, row] == W_SEEKING
+    while entry < tail and seeking > 0:
+        i = entry % capacity
+        row = wanted_row(wanted, entry_partition(memory, i))
+        if row >= 0 and wanted[W_STATE, row] == W_SEEKING:
+            if _place_at(memory, wanted, row, i):
+                cursor[CURSOR_ENTRY] = min(cursor[CURSOR_ENTRY], entry)
+            seeking -= wanted[W_STATE, row] != W_SEEKING
+        entry += 1
+    for row in range(wanted.shape[1]):
+        _place_at_tail(memory, wanted, row)
+        cursor[CURSOR_AWAY] |= wanted[W_STATE, row]
+
+
+@kernel
+def _fill_fact(memory, i, facts, row):
+    """The facts of the batch of index slot i, from its entry and its header; False: impossible."""
+    ring_bytes = get_word(memory, WORD_RING_BYTES)
+    position, size = entry_position(memory, i), entry_bytes(memory, i)
+    at = position % ring_bytes + FRAME_HEADER_BYTES
+    if position < 0 or size < BATCH_HEADER_BYTES or at + size > ring_bytes:
+        return False
+    base_offset, start = entry_base_offset(memory, i), ring_at(memory) + at
+    facts[B_AT, row] = at
+    facts[B_END, row] = at + size
+    facts[B_BASE_OFFSET, row] = base_offset
+    facts[B_LAST_OFFSET, row] = base_offset + entry_record_count(memory, i) - 1
+    facts[B_LEADER_EPOCH, row] = get32(memory, start + BATCH_LEADER_EPOCH_AT)
+    facts[B_ATTRIBUTES, row] = entry_attributes(memory, i)
+    facts[B_BASE_TIMESTAMP, row] = get64(memory, start + BATCH_BASE_TIMESTAMP_AT)
+    facts[B_MAX_TIMESTAMP, row] = get64(memory, start + BATCH_MAX_TIMESTAMP_AT)
+    facts[B_PRODUCER_ID, row] = get64(memory, start + BATCH_PRODUCER_ID_AT)
+    facts[B_COUNT, row] = get32(memory, start + BATCH_RECORD_COUNT_AT)
+    facts[B_RECORDS_AT, row] = at + BATCH_HEADER_BYTES
+    facts[B_RECORDS_END, row] = at + size
+    facts[B_INTACT, row] = 1  # The shard has looked at the CRC before it took the batch.
+    facts[F_POSITION, row] = position
+    return True
+
+
+@kernel
+def _verdict(memory, wanted, cursor, row, i):
+    """What the batch of index slot i is for the reader of its partition.
+
+    One above what comes next says that something is missing.
+    """
+    if row < 0 or wanted[W_STATE, row] != W_HERE:
+        return PASS
+    base, offset = entry_base_offset(memory, i), wanted[W_AFTER, row]
+    end = base + entry_record_count(memory, i)
+    if end <= offset:
+        return PASS
+    if end > wanted[W_LIMIT, row]:
+        return WAIT
+    if base > offset:
+        wanted[W_STATE, row] = W_AWAY
+        cursor[CURSOR_AWAY] = 1
+        return PASS
+    return SKIP if entry_attributes(memory, i) & ATTRIBUTE_CONTROL != 0 else TAKE
+
+
+@kernel
+def _move(wanted, cursor, row, offset):
+    """Note that a partition goes on at an offset once what is lent was taken."""
+    if wanted[W_AFTER, row] == wanted[W_NEXT, row]:
+        wanted[W_MOVED, cursor[CURSOR_MOVED]] = row
+        cursor[CURSOR_MOVED] += 1
+    wanted[W_AFTER, row] = offset
+
+
+@kernel
+def _begin(memory, wanted, cursor):
+    """Look at the limits; False: the cursor's entry, or its frame, or its life is gone."""
+    look_at_limits(memory, wanted)
+    cursor[CURSOR_MOVED] = 0
+    for row in range(wanted.shape[1]):
+        wanted[W_AFTER, row] = wanted[W_NEXT, row]
+    entry, tail = cursor[CURSOR_ENTRY], acquire_word(memory, WORD_INDEX_TAIL)
+    if cursor[CURSOR_GENERATION] != acquire_word(memory, WORD_GENERATION) or entry > tail:
+        return False
+    if entry == tail:
+        return True
+    i = entry % get_word(memory, WORD_INDEX_CAPACITY)
+    return entry >= oldest_entry(memory) and entry_position(memory, i) >= oldest_position(memory)
+
+
+@kernel
+def lend_batches(memory, wanted, cursor, facts, bytes_max):
+    """Fill `facts` [F_FIELDS, rows] with what comes next of the partitions that are W_HERE.
+
+    Visible batches only, some `bytes_max` bytes of them, at least one. Moves the cursor and
+    W_AFTER, and lists in W_MOVED whose. Returns how many, or OVERTAKEN: then nothing is lent, and
+    what is W_HERE must seek.
+
+    The limits are looked at first: all that lies below them is in the index by then.
+    """
+    if not _begin(memory, wanted, cursor):
+        return OVERTAKEN
+    first, tail = cursor[CURSOR_ENTRY], acquire_word(memory, WORD_INDEX_TAIL)
+    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    entry, waiting, count, left = first, np.int64(-1), 0, bytes_max
+    while entry < tail and count < facts.shape[1] and left > 0:
+        i = entry % capacity
+        row = wanted_row(wanted, entry_partition(memory, i))
+        verdict = _verdict(memory, wanted, cursor, row, i)
+        if verdict == WAIT and waiting < 0:
+            waiting = entry
+        elif verdict == TAKE:
+            if not _fill_fact(memory, i, facts, count):
+                return OVERTAKEN
+            facts[F_ROW, count], facts[F_START, count] = row, wanted[W_AFTER, row]
+            left -= entry_bytes(memory, i)
+            count += 1
+        if verdict >= SKIP:
+            _move(wanted, cursor, row, entry_base_offset(memory, i) + entry_record_count(memory, i))
+        entry += 1
+    if first < tail and first < oldest_entry(memory):
+        return OVERTAKEN
+    # Behind a batch that is not visible yet, those of other partitions go ahead.
+    cursor[CURSOR_ENTRY] = entry if waiting < 0 else waiting
+    return count

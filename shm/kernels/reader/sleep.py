@@ -1,0 +1,69 @@
+"""A reader goes to sleep in one call: bells are swallowed, the shard is told, the log looked at.
+
+Who waits for records on one log mostly does nothing else between two of them. Step by step from
+Python this takes longer than all that is done with a small record.
+
+    polled    int32: two of struct pollfd, the session's socket and another descriptor, or -1
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from shm.kernels.base.atomics import address
+from shm.kernels.base.jit import kernel
+from shm.kernels.base.publish import read_version
+from shm.kernels.reader.lend import CURSOR_AWAY, CURSOR_ENTRY, lend_batches
+from shm.kernels.session.client import fall_asleep_client, wake_client
+from shm.kernels.turn.words import MSG_DONTWAIT
+
+POLLED_WORDS = 4
+POLLIN = 1
+BELLS_MAX = 64  # Swallowed at once; those left over cost a look in vain.
+
+_i32, _i64 = types.int32, types.int64
+_poll = types.ExternalFunction("poll", _i32(_i64, _i64, _i32))
+_recv = types.ExternalFunction("recv", _i64(_i32, _i64, _i64, _i32))
+
+
+class ReaderState(NamedTuple):
+    """The memory of a log, and what shm.kernels.reader.lend keeps for who reads it."""
+
+    log: np.ndarray
+    wanted: np.ndarray
+    cursor: np.ndarray
+    facts: np.ndarray
+
+
+@kernel
+def _has_something(log, wanted, cursor, facts):
+    """Whether lend_batches would give something, or send a partition away."""
+    before = cursor[CURSOR_ENTRY]
+    count = lend_batches(log, wanted, cursor, facts, 1)
+    cursor[CURSOR_ENTRY] = before
+    return count != 0 or cursor[CURSOR_AWAY] != 0
+
+
+@kernel
+def sleep_reader(
+    session, side, polled, bells, log, wanted, cursor, facts, catalog, version, timeout_ms
+):
+    """Sleep until something may be there, or for so long; False: the shard has hung up.
+
+    `bells` is room for BELLS_MAX bytes; `log` to `facts` are a ReaderState. A signal, or another
+    catalog than `version`, ends it early.
+    """
+    fd = polled[0]
+    received = _recv(fd, address(bells, 0), np.int64(BELLS_MAX), np.int32(MSG_DONTWAIT))
+    wake_client(session, side)
+    if received == 0:
+        return False
+    if not fall_asleep_client(session, side):
+        return True
+    if _has_something(log, wanted, cursor, facts) or read_version(catalog) != version:
+        wake_client(session, side)  # Else we would be rung for, awake.
+        return True
+    polled[1] = polled[3] = POLLIN
+    _poll(address(polled, 0), np.int64(2), np.int32(timeout_ms))
+    return True

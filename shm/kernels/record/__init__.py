@@ -1,0 +1,1 @@
+"""Record batches: rules, columns, encoding, handles in them."""

@@ -1,0 +1,315 @@
+"""Columns of records → Kafka's record batches, uncompressed. The way back of `records`.
+
+One call makes one batch: as many records as fit, at least one. A batch ends early where the next
+record could not stand in it: the timestamp's delta would leave 64 bits, or, under LogAppendTime,
+where one timestamp holds for all, it differs. `lastOffsetDelta` reaches to the offset before the
+next record, so that gaps belong to the batch in front of them and no reader waits for them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.base.bytes import copy_short, put16, put32, put64, store16
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.jit import kernel
+from shm.kernels.base.words import (
+    ATTRIBUTE_LOG_APPEND_TIME,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_OFFSET_AT,
+    BATCH_BASE_SEQUENCE_AT,
+    BATCH_BASE_TIMESTAMP_AT,
+    BATCH_CRC_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_LAST_OFFSET_DELTA_AT,
+    BATCH_LEADER_EPOCH_AT,
+    BATCH_LENGTH_AT,
+    BATCH_MAGIC_AT,
+    BATCH_MAX_TIMESTAMP_AT,
+    BATCH_OVERHEAD_BYTES,
+    BATCH_PRODUCER_EPOCH_AT,
+    BATCH_PRODUCER_ID_AT,
+    BATCH_RECORD_COUNT_AT,
+)
+from shm.kernels.record.records import (
+    C_HEADER_COUNT,
+    C_HEADERS_FIRST,
+    C_KEY_AT,
+    C_KEY_LENGTH,
+    C_OFFSET,
+    C_TIMESTAMP,
+    C_VALUE_AT,
+    C_VALUE_LENGTH,
+    H_KEY_AT,
+    H_KEY_LENGTH,
+    H_VALUE_AT,
+    H_VALUE_LENGTH,
+    INT64_MAX,
+    INT64_MIN,
+)
+
+OFFSET_DELTA_MAX = 2**31 - 1
+VALUE_HEAD_BYTES = 4  # Attributes, timestamp delta, null key, no headers.
+RECORD_HEAD_BYTES_MAX = 32  # A generous bound of what a record's varints beside its fields take.
+
+
+class Rows(NamedTuple):
+    """Records as `records` cuts them; keys, values and headers may lie in different bytes."""
+
+    columns: np.ndarray
+    headers: np.ndarray
+    keys: np.ndarray
+    values: np.ndarray
+    header_keys: np.ndarray
+    header_values: np.ndarray
+
+
+class Values(NamedTuple):
+    """Records that are nothing but a value: row i is data[offsets[i]:offsets[i + 1]].
+
+    The offsets are int32, as Arrow has them, and were seen to rise (`are_offsets`). In
+    the partition the records' offsets are from 0 on, and all have one timestamp.
+    """
+
+    data: np.ndarray
+    offsets: np.ndarray
+    timestamp: int
+
+
+class One(NamedTuple):
+    """A single record of offset 0, its headers as they are written; a length of -1 is null."""
+
+    value: np.ndarray
+    value_length: int
+    key: np.ndarray
+    key_length: int
+    headers: np.ndarray
+    timestamp: int
+
+
+class Run(NamedTuple):
+    """What consecutive records, up to row `end`, share. `end_offset` is the one after them all.
+
+    The last three are an idempotent producer's; the sequence is that of the next batch.
+    """
+
+    end: int
+    end_offset: int
+    attributes: int
+    leader_epoch: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+
+
+@kernel
+def varint_bytes(value):
+    """How many bytes a zigzag varint takes."""
+    bits = np.uint64((value << 1) ^ (value >> 63))
+    if bits < np.uint64(1 << 7):  # Most are short; a loop would cost a third of a whole record.
+        return 1
+    if bits < np.uint64(1 << 14):
+        return 2
+    if bits < np.uint64(1 << 21):
+        return 3
+    count = 3
+    bits >>= np.uint64(21)
+    while bits > np.uint64(0):
+        bits >>= np.uint64(7)
+        count += 1
+    return count
+
+
+@kernel
+def put_varint(out, at, value):
+    """Write a zigzag varint of up to 64 bits; where it ends."""
+    bits = np.uint64((value << 1) ^ (value >> 63))
+    if np.uint64(127) < bits < np.uint64(1 << 14):  # The lengths of most values; the loop waits.
+        word = np.int64(bits)
+        store16(out, at, word & 127 | 128 | (word >> 7) << 8)
+        return at + 2
+    while bits > np.uint64(127):
+        out[at] = (bits & np.uint64(127)) | np.uint64(128)
+        bits >>= np.uint64(7)
+        at += 1
+    out[at] = bits
+    return at + 1
+
+
+@kernel
+def field_bytes(length):
+    """What a length and so many bytes take; -1 is null."""
+    return varint_bytes(length) + max(length, 0)
+
+
+@kernel
+def put_field(out, at, data, start, length):
+    """Write a length and so many bytes of `data`; where they end."""
+    at = put_varint(out, at, length)
+    if length > 0:
+        copy_short(out, at, data, start, length)
+        at += length
+    return at
+
+
+@kernel
+def headers_bytes(rows, row, count):
+    """What a record's headers take behind their count."""
+    headers, size = rows.headers, 0
+    first = rows.columns[C_HEADERS_FIRST, row]
+    for header in range(first, first + count):
+        size += field_bytes(headers[H_KEY_LENGTH, header])
+        size += field_bytes(headers[H_VALUE_LENGTH, header])
+    return size
+
+
+@kernel
+def put_headers(rows, row, count, out, at):
+    """Write a record's headers behind their count; where they end."""
+    headers = rows.headers
+    first = rows.columns[C_HEADERS_FIRST, row]
+    for header in range(first, first + count):
+        key_at, key_length = headers[H_KEY_AT, header], headers[H_KEY_LENGTH, header]
+        at = put_field(out, at, rows.header_keys, key_at, key_length)
+        value_at, value_length = headers[H_VALUE_AT, header], headers[H_VALUE_LENGTH, header]
+        at = put_field(out, at, rows.header_values, value_at, value_length)
+    return at
+
+
+@kernel
+def may_share_batch(columns, row, first, attributes):
+    """Whether the record of `row` can stand in a batch that begins with row `first`."""
+    base, timestamp = columns[C_TIMESTAMP, first], columns[C_TIMESTAMP, row]
+    if attributes & ATTRIBUTE_LOG_APPEND_TIME:
+        return base == timestamp
+    if columns[C_OFFSET, row] - columns[C_OFFSET, first] > OFFSET_DELTA_MAX:
+        return False
+    return timestamp <= INT64_MAX + base if base < 0 else timestamp >= INT64_MIN + base
+
+
+@kernel
+def put_batch_header(span, times, count, run, out, at, size):
+    """Write the 61 bytes in front of `count` records, a batch of `size` bytes in all.
+
+    `span` is (base offset, the offset behind the batch), `times` (first, newest timestamp).
+    """
+    last_delta = min(span[1] - 1 - span[0], OFFSET_DELTA_MAX)
+    put64(out, at + BATCH_BASE_OFFSET_AT, span[0])
+    put32(out, at + BATCH_LENGTH_AT, size - BATCH_OVERHEAD_BYTES)
+    put32(out, at + BATCH_LEADER_EPOCH_AT, run.leader_epoch)
+    out[at + BATCH_MAGIC_AT] = 2
+    put16(out, at + BATCH_ATTRIBUTES_AT, run.attributes)
+    put32(out, at + BATCH_LAST_OFFSET_DELTA_AT, last_delta)
+    put64(out, at + BATCH_BASE_TIMESTAMP_AT, times[0])
+    put64(out, at + BATCH_MAX_TIMESTAMP_AT, times[1])
+    put64(out, at + BATCH_PRODUCER_ID_AT, run.producer_id)
+    put16(out, at + BATCH_PRODUCER_EPOCH_AT, run.producer_epoch)
+    put32(out, at + BATCH_BASE_SEQUENCE_AT, run.base_sequence)
+    put32(out, at + BATCH_RECORD_COUNT_AT, count)
+    put32(out, at + BATCH_CRC_AT, np.int64(crc32c(out, at + BATCH_ATTRIBUTES_AT, at + size)))
+
+
+@kernel
+def encode_batch(rows, first, run, bytes_max, out, at):
+    """Write one batch to out[at:], records from row `first` on: (row behind it, where it ends).
+
+    It has at most `bytes_max` bytes, or one record. (first, at): `out` has no room for that one.
+    """
+    # Every word of a row is loaded once, and no function of a record is called with all of `rows`:
+    # both together took half the time.
+    columns, start, row, limit = rows.columns, at, first, len(out)
+    base_time, base_offset = columns[C_TIMESTAMP, first], columns[C_OFFSET, first]
+    at += BATCH_HEADER_BYTES
+    while row < run.end:
+        if row > first and not may_share_batch(columns, row, first, run.attributes):
+            break
+        time_delta = columns[C_TIMESTAMP, row] - base_time
+        offset_delta = columns[C_OFFSET, row] - base_offset
+        key_length, value_length = columns[C_KEY_LENGTH, row], columns[C_VALUE_LENGTH, row]
+        header_count = columns[C_HEADER_COUNT, row]
+        size = 1 + varint_bytes(time_delta) + varint_bytes(offset_delta)
+        size += field_bytes(key_length) + field_bytes(value_length) + varint_bytes(header_count)
+        if header_count > 0:
+            size += headers_bytes(rows, row, header_count)
+        if at + varint_bytes(size) + size > limit:
+            break
+        at = put_varint(out, at, size)
+        out[at] = 0
+        at = put_varint(out, at + 1, time_delta)
+        at = put_varint(out, at, offset_delta)
+        at = put_field(out, at, rows.keys, columns[C_KEY_AT, row], key_length)
+        at = put_field(out, at, rows.values, columns[C_VALUE_AT, row], value_length)
+        at = put_varint(out, at, header_count)
+        if header_count > 0:
+            at = put_headers(rows, row, header_count, out, at)
+        limit = min(len(out), start + bytes_max)
+        row += 1
+    if row == first:
+        return first, start
+    newest = base_time
+    for each in range(first + 1, row):
+        newest = max(newest, columns[C_TIMESTAMP, each])
+    next_offset = columns[C_OFFSET, row] if row < run.end else run.end_offset
+    span, times = (base_offset, next_offset), (base_time, newest)
+    put_batch_header(span, times, row - first, run, out, start, at - start)
+    return row, at
+
+
+@kernel
+def are_offsets(offsets, size):
+    """Whether they rise, or stay, within so many bytes."""
+    before = 0
+    for i in range(len(offsets)):
+        if offsets[i] < before:
+            return False
+        before = offsets[i]
+    return before <= size
+
+
+@kernel
+def encode_values(values, first, run, bytes_max, out, at):
+    """As `encode_batch`, of Values: nine words of columns a row take as long as the row."""
+    data, offsets, start, row, limit = values.data, values.offsets, at, first, len(out)
+    at += BATCH_HEADER_BYTES
+    while row < run.end:
+        value_at, delta = np.int64(offsets[row]), row - first
+        length = offsets[row + 1] - value_at
+        size = VALUE_HEAD_BYTES + varint_bytes(delta) + varint_bytes(length) + length
+        if at + varint_bytes(size) + size > limit:
+            break
+        at = put_varint(out, at, size)
+        store16(out, at, 0)  # No attributes; all timestamps are the first one's.
+        at = put_varint(out, put_varint(out, at + 2, delta), -1)
+        at = put_varint(out, at, length)
+        copy_short(out, at, data, value_at, length)
+        at += length
+        out[at] = 0
+        at += 1
+        limit = min(len(out), start + bytes_max)
+        row += 1
+    if row == first:
+        return first, start
+    times = (values.timestamp, values.timestamp)
+    put_batch_header((first, row), times, row - first, run, out, start, at - start)
+    return row, at
+
+
+@kernel
+def encode_one(
+    value, value_length, key, key_length, headers, timestamp,
+    attributes, producer_id, producer_epoch, base_sequence, out, at,
+):  # fmt: skip
+    """Write a batch of One to out[at:], which has room for it; where it ends.
+
+    Its fields come one by one, for a tuple takes longer to hand over than the rest of it.
+    """
+    start, size = at, 3 + field_bytes(key_length) + field_bytes(value_length) + len(headers)
+    at = put_varint(out, start + BATCH_HEADER_BYTES, size)
+    out[at] = out[at + 1] = out[at + 2] = 0  # No attributes, and the first one's time and offset.
+    at = put_field(out, at + 3, key, 0, key_length)
+    at = put_field(out, at, value, 0, value_length)
+    copy_short(out, at, headers, 0, len(headers))
+    at += len(headers)
+    run = Run(1, 1, attributes, -1, producer_id, producer_epoch, base_sequence)
+    put_batch_header((0, 1), (timestamp, timestamp), 1, run, out, start, at - start)
+    return at

@@ -1,0 +1,374 @@
+"""Produce requests, versions 3 to 13, many at a time: parse, append, answer.
+
+    parse_requests   cuts the buffer into requests and these into the rows of a plan; touches no log
+    append_rows      (shm.kernels.log.append) appends the rows of one log
+    write_answers    the responses, in order, as they go out
+    produce          all three, for a shard that serves one log: one call for all that a recv gave
+
+A request that is no Produce, or that breaks the protocol, ends the plan before it: what came
+earlier is appended and answered first. Bytes after a request's last field are ignored, as Kafka
+does. Unlike Kafka, a partition named twice in a request is appended twice and answered twice (Kafka
+drops all but the last, unsaid), and answers come in the order that was asked.
+
+Formats: ProduceRequest and ProduceResponse, 3 to 13; flexible from 9 (KIP-482), record errors from
+8 (KIP-467), topic ids instead of names in 13 (KIP-516).
+"""
+
+import numpy as np
+
+from shm.kernels.base.bytes import copy_bytes, get16, get32, put16, put32, put64
+from shm.kernels.base.jit import kernel
+from shm.kernels.base.memory import get_word, set_word
+from shm.kernels.base.wire import BAD, read_length, skip_string, skip_tags, write_length
+from shm.kernels.base.words import COUNTER_PRODUCE_REQUESTS
+from shm.kernels.log.append import append_rows
+from shm.kernels.log.directory import ID_BYTES, LED_ELSEWHERE, find_topic
+from shm.kernels.log.plan import (
+    DONE,
+    HEAD_CLOSE,
+    HEAD_END,
+    HEAD_LEVEL,
+    HEAD_OUT_BYTES,
+    HEAD_OUT_START,
+    HEAD_PARSED,
+    HEAD_REQUEST_BYTES_MAX,
+    HEAD_REQUEST_CAPACITY,
+    HEAD_REQUEST_COUNT,
+    HEAD_ROW_CAPACITY,
+    HEAD_ROW_COUNT,
+    HEAD_START,
+    HEAD_STOP,
+    HEAD_THROTTLE_MS,
+    HEAD_TOPIC_CAPACITY,
+    HEAD_TOPIC_COUNT,
+    LEVEL_NONE,
+    REQUEST_ACKS,
+    REQUEST_CORRELATION,
+    REQUEST_END,
+    REQUEST_TOPIC,
+    REQUEST_TOPIC_COUNT,
+    REQUEST_TRANSACTIONAL,
+    REQUEST_VERSION,
+    ROW_APPEND_TIME,
+    ROW_AT,
+    ROW_BASE_OFFSET,
+    ROW_BYTES,
+    ROW_CODE,
+    ROW_ERROR,
+    ROW_LOG_START,
+    ROW_PARTITION,
+    ROW_STATE,
+    ROW_TRANSACTIONAL,
+    ROW_VERSION,
+    ROWS_MAX,
+    STOP_MALFORMED,
+    STOP_NEED_MORE,
+    STOP_OTHER_API,
+    STOP_OUT_FULL,
+    STOP_PLAN_FULL,
+    TOPIC_KEY_AT,
+    TOPIC_KEY_BYTES,
+    TOPIC_ROW,
+    TOPIC_ROW_COUNT,
+    request_at,
+    row_at,
+    topic_at,
+)
+
+VERSION_MIN, VERSION_MAX = 3, 13
+FLEXIBLE_FROM, RECORD_ERRORS_FROM, IDS_FROM, LOG_START_FROM = 9, 8, 13, 5
+UNKNOWN_TOPIC_OR_PARTITION = 3
+NOT_LEADER_OR_FOLLOWER = 6
+INVALID_REQUIRED_ACKS = 21
+UNKNOWN_TOPIC_ID = 100
+FULL = -2
+GO_ON = -1
+ANSWER_BYTES_MAX = 64  # Of a partition or of the frame around them, without the topic's key.
+
+
+@kernel
+def _resolve(directory, topic, index, is_id):
+    """The row's (code, error) of partition `index` of a topic at `topic` in the directory."""
+    if topic < 0:
+        return np.int64(-1), UNKNOWN_TOPIC_ID if is_id else UNKNOWN_TOPIC_OR_PARTITION
+    if index < 0 or index >= directory[topic + 4]:
+        return np.int64(-1), UNKNOWN_TOPIC_OR_PARTITION
+    code = directory[directory[2] + directory[topic + 3] + index]
+    if code == LED_ELSEWHERE:
+        return code, NOT_LEADER_OR_FOLLOWER
+    return code, 0
+
+
+@kernel
+def _parse_partition(data, at, end, plan, row):
+    """Read one partition's index and the place of its records into a row; after it, or BAD."""
+    flexible = plan[row + ROW_VERSION] >= FLEXIBLE_FROM
+    if end - at < 4:
+        return np.int64(BAD)
+    plan[row + ROW_PARTITION] = get32(data, at)
+    length, at = read_length(data, at + 4, end, flexible, 4)
+    if at == BAD:
+        return at
+    plan[row + ROW_AT] = at
+    plan[row + ROW_BYTES] = length
+    at += max(np.int64(0), length)
+    return skip_tags(data, at, end) if flexible else at
+
+
+@kernel
+def _begin_row(plan, row, request):
+    """A row as it is before anything is known of it."""
+    plan[row + ROW_VERSION] = plan[request + REQUEST_VERSION]
+    plan[row + ROW_TRANSACTIONAL] = plan[request + REQUEST_TRANSACTIONAL]
+    plan[row + ROW_BASE_OFFSET] = plan[row + ROW_APPEND_TIME] = plan[row + ROW_LOG_START] = -1
+
+
+@kernel
+def _parse_rows(data, at, end, directory, plan, request, found, count):
+    """Read a topic's partitions into rows: after them, or BAD."""
+    acks, is_id = plan[request + REQUEST_ACKS], plan[request + REQUEST_VERSION] >= IDS_FROM
+    for i in range(count):
+        row = row_at(plan, plan[HEAD_ROW_COUNT] + i)
+        _begin_row(plan, row, request)
+        at = _parse_partition(data, at, end, plan, row)
+        if at == BAD:
+            return at
+        code, error = _resolve(directory, found, plan[row + ROW_PARTITION], is_id)
+        if acks < -1 or acks > 1:
+            error = INVALID_REQUIRED_ACKS
+        plan[row + ROW_CODE], plan[row + ROW_ERROR] = code, error
+        plan[row + ROW_STATE] = DONE if error != 0 else 0
+    plan[HEAD_ROW_COUNT] += count
+    return np.int64(at)
+
+
+@kernel
+def _full(plan, capacity):
+    """FULL, or BAD when one request asks for more than the largest plan holds."""
+    return np.int64(BAD if plan[HEAD_REQUEST_COUNT] == 0 and capacity >= ROWS_MAX else FULL)
+
+
+@kernel
+def _parse_topic(data, at, end, directory, plan, request):
+    """Read one topic into the plan: after it, BAD or FULL."""
+    version = plan[request + REQUEST_VERSION]
+    flexible, is_id = version >= FLEXIBLE_FROM, version >= IDS_FROM
+    if plan[HEAD_TOPIC_COUNT] == plan[HEAD_TOPIC_CAPACITY]:
+        return _full(plan, plan[HEAD_TOPIC_CAPACITY])
+    topic = topic_at(plan, plan[HEAD_TOPIC_COUNT])
+    length = np.int64(ID_BYTES)
+    if not is_id:
+        length, at = read_length(data, at, end, flexible, 2)
+    if at == BAD or length < 0 or length > end - at:
+        return np.int64(BAD)
+    plan[topic + TOPIC_KEY_AT], plan[topic + TOPIC_KEY_BYTES] = at, length
+    found = find_topic(directory, data, at, length, is_id)
+    count, at = read_length(data, at + length, end, flexible, 4)
+    bytes_min = 6 if flexible else 8  # Of a partition. Nobody gets a larger plan for less.
+    if at == BAD or count < 0 or count * bytes_min > end - at:
+        return np.int64(BAD)
+    if count > plan[HEAD_ROW_CAPACITY] - plan[HEAD_ROW_COUNT]:
+        return _full(plan, plan[HEAD_ROW_CAPACITY])
+    plan[topic + TOPIC_ROW], plan[topic + TOPIC_ROW_COUNT] = plan[HEAD_ROW_COUNT], count
+    plan[HEAD_TOPIC_COUNT] += 1
+    at = _parse_rows(data, at, end, directory, plan, request, found, count)
+    return skip_tags(data, at, end) if flexible and at != BAD else at
+
+
+@kernel
+def _parse_request(data, at, end, directory, plan):
+    """Read the request in data[at:end] into the plan: 0, BAD or FULL (the plan then unchanged)."""
+    request = request_at(plan[HEAD_REQUEST_COUNT])
+    topics_before, rows_before = plan[HEAD_TOPIC_COUNT], plan[HEAD_ROW_COUNT]
+    version = get16(data, at + 2)
+    flexible = version >= FLEXIBLE_FROM
+    plan[request + REQUEST_VERSION] = version
+    plan[request + REQUEST_CORRELATION] = get32(data, at + 4)
+    plan[request + REQUEST_TOPIC] = topics_before
+    plan[request + REQUEST_END] = end
+    at = skip_string(data, at + 8, end, False)  # noqa: FBT003  (The client id is never compact.)
+    if flexible and at != BAD:
+        at = skip_tags(data, at, end)
+    if at == BAD:
+        return at
+    length, at = read_length(data, at, end, flexible, 2)  # The transactional id.
+    at += max(np.int64(0), length)
+    if at == BAD or end - at < 6:
+        return np.int64(BAD)
+    plan[request + REQUEST_TRANSACTIONAL] = length >= 0
+    plan[request + REQUEST_ACKS] = get16(data, at)
+    count, at = read_length(data, at + 6, end, flexible, 4)
+    if at == BAD or count < 0:
+        return np.int64(BAD)
+    plan[request + REQUEST_TOPIC_COUNT] = count
+    for _ in range(count):
+        at = _parse_topic(data, at, end, directory, plan, request)
+        if at < 0:
+            plan[HEAD_TOPIC_COUNT], plan[HEAD_ROW_COUNT] = topics_before, rows_before
+            return at
+    if flexible and skip_tags(data, at, end) == BAD:
+        plan[HEAD_TOPIC_COUNT], plan[HEAD_ROW_COUNT] = topics_before, rows_before
+        return np.int64(BAD)
+    plan[HEAD_REQUEST_COUNT] += 1
+    return np.int64(0)
+
+
+@kernel
+def _look(data, at, end, plan):
+    """GO_ON when a whole Produce request begins at data[at], or why to stop."""
+    if end - at < 4:
+        return STOP_NEED_MORE
+    size = get32(data, at)
+    if size < 8 or size > plan[HEAD_REQUEST_BYTES_MAX]:
+        return STOP_MALFORMED
+    if end - at - 4 < size:
+        return STOP_NEED_MORE
+    version = get16(data, at + 6)
+    if get16(data, at + 4) != 0 or version < VERSION_MIN or version > VERSION_MAX:
+        return STOP_OTHER_API
+    return STOP_PLAN_FULL if plan[HEAD_REQUEST_COUNT] == plan[HEAD_REQUEST_CAPACITY] else GO_ON
+
+
+@kernel
+def parse_requests(data, directory, plan):
+    """Read every whole Produce request of data[start:end] (the plan's head) into the plan.
+
+    Moves HEAD_START behind the last one read; returns why it stopped, one of STOP_NEED_MORE,
+    STOP_OTHER_API, STOP_MALFORMED, STOP_PLAN_FULL.
+    """
+    plan[HEAD_REQUEST_COUNT] = plan[HEAD_TOPIC_COUNT] = plan[HEAD_ROW_COUNT] = 0
+    plan[HEAD_OUT_BYTES] = plan[HEAD_CLOSE] = 0
+    plan[HEAD_LEVEL] = LEVEL_NONE
+    end = plan[HEAD_END]
+    stop = _look(data, plan[HEAD_START], end, plan)
+    while stop == GO_ON:
+        at = plan[HEAD_START] + 4
+        after = at + get32(data, plan[HEAD_START])
+        result = _parse_request(data, at, after, directory, plan)
+        if result < 0:
+            return STOP_MALFORMED if result == BAD else STOP_PLAN_FULL
+        plan[HEAD_START] = after
+        stop = _look(data, after, end, plan)
+    return stop
+
+
+@kernel
+def _write_partition(out, at, plan, row, version):
+    put32(out, at, plan[row + ROW_PARTITION])
+    put16(out, at + 4, plan[row + ROW_ERROR])
+    put64(out, at + 6, plan[row + ROW_BASE_OFFSET])
+    put64(out, at + 14, plan[row + ROW_APPEND_TIME])
+    at += 22
+    if version >= LOG_START_FROM:
+        put64(out, at, plan[row + ROW_LOG_START])
+        at += 8
+    flexible = version >= FLEXIBLE_FROM
+    if version >= RECORD_ERRORS_FROM:
+        at = write_length(out, at, np.int64(0), flexible, 4)  # No record errors …
+        at = write_length(out, at, np.int64(-1), flexible, 2)  # … and no message.
+    if flexible:
+        out[at] = 0
+        at += 1
+    return at
+
+
+@kernel
+def _write_topic(data, out, at, plan, topic, version):
+    flexible = version >= FLEXIBLE_FROM
+    key_bytes, rows = plan[topic + TOPIC_KEY_BYTES], plan[topic + TOPIC_ROW_COUNT]
+    if version < IDS_FROM:
+        at = write_length(out, at, key_bytes, flexible, 2)
+    copy_bytes(out, at, data, plan[topic + TOPIC_KEY_AT], key_bytes)
+    at = write_length(out, at + key_bytes, rows, flexible, 4)
+    for i in range(rows):
+        at = _write_partition(out, at, plan, row_at(plan, plan[topic + TOPIC_ROW] + i), version)
+    if flexible:
+        out[at] = 0
+        at += 1
+    return at
+
+
+@kernel
+def _write_answer(data, out, at, plan, request):
+    """One response with its size; after it."""
+    version, start = plan[request + REQUEST_VERSION], at
+    flexible, count = version >= FLEXIBLE_FROM, plan[request + REQUEST_TOPIC_COUNT]
+    put32(out, at + 4, plan[request + REQUEST_CORRELATION])
+    at += 8
+    if flexible:
+        out[at] = 0
+        at += 1
+    at = write_length(out, at, count, flexible, 4)
+    for i in range(count):
+        topic = topic_at(plan, plan[request + REQUEST_TOPIC] + i)
+        at = _write_topic(data, out, at, plan, topic, version)
+    put32(out, at, plan[HEAD_THROTTLE_MS])
+    at += 4
+    if flexible:
+        out[at] = 0
+        at += 1
+    put32(out, start, at - start - 4)
+    return at
+
+
+@kernel
+def _has_error(plan, request):
+    """Whether any row of a request failed."""
+    for i in range(plan[request + REQUEST_TOPIC_COUNT]):
+        topic = topic_at(plan, plan[request + REQUEST_TOPIC] + i)
+        for j in range(plan[topic + TOPIC_ROW_COUNT]):
+            if plan[row_at(plan, plan[topic + TOPIC_ROW] + j) + ROW_ERROR] != 0:
+                return True
+    return False
+
+
+@kernel
+def _answer_bytes_max(plan):
+    """A bound of what the answers to a plan take."""
+    total = ANSWER_BYTES_MAX * (plan[HEAD_REQUEST_COUNT] + plan[HEAD_ROW_COUNT])
+    for i in range(plan[HEAD_TOPIC_COUNT]):
+        total += ANSWER_BYTES_MAX + plan[topic_at(plan, i) + TOPIC_KEY_BYTES]
+    return total
+
+
+@kernel
+def write_answers(data, plan, out):
+    """Write the responses to a plan whose rows are all done at HEAD_OUT_START; sets HEAD_OUT_BYTES.
+
+    acks=0 gets no response; an error there sets HEAD_CLOSE and ends the answers, as Kafka closes
+    the connection. Returns 0, or STOP_OUT_FULL when `out` (uint8) is too small: nothing was
+    written, give a larger one.
+    """
+    start = plan[HEAD_OUT_START]
+    if _answer_bytes_max(plan) > out.size - start:
+        plan[HEAD_STOP] = STOP_OUT_FULL
+        return STOP_OUT_FULL
+    at = start
+    for i in range(plan[HEAD_REQUEST_COUNT]):
+        request = request_at(i)
+        if plan[request + REQUEST_ACKS] != 0:
+            at = _write_answer(data, out, at, plan, request)
+        elif _has_error(plan, request):
+            plan[HEAD_CLOSE] = 1
+            break
+    plan[HEAD_OUT_BYTES] = at - start
+    return 0
+
+
+@kernel
+def produce(data, memory, links, producers, directory, plan, out):
+    """Parse, append and answer all that a recv gave, for a shard that serves one log.
+
+    Returns why parsing stopped, or why appending did (STOP_LOG_FULL, STOP_REFERENCES,
+    STOP_OUT_FULL): then help, call append_rows until it returns 0, and write_answers; parsing is
+    done, and goes on with the next call.
+    """
+    parsed = parse_requests(data, directory, plan)
+    plan[HEAD_STOP] = plan[HEAD_PARSED] = parsed
+    requests = get_word(memory, COUNTER_PRODUCE_REQUESTS) + plan[HEAD_REQUEST_COUNT]
+    set_word(memory, COUNTER_PRODUCE_REQUESTS, requests)
+    if append_rows(memory, links, producers, data, plan) != 0:
+        return plan[HEAD_STOP]
+    if write_answers(data, plan, out) != 0:
+        return plan[HEAD_STOP]
+    return parsed

@@ -1,0 +1,1 @@
+"""A session's two rings: the shard's end and the program's."""

@@ -1,0 +1,1 @@
+"""Whole turns of a shard's loop, system calls included."""

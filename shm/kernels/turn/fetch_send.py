@@ -1,0 +1,107 @@
+"""Sending what answer_fetch has answered: the response, and the batches it lends from the ring.
+
+What is sent is copied by the system during the call. Nothing is appended meanwhile, so the batches
+stay where they are.
+
+    state[STATE_MESSAGE:]   as words: struct msghdr, two struct pollfd, struct iovec [1024] of the
+                            message (sendmsg(2), poll(2))
+"""
+
+import numpy as np
+from numba import types
+
+from shm.kernels.base.atomics import address
+from shm.kernels.base.jit import kernel
+from shm.kernels.base.memory import get_word, ring_at
+from shm.kernels.base.words import WORD_RING_BYTES
+from shm.kernels.request.fetch_request import (
+    LENT_AT,
+    LENT_BYTES,
+    LENT_POSITION,
+    LENT_WORDS,
+    STATE_LENT,
+    STATE_LENT_BYTES,
+    STATE_LENT_COUNT,
+    STATE_MESSAGE,
+    STATE_OUT_BYTES,
+)
+from shm.kernels.turn.words import MSG_DONTWAIT, MSG_NOSIGNAL
+
+_MESSAGE_IOV, _MESSAGE_IOV_COUNT = STATE_MESSAGE + 2, STATE_MESSAGE + 3
+_POLL = STATE_MESSAGE + 7  # Two of struct pollfd.
+_VECTORS = STATE_MESSAGE + 9
+_VECTOR_WORDS = 2
+_POLLIN, _POLLOUT = 1, 4
+ROOM_MS = 1  # Who reads so slowly that there is no room for so long is the loop's.
+
+_i32, _i64 = types.int32, types.int64
+_sendmsg = types.ExternalFunction("sendmsg", _i64(_i32, _i64, _i32))
+_poll = types.ExternalFunction("poll", _i32(_i64, _i64, _i32))
+
+
+@kernel
+def _add_piece(state, at, size):
+    """Add so many bytes at an address to the message."""
+    if size > 0:
+        row = _VECTORS + _VECTOR_WORDS * state[_MESSAGE_IOV_COUNT]
+        state[row], state[row + 1] = at, size
+        state[_MESSAGE_IOV_COUNT] += 1
+
+
+@kernel
+def _fill_message(memory, state, out):
+    """Point the message at the parts of the response, and at the batches between them."""
+    ring, ring_bytes, at = ring_at(memory), get_word(memory, WORD_RING_BYTES), np.int64(0)
+    state[_MESSAGE_IOV], state[_MESSAGE_IOV_COUNT] = address(state, _VECTORS), 0
+    for i in range(state[STATE_LENT_COUNT]):
+        row = STATE_LENT + LENT_WORDS * i
+        _add_piece(state, address(out, at), state[row + LENT_AT] - at)
+        at = state[row + LENT_AT]
+        place = ring + state[row + LENT_POSITION] % ring_bytes
+        _add_piece(state, address(memory, place), state[row + LENT_BYTES])
+    _add_piece(state, address(out, at), state[STATE_OUT_BYTES] - at)
+
+
+@kernel
+def _take_off(state, sent):
+    """Take so many bytes off the message's beginning."""
+    row = _VECTORS + (state[_MESSAGE_IOV] - address(state, _VECTORS)) // 8
+    while sent > 0:
+        size = min(sent, state[row + 1])
+        state[row] += size
+        state[row + 1] -= size
+        sent -= size
+        if state[row + 1] == 0:
+            row += _VECTOR_WORDS
+            state[_MESSAGE_IOV_COUNT] -= 1
+    state[_MESSAGE_IOV] = address(state, row)
+
+
+@kernel
+def _has_room(fd, epoll, state):
+    """Whether the socket takes more in a moment, for its client is reading; nobody waits for it.
+
+    Whoever else has something ends the wait.
+    """
+    state[_POLL], state[_POLL + 1] = fd | _POLLOUT << 32, epoll | _POLLIN << 32
+    if _poll(address(state, _POLL), np.int64(2), np.int32(ROOM_MS)) <= 0:
+        return False
+    return state[_POLL] >> 48 & _POLLOUT != 0
+
+
+@kernel
+def send_answer(fd, epoll, memory, state, out):
+    """Send it; how many bytes the socket has taken."""
+    flags, total = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL), np.int64(0)
+    left = state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES]
+    _fill_message(memory, state, out)
+    while True:
+        sent = _sendmsg(np.int32(fd), address(state, STATE_MESSAGE), flags)
+        if sent <= 0:
+            return total
+        total, left = total + sent, left - sent
+        if left == 0:
+            return total
+        _take_off(state, sent)
+        if not _has_room(fd, epoll, state):
+            return total

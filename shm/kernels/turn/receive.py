@@ -1,0 +1,270 @@
+"""What a turn (shm.kernels.turn.turns) receives: from sockets, and from the inboxes of sessions.
+
+It appends Produce requests (shm.kernels.request.produce) and notes their answers in the turn's
+rows. It answers a Fetch at once (shm.kernels.request.fetch_request), or makes it wait
+(shm.kernels.turn.waiting).
+"""
+
+import numpy as np
+from numba import types
+
+from shm.kernels.base.atomics import address
+from shm.kernels.base.bytes import get16, get32
+from shm.kernels.base.jit import kernel
+from shm.kernels.base.wire import SIZE_BYTES
+from shm.kernels.log.plan import (
+    HEAD_CLOSE,
+    HEAD_END,
+    HEAD_LEVEL,
+    HEAD_NOW_MS,
+    HEAD_OUT_BYTES,
+    HEAD_OUT_START,
+    HEAD_START,
+    STOP_NEED_MORE,
+    STOP_OTHER_API,
+)
+from shm.kernels.request.fetch_request import (
+    ANSWERED,
+    FETCH_KEY,
+    STATE_LENT_BYTES,
+    STATE_OUT_BYTES,
+    STATE_START,
+    WAITS,
+    answer_fetch,
+)
+from shm.kernels.request.produce import produce
+from shm.kernels.turn.fetch_send import send_answer
+from shm.kernels.turn.sessions import (
+    BELLS_MAX,
+    S_FD,
+    SESSION_WORDS,
+    SESSIONS_MAX,
+    take_session,
+)
+from shm.kernels.turn.waiting import add_waiting
+from shm.kernels.turn.words import (
+    AWAKE,
+    BELLS,
+    CLOCK,
+    EPOLL,
+    EVENT_FD,
+    EVENT_WORDS,
+    EVENTS_MAX,
+    IS_WATCHED,
+    LEFT_FD,
+    LEFT_STOP,
+    LEVEL,
+    LOOPS,
+    MSG_DONTWAIT,
+    PARKED,
+    RECEIVED,
+    ROW_COUNT,
+    ROW_END,
+    ROW_FD,
+    ROW_START,
+    ROW_WORDS,
+    ROWS_AT,
+    ROWS_MAX,
+    RUNG_FD,
+    SESSION,
+    SESSION_SPIN_NS,
+    SPIN_UNTIL_NS,
+    UNSENT_FD,
+    UNSENT_START,
+)
+
+RECEIVE_BYTES = 1024 * 1024  # Of one recv: what fits the caches while it is appended.
+LOOKS_MAX = 8  # Of one turn: bounds how long its first answers wait.
+SHORT_BYTES = 128 * 1024  # A turn that has received more does not look again.
+ANSWERS_BYTES_MIN = 4096  # Room for answers without which a turn does not look again.
+EPOLLIN = 1
+CLOCK_REALTIME, CLOCK_MONOTONIC = 0, 1
+
+_i32, _i64 = types.int32, types.int64
+_recv = types.ExternalFunction("recv", _i64(_i32, _i64, _i64, _i32))
+_epoll_wait = types.ExternalFunction("epoll_wait", _i32(_i32, _i64, _i32, _i32))
+_clock_gettime = types.ExternalFunction("clock_gettime", _i32(_i32, _i64))
+
+
+@kernel
+def now_ns(turn, clock):
+    """What a clock of the system says, in ns."""
+    _clock_gettime(np.int32(clock), address(turn, CLOCK))
+    return turn[CLOCK] * 1_000_000_000 + turn[CLOCK + 1]
+
+
+@kernel
+def ready(turn, events, timeout_ms):
+    """How many descriptors are ready, at once or within so long; -1: a signal has come."""
+    epoll, count, timeout_ms = np.int32(turn[EPOLL]), np.int32(EVENTS_MAX), np.int32(timeout_ms)
+    return np.int64(_epoll_wait(epoll, address(events, 0), count, timeout_ms))
+
+
+@kernel
+def send_fetched(turn, fd, memory, fetching):
+    """Send a Fetch's answer, or note what the socket has not taken."""
+    state, out = fetching
+    sent = send_answer(fd, turn[EPOLL], memory, state, out)
+    if sent != state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES]:
+        turn[UNSENT_FD], turn[UNSENT_START] = fd, sent
+
+
+@kernel
+def _is_answered_first(turn, fd):
+    """Whether answers of this turn are due to a client."""
+    is_due = False
+    for i in range(turn[ROW_COUNT]):
+        is_due |= turn[ROWS_AT + ROW_WORDS * i + ROW_FD] == fd
+    return is_due
+
+
+@kernel
+def _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
+    """Answer what was received, if it is one Fetch request, or have it wait; False: it is left."""
+    if count < SIZE_BYTES + 2 or get32(data, 0) != count - SIZE_BYTES:
+        return False
+    if get16(data, SIZE_BYTES) != FETCH_KEY or _is_answered_first(turn, fd):
+        return False
+    state, out = fetching
+    memory, links, _, directory = log
+    state[STATE_START] = SIZE_BYTES
+    is_last = False
+    outcome = answer_fetch(data, count, is_last, memory, links, directory, state, out)
+    if outcome == ANSWERED:
+        send_fetched(turn, fd, memory, fetching)
+        return True
+    if outcome != WAITS:
+        return False
+    if not add_waiting(waiting, fd, data, SIZE_BYTES, count, state, clients[fd]):
+        return False
+    clients[fd] = PARKED
+    return True
+
+
+@kernel
+def _produce(turn, fd, count, data, log, producing):
+    """Take the Produce requests in data[:count]; whether that is all there is in it."""
+    plan, out = producing
+    memory, links, producers, directory = log
+    turn[RECEIVED] += 1
+    plan[HEAD_START], plan[HEAD_END] = 0, count
+    plan[HEAD_NOW_MS] = now_ns(turn, CLOCK_REALTIME) // 1_000_000
+    turn[LEFT_STOP] = produce(data, memory, links, producers, directory, plan, out)
+    if turn[LEFT_STOP] != STOP_NEED_MORE or plan[HEAD_START] < count or plan[HEAD_CLOSE] != 0:
+        return False
+    turn[LEVEL] = max(turn[LEVEL], plan[HEAD_LEVEL])
+    if plan[HEAD_OUT_BYTES] > 0:
+        row = ROWS_AT + ROW_WORDS * turn[ROW_COUNT]
+        turn[row + ROW_FD] = fd
+        turn[row + ROW_START] = plan[HEAD_OUT_START]
+        turn[row + ROW_END] = plan[HEAD_OUT_START] = plan[HEAD_OUT_START] + plan[HEAD_OUT_BYTES]
+        turn[ROW_COUNT] += 1
+    return True
+
+
+@kernel
+def _take(turn, fd, clients, data, log, producing, fetching, waiting):
+    """Receive once and take the requests; bytes received, or -1: leave it to the loop."""
+    count = _recv(np.int32(fd), address(data, 0), RECEIVE_BYTES, np.int32(MSG_DONTWAIT))
+    if count <= 0:
+        return np.int64(-1)
+    clients[fd] = now_ns(turn, CLOCK_MONOTONIC)
+    if _produce(turn, fd, count, data, log, producing):
+        return count
+    is_other = turn[LEFT_STOP] == STOP_OTHER_API and producing[0][HEAD_START] == 0
+    if is_other and _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
+        return np.int64(-1) if turn[UNSENT_FD] >= 0 else count
+    turn[LEFT_FD] = fd
+    return np.int64(-1)
+
+
+@kernel
+def _take_session(turn, row, is_rung, data, log, producing, sessions):
+    """Take what is in a session's inbox; bytes, or -1: leave it to the loop."""
+    table = sessions[0]
+    fd, bells = table[SESSION_WORDS * row + S_FD], np.int64(0)
+    if is_rung:
+        bells = _recv(np.int32(fd), address(data, 0), BELLS_MAX, np.int32(MSG_DONTWAIT))
+        if bells <= 0:
+            return np.int64(-1)  # It hangs up, which is announced again.
+        turn[AWAKE] |= np.int64(1) << row
+    size = take_session(table, row, data)
+    if size < 0 or (size == 0 and is_rung):
+        turn[RUNG_FD], turn[BELLS] = fd, bells
+        return np.int64(-1)
+    if size > 0 and turn[SESSION_SPIN_NS] != 0:
+        turn[SPIN_UNTIL_NS] = now_ns(turn, CLOCK_MONOTONIC) + turn[SESSION_SPIN_NS]
+    if size > 0 and not _produce(turn, fd, size, data, log, producing):
+        turn[LEFT_FD] = fd
+        return np.int64(-1)
+    return size
+
+
+@kernel
+def _take_awake(turn, data, log, producing, sessions):
+    """Take what is in the inboxes of sessions that are awake; bytes, or -1."""
+    total, awake, is_rung = np.int64(0), turn[AWAKE], False
+    for row in range(SESSIONS_MAX):
+        if awake >> row & 1:
+            size = _take_session(turn, row, is_rung, data, log, producing, sessions)
+            if size < 0:
+                return size
+            total += size
+    return total
+
+
+@kernel
+def _is_ours(clients, mask, fd):
+    """Whether what is announced of a descriptor is for us."""
+    if mask != EPOLLIN or fd >= clients.size:
+        return False
+    return clients[fd] != LOOPS and clients[fd] != PARKED
+
+
+@kernel
+def _take_events(turn, events, count, clients, data, log, producing, fetching, waiting, sessions):
+    """Take what `count` descriptors have; bytes, or -1: the loop must go on."""
+    total = np.int64(0)
+    for i in range(count):
+        mask, fd = events[EVENT_WORDS * i], np.int64(events[EVENT_WORDS * i + EVENT_FD])
+        if not _is_ours(clients, mask, fd):
+            return np.int64(-1)
+        if clients[fd] <= SESSION:
+            row, is_rung = SESSION - clients[fd], True
+            size = _take_session(turn, row, is_rung, data, log, producing, sessions)
+        else:
+            size = _take(turn, fd, clients, data, log, producing, fetching, waiting)
+        if size < 0:
+            return size
+        total += size
+    return total
+
+
+@kernel
+def _may_look_again(turn, total, room):
+    """Whether a turn that has received so much may take more before it answers."""
+    if turn[IS_WATCHED] != 0 or total > SHORT_BYTES or room < ANSWERS_BYTES_MIN:
+        return False
+    return turn[ROW_COUNT] + EVENTS_MAX <= ROWS_MAX
+
+
+@kernel
+def receive(turn, events, count, clients, data, log, producing, fetching, waiting, sessions):
+    """Take what has come on `count` connections and meanwhile; False: the loop must go on."""
+    plan, out = producing
+    total = _take_awake(turn, data, log, producing, sessions)
+    if total < 0:
+        return False
+    for _ in range(LOOKS_MAX):
+        size = _take_events(
+            turn, events, count, clients, data, log, producing, fetching, waiting, sessions
+        )
+        if size < 0:
+            return False
+        total += size
+        if not _may_look_again(turn, total, out.size - plan[HEAD_OUT_START]):
+            return True
+        count = ready(turn, events, 0)
+        if count <= 0:
+            return True
+    return True

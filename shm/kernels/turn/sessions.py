@@ -1,0 +1,105 @@
+"""Sessions in the kernel's turns: what shm.kernels.session.shard does, by number.
+
+    table      int64: a row for each session: its socket's descriptor; where its memory and its
+               `side` lie and how large they are
+    watchers   int64 by slot: the sessions that watch a partition
+
+Sets of sessions are words with a bit for each row. A row's memory is mapped, and its `side` kept,
+as long as it stands in the table.
+"""
+
+import numpy as np
+from numba import types
+
+from shm.kernels.base.atomics import address, bytes_at, load_acquire, words_at
+from shm.kernels.base.jit import kernel
+from shm.kernels.session.shard import (
+    fall_asleep,
+    must_ring,
+    put_answers,
+    spin_for_requests,
+    take_requests,
+    tell_event,
+)
+from shm.kernels.session.words import BELLS_IN_VAIN, WATCH_SEEN, WATCH_VERSION
+from shm.kernels.turn.words import MSG_DONTWAIT, MSG_NOSIGNAL
+
+S_FD, S_MEMORY, S_MEMORY_BYTES, S_SIDE, S_SIDE_WORDS = range(5)
+SESSION_WORDS = 5
+SESSIONS_MAX = 60  # Bits of a word. Later sessions are the loop's.
+BELLS_MAX = 512  # Swallowed at once. A client rings once for each time that we fall asleep.
+_BELL_BYTES = 1
+
+_i32, _i64 = types.int32, types.int64
+_send = types.ExternalFunction("send", _i64(_i32, _i64, _i64, _i32))
+
+
+def new_sessions(slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """An empty table, and nobody who watches any of so many slots."""
+    return np.zeros(SESSIONS_MAX * SESSION_WORDS, np.int64), np.zeros(slots, np.int64)
+
+
+@kernel
+def _ring(table, at, memory):
+    """Wake a client. A socket that takes no bell has enough of them, or is about to be closed."""
+    flags = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL)
+    _send(np.int32(table[at + S_FD]), address(memory, 0), _BELL_BYTES, flags)
+
+
+@kernel
+def take_session(table, row, out):
+    """Copy a session's requests to `out`; how many bytes, or -1: the loop must look at it."""
+    at = SESSION_WORDS * row
+    memory, side = bytes_at(table, at + S_MEMORY), words_at(table, at + S_SIDE)
+    if load_acquire(memory, 8 * WATCH_VERSION) != side[WATCH_SEEN]:
+        return np.int64(-1)
+    size = np.int64(take_requests(memory, side, out))
+    if size > 0:
+        side[BELLS_IN_VAIN] = 0
+    return max(np.int64(-1), size)
+
+
+@kernel
+def tell_sessions(table, sessions):
+    """Something has happened to what these sessions watch."""
+    for row in range(SESSIONS_MAX):
+        at = SESSION_WORDS * row
+        if sessions >> row & 1:
+            memory, side = bytes_at(table, at + S_MEMORY), words_at(table, at + S_SIDE)
+            if tell_event(memory, side):
+                _ring(table, at, memory)
+
+
+@kernel
+def answer_session(table, row, answers):
+    """Hand over answers; how many bytes of them it had room for."""
+    at = SESSION_WORDS * row
+    memory, side = bytes_at(table, at + S_MEMORY), words_at(table, at + S_SIDE)
+    put = np.int64(put_answers(memory, side, answers))
+    if must_ring(memory, side):
+        _ring(table, at, memory)
+    return max(np.int64(0), put)
+
+
+@kernel
+def let_sleep(table, sessions):
+    """Let those of these sessions sleep whose inbox is empty; the others."""
+    awake = np.int64(0)
+    for row in range(SESSIONS_MAX):
+        at = SESSION_WORDS * row
+        if sessions >> row & 1:
+            memory, side = bytes_at(table, at + S_MEMORY), words_at(table, at + S_SIDE)
+            awake |= np.int64(not fall_asleep(memory, side)) << row
+    return awake
+
+
+@kernel
+def any_requests(table, sessions, rounds):
+    """Whether there is something in the inbox of any of these, after so many looks at each."""
+    has_some = False
+    for row in range(SESSIONS_MAX):
+        at = SESSION_WORDS * row
+        if sessions >> row & 1:
+            memory, side = bytes_at(table, at + S_MEMORY), words_at(table, at + S_SIDE)
+            has_some |= spin_for_requests(memory, side, rounds)
+    return has_some

@@ -1,0 +1,45 @@
+"""Whether to look again for a while before going to sleep, learnt from what came of it.
+
+Waking a sleeping process costs more than a small request, often several times as much. Who has just
+answered a client that asks again at once gains by waiting awake; who waits in vain stops trying,
+for SPIN_PAUSE_TURNS. An idle process never spins: it has no turns. Nor does one that has a single
+core: whom it waits for needs that.
+
+    spin      int64: credit, which grows with success; turns left without trying, -1: for ever
+"""
+
+import os
+
+import numpy as np
+
+from shm.kernels.base.jit import kernel
+
+SPIN_MAX_NS = 30_000  # About what falling asleep and being woken costs.
+SPIN_SESSION_NS = 100_000  # Of programs on this host: what waking two of them costs, and some work.
+SPIN_SYNC_NS = 250_000  # Of who waits for a disk: as long as a good one takes, and being woken.
+SPIN_CREDIT_MAX, SPIN_LOSS = 16, 2  # Two of three must succeed.
+SPIN_PAUSE_TURNS = 100
+_CREDIT, _PAUSE = 0, 1
+
+
+def new_spin() -> np.ndarray:
+    """Of a process that has yet to try."""
+    return np.array([SPIN_CREDIT_MAX, 0 if len(os.sched_getaffinity(0)) > 1 else -1])
+
+
+@kernel
+def may_spin(spin):
+    """Whether to wait awake; to be asked once after each turn."""
+    if spin[_PAUSE] > 0:
+        spin[_PAUSE] -= 1
+        return False
+    return spin[_PAUSE] == 0
+
+
+@kernel
+def note_spin(spin, has_come):
+    """Something has come while we waited awake, or nothing has."""
+    gain = 1 if has_come else -SPIN_LOSS
+    spin[_CREDIT] = min(SPIN_CREDIT_MAX, spin[_CREDIT] + gain)
+    if spin[_CREDIT] <= 0:
+        spin[_CREDIT], spin[_PAUSE] = 1, SPIN_PAUSE_TURNS

@@ -1,0 +1,323 @@
+"""Whole turns of a shard in one call, for what is most frequent: small requests, and fetches.
+
+    wait      until a connection has something: awake for a moment, then asleep
+    receive   one recv a connection, or what is in a session's inbox (shm.kernels.turn.sessions):
+              parse, append and answer Produce requests (shm.kernels.request.produce), answer a
+              Fetch (shm.kernels.request.fetch_request) or let it wait (shm.kernels.turn.waiting);
+              look again, as long as more has come meanwhile
+    write     one pwrite of what was appended
+    show      high watermarks move; sessions that watch are rung, fetches that waited are answered
+    send      the answers to what was appended
+
+Turn after turn is taken until something else comes up: a connection that the kernel may not take,
+bytes that are no whole requests of these kinds, a log that must be helped along, a full socket,
+records that others wait for, an error of any call. That is left to the loop as it stands
+(smq.app.shard.server), which decides nothing differently. Descriptors are level-triggered: what was
+not received is announced again.
+
+How it receives: shm.kernels.turn.receive. Its words, and what `clients` says: turn_words.
+"""
+
+import numpy as np
+from numba import types
+
+from shm.kernels.base.atomics import address, load_acquire
+from shm.kernels.base.jit import kernel
+from shm.kernels.base.memory import get_word, release_word, ring_at
+from shm.kernels.base.words import (
+    DURABILITY_DISK,
+    DURABILITY_OS,
+    WORD_RING_BYTES,
+    WORD_TAIL,
+    WORD_WRITTEN,
+)
+from shm.kernels.log.plan import HEAD_OUT_START, LEVEL_NONE
+from shm.kernels.log.visible import publish
+from shm.kernels.request.fetch_request import ANSWERED, STATE_START, WAITS, answer_fetch
+from shm.kernels.turn.receive import CLOCK_MONOTONIC, now_ns, ready, receive, send_fetched
+from shm.kernels.turn.sessions import (
+    answer_session,
+    any_requests,
+    let_sleep,
+    tell_sessions,
+)
+from shm.kernels.turn.spin import SPIN_SESSION_NS, may_spin, note_spin
+from shm.kernels.turn.waiting import (
+    REQUEST_BYTES_MAX,
+    W_BYTES,
+    W_FD,
+    WAITING_COUNT,
+    WAITING_DUE_NS,
+    asks_for,
+    remove_waiting,
+    waiting_at,
+)
+from shm.kernels.turn.words import (
+    AWAKE,
+    CATALOG,
+    DUE_NS,
+    HAS_IDLED,
+    IS_SHORT,
+    IS_WATCHED,
+    LEFT_FD,
+    LEVEL,
+    MOVED,
+    MSG_DONTWAIT,
+    MSG_NOSIGNAL,
+    RECEIVED,
+    ROW,
+    ROW_COUNT,
+    ROW_END,
+    ROW_FD,
+    ROW_START,
+    ROW_WORDS,
+    ROWS_AT,
+    RUNG_FD,
+    SESSION,
+    SPIN_NS,
+    SPIN_UNTIL_NS,
+    TURN_COUNT,
+    TURNS_NS,
+    UNSENT_FD,
+    UNTIL_NS,
+    WAL_END,
+    WAL_FD,
+    WAL_START,
+    WATCH_ALL,
+)
+
+SESSION_LOOKS = 20  # At the inboxes that are awake, before sockets are looked at again.
+MS_NS = 1_000_000
+
+_i32, _i64 = types.int32, types.int64
+_send = types.ExternalFunction("send", _i64(_i32, _i64, _i64, _i32))
+_pwrite = types.ExternalFunction("pwrite", _i64(_i32, _i64, _i64, _i64))
+_sched_yield = types.ExternalFunction("sched_yield", _i32())
+
+
+@kernel
+def _wait_awake(turn, events, sessions, until_ns):
+    """As ready(), looking again and again; 0: nothing has come to any socket.
+
+    Whoever else wants the core gets it meanwhile: a client would else wait for it until the
+    scheduler's next tick.
+    """
+    count = np.int64(0)
+    while count == 0 and not any_requests(sessions[0], turn[AWAKE], SESSION_LOOKS):
+        if now_ns(turn, CLOCK_MONOTONIC) >= until_ns:
+            break
+        _sched_yield()
+        count = ready(turn, events, 0)
+    return count
+
+
+@kernel
+def _look(turn, events, sessions, spin):
+    """How many descriptors are ready: at once, or if it is worth it after waiting awake."""
+    count, is_tried = ready(turn, events, 0), turn[IS_SHORT] != 0 and may_spin(spin)
+    turn[IS_SHORT] = 0
+    if count == 0 and (is_tried or turn[AWAKE] != 0):
+        spin_ns = SPIN_SESSION_NS if turn[AWAKE] != 0 else turn[SPIN_NS]
+        until_ns = now_ns(turn, CLOCK_MONOTONIC) + spin_ns * is_tried
+        if turn[AWAKE] != 0:
+            until_ns = max(until_ns, min(turn[SPIN_UNTIL_NS], turn[UNTIL_NS]))
+        count = _wait_awake(turn, events, sessions, until_ns)
+    if is_tried:
+        note_spin(spin, count != 0 or any_requests(sessions[0], turn[AWAKE], 1))
+    return count
+
+
+@kernel
+def _sleep(turn, events, due_ns):
+    """As ready(), when something comes; at most until something is due."""
+    at_ns = now_ns(turn, CLOCK_MONOTONIC)
+    if at_ns >= due_ns:
+        return np.int64(0)
+    count = ready(turn, events, (due_ns - at_ns + MS_NS - 1) // MS_NS)
+    turn[UNTIL_NS] += now_ns(turn, CLOCK_MONOTONIC) - at_ns  # It is time awake that is limited.
+    return count
+
+
+@kernel
+def _rest(turn, sessions, at_ns):
+    """Sessions whose time awake is over sleep, unless there is something in their inbox."""
+    if turn[AWAKE] != 0 and at_ns >= turn[SPIN_UNTIL_NS]:
+        turn[AWAKE] = let_sleep(sessions[0], turn[AWAKE])
+
+
+@kernel
+def _wait(turn, events, sessions, spin, waiting):
+    """How many descriptors are ready; -1: nothing is, nor in the inboxes that are awake."""
+    count = _look(turn, events, sessions, spin)
+    if count > 0 or any_requests(sessions[0], turn[AWAKE], 1):
+        return count
+    _rest(turn, sessions, now_ns(turn, CLOCK_MONOTONIC))
+    if turn[AWAKE] != 0:
+        return np.int64(0 if turn[SPIN_UNTIL_NS] <= turn[UNTIL_NS] else -1)
+    count = _sleep(turn, events, min(turn[DUE_NS], waiting[0][WAITING_DUE_NS]))
+    return count if count > 0 else np.int64(-1)
+
+
+@kernel
+def _write(turn, memory):
+    """Have the WAL take what was appended, if that is one write; whether it has everything."""
+    start, end = get_word(memory, WORD_WRITTEN), get_word(memory, WORD_TAIL)
+    if start == end:
+        return True
+    ring_bytes = get_word(memory, WORD_RING_BYTES)
+    place = start % ring_bytes
+    if start < turn[WAL_START] or end > turn[WAL_END] or place + end - start > ring_bytes:
+        return False
+    source, at = address(memory, ring_at(memory) + place), start - turn[WAL_START]
+    if _pwrite(np.int32(turn[WAL_FD]), source, end - start, at) != end - start:
+        return False
+    release_word(memory, WORD_WRITTEN, end)
+    return True
+
+
+@kernel
+def _answer_row(turn, row, clients, log, fetching, waiting):
+    """Answer the fetch of a row if there is enough for it now; False: the loop must go on."""
+    state, out = fetching
+    memory, links, _, directory = log
+    table, requests, _ = waiting
+    fd, size = table[waiting_at(row) + W_FD], table[waiting_at(row) + W_BYTES]
+    start = state[STATE_START] = row * REQUEST_BYTES_MAX
+    is_last = False
+    outcome = answer_fetch(requests, start + size, is_last, memory, links, directory, state, out)
+    if outcome != ANSWERED:
+        return outcome == WAITS
+    remove_waiting(waiting, row)
+    clients[fd] = now_ns(turn, CLOCK_MONOTONIC)
+    send_fetched(turn, fd, memory, fetching)
+    return turn[UNSENT_FD] < 0
+
+
+@kernel
+def _answer_waiting(turn, slot, clients, log, fetching, waiting):
+    """Answer the fetches that waited for a partition; False: the loop must go on.
+
+    From the last row on: the one that takes the place of a row that went has been looked at.
+    """
+    table, is_done = waiting[0], True
+    for row in range(table[WAITING_COUNT] - 1, -1, -1):
+        if is_done and asks_for(table, row, slot):
+            is_done = _answer_row(turn, row, clients, log, fetching, waiting)
+    return is_done
+
+
+@kernel
+def _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, watched):
+    """Move high watermarks, tell who waited for it; whether nobody else need be told."""
+    memory, links, _, _ = log
+    awaited, (table, watchers) = waiting[2], sessions
+    upto = get_word(memory, WORD_WRITTEN)
+    turn[MOVED] = publish(memory, links, cursors, DURABILITY_OS, upto, touched)
+    if turn[MOVED] == 0:
+        return True
+    if turn[MOVED] == touched.size or turn[IS_WATCHED] != 0:
+        return False
+    is_done, concerned = True, turn[WATCH_ALL]
+    for i in range(turn[MOVED]):
+        concerned |= watchers[touched[i]]
+    tell_sessions(table, concerned)
+    for i in range(turn[MOVED]):
+        is_done &= watched[touched[i]] == 0
+        if awaited[touched[i]] > 0:
+            is_done &= _answer_waiting(turn, touched[i], clients, log, fetching, waiting)
+        if turn[UNSENT_FD] >= 0:
+            return False
+    if is_done:
+        turn[MOVED] = 0
+    return is_done
+
+
+@kernel
+def _send_some(fd, clients, sessions, out, start, end):
+    """Send one of the answers; how many bytes went."""
+    if clients[fd] <= SESSION:
+        return answer_session(sessions[0], SESSION - clients[fd], out[start:end])
+    flags = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL)
+    return max(np.int64(0), _send(np.int32(fd), address(out, start), end - start, flags))
+
+
+@kernel
+def _send_answers(turn, clients, sessions, out):
+    """Send what was answered; whether all of it went."""
+    while turn[ROW] < turn[ROW_COUNT]:
+        row = ROWS_AT + ROW_WORDS * turn[ROW]
+        start, end = turn[row + ROW_START], turn[row + ROW_END]
+        sent = _send_some(turn[row + ROW_FD], clients, sessions, out, start, end)
+        if sent != end - start:
+            turn[row + ROW_START] += sent
+            return False
+        turn[ROW] += 1
+    return True
+
+
+@kernel
+def _begin(turn):
+    """Nothing has happened yet."""
+    turn[TURN_COUNT] = turn[HAS_IDLED] = turn[MOVED] = turn[ROW] = 0
+    turn[ROW_COUNT], turn[RECEIVED], turn[LEVEL] = 0, 0, LEVEL_NONE
+    turn[LEFT_FD] = turn[UNSENT_FD] = turn[RUNG_FD] = -1
+
+
+@kernel
+def take_turns(
+    turn,
+    events,
+    clients,
+    data,
+    log,
+    producing,
+    fetching,
+    waiting,
+    sessions,
+    cursors,
+    touched,
+    watched,
+    spin,
+    published,
+):
+    """Take turns until something comes up that the loop must do (see above), or nothing comes.
+
+    events      int32: room for EVENTS_MAX
+    data        uint8 of turn_receive.RECEIVE_BYTES, and of a session's largest request, at least
+    log         (memory, links, producers, directory): see `produce`
+    producing   (plan, out): see `produce`
+    fetching    (state, out): see `answer_fetch`
+    waiting     see `add_waiting`
+    sessions    (table, watchers): see shm.kernels.turn.sessions
+    cursors, touched   see `publish`
+    watched     uint8 by slot: 1 where somebody waits of whom only the loop knows
+    spin        see shm.kernels.turn.spin
+    published   int64: the version of the catalog that was published last
+    """
+    plan, out = producing
+    _begin(turn)
+    turn[UNTIL_NS], is_going_on = now_ns(turn, CLOCK_MONOTONIC) + turn[TURNS_NS], True
+    while is_going_on:
+        count = _wait(turn, events, sessions, spin, waiting)
+        if count < 0:
+            turn[HAS_IDLED] = 1
+            break
+        if load_acquire(published, 0) != turn[CATALOG]:
+            break
+        turn[TURN_COUNT] += 1
+        turn[IS_SHORT] = 1
+        turn[ROW] = turn[ROW_COUNT] = plan[HEAD_OUT_START] = 0
+        is_going_on = receive(
+            turn, events, count, clients, data, log, producing, fetching, waiting, sessions
+        )
+        is_left = turn[LEFT_FD] >= 0 or turn[UNSENT_FD] >= 0 or turn[LEVEL] == DURABILITY_DISK
+        if is_left or not _write(turn, log[0]):
+            break
+        # Who waits for the records gets them before the acks go: these are not urgent.
+        if not _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, watched):
+            break
+        is_going_on &= _send_answers(turn, clients, sessions, out)
+        at_ns = now_ns(turn, CLOCK_MONOTONIC)
+        is_going_on &= at_ns < turn[UNTIL_NS]
+        if not is_going_on:
+            _rest(turn, sessions, at_ns)

@@ -1,0 +1,46 @@
+"""The names of a turn's words, shared by its kernels and by Python. Facts only.
+
+`clients` (int64 by descriptor) says what the kernel may do: when a connection was last used
+(monotonic ns) if it has no request begun and no answer due; else LOOPS, or PARKED while its fetch
+stands in the table of shm.kernels.turn.waiting. SESSION less a row of shm.kernels.turn.sessions
+marks a session's socket, which brings bells.
+
+A turn's words (int64, private):
+
+    in    EPOLL, IS_WATCHED (of any partition, that is: somebody waits for whatever moves),
+          WATCH_ALL (the sessions that watch every partition)
+          SPIN_NS (how long to wait awake after a turn), TURNS_NS (how long to be awake at most)
+          DUE_NS (until when it may sleep, monotonic; 0: it may not)
+          CATALOG (the version of the catalog that `directory` is of)
+          SESSION_SPIN_NS (how long sessions stay awake after a request)
+          WAL_FD, WAL_START, WAL_END: the segment at the tail, its first position and its end
+    out   TURN_COUNT; HAS_IDLED (nothing came); RECEIVED (how often something did)
+          LEFT_FD (-1, or of which connection the plan holds a run that is not finished), LEFT_STOP
+          MOVED (slots in `touched` of which somebody is still to be told)
+          LEVEL (the highest durability of what a turn appended)
+          ROW, ROW_COUNT: the answers [ROW, ROW_COUNT) are not sent
+          UNSENT_FD (-1, or to which connection a Fetch's answer has gone in part only),
+          UNSENT_START: so many bytes of it
+          RUNG_FD (-1, or the session the loop must look at), BELLS (that it rang)
+    both  AWAKE: the sessions to look at without a bell; SPIN_UNTIL_NS: they stay awake until then
+          IS_SHORT: a turn has just been taken, the next event may be near
+    ROW_WORDS for each answer, from ROWS_AT on: descriptor, start and end in `out`
+"""
+
+import platform
+
+(
+    EPOLL, IS_WATCHED, SPIN_NS, TURNS_NS, WAL_FD, WAL_START, WAL_END,
+    TURN_COUNT, HAS_IDLED, RECEIVED, LEFT_FD, LEFT_STOP, MOVED, LEVEL, ROW, ROW_COUNT,
+    UNSENT_FD, UNSENT_START, WATCH_ALL, SESSION_SPIN_NS, RUNG_FD, BELLS, AWAKE, SPIN_UNTIL_NS,
+    UNTIL_NS, DUE_NS, CATALOG, IS_SHORT, CLOCK, _CLOCK_NS,
+) = range(30)  # fmt: skip
+ROWS_AT, ROW_WORDS = 32, 3
+ROW_FD, ROW_START, ROW_END = 0, 1, 2
+ROWS_MAX = 256  # Of one turn.
+TURN_WORDS = ROWS_AT + ROW_WORDS * ROWS_MAX
+EVENTS_MAX = 64
+MSG_DONTWAIT, MSG_NOSIGNAL = 0x40, 0x4000  # Flags of recv and send.
+# struct epoll_event is packed on x86 alone: in words of 32 bits.
+EVENT_WORDS, EVENT_FD = (3, 1) if platform.machine() == "x86_64" else (4, 2)
+LOOPS, PARKED, SESSION = 0, -1, -2  # Instead of a time in `clients`.

@@ -1,0 +1,71 @@
+"""Compiles, or loads from the cache, what a reader of rings calls (see `shm.warm.shard`).
+
+A client needs these, and no process of the broker does. Without it the first batch on a machine is
+some seconds late.
+"""
+
+import os
+
+import numpy as np
+
+from shm.catalog import CatalogBlock
+from shm.kernels.reader.cut import cut_batches, records_announced, run_of
+from shm.kernels.reader.lend import (
+    CURSOR_WORDS,
+    F_FIELDS,
+    W_FIELDS,
+    first_whole_entry,
+    has_from,
+    lend_batches,
+    oldest_entry,
+    oldest_position,
+    place_rows,
+)
+from shm.kernels.reader.lend_few import lend_few, new_few
+from shm.kernels.reader.sleep import BELLS_MAX, POLLED_WORDS, ReaderState, sleep_reader
+from shm.kernels.record.records import (
+    count_utf8,
+    fill_headers,
+    new_columns,
+    new_headers,
+    scan_batches,
+)
+from shm.kernels.record.views import VIEW_BYTES, fill_views
+from shm.segment import LogMemory
+from shm.session import SessionMemory
+
+
+def warm_reader() -> None:
+    """Have every kernel of a reader ready."""
+    log = LogMemory.in_process(0, 1 << 16, 1 << 15, 4)
+    for each in (log.memory, log.ring):
+        each.flags.writeable = False  # As it is where it was attached.
+    wanted, cursor = np.zeros((W_FIELDS, 1), np.int64), np.zeros(CURSOR_WORDS, np.int64)
+    facts = np.zeros((F_FIELDS, 1), np.int64)
+    place_rows(log.memory, wanted, cursor)
+    lend_batches(log.memory, wanted, cursor, facts, 1)
+    lend_few(log.memory, log.ring, wanted, cursor, *new_few(), 1)
+    has_from(log.memory, 0)
+    first_whole_entry(log.memory, 0, 0)
+    oldest_entry(log.memory)
+    oldest_position(log.memory)
+    run_of(facts, 0)
+    records_announced(facts)
+    columns, headers = new_columns(1), new_headers(1)
+    columns[:] = headers[:] = 0
+    cut_batches(log.ring, facts, 0, 0, columns, np.zeros(1, np.int64))
+    scan_batches(log.ring, 0, 0, facts)
+    fill_headers(log.ring, columns, headers)
+    count_utf8(log.ring, headers[0], headers[1])
+    views, bits = np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8)
+    fill_views(log.ring, columns[0], columns[1], views, bits)
+    _warm_sleep(ReaderState(log.memory, wanted, cursor, facts))
+
+
+def _warm_sleep(reader: ReaderState) -> None:
+    session, catalog = SessionMemory.create(4096, 4096), CatalogBlock.create(4096)
+    polled, bells = np.full(POLLED_WORDS, -1, np.int32), np.zeros(BELLS_MAX, np.uint8)
+    seen = CatalogBlock.attach(catalog.fd).words, 0
+    sleep_reader(session.memory, session.side, polled, bells, *reader, *seen, 0)
+    os.close(session.fd)
+    os.close(catalog.fd)

@@ -1,0 +1,133 @@
+"""What there is to know of a running broker without asking it: it answers while a shard hangs.
+
+From the supervisor's status file, the shared memory it names, and the data directory.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import numpy as np
+
+from shm.kernels.base import words
+from shm.segment import LogMemory
+from smq.app.process.clock import wall_ms
+from smq.app.process.status import Status, read_status
+from smq.model.catalog import Topic
+from smq.store.manifest import Manifest, open_manifest
+
+COUNTERS = {
+    "produce_requests": words.COUNTER_PRODUCE_REQUESTS,
+    "batches_in": words.COUNTER_BATCHES_IN,
+    "records_in": words.COUNTER_RECORDS_IN,
+    "bytes_in": words.COUNTER_BYTES_IN,
+    "fetch_requests": words.COUNTER_FETCH_REQUESTS,
+    "bytes_out": words.COUNTER_BYTES_OUT,
+    "fetches_from_wal": words.COUNTER_FETCHES_FROM_WAL,
+    "fetches_from_sealed": words.COUNTER_FETCHES_FROM_SEALED,
+}
+
+
+def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
+    """Everything there is to show, rates over `window_s`; None when no broker serves here."""
+    found = read_status(data_dir)
+    if found is None:
+        return None
+    status, block = found
+    memories = attach_logs(status)
+    topics = _topics(data_dir / "store.sqlite", memories)
+    return {
+        **asdict(status),
+        "ready": status.ready,
+        "up_ms": wall_ms() - status.started_ms,
+        "nodes": [
+            node._asdict()
+            | {"connections": block.connections(node.id), "sessions": block.sessions(node.id)}
+            for node in block.nodes()
+        ],
+        "logs": _logs(memories, window_s),
+        "topics": topics,
+        "bytes": {
+            "rings": status.ring_bytes * len(status.log_memories),
+            "write_ahead_logs": _bytes_below(data_dir / "logs"),
+            "sealed": sum(topic["sealed_bytes"] for topic in topics),
+            "cold_cache": _bytes_below(data_dir / "cache"),
+        },
+    }
+
+
+def attach_logs(status: Status) -> list[LogMemory]:
+    """The memory of every log, read-only; none of those that are gone with their supervisor."""
+    attached = []
+    for path in status.log_memories:
+        try:
+            attached.append(LogMemory.attach(os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
+        except OSError:
+            break
+    return attached
+
+
+def _logs(memories: list[LogMemory], window_s: float) -> list[dict[str, Any]]:
+    """What each log has counted since its broker started, and how fast it grew over a moment."""
+    before = [_counters(memory) for memory in memories]
+    sleep(window_s)
+    logs = []
+    for log, (memory, old) in enumerate(zip(memories, before, strict=True)):
+        counters = _counters(memory)
+        rates = {name: round((counters[name] - old[name]) / window_s) for name in COUNTERS}
+        tail, start = int(memory.words[words.WORD_TAIL]), int(memory.words[words.WORD_RING_START])
+        logs.append(
+            {"log": log, "counters": counters, "per_s": rates, "bytes_in_ring": tail - start}
+        )
+    return logs
+
+
+def _topics(store: Path, memories: list[LogMemory]) -> list[dict[str, Any]]:
+    """Every topic: from the manifest what is sealed, from shared memory what is not yet."""
+    rows = {
+        int(row[words.P_NUMBER]): row
+        for memory in memories
+        for row in memory.partitions[: int(memory.words[words.WORD_PARTITION_COUNT])]
+    }
+    if not store.exists():
+        return []
+    with open_manifest(store) as manifest:
+        return [_topic(topic, manifest, rows) for topic in manifest.topics()]
+
+
+def _topic(topic: Topic, manifest: Manifest, rows: dict[int, np.ndarray]) -> dict[str, Any]:
+    known = [rows[number] for number in topic.partition_numbers if number in rows]
+    sealed = [manifest.sealed(number) for number in topic.partition_numbers]
+    return {
+        "name": topic.name,
+        "partitions": topic.partition_count,
+        "records": sum(int(row[words.P_HIGH_WATERMARK] - row[words.P_LOG_START]) for row in known),
+        "unsealed_bytes": sum(int(row[words.P_UNSEALED_BYTES]) for row in known),
+        "sealed_bytes": sum(size for _, size in sealed),
+        "segments": sum(count for count, _ in sealed),
+    }
+
+
+def _counters(memory: LogMemory) -> dict[str, int]:
+    return {name: int(memory.words[word]) for name, word in COUNTERS.items()}
+
+
+def _bytes_below(root: Path) -> int:
+    """Bytes on the disk of all files below a directory."""
+    return sum(map(_file_bytes, _files_below(root)))
+
+
+def _files_below(root: Path) -> Iterator[Path]:
+    for directory, _, names in os.walk(root):
+        for name in names:
+            yield Path(directory, name)
+
+
+def _file_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:  # Recycled or swept while we look.
+        return 0

@@ -1,0 +1,63 @@
+"""How far each consumer group lags: asked of the brokers, as any client would.
+
+Each node is asked in a thread of its own, so that one that hangs costs only what it alone knows;
+and nobody is waited for longer than a person at a terminal would.
+"""
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from smq.app.process.clock import monotonic_ns
+from smq.client.kafka.admin import LIST_GROUPS, group_lags
+from smq.client.kafka.cluster import Cluster, check
+from smq.model.errors import BrokerError, PeerError
+from smq.wire.generated.list_groups import ListedGroup, ListGroupsRequest
+
+DEADLINE_S = 2.0
+
+
+@dataclass(slots=True)
+class GroupFacts:
+    """Groups by id, with `lags` by topic (None: not known), and sentences on what is missing."""
+
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+def group_facts(bootstrap: str, deadline_s: float = DEADLINE_S) -> GroupFacts:
+    """Every group with its lag in each topic, as far as it is known in time."""
+    facts = GroupFacts()
+    threads = {
+        address: threading.Thread(target=_ask, args=(address, facts, deadline_s), daemon=True)
+        for address in bootstrap.split(",")
+    }
+    for thread in threads.values():
+        thread.start()
+    until_ns = monotonic_ns() + int(deadline_s * 1e9)
+    for address, thread in threads.items():
+        thread.join(max(0.0, (until_ns - monotonic_ns()) / 1e9))
+        if thread.is_alive():
+            facts.missing.append(f"{address} has not answered in {deadline_s:g} s")
+    return GroupFacts(dict(sorted(facts.groups.copy().items())), sorted(facts.missing))
+
+
+def _ask(address: str, facts: GroupFacts, deadline_s: float) -> None:
+    """Ask a node for its groups, then for their lags, which other nodes may know."""
+    try:
+        with Cluster(address, deadline_s) as cluster:
+            response = cluster.anyone().ask(LIST_GROUPS, ListGroupsRequest())
+            check(response.error_code)
+            for each in response.groups:
+                facts.groups[each.group_id] = _group(each)
+            for each in response.groups:
+                lags: dict[str, int] = {}
+                for lag in group_lags(cluster, each.group_id):
+                    lags[lag.topic] = lags.get(lag.topic, 0) + lag.lag
+                facts.groups[each.group_id] = _group(each, lags)
+    except (BrokerError, PeerError) as reason:
+        facts.missing.append(f"{address} does not tell: {reason}")
+
+
+def _group(listed: ListedGroup, lags: dict[str, int] | None = None) -> dict[str, Any]:
+    return {"group": listed.group_id, "state": listed.group_state, "lags": lags}

@@ -1,0 +1,63 @@
+"""`smq`: the command line.
+
+Each verb is a module of its own that imports what it needs when it runs: `smq --help` imports
+neither NumPy nor Numba nor PyArrow. Every refusal is a sentence on stderr and exit code 1; wrong
+usage is 2.
+"""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from smq.app.cli import (
+    consume as cli_consume,
+    produce as cli_produce,
+    serve as cli_serve,
+    spark as cli_spark,
+    status as cli_status,
+    topics as cli_topics,
+)
+
+app = typer.Typer(
+    name="smq",
+    help="A message queue for one host that speaks Kafka's protocol.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("serve")(cli_serve.serve)
+app.command("status")(cli_status.status)
+app.add_typer(cli_topics.app, name="topic")
+app.command("produce")(cli_produce.produce)
+app.command("consume")(cli_consume.consume)
+app.command("spark", context_settings=cli_spark.PASS_THROUGH)(cli_spark.spark)
+
+
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"smq {version('smq-broker')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The command `smq`."""
+    if not __debug__:
+        raise SystemExit(
+            "smq: it must not run without assertions, they are its safety net; "
+            "leave out python's -O and PYTHONOPTIMIZE"
+        )
+    app()
+
+
+if __name__ == "__main__":
+    main()

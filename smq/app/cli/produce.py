@@ -1,0 +1,266 @@
+"""`smq produce`: lines of files or of a pipe, each a record.
+
+Lines are sent when a batch is full, and also whenever the pipe has no more for now: what a slow
+program writes is not kept waiting.
+"""
+
+import json
+import os
+import select
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from smq.app.cli.client import (
+    BOOTSTRAP_DEFAULT,
+    PARTITION_MAX,
+    AsJson,
+    Bootstrap,
+    TopicName,
+    client_at,
+    from_json,
+    refusal,
+    split_pair,
+    utf8,
+)
+from smq.app.cli.output import say
+from smq.app.process.clock import wall_ms
+from smq.model.setting import INT64_MAX
+
+if TYPE_CHECKING:
+    from smq.client.producing.futures import BatchFuture
+    from smq.client.producing.producer import Producer
+
+READ_BYTES = 1024 * 1024
+LINES_MAX = 10_000  # Of a batch: enough that no step of Python is felt, and few megabytes.
+BATCHES_ON_WAY_MAX = 4
+DELIVERY_TIMEOUT_S = 30.0  # Somebody sits at the terminal.
+NUMBERS_MAX = {"partition": PARTITION_MAX, "timestamp": INT64_MAX}
+BACKSLASH_AND_T = rb"\t"  # A tab to many programs; but no shell makes one of it.
+
+
+class Compression(StrEnum):
+    """The compressions by the names that Kafka's clients give them."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Input(NamedTuple):
+    """A record that is to be sent."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+COLUMNS = ("value", "key", "headers", "partition", "timestamp")
+"""What send_batch calls the fields of an Input."""
+
+
+class Format(NamedTuple):
+    """How a line is a record."""
+
+    key_separator: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...]
+    partition: int | None
+    is_json: bool
+
+    def record(self, line: bytes) -> Input:
+        """The record of a line. Raises ValueError."""
+        if self.is_json:
+            try:
+                return self._record_of_json(json.loads(line))
+            except RecursionError as error:
+                raise ValueError("it is nested too deeply") from error
+        if self.key_separator is None:
+            return Input(line, None, self.headers, self.partition)
+        key, separator, value = line.partition(self.key_separator)
+        if not separator:
+            hint = "; a tab is $'\\t'" if self.key_separator == BACKSLASH_AND_T else ""
+            raise ValueError(f"it has no {self.key_separator.decode()!r} behind its key{hint}")
+        return Input(value, key, self.headers, self.partition)
+
+    def _record_of_json(self, fields: Any) -> Input:  # noqa: ANN401  (what JSON gives)
+        if not isinstance(fields, dict):
+            raise ValueError("it is no JSON object")  # noqa: TRY004  (a line, and not our type)
+        headers = [(from_json(key) or b"", from_json(value)) for key, value in _headers(fields)]
+        partition, timestamp_ms = (_number(fields, name) for name in NUMBERS_MAX)
+        return Input(
+            from_json(fields.get("value")),
+            from_json(fields.get("key")),
+            (*self.headers, *headers),
+            partition if self.partition is None else self.partition,
+            timestamp_ms,
+        )
+
+
+def produce(  # noqa: PLR0913  (Each is an option.)
+    topic: TopicName,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]…", help="Files of lines; standard input if there is none."),
+    ] = None,
+    *,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", help="What stands between key and value.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", help="A header of every record; may be repeated.", metavar="K=V"),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition", min=0, max=PARTITION_MAX, help="The partition of every record."
+        ),
+    ] = None,
+    compression: Annotated[
+        Compression, typer.Option("--compression", help="Of the batches.")
+    ] = Compression.NONE,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    json_lines: Annotated[
+        bool,
+        typer.Option(
+            "--json-lines",
+            help="Each line is an object with value, key, headers, partition and timestamp, "
+            "as `smq consume --json` writes them.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send each line as a record."""
+    pairs = [split_pair(each, "--header") for each in header or []]
+    headers = tuple((name.encode(), value.encode()) for name, value in pairs)
+    separator = None if key_separator is None else utf8(key_separator, "--key-separator")
+    line_format = Format(separator, headers, partition, json_lines)
+    codec, timeout_s = compression.value, DELIVERY_TIMEOUT_S
+    with (
+        client_at(bootstrap) as client,
+        client.producer(compression=codec, delivery_timeout_s=timeout_s) as producer,
+    ):
+        sending = Sending(producer, topic)
+        _send_all(sending, line_format, _sources(files or []))
+    if as_json:
+        summary = {"topic": topic, "records": sending.acknowledged}
+        say(json.dumps(summary | {"next_offsets": sending.next_offsets}))
+    else:
+        count = sending.acknowledged
+        say(f"{count:,} record{'s' if count != 1 else ''} sent to {topic}")
+
+
+def _sources(files: list[Path]) -> Iterator[tuple[str, Iterable[bytes | None]]]:
+    if not files:
+        yield "standard input", _lines_of_a_pipe(sys.stdin.fileno())
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                yield str(path), (line.removesuffix(b"\n") for line in file)
+        except OSError as error:
+            raise refusal(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _lines_of_a_pipe(fd: int) -> Iterator[bytes | None]:
+    """Lines; None when there are no more for now."""
+    rest = b""
+    while chunk := os.read(fd, READ_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+        if not select.select([fd], [], [], 0)[0]:
+            yield None
+    if rest:
+        yield rest
+
+
+class Sending:
+    """Sends records in batches; knows how many the broker has, and the offsets after them."""
+
+    def __init__(self, producer: "Producer", topic: str) -> None:
+        self.acknowledged = 0
+        self.next_offsets: dict[int, int] = {}
+        self._producer = producer
+        self._topic = topic
+        self._records: list[Input] = []
+        self._on_way: deque[BatchFuture] = deque()
+
+    def add(self, record: Input) -> None:
+        """Take a record, and send it with others once there are enough."""
+        self._records.append(record)
+        if len(self._records) == LINES_MAX:
+            self._send()
+            if len(self._on_way) > BATCHES_ON_WAY_MAX:
+                self._await_oldest()
+
+    def flush(self) -> None:
+        """Send what was taken; the broker has all of it on return. Raises BrokerError."""
+        if self._records:
+            self._send()
+        while self._on_way:
+            self._await_oldest()
+
+    def _send(self) -> None:
+        columns = dict(zip(COLUMNS, zip(*self._records, strict=True), strict=True))
+        self._records.clear()
+        try:
+            self._on_way.append(self._producer.send_batch(self._topic, columns))
+        except ValueError as error:
+            raise refusal(str(error)) from error
+
+    def _await_oldest(self) -> None:
+        places = self._on_way.popleft().result()
+        self.acknowledged += len(places.offsets)
+        for partition in set(places.partitions.tolist()):
+            last = int(places.offsets[places.partitions == partition].max())
+            self.next_offsets[partition] = max(last + 1, self.next_offsets.get(partition, 0))
+
+
+def _send_all(
+    sending: Sending,
+    line_format: Format,
+    sources: Iterator[tuple[str, Iterable[bytes | None]]],
+) -> None:
+    for name, lines in sources:
+        number = 0
+        for line in lines:
+            if line is None:
+                sending.flush()
+                continue
+            number += 1
+            try:
+                record = line_format.record(line)
+            except ValueError as error:
+                sending.flush()
+                raise refusal(
+                    f"line {number} of {name} is no record: {error}; "
+                    f"records sent before it: {sending.acknowledged}"
+                ) from error
+            if record.timestamp_ms is None:
+                record = record._replace(timestamp_ms=wall_ms())
+            sending.add(record)
+    sending.flush()
+
+
+def _number(fields: dict[str, Any], name: str) -> int | None:
+    number, most = fields.get(name), NUMBERS_MAX[name]
+    if number is None or (type(number) is int and 0 <= number <= most):
+        return number
+    raise ValueError(f"its {name} is a whole number from 0 to {most}")
+
+
+def _headers(fields: dict[str, Any]) -> list[tuple[Any, Any]]:
+    headers = fields.get("headers", [])
+    if not isinstance(headers, list) or not all(
+        isinstance(each, list) and len(each) == 2 for each in headers
+    ):
+        raise ValueError("its headers are a list of pairs")
+    return [(key, value) for key, value in headers]

@@ -1,0 +1,102 @@
+"""`smq serve`: every setting is an option, made from the table of settings.
+
+Heavy imports happen when the arguments are good: nobody waits for Numba to read a help text.
+"""
+
+import gc
+import inspect
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from smq.app.process.machine import this_machine
+from smq.app.process.refusal import or_refuse
+from smq.model.config import SETTINGS, Config
+from smq.model.config_rules import size
+from smq.model.config_sources import Machine, parse
+
+# A fork copies one thread; a pool of OpenBLAS or OpenMP in the supervisor would be lost in it.
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="A configuration file (TOML).", metavar="FILE"),
+]
+
+
+def load_config(file: Path | None, given: dict[str, Any]) -> tuple[Config, Machine]:
+    """The configuration of this invocation. Raises SystemExit with all that is wrong."""
+    try:
+        text = file.read_text() if file else ""
+    except OSError as reason:
+        raise SystemExit(
+            f"smq: the configuration file {file} cannot be read: {reason.strerror}"
+        ) from reason
+    except UnicodeDecodeError as reason:
+        raise SystemExit(
+            f"smq: the configuration file {file} is not text in UTF-8; save it as that"
+        ) from reason
+    machine = this_machine(os.environ)
+    name = f"configuration file {file}"
+    parsed = parse(machine, file=text, file_name=name, environment=os.environ, command_line=given)
+    return or_refuse(parsed), machine
+
+
+def serve(*, config: Path | None, print_config: bool, **given: str | None) -> None:
+    """Start the broker and serve until SIGTERM or Ctrl-C."""
+    command_line = {
+        setting.name: given[setting.key]
+        for setting in SETTINGS.values()
+        if given[setting.key] is not None
+    }
+    settings, machine = load_config(config, command_line)
+    if print_config:
+        sized = size(settings, settings.shards, machine.memory_bytes)
+        typer.echo(or_refuse(sized).text(), nl=False)
+        return
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    gc.disable()  # What is imported stays, and is not looked at again and again.
+    from smq.app.supervisor.composition import serve_broker  # noqa: PLC0415  (NumPy reads the environment)
+
+    raise typer.Exit(serve_broker(settings, machine))
+
+
+def _parameters() -> list[inspect.Parameter]:
+    settings = [
+        _parameter(
+            setting.key,
+            Annotated[
+                str | None,
+                typer.Option(
+                    setting.option,
+                    help=f"{setting.doc} \\[{setting.default_words or setting.default}]".replace(
+                        "`", ""
+                    ),
+                    metavar=setting.type.__name__.upper(),
+                    show_default=False,
+                    rich_help_panel="Settings (also SMQ_… in the environment, and in the file)",
+                ),
+            ],
+            None,
+        )
+        for setting in SETTINGS.values()
+    ]
+    printing = Annotated[bool, typer.Option("--print-config", help="Print the settings and end.")]
+    return [
+        _parameter("config", ConfigFile, None),
+        _parameter("print_config", printing, False),  # noqa: FBT003  (its default)
+        *settings,
+    ]
+
+
+def _parameter(name: str, annotation: object, default: object) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
+
+
+# typer reads the options from the signature.
+serve.__signature__ = inspect.Signature(_parameters())  # type: ignore[attr-defined]
+serve.__annotations__ = {each.name: each.annotation for each in _parameters()}

@@ -1,0 +1,113 @@
+"""`smq status`: processes, rates, and where the bytes are.
+
+Processes and rates are read from shared memory, so that it answers also while a shard hangs.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smq.app.cli.output import say
+from smq.app.cli.serve import ConfigFile, load_config
+
+if TYPE_CHECKING:
+    from smq.app.cli.group_facts import GroupFacts
+
+RATE_WINDOW_S = 0.5
+
+
+def status(
+    data_dir: Annotated[
+        str | None, typer.Option("--data-dir", help="The broker's data directory.")
+    ] = None,
+    config: ConfigFile = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show the broker that serves a data directory."""
+    from smq.app.cli.broker_facts import broker_facts  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.app.cli.group_facts import group_facts  # noqa: PLC0415  (So do the codecs.)
+
+    settings, _ = load_config(config, {"data.dir": data_dir} if data_dir else {})
+    try:
+        facts = broker_facts(settings.data_dir, RATE_WINDOW_S)
+    except PermissionError as reason:
+        raise SystemExit(f"smq: this user may not look at the broker: {reason}") from reason
+    if facts is None:
+        raise SystemExit(
+            f"smq: no broker serves {settings.data_dir}; start one with `smq serve`, "
+            "or name its directory with --data-dir"
+        )
+    if as_json:
+        groups = group_facts(facts["bootstrap"])
+        facts |= {"groups": list(groups.groups.values()), "missing": groups.missing}
+        say(json.dumps(facts, indent=2))
+        return
+    for line in _lines(facts):
+        say(line)
+    # Last, for it is asked of the shards: a broker that hangs is on the screen by now.
+    for line in _group_lines(group_facts(facts["bootstrap"])):
+        say(line)
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    state = "ready" if facts["ready"] else "not ready"
+    yield f"{facts['bootstrap']}  {state}, up {facts['up_ms'] / 1000:.0f} s"
+    if facts["http"]:
+        yield f"http://{facts['http']}/"
+    yield f"cluster {facts['cluster_id']}, supervisor is process {facts['supervisor_pid']}"
+    yield ""
+    for name, process in facts["processes"].items():
+        state = "ready" if process["ready"] else "down" if not process["pid"] else "starting"
+        yield f"{name:<12} {process['pid']:>8}  {state:<8}  {process['restarts']} restarts"
+    yield ""
+    yield f"{'node':<6} {'port':>6} {'epoch':>6} {'clients':>8} {'attached':>8}"
+    for node in facts["nodes"]:
+        yield (
+            f"{node['id']:<6} {node['port']:>6} {node['generation']:>6} {node['connections']:>8} "
+            f"{node['sessions']:>8}"
+        )
+    yield ""
+    yield f"{'log':<6} {'records in':>12} {'records/s':>11} {'in':>13} {'out':>13}"
+    for log in facts["logs"]:
+        rates = log["per_s"]
+        yield (
+            f"{log['log']:<6} {log['counters']['records_in']:>12,} {rates['records_in']:>11,} "
+            f"{size(rates['bytes_in']):>11}/s {size(rates['bytes_out']):>11}/s"
+        )
+    yield ""
+    for name, count in facts["bytes"].items():
+        yield f"{name.replace('_', ' '):<18} {size(count):>10}"
+    yield ""
+    yield f"{'topic':<28} {'partitions':>10} {'records':>13} {'unsealed':>11} {'sealed':>11}"
+    for topic in facts["topics"]:
+        yield (
+            f"{topic['name']:<28} {topic['partitions']:>10} {topic['records']:>13,} "
+            f"{size(topic['unsealed_bytes']):>11} {size(topic['sealed_bytes']):>11}"
+        )
+
+
+def _group_lines(facts: "GroupFacts") -> Iterator[str]:
+    yield ""
+    yield f"{'group':<28} {'state':<20} lag"
+    for group in facts.groups.values():
+        yield f"{group['group']:<28} {group['state']:<20} {_lag_words(group['lags'])}"
+    for sentence in facts.missing:
+        yield f"missing: {sentence}"
+
+
+def _lag_words(lags: dict[str, int] | None) -> str:
+    if lags is None:
+        return "not known"
+    return ", ".join(f"{topic} {lag:,}" for topic, lag in lags.items()) or "nothing committed"
+
+
+def size(count: float) -> str:
+    """Bytes for a human: three digits and a unit."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1000:  # Not 1024: four digits would not fit.
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TiB"

@@ -1,0 +1,149 @@
+"""`smq topic create|list|describe|delete`."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smq.app.cli.client import (
+    BOOTSTRAP_DEFAULT,
+    PARTITION_MAX,
+    AsJson,
+    Bootstrap,
+    TopicName,
+    cluster_at,
+    refusal,
+    split_pair,
+)
+from smq.app.cli.output import say
+
+if TYPE_CHECKING:
+    from smq.client.kafka.cluster import Cluster
+
+app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+
+
+@app.command()
+def create(
+    topic: TopicName,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions",
+            min=1,
+            max=PARTITION_MAX,
+            help="How many; as many as the broker says if not given.",
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", help="A setting of the topic; may be repeated.", metavar="K=V"),
+    ] = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Create a topic."""
+    from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
+
+    configs = dict(split_pair(each, "--config") for each in config or [])
+    with cluster_at(bootstrap) as cluster:
+        count = admin.DEFAULT_OF_THE_BROKER if partitions is None else partitions
+        count = admin.create_topic(cluster, topic, count, configs)
+    if as_json:
+        say(json.dumps({"topic": topic, "partitions": count}))
+    else:
+        say(f"created {topic} with {count} partition{'s' if count != 1 else ''}")
+
+
+@app.command("list")
+def list_topics(
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List topics."""
+    with cluster_at(bootstrap) as cluster:
+        topics = [topic for topic in cluster.topics() if internal or not topic.is_internal]
+    if as_json:
+        found = [{"topic": topic.name, "partitions": len(topic.leaders)} for topic in topics]
+        say(json.dumps(found))
+        return
+    for topic in topics:
+        say(f"{topic.name:<40} {len(topic.leaders):>5}")
+
+
+@app.command()
+def describe(
+    topic: TopicName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = False
+) -> None:
+    """Show a topic's partitions and settings."""
+    facts = _facts(topic, bootstrap)
+    if as_json:
+        say(json.dumps(facts, indent=2))
+        return
+    say(f"{'partition':>9} {'leader':>6} {'first offset':>14} {'next offset':>14}")
+    for each in facts["partitions"]:
+        say(
+            f"{each['partition']:>9} {each['leader']:>6} "
+            f"{each['first_offset']:>14} {each['next_offset']:>14}"
+        )
+    for name, setting in facts["configs"].items():
+        if setting["set"]:
+            say(f"{name}={setting['value']}")
+
+
+@app.command()
+def delete(
+    topic: TopicName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = False
+) -> None:
+    """Delete a topic and its records."""
+    from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
+
+    with _cluster_with(topic, bootstrap) as cluster:
+        admin.delete_topic(cluster, topic)
+    say(json.dumps({"topic": topic}) if as_json else f"deleted {topic}")
+
+
+@contextmanager
+def _cluster_with(topic: str, bootstrap: str) -> Iterator["Cluster"]:
+    """The cluster, which ought to have a topic; whoever names none that it has learns of them."""
+    from smq.client.errors import NoSuchTopic  # noqa: PLC0415  (NumPy takes its time.)
+
+    with cluster_at(bootstrap) as cluster:
+        try:
+            yield cluster
+        except NoSuchTopic as error:
+            raise refusal(
+                f"there is no topic {topic}; `smq topic list` shows which there are"
+            ) from error
+
+
+def _facts(topic: str, bootstrap: str) -> dict[str, Any]:
+    from smq.client.consuming.offsets import EARLIEST, LATEST, resolve  # noqa: PLC0415
+    from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
+
+    with _cluster_with(topic, bootstrap) as cluster:
+        leaders = cluster.retrying(lambda: cluster.topic(topic)).leaders
+        first = resolve(cluster, topic, range(len(leaders)), EARLIEST)
+        after = resolve(cluster, topic, range(len(leaders)), LATEST)
+        configs = admin.topic_configs(cluster, topic)
+    return {
+        "topic": topic,
+        "partitions": [
+            {
+                "partition": partition,
+                "leader": leader,
+                "first_offset": first[partition],
+                "next_offset": after[partition],
+            }
+            for partition, leader in enumerate(leaders)
+        ],
+        "configs": {
+            each.name: {"value": each.value, "set": each.config_source == admin.SOURCE_TOPIC}
+            for each in configs
+        },
+    }

@@ -1,0 +1,60 @@
+"""The main of the coordinator: opens the store, serves links, stops in order."""
+
+import gc
+import random
+import select
+
+from shm.catalog import CATALOG_BYTES_MAX
+from shm.layout import PARTITIONS_PER_LOG_MAX
+from smq.app.coordinator.server import CoordinatorServer
+from smq.app.process.acceptor import Acceptor
+from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.inheritance import COORDINATOR, Inheritance
+from smq.app.process.loop import Loop
+from smq.coordinator.coordinator import Coordinator
+from smq.coordinator.inputs import Now
+from smq.coordinator.topics import Cluster
+from smq.model.errors import StoreError
+from smq.shard.shard import Node
+from smq.store.store import FILE_NAME, Store
+
+
+def coordinator_main(inheritance: Inheritance) -> None:
+    """Serve until asked to stop. What was not answered by then is not done."""
+    config, loop = inheritance.config, Loop()
+    try:
+        store = Store.open(inheritance.data_dir / FILE_NAME)
+    except StoreError as reason:
+        raise SystemExit(f"smq: {reason}") from reason
+    cluster = Cluster(
+        inheritance.cluster_id, inheritance.log_count, PARTITIONS_PER_LOG_MAX, CATALOG_BYTES_MAX
+    )
+    chance = random.SystemRandom()
+    server = CoordinatorServer(
+        loop,
+        lambda: Coordinator(store, config, cluster, chance, _now()),
+        lambda: _nodes(inheritance),
+        inheritance.catalog.publish,
+        _now,
+    )
+    loop.run_once(0)  # The catalog is there before anybody asks.
+    Acceptor(loop, inheritance.unix_listeners[COORDINATOR], server.accepted)
+    loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _events: loop.stop())
+    gc.collect()
+    gc.freeze()
+    inheritance.report_ready()
+    loop.run()
+    server.close()
+    store.close()
+
+
+def _now() -> Now:
+    return Now(monotonic_ms(), wall_ms())
+
+
+def _nodes(inheritance: Inheritance) -> list[Node]:
+    config = inheritance.config
+    return [
+        Node(node.id, *config.advertised(node.id, node.port), node.generation)
+        for node in inheritance.nodes.nodes()
+    ]

@@ -1,0 +1,155 @@
+"""The coordinator's loop: links in, one commit a turn, then catalog and answers out.
+
+    a turn      links bring requests and commands -> state and the store's transaction change
+    its end     what is due -> commit -> catalog published -> answers go out
+
+In this order: who has an answer sees what it asked for, and a death at any moment loses nothing
+that was answered. A write to a link never blocks (smq.app.process.link): the server drops a process
+that hangs when it has fallen too far behind.
+
+If the store fails (a full disk), nothing of the turn has been answered: every link is closed, so
+that clients ask again, and the state is built anew from what was committed.
+"""
+
+import json
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from gateway.coordinator_context import Message, Ticket
+from gateway.coordinator_dispatch import Origin, dispatch
+from smq.app.process.link import Link
+from smq.app.process.loop import Loop, Timer
+from smq.coordinator.commands import execute
+from smq.coordinator.coordinator import Coordinator
+from smq.coordinator.inputs import Now
+from smq.model.errors import PeerError, StoreError
+from smq.shard.shard import Node
+from smq.wire.internal import (
+    KIND_KAFKA,
+    InternalFrame,
+    decode_relay,
+    encode_command,
+    encode_frame,
+)
+
+# Of members whose group has come to a decision. Each costs some microseconds to write and send: a
+# group of thousands is answered over several turns, with other requests in between.
+GROUP_ANSWERS_A_TURN = 250
+CLOSE_CONNECTION = b""  # The answer that has a shard close its client's connection.
+
+
+class CoordinatorServer:
+    """Serves links over one coordinator, which `build` makes from what was committed."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        build: Callable[[], Coordinator],
+        nodes: Callable[[], list[Node]],
+        publish: Callable[[bytes], object],
+        clock: Callable[[], Now],
+    ) -> None:
+        self._loop, self._build, self._nodes = loop, build, nodes
+        self._publish, self._clock = publish, clock
+        self._links: set[Link] = set()
+        self._answers: list[tuple[Link, bytes]] = []
+        self._alarm: Timer | None = None
+        self._alarm_ms = 0
+        self._coordinator = self._build()
+        self._published_changes = -1
+        loop.turn_ends.append(self._end_turn)
+
+    def accepted(self, sock: socket.socket, _address: str) -> None:
+        """Serve one more process of ours."""
+        self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
+
+    def close(self) -> None:
+        """Close every link: who waits for an answer learns that it will not come."""
+        for link in self._links:
+            link.close()
+        self._links.clear()
+
+    def _frame(self, link: Link, frame: InternalFrame) -> None:
+        try:
+            if frame.kind == KIND_KAFKA:
+                self._kafka(link, frame)
+            else:
+                self._command(link, frame)
+        except StoreError as reason:
+            self._start_over(reason)
+
+    def _kafka(self, link: Link, frame: InternalFrame) -> None:
+        send = partial(self._answer, link, frame.id)
+        try:
+            relayed, now = decode_relay(frame.body), self._clock()
+            asked = dispatch(relayed, self._coordinator, self._nodes(), now, send)
+        except PeerError:
+            send(CLOSE_CONNECTION)
+            return
+        if asked.response is not None:
+            send(_encoded(asked.origin, asked.response))
+
+    def _command(self, link: Link, frame: InternalFrame) -> None:
+        answer = execute(json.loads(frame.body), self._coordinator, self._clock())
+        self._answers.append((link, encode_command(frame.id, answer)))
+
+    def _answer(self, link: Link, frame_id: int, body: bytes) -> None:
+        self._answers.append((link, encode_frame(frame_id, KIND_KAFKA, body)))
+
+    def _end_turn(self) -> None:
+        now = self._clock()
+        try:
+            if self._coordinator.groups.next_wake_ms() <= now.monotonic_ms:
+                self._coordinator.groups.tick(now)
+            self._coordinator.store.commit()
+        except StoreError as reason:
+            self._start_over(reason)
+        self._collect_answers()
+        self._publish_changes()
+        answers, self._answers = self._answers, []
+        for link, frame in answers:
+            link.send(frame)
+        self._set_alarm(now)
+
+    def _collect_answers(self) -> None:
+        """What groups have answered, as responses to the requests that waited for it."""
+        for answer in self._coordinator.groups.take_answers(GROUP_ANSWERS_A_TURN):
+            assert isinstance(answer.ticket, Ticket)
+            origin = answer.ticket.origin
+            assert isinstance(origin, Origin)
+            assert callable(origin.place)
+            origin.place(_encoded(origin, answer.ticket.respond(answer.answer)))
+
+    def _publish_changes(self) -> None:
+        topics = self._coordinator.topics
+        if topics.changes != self._published_changes:
+            self._published_changes = topics.changes
+            self._publish(topics.catalog.encode())
+
+    def _set_alarm(self, now: Now) -> None:
+        """Have a turn when the groups have something to do."""
+        groups = self._coordinator.groups
+        wake_ms = now.monotonic_ms if groups.has_answers else groups.next_wake_ms()
+        if self._alarm is not None and now.monotonic_ms < self._alarm_ms <= wake_ms:
+            return  # It wakes us in time; what has moved since is found out then.
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = wake_ms
+        self._alarm = self._loop.call_later(wake_ms - now.monotonic_ms, lambda: None)
+
+    def _start_over(self, reason: StoreError) -> None:
+        sys.stderr.write(f"coordinator: {reason}; clients are asked to try again\n")
+        self.close()
+        self._answers.clear()
+        self._coordinator.store.rollback()
+        self._coordinator = self._build()
+        self._published_changes = -1
+
+
+def _encoded(origin: Origin, response: Message) -> bytes:
+    try:
+        return origin.encode(response)
+    except PeerError:
+        return CLOSE_CONNECTION

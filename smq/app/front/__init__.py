@@ -1,0 +1,1 @@
+"""The process that serves HTTP. smq.front answers."""

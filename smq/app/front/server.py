@@ -1,0 +1,91 @@
+"""uvicorn on the supervisor's listener, with the filer and the broker's health behind it."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from uvicorn import Config as UvicornConfig, Server
+
+from smq.app.process.inheritance import Inheritance
+from smq.app.process.status import read_status
+from smq.filer.location import Location
+from smq.front.application import application, keep_counting
+from smq.front.connection import REST_S, Connection
+from smq.front.space import Space
+from smq.model.errors import StoreError
+
+STOP_WAIT_S = 3  # For requests that are being answered; the supervisor waits a little longer.
+
+
+class OurServer(Server):
+    """Stops when the supervisor says so, and tells it when it serves."""
+
+    def __init__(self, config: UvicornConfig, inheritance: Inheritance) -> None:
+        super().__init__(config)
+        self._inheritance = inheritance
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Leave them to smq.app.process.child."""
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        stop_fd = self._inheritance.stop.fd
+        asyncio.get_running_loop().add_reader(stop_fd, self._stop, stop_fd)
+        self._inheritance.report_ready()
+
+    def _stop(self, stop_fd: int) -> None:
+        asyncio.get_running_loop().remove_reader(stop_fd)
+        self.should_exit = True
+
+
+def serve_http(inheritance: Inheritance) -> None:
+    """Serve until asked to stop. Raises SystemExit when the filer cannot be used at all."""
+    asyncio.run(_serve(inheritance))
+
+
+async def _serve(inheritance: Inheritance) -> None:
+    config = inheritance.config
+    store = Location.of(config).open()
+    if store.capabilities.local_paths:
+        with suppress(StoreError):  # Who uploads is told.
+            store.sweep(before_ms=0)  # What a front before us was killed over.
+    space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
+    hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
+    app = application(store, space, lambda: health(inheritance.data_dir), hosts)
+    server = OurServer(
+        UvicornConfig(
+            app,
+            http=Connection,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            timeout_keep_alive=REST_S,
+            log_config=None,
+            log_level="error",  # What a client does wrong is told to the client.
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=STOP_WAIT_S,
+        ),
+        inheritance,
+    )
+    counting = asyncio.create_task(keep_counting(space))
+    assert inheritance.http_listener is not None
+    await server.serve([inheritance.http_listener])
+    counting.cancel()
+
+
+def health(data_dir: Path) -> Mapping[str, Any]:
+    """How the broker's processes are, as its supervisor says."""
+    found = read_status(data_dir)
+    if found is None:
+        return {"ready": False, "processes": {}}
+    status, _ = found
+    processes = {name: asdict(process) for name, process in status.processes.items()}
+    return {"ready": status.ready, "bootstrap": status.bootstrap, "processes": processes}

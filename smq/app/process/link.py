@@ -1,0 +1,125 @@
+"""A link to another process of ours: internal frames over a unix socket, never blocking.
+
+What the other side has not taken is kept, up to a bound: a process that is stopped or hangs makes
+nobody wait, and is dropped when it has fallen too far behind.
+"""
+
+import select
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from smq.app.process.loop import Loop
+from smq.model.errors import PeerError
+from smq.wire.internal import InternalFrame, InternalReader
+
+RECEIVE_BYTES = 1 << 18
+UNSENT_BYTES_MAX = 256 * 1024 * 1024  # Two of the largest requests, and then some.
+
+
+class Link:
+    """One end of a connection between two of our processes.
+
+    `on_frame(link, frame)` is called for each whole frame, `on_close(link)` once, when the other
+    side is gone, has broken the protocol or has fallen behind; not after our own close().
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        on_frame: Callable[["Link", InternalFrame], None],
+        on_close: Callable[["Link"], None],
+    ) -> None:
+        sock.setblocking(False)  # noqa: FBT003
+        self._loop, self._socket = loop, sock
+        self._on_frame, self._on_close = on_frame, on_close
+        self._reader = InternalReader()
+        self._unsent = bytearray()
+        self.closed = False
+        loop.register(sock.fileno(), select.EPOLLIN, self._ready)
+
+    @classmethod
+    def connect(
+        cls,
+        loop: Loop,
+        path: Path,
+        on_frame: Callable[["Link", InternalFrame], None],
+        on_close: Callable[["Link"], None],
+    ) -> "Link":
+        """Connect to a listening unix socket. Raises OSError when nobody listens there.
+
+        The listening sockets belong to the supervisor, so that connecting succeeds at once, also
+        while the process behind it is being restarted.
+        """
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            sock.connect(str(path))
+        except OSError:
+            sock.close()
+            raise
+        return cls(loop, sock, on_frame, on_close)
+
+    def send(self, frame: bytes) -> None:
+        """Send one encoded frame, now or when the other side can take it."""
+        if self.closed:
+            return
+        self._unsent += frame
+        self._flush()
+        if len(self._unsent) > UNSENT_BYTES_MAX:
+            self._drop()
+
+    def send_with_fd(self, frame: bytes, fd: int) -> None:
+        """Send one frame with a descriptor. The socket must be able to take it now."""
+        if not self.closed and not self._unsent:
+            try:
+                socket.send_fds(self._socket, [frame], [fd])
+            except OSError:
+                self._drop()
+
+    def close(self) -> None:
+        """Close our end."""
+        if not self.closed:
+            self.closed = True
+            self._loop.unregister(self._socket.fileno())
+            self._socket.close()
+
+    def _drop(self) -> None:
+        if not self.closed:
+            self.close()
+            self._on_close(self)
+
+    def _flush(self) -> None:
+        try:
+            while self._unsent:
+                sent = self._socket.send(self._unsent)
+                del self._unsent[:sent]
+        except BlockingIOError:
+            self._loop.modify(self._socket.fileno(), select.EPOLLIN | select.EPOLLOUT)
+        except OSError:
+            self._drop()
+
+    def _ready(self, events: int) -> None:
+        if events & select.EPOLLOUT:
+            self._loop.modify(self._socket.fileno(), select.EPOLLIN)
+            self._flush()
+        if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and not self.closed:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop()
+            return
+        try:
+            for frame in self._reader.receive(data):
+                self._on_frame(self, frame)
+                if self.closed:
+                    return
+        except PeerError:
+            self._drop()

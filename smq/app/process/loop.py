@@ -1,0 +1,173 @@
+"""The event loop of a process: one epoll, callbacks, timers. Written for brokers, so it is small.
+
+Level-triggered. A callback does a bounded amount and returns; whoever has more to do is called
+again. `turn_starts` run once a turn before the callbacks, and `turn_ends` after them: there the
+shard writes what the turn appended, with one system call for all connections. `quick` is offered
+a turn's events before the callbacks and may take them all; `sleep` is offered the wait, until a
+monotonic time, and may take what comes meanwhile. Else `Spin` decides whether to wait awake.
+"""
+
+import heapq
+import os
+import select
+from collections.abc import Callable
+from itertools import count
+
+from shm.kernels.turn.spin import may_spin, new_spin, note_spin
+from smq.app.process.clock import monotonic_ns
+
+EVENTS_MAX = 128  # Of one turn: bounds how long the acks of the first one wait.
+IDLE_TIMEOUT_S = 0.5  # An idle process looks at the shared words twice a second.
+CANCELLED_MAX = 1000  # Of timers kept although they were cancelled; a client may wait for weeks.
+
+Callback = Callable[[int], None]
+
+
+class Spin:
+    """Whether a loop waits awake after a turn (shm.kernels.turn.spin).
+
+    wanted_ns   set in a turn after which the next event may be near: how long to wait for it
+    words       what a kernel takes that waits in the loop's place
+    """
+
+    __slots__ = ("wanted_ns", "words")
+
+    def __init__(self) -> None:
+        self.wanted_ns = 0
+        self.words = new_spin()
+
+    def take_ns(self) -> int:
+        """How long to wait awake now, 0: not at all. To be asked once after each turn."""
+        wanted_ns, self.wanted_ns = self.wanted_ns, 0
+        return wanted_ns if wanted_ns and may_spin(self.words) else 0
+
+    def note(self, *, has_come: bool) -> None:
+        """Whether an event has come while we waited awake."""
+        note_spin(self.words, has_come)
+
+
+class Timer:
+    """A call that is due at `due_ns` (monotonic), unless cancelled."""
+
+    __slots__ = ("_loop", "action", "due_ns")
+
+    def __init__(self, loop: "Loop", due_ns: int, action: Callable[[], None]) -> None:
+        self._loop, self.due_ns = loop, due_ns
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Do not call it. Cheap: the loop throws such timers out when they are many."""
+        if self.action is not None:
+            self.action = None
+            self._loop.note_cancelled()
+
+
+class Loop:
+    """Waits for descriptors and timers and calls back."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callback] = {}
+        self._timers: list[tuple[int, int, Timer]] = []
+        self._cancelled = 0
+        self._tie_breaker = count()
+        self.turn_starts: list[Callable[[], None]] = []
+        self.turn_ends: list[Callable[[], None]] = []
+        self.quick: Callable[[list[tuple[int, int]]], bool] = lambda _events: False
+        self.sleep: Callable[[int], bool] = lambda _due_ns: False
+        self.spin = Spin()
+        self.stopped = False
+
+    def register(self, fd: int, events: int, callback: Callback) -> None:
+        """Call `callback(events)` whenever one of `events` (select.EPOLL…) is pending on fd."""
+        self._callbacks[fd] = callback
+        self._epoll.register(fd, events)
+
+    def modify(self, fd: int, events: int) -> None:
+        """Wait for other events on a registered descriptor."""
+        self._epoll.modify(fd, events)
+
+    def unregister(self, fd: int) -> None:
+        """Forget a descriptor; call it before the descriptor is closed."""
+        if self._callbacks.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def fileno(self) -> int:
+        """The epoll."""
+        return self._epoll.fileno()
+
+    def call_at(self, due_ns: int, action: Callable[[], None]) -> Timer:
+        """Call `action` once, at a monotonic time."""
+        timer = Timer(self, due_ns, action)
+        heapq.heappush(self._timers, (due_ns, next(self._tie_breaker), timer))
+        return timer
+
+    def call_later(self, delay_ms: float, action: Callable[[], None]) -> Timer:
+        """Call `action` once, after a delay."""
+        return self.call_at(monotonic_ns() + int(delay_ms * 1_000_000), action)
+
+    def note_cancelled(self) -> None:
+        """A timer was cancelled; once most of them are, they are thrown out."""
+        self._cancelled += 1
+        if self._cancelled > CANCELLED_MAX and 2 * self._cancelled > len(self._timers):
+            self._timers = [entry for entry in self._timers if entry[2].action is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    def run(self) -> None:
+        """Turn until somebody calls stop()."""
+        while not self.stopped:
+            self.run_once(IDLE_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Leave run() after this turn."""
+        self.stopped = True
+
+    def run_once(self, timeout_s: float) -> int:
+        """One turn: wait at most `timeout_s`; returns how many callbacks were called."""
+        called = 0
+        events = self._wait(timeout_s)
+        for hook in self.turn_starts:
+            hook()
+        if not (events and self.quick(events)):
+            for fd, mask in events:
+                callback = self._callbacks.get(fd)
+                if callback is not None:  # An earlier callback of this turn may have removed it.
+                    callback(mask)
+                    called += 1
+        called += self._run_timers()
+        for hook in self.turn_ends:
+            hook()
+        return called
+
+    def _wait(self, timeout_s: float) -> list[tuple[int, int]]:
+        now_ns = monotonic_ns()
+        due_ns = now_ns + int(timeout_s * 1e9)
+        if self._timers:
+            due_ns = min(due_ns, self._timers[0][0])
+        if due_ns > now_ns and self.sleep(due_ns):
+            due_ns = now_ns
+        if (spin_ns := self.spin.take_ns()) and (events := self._look_again(spin_ns)):
+            return events
+        return self._epoll.poll(max(0, due_ns - now_ns) / 1e9, EVENTS_MAX)
+
+    def _look_again(self, spin_ns: int) -> list[tuple[int, int]]:
+        until_ns = monotonic_ns() + spin_ns
+        events: list[tuple[int, int]] = []
+        while not events and monotonic_ns() < until_ns:
+            os.sched_yield()  # A client on this core would else wait for the scheduler's tick.
+            events = self._epoll.poll(0, EVENTS_MAX)
+        self.spin.note(has_come=bool(events))
+        return events
+
+    def _run_timers(self) -> int:
+        now_ns, called = monotonic_ns(), 0
+        while self._timers and self._timers[0][0] <= now_ns:
+            _, _, timer = heapq.heappop(self._timers)
+            if timer.action is None:
+                self._cancelled = max(0, self._cancelled - 1)
+            else:
+                action, timer.action = timer.action, None
+                action()
+                called += 1
+        return called

@@ -1,0 +1,113 @@
+"""A shard's links to the coordinator and the sealer: questions out, answers back, in any order.
+
+When a link breaks, what was asked over it is answered with nothing: a relayed request closes its
+client's connection, as the death of any broker would; a question to the sealer, which only reads,
+is asked once more, of the next sealer, and waits no longer than SEALER_WAIT_MS for a filer that
+hangs. The next question connects again; the listening sockets are the supervisor's and take it at
+once.
+"""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from smq.app.process.link import Link
+from smq.app.process.loop import Loop
+from smq.wire.internal import (
+    KIND_KAFKA,
+    InternalFrame,
+    encode_command,
+    encode_frame,
+    encode_relay,
+)
+
+SEALER_WAIT_MS = 10_000  # Clients wait 30 s for an answer, by default, and then hang up.
+
+
+class Peer:
+    """One other process: connects when first asked, and again after a break."""
+
+    def __init__(self, loop: Loop, path: Path) -> None:
+        self._loop, self._path = loop, path
+        self._link: Link | None = None
+        self._ids = count(1)
+        self._waiting: dict[int, Callable[[bytes], None]] = {}
+
+    def ask(self, encode: Callable[[int], bytes], answered: Callable[[bytes], None]) -> None:
+        """Send the frame `encode(id)`; `answered(body)` gets the answer, b"" if there is none."""
+        if self._link is None or self._link.closed:
+            try:
+                self._link = Link.connect(self._loop, self._path, self._frame, self._broken)
+            except OSError:
+                answered(b"")
+                return
+        frame_id = next(self._ids)
+        self._waiting[frame_id] = answered
+        self._link.send(encode(frame_id))
+
+    def _frame(self, _link: Link, frame: InternalFrame) -> None:
+        answered = self._waiting.pop(frame.id, None)
+        if answered is not None:
+            answered(frame.body)
+
+    def _broken(self, _link: Link) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for answered in waiting.values():
+            answered(b"")
+
+    def close(self) -> None:
+        """Close the link."""
+        if self._link is not None:
+            self._link.close()
+
+
+class Peers:
+    """The coordinator and the sealer, as a shard sees them."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        node_id: int,
+        coordinator: Path,
+        sealer: Path,
+        *,
+        sealer_wait_ms: int = SEALER_WAIT_MS,
+    ) -> None:
+        self._loop, self._node_id, self._sealer_wait_ms = loop, node_id, sealer_wait_ms
+        self._coordinator, self._sealer = Peer(loop, coordinator), Peer(loop, sealer)
+
+    def relay(
+        self, client_host: str, request: memoryview, answered: Callable[[bytes], None]
+    ) -> None:
+        """Have the coordinator answer a client's request; b"" when it cannot."""
+        body = encode_relay(self._node_id, client_host, request)
+        self._coordinator.ask(lambda i: encode_frame(i, KIND_KAFKA, body), answered)
+
+    def ask_sealer(self, command: dict[str, Any], answered: Callable[[Any], None]) -> None:
+        """Ask the sealer; `answered` gets {"ok": …}, or None when it could not say in time."""
+        deadline = self._loop.call_later(self._sealer_wait_ms, partial(answered, None))
+
+        def encode(frame_id: int) -> bytes:
+            return encode_command(frame_id, command)
+
+        def parsed(body: bytes) -> None:
+            if deadline.action is not None:  # Else it has been said that it takes too long.
+                deadline.cancel()
+                answer = json.loads(body) if body else {}
+                answered(answer if "ok" in answer else None)
+
+        def or_again(body: bytes) -> None:
+            if body:
+                parsed(body)
+            else:
+                self._sealer.ask(encode, parsed)
+
+        self._sealer.ask(encode, or_again)
+
+    def close(self) -> None:
+        """Close both links."""
+        self._coordinator.close()
+        self._sealer.close()

@@ -1,0 +1,1 @@
+"""The sealer's process and its workers. smq.sealer decides."""

@@ -1,0 +1,264 @@
+"""The main of the sealer: looks at the shards, and hands work to its workers.
+
+    shards  ──partitions──▶  what is due  ──▶  worker "seal": seals, retention, sweeps
+    shards  ──cold, offset_for_time──────────▶  workers "cold": read back
+
+A read never waits for a seal: reading has workers of its own (smq.app.sealer.workers). This process
+itself holds nothing that is worth keeping: after a death the next one looks at the shards and goes
+on.
+"""
+
+import json
+import os
+import select
+import shutil
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from smq.app.process.acceptor import Acceptor
+from smq.app.process.clock import wall_ms
+from smq.app.process.inheritance import SEALER, Inheritance, shard_name
+from smq.app.process.link import Link
+from smq.app.process.loop import Loop
+from smq.app.process.notices import Lately
+from smq.app.process.peers import Peer
+from smq.app.sealer.chores import Chores
+from smq.app.sealer.worker import Surroundings, problem_of
+from smq.app.sealer.workers import Answer, Hands, Readers
+from smq.filer.location import Location
+from smq.filer.mark import mark
+from smq.model.catalog import Catalog
+from smq.model.topic_configs import TopicSettings
+from smq.sealer.payloads import Owner
+from smq.sealer.plan import PartitionState, due
+from smq.sealer.ports import Place
+from smq.sealer.watched import Watched
+from smq.wire.internal import InternalFrame, encode_command
+
+NICENESS = 5  # Compressing must not take a core from clients that wait for an ack.
+POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
+PROBE_WAIT_MS = 5000  # A filer that does not answer does not hold up the start any longer.
+PROBE_RETRY_MS = 5000
+
+READING = frozenset({"cold", "inline", "offset_for_time", "payloads"})  # What shards may ask for.
+
+
+@dataclass(slots=True)
+class _Known:
+    """The catalog by partition number, at a version."""
+
+    version: int = 0
+    places: dict[int, tuple[Place, TopicSettings, int]] = field(default_factory=dict)
+
+    def look(self, inheritance: Inheritance) -> None:
+        block = inheritance.catalog
+        if block.version() == self.version:
+            return
+        self.version, published = block.read()
+        self.places = {}
+        for topic in Catalog.decode(published).by_name.values():
+            settings = TopicSettings.of(topic.configs, inheritance.config)
+            for partition, number in enumerate(topic.partition_numbers):
+                place = Place(topic.namespace, topic.name, partition, number)
+                node = Catalog.leader(topic.logs[partition], inheritance.config.shards)
+                self.places[number] = place, settings, node
+
+    def settings(self, number: int) -> TopicSettings | None:
+        found = self.places.get(number)
+        return None if found is None else found[1]
+
+    def owners(self) -> list[Owner]:
+        """The topics, as whoever sweeps payloads needs them."""
+        partitions: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        orphan_ms: dict[tuple[str, str], int] = {}
+        for place, settings, node in self.places.values():
+            topic = place.namespace, place.topic
+            partitions.setdefault(topic, []).append((place.number, node))
+            orphan_ms[topic] = settings.reference_orphan_ms
+        return [Owner(*topic, orphan_ms[topic], led) for topic, led in partitions.items()]
+
+
+class Sealer:
+    """The rounds: ask the shards, hand out what is due, again. And the doors for cold reads."""
+
+    def __init__(self, loop: Loop, inheritance: Inheritance) -> None:
+        config = inheritance.config
+        cache = inheritance.data_dir / "cache"
+        empty(cache)
+        at = Surroundings(inheritance.data_dir, Location.of(config), inheritance.runtime_dir, cache)
+        self._loop, self._inheritance = loop, inheritance
+        self.sealing, self.reading = Hands(loop, "seal", at), Readers(loop, "cold", at)
+        self._known = _Known()
+        self._shards = {
+            node: Peer(loop, inheritance.socket_path(shard_name(node)))
+            for node in range(1, config.shards + 1)
+        }
+        self._in_hand: set[int] = set()
+        self._states: dict[int, PartitionState] = {}
+        self._watched = {node: Watched(self._states) for node in self._shards}
+        self._asked: set[int] = set()
+        self._pressure = False
+        self._links: set[Link] = set()
+        self._told = Lately()
+        self._chores = Chores(self.sealing, config, self._known, self._states, self._say_problem)
+        self._is_marked = False
+        # A directory needs no look: that of two links one fails is what a file system is.
+        self._is_fit = not Location.of(config).is_s3
+        self._has_reported = False
+
+    def listen(self, listener: socket.socket) -> None:
+        """Serve the shards."""
+
+        def accepted(sock: socket.socket, _address: str) -> None:
+            self._links.add(Link(self._loop, sock, self._question, self._links.discard))
+
+        Acceptor(self._loop, listener, accepted)
+
+    def begin(self) -> None:
+        """Serve, once it is known what the filer can do, or takes long to be known."""
+        self._mark_filer()  # A client that finds the broker ready may upload.
+        if self._is_fit:
+            self._report_ready()
+        else:
+            self._loop.call_later(PROBE_WAIT_MS, self._report_ready)
+            self._probe()
+        self.round()
+
+    def _probe(self) -> None:
+        """Look at the filer, and again until it answers; nothing is sealed before.
+
+        Raises SystemExit when it must not be used.
+        """
+
+        def answered(answer: Answer) -> None:
+            self._say_problem(answer)
+            if "error" in answer:
+                self._loop.call_later(PROBE_RETRY_MS, self._probe)
+            elif answer["ok"] is not None:
+                raise SystemExit(f"smq: filer.root: {answer['ok']}")
+            else:
+                self._is_fit = True
+            self._report_ready()
+
+        self.sealing.do({"do": "probe"}, answered)
+
+    def _report_ready(self) -> None:
+        if not self._has_reported:
+            self._has_reported = True
+            self._inheritance.report_ready()
+
+    def round(self) -> None:
+        """Ask every shard that is not being asked; come back later."""
+        self._known.look(self._inheritance)
+        self._mark_filer()
+        for node in self._shards:
+            if node not in self._asked:
+                self._ask(node)
+        if self._known.version:
+            self._chores.look(wall_ms())
+        self.sealing.look()
+        self.reading.look()
+        self._loop.call_later(POLL_MS, self.round)
+
+    def _ask(self, node: int) -> None:
+        """Ask a shard what has changed of its partitions."""
+        self._asked.add(node)
+        question = partial(encode_command, command=self._watched[node].question())
+        self._shards[node].ask(question, partial(self._shard_answered, node))
+
+    def _mark_filer(self) -> None:
+        """Have clients on this host know the filer's directory, as soon as it can be written."""
+        location = Location.of(self._inheritance.config)
+        if not (self._is_marked or location.is_s3):
+            with suppress(OSError):  # Whoever uses the filer next says what is wrong with it.
+                mark(Path(location.root), self._inheritance.cluster_id)
+                self._is_marked = True
+
+    def stop(self) -> None:
+        """End the workers, and all conversations."""
+        self.sealing.stop()
+        self.reading.stop()
+        for link in self._links:
+            link.close()
+        for shard in self._shards.values():
+            shard.close()
+
+    def _question(self, link: Link, frame: InternalFrame) -> None:
+        question = json.loads(frame.body)
+        self._known.look(self._inheritance)  # A shard that asks may know of a topic before us.
+        if question["do"] == "pressure":
+            self._pressure = True
+            link.send(encode_command(frame.id, {"ok": True}))
+        elif question["do"] == "inline" and question["number"] not in self._known.places:
+            link.send(encode_command(frame.id, {"error": "the topic is gone"}))
+        elif question["do"] in READING:
+            if question["do"] == "inline":
+                place, _, node = self._known.places[question.pop("number")]
+                question |= {"place": place, "node": node}
+            self.reading.do(question, partial(self._answer_to, link, frame.id))
+        else:
+            link.send(encode_command(frame.id, {"error": f"there is no {question['do']!r}"}))
+
+    def _answer_to(self, link: Link, frame_id: int, answer: Answer) -> None:
+        self._say_problem(answer)
+        link.send(encode_command(frame_id, answer))
+
+    def _shard_answered(self, node: int, body: bytes) -> None:
+        self._asked.discard(node)
+        if not body or "ok" not in (answer := json.loads(body)):
+            return
+        watched = self._watched[node]
+        if not watched.take(answer):
+            self._ask(node)
+            return
+        chosen = due(
+            watched.state(answer),
+            self._known.settings,
+            wall_ms(),
+            before=watched.take_before(),
+            pressure=self._pressure,
+        )
+        for each in chosen:
+            if self._is_fit and each.number not in self._in_hand:
+                self._seal(node, each.number, each.sealed_end, each.stable_end)
+        self._pressure = False
+
+    def _seal(self, node: int, number: int, sealed_end: int, end: int) -> None:
+        place, settings, _ = self._known.places[number]
+        self._in_hand.add(number)
+
+        def answered(answer: Answer) -> None:
+            self._in_hand.discard(number)
+            self._say_problem(answer)
+
+        job = {"do": "seal", "node": node, "place": place, "segment_bytes": settings.seal_bytes}
+        self.sealing.do({**job, "sealed_end": sealed_end, "end": end}, answered)
+
+    def _say_problem(self, answer: Answer) -> None:
+        if "error" in answer and self._told.is_new(problem_of(answer), wall_ms()):
+            sys.stderr.write(f"sealer: {answer['error']}\n")
+
+
+def empty(directory: Path) -> None:
+    """Have nothing in a directory: no name of what an earlier sealer cached is known any more."""
+    for entry in directory.iterdir() if directory.exists() else ():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def sealer_main(inheritance: Inheritance) -> None:
+    """Seal, keep house and serve cold reads until asked to stop."""
+    os.nice(NICENESS)
+    loop = Loop()
+    sealer = Sealer(loop, inheritance)
+    sealer.listen(inheritance.unix_listeners[SEALER])
+    loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _: loop.stop())
+    sealer.begin()
+    loop.run()
+    sealer.stop()

@@ -1,0 +1,116 @@
+"""The sealer's ports over unix sockets: a shard, and the manifest as the coordinator keeps it.
+
+The manifest is read in the SQL store itself, as other readers do it: what the coordinator has
+answered is committed, and a cold read waits for no other process.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from smq.app.process.asker import Asker
+from smq.sealer.plan import Part
+from smq.sealer.ports import Ends
+from smq.store.manifest import INT64_MIN, Manifest, open_manifest
+from smq.store.rows import Segment
+
+
+class ShardOverSocket:
+    """A `smq.sealer.ports.ShardPort`."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    def batches(self, number: int, offset: int, bytes_max: int, *, synced: bool = True) -> bytes:
+        """Whole batches from the one that holds `offset` on; `synced`: when they are on disk."""
+        command = {"do": "batches", "number": number, "offset": offset, "bytes_max": bytes_max}
+        return self._asker.ask({**command, "synced": synced})[1]
+
+    def tail(self, number: int, offset: int, bytes_max: int) -> bytes:
+        """As `batches`, and those too that nobody may see yet or the disk does not have."""
+        command = {"do": "batches", "number": number, "offset": offset, "bytes_max": bytes_max}
+        return self._asker.ask({**command, "synced": False, "shown": False})[1]
+
+    def sealed(self, number: int, end: int) -> None:
+        """Everything below `end` is sealed."""
+        self._asker.ask({"do": "sealed", "number": number, "end": end})
+
+    def log_start(self, number: int, offset: int) -> None:
+        """Records below `offset` are deleted."""
+        self._asker.ask({"do": "log_start", "number": number, "offset": offset})
+
+    def unsealed(self, number: int) -> list[Part]:
+        """What full segments of the log hold of a partition that is not sealed, in order."""
+        return [Part(*part) for part in self._asker.ask({"do": "unsealed", "number": number})[0]]
+
+    def ends(self, number: int) -> Ends:
+        """Up to where the partition is sealed, and where it ends."""
+        return Ends(*self._asker.ask({"do": "ends", "number": number})[0])
+
+
+class StoredManifest:
+    """A `smq.sealer.ports.ManifestPort`."""
+
+    def __init__(self, path: Path, coordinator: Asker) -> None:
+        self._path, self._coordinator = path, coordinator
+        self._manifest: Manifest | None = None
+
+    def has_topic(self, namespace: str, name: str) -> bool:
+        """Whether there is such a topic now."""
+        return self._opened().has_topic(namespace, name)
+
+    def segments(
+        self,
+        partition_number: int,
+        from_offset: int = 0,
+        *,
+        newest_ms: int = INT64_MIN,
+        count_max: int = -1,
+    ) -> list[Segment]:
+        """The segments that hold records at or after `from_offset`, in order."""
+        return self._opened().segments(
+            partition_number, from_offset, newest_ms=newest_ms, count_max=count_max
+        )
+
+    def sealed_end(self, partition_number: int) -> int:
+        """Where the last segment ends; 0: there is none."""
+        return self._opened().sealed_end(partition_number)
+
+    def sealed_bytes(self, partition_number: int) -> int:
+        """The size of all segments."""
+        return self._opened().sealed_bytes(partition_number)
+
+    def named_files(self, paths: Sequence[str]) -> set[str]:
+        """Those of these files that are segments."""
+        return self._opened().named_files(paths)
+
+    def log_start(self, partition_number: int) -> int:
+        """Where retention has moved the partition's start to."""
+        return self._opened().log_start(partition_number)
+
+    def commit_segments(
+        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
+    ) -> list[Segment]:
+        """Add these; what the manifest holds in their place."""
+        command = {"do": "commit_segments", "segments": [asdict(segment) for segment in segments]}
+        command["payloads"] = list(payloads)
+        return [Segment(**fields) for fields in self._coordinator.ask(command)[0]]
+
+    def named_payloads(self, ids: Sequence[str]) -> set[str]:
+        """Those of these payloads that records in segments name."""
+        return self._opened().named_payloads(ids)
+
+    def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
+        """Take these out."""
+        command = {"do": "delete_segments", "number": partition_number}
+        self._coordinator.ask({**command, "base_offsets": base_offsets})
+
+    def set_log_start(self, partition_number: int, offset: int) -> None:
+        """Raise a partition's log start offset."""
+        command = {"do": "set_log_start", "number": partition_number, "offset": offset}
+        self._coordinator.ask(command)
+
+    def _opened(self) -> Manifest:
+        if self._manifest is None:
+            self._manifest = open_manifest(self._path)
+        return self._manifest

@@ -1,0 +1,154 @@
+"""Acks of produced batches: what they are for is written, and they go when its level is reached."""
+
+from typing import NamedTuple
+
+from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS, WORD_SYNCED, WORD_WRITTEN
+from smq.app.shard.connection import Connection, Slot
+from smq.app.shard.session import Session
+from smq.log.log import Log
+from smq.shard.produce import Marks
+from smq.shard.shard import Shard
+
+
+class _Ack(NamedTuple):
+    """Answers that are due to a client once the logs are written up to the marks.
+
+    `synced` are positions, by log, that a sync must have reached first.
+    """
+
+    client: Connection | Session
+    slot: Slot
+    marks: Marks
+    synced: dict[int, int]
+
+
+class Acks:
+    """Of one shard. What a client was not told it may send again: in doubt it is told nothing.
+
+    Invariants, at the end of a turn: what waits for a write waits for a log that has failed; what
+    waits for a sync waits for one that is wanted, or for such a log.
+    """
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._open_now: list[_Ack] = []
+        self._failed: set[int] = set()  # Logs, until they are written again.
+        self._open_when_synced: list[_Ack] = []
+
+    def invariants(self) -> None:
+        """Raise AssertionError when an ack waits for what nobody brings about."""
+        logs = self._shard.logs
+        for ack in self._open_now:
+            assert any(logs[mark.log].failed is not None for mark in ack.marks)
+        for ack in self._open_when_synced:
+            assert ack.synced
+            for number, position in ack.synced.items():
+                log = logs[number]
+                assert log.failed is not None or log.sync_wanted >= position
+        for log in logs.values():
+            assert log.failed is None or log.number in self._failed or log.may_recover
+
+    def queue(self, client: Connection | Session, answers: bytes, marks: Marks) -> None:
+        """These answers are due to a client when what they are for is as safe as the marks say."""
+        assert all(mark.position <= self._shard.logs[mark.log].tail for mark in marks)
+        slot = Slot([answers], is_open=False)
+        client.slots.append(slot)
+        client.acks_due += 1
+        if all(mark.level != DURABILITY_DISK for mark in marks):
+            self._open_now.append(_Ack(client, slot, marks, {}))
+            return
+        synced = {m.log: m.position for m in marks if m.level == DURABILITY_DISK}
+        ack = _Ack(client, slot, marks, synced)
+        self._open_when_synced.append(ack)
+
+    def open(self) -> list[Connection | Session]:
+        """Open those that are due; whose they are."""
+        opened, waiting, self._open_now = [], self._open_now, []
+        for ack in waiting:
+            if not self._is_written(ack):
+                self._open_now.append(ack)
+                continue
+            client = ack.client
+            assert client.acks_due > 0
+            assert not ack.slot.is_open, "an answer is due once"
+            ack.slot.is_open = True
+            client.acks_due -= 1
+            client.is_held = client.is_held and client.acks_due > 0
+            opened.append(client)
+        return opened
+
+    def _is_written(self, ack: _Ack) -> bool:
+        logs = self._shard.logs
+        return all(logs[mark.log].words[WORD_WRITTEN] >= mark.position for mark in ack.marks)
+
+    def write(self) -> None:
+        """Write what the turn has appended to the logs."""
+        for log in self._shard.logs.values():
+            self._end_turn_of(log)
+
+    def _end_turn_of(self, log: Log) -> None:
+        if not log.is_written():
+            self._write(log)
+        if log.failed is not None:
+            self._failed.add(log.number)
+        log.background.collect()
+        if log.number in self._failed:
+            self._settle_failure(log)
+
+    def _write(self, log: Log) -> None:
+        """Write what the turn has appended, then show it."""
+        if not log.write() and not log.repair():
+            return
+        if DURABILITY_DISK in self._shard.levels:
+            log.want_sync()  # First: the disk is the slowest.
+        self._shard.publish(log, DURABILITY_OS)
+
+    def _settle_failure(self, log: Log) -> None:
+        """When an attempt at repair has ended: what waited for it is written now, or never was."""
+        if log.may_recover:
+            return
+        if log.failed is None:
+            self._failed.remove(log.number)
+            self._write(log)
+            return
+        for acks in (self._open_now, self._open_when_synced):
+            lost = [ack for ack in acks if self._waits_for(ack, log)]
+            acks[:] = [ack for ack in acks if ack not in lost]
+            for ack in lost:  # Nobody is told that it was taken.
+                ack.client.close()
+
+    @staticmethod
+    def _waits_for(ack: _Ack, log: Log) -> bool:
+        """Whether an ack waits for what a log has not."""
+        written, synced = log.words[WORD_WRITTEN], log.words[WORD_SYNCED]
+        is_unwritten = any(m.log == log.number and m.position > written for m in ack.marks)
+        return is_unwritten or ack.synced.get(log.number, 0) > synced
+
+    def show_synced(self) -> bool:
+        """Show what the disk has, and let those go who waited for it; whether anybody has."""
+        if DURABILITY_DISK not in self._shard.levels and not self._open_when_synced:
+            return False
+        self._want_syncs()
+        for log in self._shard.logs.values():
+            log.push_sync()
+            if log.failed is not None:
+                log.repair()
+            self._shard.publish(log, DURABILITY_DISK)
+        waiting, self._open_when_synced = self._open_when_synced, []
+        for ack in waiting:
+            queue = self._open_now if self._is_synced(ack) else self._open_when_synced
+            queue.append(ack)
+        return bool(waiting)
+
+    def _want_syncs(self) -> None:
+        """Have that synced which acks wait for and no write has wanted synced: a batch that was
+        sent before is written already."""
+        for ack in self._open_when_synced:
+            for number, position in ack.synced.items():
+                log = self._shard.logs[number]
+                if log.sync_wanted < position <= log.words[WORD_WRITTEN]:
+                    log.want_sync()
+
+    def _is_synced(self, ack: _Ack) -> bool:
+        logs = self._shard.logs
+        return all(logs[n].words[WORD_SYNCED] >= position for n, position in ack.synced.items())

@@ -1,0 +1,380 @@
+"""A client's connection in a shard: bytes in, answers out in the order of the requests.
+
+Answers stand in a queue of slots. A slot is filled when its answer is known and open when it may
+be sent: produce answers open when their records have reached their level. Nothing behind a closed
+slot is sent.
+
+While the socket takes no more, only the first slot holds what is lent to it; a client that does not
+take its answers is disconnected, and holds little until then.
+"""
+
+import select
+import socket
+import struct
+import termios
+from collections import deque
+from collections.abc import Iterable
+from fcntl import ioctl
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from shm.kernels.turn.words import LOOPS
+from smq.app.process.loop import Loop, Timer
+from smq.app.shard.receive import Rest
+from smq.log.reading import DamagedFrame
+from smq.shard.lent import Sendable
+from smq.shard.references import Patience
+
+if TYPE_CHECKING:
+    from smq.app.shard.long_polls import LongPoll
+
+PROGRESS_MS = 30_000  # While answers are stuck, the client must have taken in each such time …
+PROGRESS_BYTES = 256 * 1024  # … so much: far less than Kafka's clients need for their timeouts.
+SLOTS_MAX = 256  # Answers that a client has not read yet; then we read no more requests.
+UNSENT_BYTES_MAX = 4 * 1024 * 1024  # Of known answers; so much is sent before we read on.
+COPIED_BYTES_MAX = 16 * 1024  # What is lent and no larger is copied: it costs less than a sendmsg.
+SLOT_COPIED_MAX = 256 * 1024  # Of one answer: a client that reads nothing holds no more of us.
+_READ = select.EPOLLIN | select.EPOLLRDHUP
+
+
+class Slot:
+    """Where one answer, or a run of produce answers, will stand. `length` is 0 until it is known.
+
+    is_sending   it is the first one and did not go at once: all it needs is held
+    is_waiting   its turn has not come: what is lent to it is held
+    """
+
+    __slots__ = ("is_open", "is_sending", "is_waiting", "length", "pieces")
+
+    def __init__(self, pieces: Iterable[bytes | Sendable] = (), *, is_open: bool) -> None:
+        self.pieces: deque[bytes | memoryview | Sendable] = deque(pieces)
+        self.is_open, self.is_sending, self.is_waiting = is_open, False, False
+        self.length = sum(map(_length, self.pieces))
+        for piece in self.lent():
+            piece.wait()
+            self.is_waiting = True
+
+    def fill(self, pieces: Iterable[bytes | Sendable]) -> None:
+        """The answer is known and may go. Raises DamagedFrame, OSError."""
+        run: list[bytes] = []
+        copied_bytes = 0
+        for piece in pieces:
+            self.length += _length(piece)
+            if isinstance(piece, bytes):
+                run.append(piece)
+                continue
+            # A few bytes are copied, if all of them are in memory.
+            is_short = piece.length <= min(COPIED_BYTES_MAX, SLOT_COPIED_MAX - copied_bytes)
+            copy = b"".join(piece.next_buffers()) if is_short else b""
+            if len(copy) == piece.length:
+                run.append(copy)
+                copied_bytes += len(copy)
+                piece.release()
+            else:
+                piece.wait()
+                self.pieces += (b"".join(run), piece)
+                self.is_waiting, run = True, []
+        if run:
+            self.pieces.append(b"".join(run))
+        self.is_open = True
+
+    def hold(self) -> None:
+        """It is being sent, and not at once. Raises OSError."""
+        if not self.is_sending:
+            self.is_sending = True
+            for piece in self.lent():
+                piece.hold()
+
+    def release(self) -> None:
+        """Hold nothing: it is closed, or waits behind a socket that takes nothing."""
+        self.is_sending = self.is_waiting = False
+        for piece in self.lent():
+            piece.release()
+
+    def lent(self) -> list[Sendable]:
+        """What is lent to it."""
+        return [piece for piece in self.pieces if not isinstance(piece, (bytes, memoryview))]
+
+
+def _length(piece: "bytes | memoryview | Sendable") -> int:
+    return len(piece) if isinstance(piece, (bytes, memoryview)) else piece.length
+
+
+class Owner(Protocol):
+    """Who serves the connection."""
+
+    def readable(self, connection: "Connection") -> None:
+        """There is something to receive."""
+
+    def resumable(self, connection: "Connection") -> None:
+        """The connection was full and is no more: take what was received before."""
+
+    def gone(self, connection: "Connection") -> None:
+        """It is closed; called once, however it ends."""
+
+
+class Connection:
+    """One client.
+
+    While the client does not read its answers, or very many are due, we do not read its requests.
+    """
+
+    __slots__ = (
+        "_counted",
+        "_events",
+        "_is_blocked",
+        "_is_loading",
+        "_loop",
+        "_muted",
+        "_owner",
+        "_progress",
+        "_sent_bytes",
+        "_taken_before",
+        "_unsent_bytes",
+        "acks_due",
+        "closed",
+        "fd",
+        "host",
+        "is_closing",
+        "is_held",
+        "last_used_ns",
+        "patience",
+        "polls",
+        "rest",
+        "slots",
+        "socket",
+    )
+
+    def __init__(self, loop: Loop, sock: socket.socket, host: str, owner: Owner) -> None:
+        self._loop, self._owner = loop, owner
+        self.socket, self.fd, self.host = sock, sock.fileno(), host
+        self.rest = Rest()
+        self.slots: deque[Slot] = deque()
+        self.polls: set[LongPoll] = set()
+        self.closed = self.is_closing = self._is_blocked = self._is_loading = False
+        self.is_held = False  # The next request waits for the acks that are due.
+        self.acks_due = self.last_used_ns = 0
+        self.patience = Patience()
+        self._sent_bytes = self._taken_before = 0
+        self._counted: deque[int] = deque()  # The lengths of the first slots: they sum up to …
+        self._unsent_bytes = 0
+        self._progress: Timer | None = None  # While answers are stuck.
+        self._muted: Timer | None = None
+        self._events = _READ
+
+        def ready(events: int) -> None:
+            if events & (select.EPOLLHUP | select.EPOLLERR) and not self._events & _READ:
+                self.close()
+            if events & select.EPOLLOUT and not self.closed:
+                self._unblock()
+            if events & ~select.EPOLLOUT and not self.closed:
+                owner.readable(self)
+
+        loop.register(self.fd, self._events, ready)
+
+    def invariants(self) -> None:
+        """Raise AssertionError when the answers are not as they should be."""
+        behind = list(self.slots)[1:]
+        assert not any(slot.is_sending for slot in behind)
+        assert not (self._is_blocked and any(slot.is_waiting for slot in behind))
+        assert self._unsent_bytes == sum(self._counted)
+        assert len(self._counted) <= len(self.slots)
+        assert not (self._is_blocked and self._progress is None and not self.closed)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether answers must go out before we take more requests."""
+        return (
+            self._is_blocked
+            or self.is_held
+            or len(self.slots) >= SLOTS_MAX
+            or self._muted is not None
+            or self._owes_much()
+        )
+
+    def _owes_much(self) -> bool:
+        """Whether the answers known by now are large. Each is looked at once, when it is the last:
+        those that come later were asked for before."""
+        for i in range(len(self._counted), len(self.slots)):
+            self._counted.append(self.slots[i].length)
+            self._unsent_bytes += self._counted[-1]
+        return self._unsent_bytes >= UNSENT_BYTES_MAX
+
+    @property
+    def standing(self) -> int:
+        """What a kernel may do for it: see `clients` of shm.kernels.turn.words.
+
+        It may take requests if the connection holds no part of one, waits for no answer, and may
+        send more.
+        """
+        is_busy = self.slots or self.rest.copied or self.rest.buffer
+        may_not = self.is_closing or self.closed or self._muted
+        return LOOPS if is_busy or may_not else self.last_used_ns
+
+    def pause_if_full(self) -> None:
+        """Called after each read: stop reading while the connection is full."""
+        if self.is_full and not self.closed and self._events & _READ:
+            self._listen_to(self._events & ~_READ)
+
+    def mute(self, delay_ms: int) -> None:
+        """Take no requests for a while; answers go out."""
+
+        def unmute() -> None:
+            self._muted = None
+            self._resume()
+
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._loop.call_later(delay_ms, unmute)
+
+    def _listen_to(self, events: int) -> None:
+        if events != self._events:
+            self._events = events
+            self._loop.modify(self.fd, events)
+
+    def flush(self) -> None:
+        """Send what is open, as far as the socket takes it."""
+        if not self._may_send():
+            return
+        try:
+            while self.slots and self.slots[0].is_open:
+                if not self._send_some(self.slots[0]):
+                    return
+        except (OSError, DamagedFrame):
+            self.close()
+            return
+        if self._progress is not None:
+            self._progress.cancel()
+            self._progress = None
+        if self.is_closing and not self.slots:
+            self.close()
+        elif not self._events & _READ and not self.is_full:
+            self._loop.call_later(0, self._resume)
+
+    def _may_send(self) -> bool:
+        if self._is_blocked:
+            self._release_behind()  # What was answered meanwhile.
+        return not (self.closed or self._is_blocked or self._is_loading)
+
+    def _resume(self) -> None:
+        if not self.closed and not self._events & _READ and not self.is_full:
+            self._listen_to(self._events | _READ)
+            self._owner.resumable(self)
+
+    def _send_some(self, slot: Slot) -> bool:
+        """One sendmsg of the first slot; False: the socket is full, or bytes are on the disk."""
+        buffers: list[bytes | memoryview] = []
+        for piece in slot.pieces:
+            if isinstance(piece, (bytes, memoryview)):
+                buffers.append(piece)
+            else:
+                buffers.extend(piece.next_buffers())
+                if not buffers:
+                    self._load(slot, piece)
+                    return False
+                break  # What it lends is valid until the next call: send it first.
+        try:
+            sent = (
+                self.socket.sendmsg(buffers) if len(buffers) > 1 else self.socket.send(buffers[0])
+            )
+        except BlockingIOError:
+            self._block(slot)
+            return False
+        self._sent_bytes += sent
+        self._advance(slot, sent)
+        if not slot.pieces:
+            self.slots.popleft()
+            if self._counted:
+                self._unsent_bytes -= self._counted.popleft()
+        return True
+
+    def _advance(self, slot: Slot, sent: int) -> None:
+        while slot.pieces:
+            piece = slot.pieces[0]
+            if isinstance(piece, (bytes, memoryview)):
+                if sent < len(piece):
+                    if sent:
+                        slot.pieces[0] = memoryview(piece)[sent:]
+                    return
+                sent -= len(piece)
+            else:
+                if not piece.advance(sent):
+                    return
+                piece.release()
+                sent = 0
+            slot.pieces.popleft()
+
+    def _block(self, slot: Slot) -> None:
+        """Wait until the socket takes more of this slot, the first one."""
+        slot.hold()
+        for piece in slot.pieces:
+            if not isinstance(piece, (bytes, memoryview)):
+                piece.pause()
+                break  # No other one has been asked for its bytes.
+        self._is_blocked = True
+        self._release_behind()
+        self._listen_to(select.EPOLLOUT)
+        if self._progress is None:
+            self._watch_progress()
+
+    def _release_behind(self) -> None:
+        for slot in islice(self.slots, 1, None):
+            if slot.is_waiting:
+                slot.release()
+
+    def _watch_progress(self) -> None:
+        self._taken_before = self._taken_bytes()
+        self._progress = self._loop.call_later(PROGRESS_MS, self._look_at_progress)
+
+    def _look_at_progress(self) -> None:
+        """Close unless the client has taken enough since the last look, or waits for our disk."""
+        taken_bytes = self._taken_bytes() - self._taken_before
+        if self._is_blocked and taken_bytes < PROGRESS_BYTES:
+            self.close()
+        else:
+            self._watch_progress()
+
+    def _taken_bytes(self) -> int:
+        """How much has arrived at the client's end: what the socket buffers here has not."""
+        [buffered] = struct.unpack("i", ioctl(self.fd, termios.TIOCOUTQ, bytes(4)))
+        return self._sent_bytes - int(buffered)
+
+    def _load(self, slot: Slot, piece: Sendable) -> None:
+        """Go on when the next bytes have come from the disk; nobody else waits for it."""
+
+        def ready() -> None:
+            self._is_loading = False
+            self.flush()
+
+        slot.hold()
+        self._is_loading = True
+        piece.load(ready)
+
+    def _unblock(self) -> None:
+        self._is_blocked = False
+        self.flush()
+        if not self._is_blocked and not self.closed:  # Else the socket is full again.
+            self._listen_to(self._events & ~select.EPOLLOUT)
+
+    def close_after_answers(self) -> None:
+        """Take no more requests; close when what was asked before is answered."""
+        self.is_closing = True
+        if not self.slots:
+            self.close()
+
+    def close(self) -> None:
+        """Close now; whatever was lent is released."""
+        if self.closed:
+            return
+        self.closed = True
+        for timer in (self._progress, self._muted):
+            if timer is not None:
+                timer.cancel()
+        for slot in self.slots:
+            slot.release()
+        self.slots.clear()
+        self._counted.clear()
+        self._unsent_bytes = 0
+        self._loop.unregister(self.fd)
+        self.socket.close()
+        self._owner.gone(self)

@@ -1,0 +1,120 @@
+"""Requests that wait: fetches with too little to read, until enough is there or their time is over.
+
+When high watermarks move, a poll looks only at the partitions that moved; when the catalog changes,
+all of them look at everything again.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from gateway.context import Ask, Message, Place, Wait
+from smq.app.process.loop import Loop, Timer
+
+
+class LongPoll:
+    """One of them. `settle(result)` is called once, unless the poll is dropped."""
+
+    __slots__ = ("places", "settle", "timer", "wait")
+
+    def __init__(self, wait: Wait, settle: Callable[[Message | Ask], None]) -> None:
+        self.wait, self.settle = wait, settle
+        self.places: tuple[Place, ...] = ()
+        self.timer: Timer | None = None
+
+
+class LongPolls:
+    """All polls of a shard. Invariant: until it ends, a poll stands under the places where its
+    partitions are now, and under no others.
+
+    watched   uint8 by slot: 1 where somebody waits, for kernels that serve a shard of one log
+    """
+
+    def __init__(self, loop: Loop, slots: int) -> None:
+        self._loop, self.watched = loop, np.zeros(slots, np.uint8)
+        self._by_place: dict[Place, set[LongPoll]] = {}
+        self._all: dict[LongPoll, None] = {}
+
+    def invariants(self) -> None:
+        """Raise AssertionError when a wake-up would reach the wrong polls."""
+        for poll in self._all:
+            assert set(poll.places) == set(poll.wait.places), "its partitions have moved"
+            assert all(poll in self._by_place[place] for place in poll.places)
+            assert poll.timer is not None
+            assert poll.timer.action is not None, "it would never end"
+        for place, polls in self._by_place.items():
+            assert polls, "a place that nobody waits for is forgotten"
+            assert all(poll in self._all and place in poll.places for poll in polls)
+        if len({log for log, _ in self._by_place}) <= 1:  # Else slots of several logs coincide.
+            assert {slot for _, slot in self._by_place} == set(np.flatnonzero(self.watched))
+
+    def add(self, wait: Wait, settle: Callable[[Message | Ask], None]) -> LongPoll:
+        """Wait for enough to read."""
+        poll = LongPoll(wait, settle)
+        poll.timer = self._loop.call_later(wait.timeout_ms, lambda: self.end(poll))
+        self._all[poll] = None
+        self._stand(poll)
+        return poll
+
+    def _stand(self, poll: LongPoll) -> None:
+        """Have it stand where its partitions are."""
+        poll.places = tuple(poll.wait.places)
+        for place in poll.places:
+            self._by_place.setdefault(place, set()).add(poll)
+            self.watched[place[1]] = 1
+
+    def _leave(self, poll: LongPoll) -> None:
+        for place in poll.places:
+            polls = self._by_place[place]
+            polls.discard(poll)
+            if not polls:
+                del self._by_place[place]
+                self.watched[place[1]] = 0
+
+    def hurry(self, poll: LongPoll, due_ns: int) -> None:
+        """It has waited before it came here: it ends at this time (monotonic)."""
+        assert poll.timer is not None
+        poll.timer.cancel()
+        poll.timer = self._loop.call_at(due_ns, lambda: self.end(poll))
+
+    def moved(self, places: Iterable[Place]) -> None:
+        """The HWM of these places has moved."""
+        concerned: dict[LongPoll, list[Place]] = {}
+        for place in self._by_place.keys() & places:  # One step where nobody waits for any.
+            for poll in self._by_place[place]:
+                concerned.setdefault(poll, []).append(place)
+        for poll, its_places in concerned.items():
+            if poll in self._all:
+                self._settle(poll, poll.wait.moved(its_places))
+
+    def look_again(self) -> None:
+        """The catalog has changed: partitions may be gone, or elsewhere, created again."""
+        for poll in list(self._all):
+            if poll not in self._all:
+                continue
+            self._settle(poll, poll.wait.attempt(is_last=False))
+            if poll in self._all and poll.places != tuple(poll.wait.places):
+                self._leave(poll)
+                self._stand(poll)
+
+    def end(self, poll: LongPoll) -> None:
+        """Answer with what there is."""
+        self._settle(poll, poll.wait.attempt(is_last=True))
+
+    def drop(self, poll: LongPoll) -> None:
+        """Nobody wants the answer any more."""
+        assert poll.timer is not None
+        poll.timer.cancel()
+        poll.settle = _nobody  # The other one knows the poll: only the collector would free both.
+        del self._all[poll]
+        self._leave(poll)
+
+    def _settle(self, poll: LongPoll, result: Message | Ask | None) -> None:
+        if result is not None:
+            settle = poll.settle
+            self.drop(poll)
+            settle(result)
+
+
+def _nobody(_: Message | Ask) -> None:
+    raise AssertionError("a poll is settled once")

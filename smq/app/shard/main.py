@@ -1,0 +1,176 @@
+"""The main of a shard: opens its logs, serves, and stops in order."""
+
+import gc
+import os
+import select
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from shm.segment import LogMemory
+from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.inheritance import COORDINATOR, SEALER, Inheritance, attach_name, shard_name
+from smq.app.process.loop import Loop
+from smq.app.process.notices import Notices
+from smq.app.process.peers import Peers
+from smq.app.shard.commands import ShardCommands
+from smq.app.shard.server import ShardServer
+from smq.app.shard.sessions import Sessions
+from smq.log.background import BackgroundThread
+from smq.log.disk import OsDisk
+from smq.log.log import Log
+from smq.log.recovery import open_log
+from smq.log.sync import SyncThread
+from smq.model.catalog import Catalog
+from smq.model.errors import MadeByNewer
+from smq.shard.shard import Node, Shard
+from smq.wire.attach import Hello
+
+HOUSEKEEPING_MS = 1000
+DRAIN_MS = 3000
+CATALOG_WAIT_MS = 5
+SWITCH_S = 0.0005  # Of Python's lock: the loop waits so long for a thread that files an index.
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def shard_main(inheritance: Inheritance, node_id: int) -> None:
+    """Serve node `node_id` until asked to stop."""
+    loop = Loop()
+    wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    loop.register(wake_fd, select.EPOLLIN, lambda _: _swallow(wake_fd))
+    logs = {
+        number: _open_log(inheritance, number, memory, wake_fd)
+        for number, memory in inheritance.logs.items()
+    }
+    shard = Shard(node_id, inheritance.config, logs, partial(_nodes, inheritance))
+    peers = Peers(
+        loop, node_id, inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
+    )
+    take_catalog = partial(_take_catalog, inheritance, shard)
+    server = ShardServer(loop, shard, peers, take_catalog, inheritance.catalog.words)
+    commands = ShardCommands(loop, shard, peers)
+    commands.listen(inheritance.unix_listeners[shard_name(node_id)])
+    sessions = _sessions(loop, inheritance, shard, server)
+
+    def tell_clients() -> None:
+        inheritance.nodes.set_connections(node_id, server.connection_count())
+        inheritance.nodes.set_sessions(node_id, sessions.count())
+
+    notices = Notices([*logs.values(), sessions], sys.stderr.write)
+    sessions.tell_notices = lambda: notices.tell(monotonic_ms())
+    _housekeep(loop, server, commands, tell_clients, notices)
+
+    def serve() -> None:
+        """Serve once the coordinator has said which topics there are."""
+        _take_catalog(inheritance, shard)
+        if not shard.catalog_version:  # A turn of the loop may have taken it before us.
+            loop.call_later(CATALOG_WAIT_MS, serve)
+            return
+        server.listen(inheritance.tcp_listeners[node_id])
+        sessions.listen(inheritance.unix_listeners[attach_name(node_id)])
+        inheritance.report_ready()
+
+    serve()
+    drain = partial(_drain, loop, inheritance, server, sessions)
+    loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _: drain())
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    sys.setswitchinterval(SWITCH_S)
+    loop.run()
+    for log in logs.values():
+        log.close()
+    notices.tell(monotonic_ms())
+
+
+def _sessions(loop: Loop, inheritance: Inheritance, shard: Shard, server: ShardServer) -> Sessions:
+    """The local door: every program that attaches may map all logs of this shard."""
+    identity = Hello(shard.node_id, inheritance.cluster_id)
+    logs = [memory.fd for memory in inheritance.logs.values()]
+    descriptors = [inheritance.nodes.fd, inheritance.catalog.fd, *logs]
+    sessions = Sessions(loop, identity, shard, descriptors, server)
+    server.door = sessions
+    server.when_catalog_changes.append(sessions.catalog_changed)
+    return sessions
+
+
+def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd: int) -> Log:
+    try:
+        log, recovered = open_log(
+            memory,
+            inheritance.data_dir / "logs" / str(number),
+            OsDisk(),
+            SyncThread(memory, wake_fd),
+            BackgroundThread(partial(os.eventfd_write, wake_fd, 1)),
+            segment_bytes=inheritance.config.wal_segment_bytes,
+            generation=inheritance.generation,
+            boot_id=BOOT_ID.read_text().strip().replace("-", "")[:16].encode(),
+            now_ms=wall_ms(),
+            bytes_max=inheritance.config.wal_bytes_max,
+        )
+    except MadeByNewer as reason:
+        raise SystemExit(f"smq: {reason}") from reason
+    for line in recovered.damaged:
+        sys.stderr.write(line + "\n")
+    return log
+
+
+def _swallow(fd: int) -> None:
+    try:
+        os.eventfd_read(fd)
+    except BlockingIOError:
+        return
+
+
+def _nodes(inheritance: Inheritance) -> list[Node]:
+    config = inheritance.config
+    return [
+        Node(node.id, *config.advertised(node.id, node.port), node.generation)
+        for node in inheritance.nodes.nodes()
+    ]
+
+
+def _take_catalog(inheritance: Inheritance, shard: Shard) -> bool:
+    """Lead what a newly published catalog says; whether there was one."""
+    block = inheritance.catalog
+    if not block.has_moved(shard.catalog_version):
+        return False
+    version, published = block.read()
+    shard.take_catalog(Catalog.decode(published), version)
+    return True
+
+
+def _housekeep(
+    loop: Loop,
+    server: ShardServer,
+    commands: ShardCommands,
+    tell_clients: Callable[[], None],
+    notices: Notices,
+) -> None:
+    def once() -> None:
+        server.close_idle()
+        tell_clients()
+        commands.watch_space()
+        notices.tell(monotonic_ms())
+        gc.collect(0)
+        loop.call_later(HOUSEKEEPING_MS, once)
+
+    loop.call_later(HOUSEKEEPING_MS, once)
+    loop.turn_ends.append(commands.watch_growth)
+
+
+def _drain(loop: Loop, inheritance: Inheritance, server: ShardServer, sessions: Sessions) -> None:
+    """Asked to stop: answer what was asked, then leave."""
+    loop.unregister(inheritance.stop.fd)
+    server.stop()
+    sessions.stop()
+
+    def check() -> None:
+        if server.connection_count() == sessions.count() == 0:
+            loop.stop()
+        else:
+            loop.call_later(10, check)
+
+    check()
+    loop.call_later(DRAIN_MS, loop.stop)

@@ -1,0 +1,107 @@
+"""What a shard sees of the filer: whether a payload is there.
+
+On a filer of this host that is a stat, a few microseconds. Another store is asked by the sealer,
+for the shard's loop never waits: until the answer is known producers are told to send again, which
+all of them do by themselves, and what is known is kept for a while.
+
+One question is on its way at a time. What is wanted meanwhile goes with the next one, so that the
+payloads of a batch are asked for together, and whoever names very many is not in others' way.
+"""
+
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from smq.app.process.peers import Peers
+from smq.filer.location import Location
+from smq.model.config import Config
+from smq.shard.references import LATER_MAX, Later, Payloads, Seen
+
+NANOSECONDS_PER_MS = 1_000_000
+KEYS_MAX = 256  # Of a question: S3 answers so many in a second or so, the sealer waits for ten.
+WANTED_MAX = 1000  # Who is not among them wants it again when he sends again.
+KNOWN_MAX = 50_000  # Some 25 MB.
+# The largest batch is known as a whole for a moment, though the store took its time. That a payload
+# may still be named by a new record is found by its age each time, and until then none is swept.
+KNOWN_MS = 60_000
+
+assert 4 * LATER_MAX < KNOWN_MAX  # Some such batches at once do not push each other out.
+
+
+class LocalPayloads:
+    """Files below the filer's root."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def look(self, key: str) -> Seen | None:
+        """See `Payloads`."""
+        try:
+            found = os.stat(f"{self._root}/{key}")  # noqa: PTH116  (A Path costs as much again.)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as reason:
+            raise Later from reason
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return Seen(found.st_size, found.st_mtime_ns // NANOSECONDS_PER_MS)
+
+    def directory(self, prefix: str) -> bytes:
+        """See `Payloads`."""
+        return os.fsencode(f"{self._root}/{prefix}")
+
+
+class AskedPayloads:
+    """Objects of a store that the sealer asks."""
+
+    def __init__(self, peers: Peers, now_ms: Callable[[], int]) -> None:
+        self._peers, self._now_ms = peers, now_ms
+        self._known: OrderedDict[str, tuple[int, Seen | None]] = OrderedDict()
+        self._wanted: dict[str, None] = {}  # In order. The first of them are asked for, if any.
+        self._is_asking = False
+
+    def look(self, key: str) -> Seen | None:
+        """See `Payloads`."""
+        known = self._known.get(key)
+        if known is not None and self._now_ms() - known[0] < KNOWN_MS:
+            if known[1] is None:
+                del self._known[key]  # It may be uploaded any time: said once, then asked again.
+            return known[1]
+        if len(self._wanted) < WANTED_MAX:
+            self._wanted[key] = None
+        if not self._is_asking:
+            self._ask()
+        raise Later
+
+    def directory(self, _prefix: str) -> None:
+        """See `Payloads`."""
+
+    def _ask(self) -> None:
+        self._is_asking = True
+        keys = list(islice(self._wanted, KEYS_MAX))
+        self._peers.ask_sealer({"do": "payloads", "keys": keys}, partial(self._told, keys))
+
+    def _told(self, keys: list[str], said: dict[str, Any] | None) -> None:
+        self._is_asking = False
+        if said is None:  # The rest would fare no better: who still wants it says so again.
+            self._wanted.clear()
+            return
+        for key in keys:
+            del self._wanted[key]
+        for key, seen in said["ok"].items():
+            self._known[key] = self._now_ms(), Seen(*seen) if seen else None
+            self._known.move_to_end(key)
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+        if self._wanted:
+            self._ask()
+
+
+def payloads_of(config: Config, peers: Peers, now_ms: Callable[[], int]) -> Payloads:
+    """The payloads of the configured filer."""
+    location = Location.of(config)
+    return AskedPayloads(peers, now_ms) if location.is_s3 else LocalPayloads(location.root)

@@ -1,0 +1,212 @@
+"""Turns that a kernel takes whole (shm.kernels.turn.turns), and how what it leaves is told.
+
+Frequent is a connection that holds no part of a request and waits for no answer, to a shard of one
+log whose partitions are visible when the WAL has them. The kernel does for it what ShardServer
+does, in the same order, without a line of Python between the calls of the system. A fetch that
+waits then waits in the kernel's table. Sessions of the local door are served alike. The kernel may
+also sleep in the loop's place: then there is no Python either between a request that ends a rest
+and its answer.
+"""
+
+from collections.abc import Iterator
+from itertools import repeat
+
+import numpy as np
+
+from gateway.quick_fetch import Answer, QuickFetch
+from shm.kernels.base.words import DURABILITY_MEMORY, DURABILITY_OS, WORD_WRITTEN
+from shm.kernels.log.plan import HEAD_END
+from shm.kernels.turn.spin import SPIN_MAX_NS
+from shm.kernels.turn.turns import take_turns
+from shm.kernels.turn.words import (
+    AWAKE,
+    BELLS,
+    CATALOG,
+    DUE_NS,
+    EPOLL,
+    EVENT_WORDS,
+    EVENTS_MAX,
+    HAS_IDLED,
+    IS_SHORT,
+    IS_WATCHED,
+    LEFT_FD,
+    LEFT_STOP,
+    LEVEL,
+    LOOPS,
+    MOVED,
+    PARKED,
+    RECEIVED,
+    ROW,
+    ROW_COUNT,
+    ROW_WORDS,
+    ROWS_AT,
+    RUNG_FD,
+    SESSION_SPIN_NS,
+    SPIN_NS,
+    SPIN_UNTIL_NS,
+    TURN_COUNT,
+    TURN_WORDS,
+    TURNS_NS,
+    UNSENT_FD,
+    UNSENT_START,
+    WAL_END,
+    WAL_FD,
+    WAL_START,
+    WATCH_ALL,
+)
+from smq.app.process.loop import Spin
+from smq.app.shard.connection import Connection
+from smq.app.shard.session import Session
+from smq.app.shard.session_table import SessionTable
+from smq.app.shard.waiting_fetches import WaitingFetches
+from smq.log.log import TOUCHED_MAX
+from smq.shard.produce import Marks, Producing, marks_of
+from smq.shard.shard import Shard
+
+DESCRIPTORS_MAX = 1 << 16  # Connections with larger ones are served as any other.
+PAUSE_TURNS = 30  # After a run whose first turn met something else: it costs more than it saves.
+TURNS_MAX_NS = 1_000_000  # Awake, of one call: timers and other descriptors wait for so long.
+_NOT_TAKEN = {LOOPS, PARKED}
+
+
+class QuickTurns:
+    """Runs the kernel for a shard. One that serves several logs takes no turn here.
+
+    watched    uint8 by slot: 1 where somebody waits in the loop
+    published  int64: the version of the catalog that was published last
+    waiting    the fetches that wait in the kernel's table
+    sessions   the sessions that the kernel serves
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  (what a kernel works with)
+        self,
+        epoll_fd: int,
+        shard: Shard,
+        producing: Producing,
+        fetching: QuickFetch,
+        watched: np.ndarray,
+        published: np.ndarray,
+    ) -> None:
+        self._shard, self._producing = shard, producing
+        self._fetching, self._watched, self._published = fetching, watched, published
+        self._log = next(iter(shard.logs.values())) if len(shard.logs) == 1 else None
+        turn = self._turn = np.zeros(TURN_WORDS, np.int64)
+        self._words = turn.data
+        self._words[EPOLL], self._words[TURNS_NS] = epoll_fd, TURNS_MAX_NS
+        self._pause = 0
+        self._events = np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32)
+        self._clients = np.zeros(DESCRIPTORS_MAX, np.int64)
+        self._touched = np.zeros(TOUCHED_MAX, np.int64)
+        self.waiting = WaitingFetches(len(watched))
+        self.sessions = SessionTable(len(watched))
+        self._words[SESSION_SPIN_NS] = 1000 * shard.config.session_spin_us
+
+    # --- whose requests the kernel takes ---------------------------------------------------------
+
+    def note(self, client: Connection | Session) -> None:
+        """The loop has done something with it: may the kernel take what comes next?"""
+        if client.fd < DESCRIPTORS_MAX and self._clients[client.fd] != PARKED:
+            self._clients[client.fd] = client.standing
+
+    def takes(self, fd: int) -> bool:
+        """Whether what comes from a descriptor is for the kernel."""
+        return fd < DESCRIPTORS_MAX and self._clients[fd] not in _NOT_TAKEN
+
+    def is_parked(self, fd: int) -> bool:
+        """Whether a client's fetch waits in the kernel's table."""
+        return fd < DESCRIPTORS_MAX and bool(self._clients[fd] == PARKED)
+
+    def unpark(self, fd: int) -> tuple[np.ndarray, int]:
+        """See WaitingFetches.take; the client is the loop's from now on."""
+        self._clients[fd] = LOOPS
+        return self.waiting.take(fd)
+
+    def forget(self, fd: int) -> None:
+        """A client is gone."""
+        if self.is_parked(fd):
+            self.unpark(fd)
+        elif fd < DESCRIPTORS_MAX:
+            self._clients[fd] = LOOPS
+
+    def last_used_ns(self, fd: int) -> int:
+        """When a client has last sent something (monotonic), as far as the kernel knows."""
+        return int(self._clients[fd]) if fd < DESCRIPTORS_MAX else 0
+
+    # --- turns -----------------------------------------------------------------------------------
+
+    def may_run(self) -> bool:
+        """Whether the kernel knows what to do and a run is worth it; to be asked once a turn."""
+        log, shard = self._log, self._shard
+        if self._pause:
+            self._pause -= 1
+            return False
+        if log is None or log.failed is not None or shard.throttle.is_on:
+            return False
+        if DURABILITY_MEMORY in shard.levels or not log.disk.writes_plainly:
+            return False
+        segments = log.wal.segments
+        return bool(segments) and segments[-1].first_entry >= 0 and log.is_written()
+
+    def run(self, data: np.ndarray, spin: Spin, due_ns: int, *, is_watched: bool) -> bool:
+        """Take turns, receiving into `data`; whether anything was taken.
+
+        May sleep until `due_ns` (monotonic), again and again; 0: it may not. It returns when
+        records have become visible that somebody waits for in the loop, or that anybody may wait
+        for when `is_watched`.
+        """
+        log, words, producing = self._log, self._words, self._producing
+        assert log is not None
+        written = log.words[WORD_WRITTEN]
+        segment = log.wal.segments[-1]
+        words[WAL_FD], words[WAL_START], words[WAL_END] = segment.fd, segment.start, segment.end
+        words[IS_WATCHED], words[DUE_NS] = is_watched, due_ns
+        words[IS_SHORT], words[SPIN_NS] = spin.wanted_ns > 0, spin.wanted_ns or SPIN_MAX_NS
+        words[CATALOG] = self._shard.catalog_version
+        sessions = self.sessions
+        words[WATCH_ALL], words[AWAKE] = sessions.watch_all, sessions.awake
+        producing.begin()
+        take_turns(
+            self._turn, self._events, self._clients, data,
+            (log.memory.memory, log.links, log.producers.table, self._shard.directory),
+            (producing.plan, producing.out), self._fetching.arrays, self.waiting.arrays,
+            sessions.arrays, log.cursors, self._touched, self._watched, spin.words,
+            self._published,
+        )  # fmt: skip
+        sessions.awake, sessions.spin_until_ns = words[AWAKE], words[SPIN_UNTIL_NS]
+        spin.wanted_ns = SPIN_MAX_NS if words[TURN_COUNT] > 0 and not words[HAS_IDLED] else 0
+        is_ours = words[RUNG_FD] >= 0 or (words[RECEIVED] > 0 and words[LEFT_FD] < 0)
+        if words[TURN_COUNT] == 1 and not is_ours:
+            self._pause = PAUSE_TURNS
+        if not words[RECEIVED]:
+            return words[RUNG_FD] >= 0
+        if log.words[WORD_WRITTEN] > written:
+            log.note_written()
+        self._shard.moved.update(zip(repeat(log.number), self._touched[: words[MOVED]].tolist()))
+        if words[MOVED] == TOUCHED_MAX:
+            self._shard.publish(log, DURABILITY_OS)
+        return True
+
+    def unsent_fetch(self) -> tuple[int, Answer] | None:
+        """A Fetch's answer that a socket did not take whole: descriptor, what is left."""
+        fd, sent = self._words[UNSENT_FD], self._words[UNSENT_START]
+        return None if fd < 0 else (fd, self._fetching.answer(sent))
+
+    def rung(self) -> tuple[Session, int] | None:
+        """A session that the loop must look at, and how often it rang."""
+        fd = self._words[RUNG_FD]
+        return None if fd < 0 else (self.sessions.at(fd), self._words[BELLS])
+
+    def unsent(self) -> Iterator[tuple[int, bytes, Marks]]:
+        """Answers of the last run that are to be sent: descriptor, bytes, where they are due."""
+        words, out = self._words, self._producing.out.data
+        assert self._log is not None
+        marks = marks_of(self._log, words[LEVEL])
+        for row in range(words[ROW], words[ROW_COUNT]):
+            fd, start, end = self._turn[ROWS_AT + ROW_WORDS * row :][:ROW_WORDS].tolist()
+            yield fd, bytes(out[start:end]), marks
+
+    def left(self) -> tuple[int, int, int] | None:
+        """What Producing.resume() is to go on with: a connection's descriptor, why the kernel
+        stopped, the end of the bytes received. None: nothing is left."""
+        fd = self._words[LEFT_FD]
+        return None if fd < 0 else (fd, self._words[LEFT_STOP], int(self._producing.plan[HEAD_END]))

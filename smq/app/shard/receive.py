@@ -1,0 +1,195 @@
+"""Receive buffers: borrowed by a connection only while it holds a part of a request.
+
+An idle connection holds no buffer. One whose request has come in part keeps a short rest as bytes,
+a long one where it lies: a byte that comes costs no copy of those before it. Memory is earned by
+bytes received: it grows and shrinks with the rest. A few connections may keep a whole buffer, so
+that a batch of a megabyte is not copied on its way to the ring.
+
+All parts of requests together are bounded as well; beyond that the slowest lose theirs.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from shm.kernels.base.wire import SIZE_BYTES
+from shm.kernels.turn.receive import RECEIVE_BYTES
+
+BUFFER_BYTES = 4 * RECEIVE_BYTES
+SHORT_REST_BYTES = 16 * 1024  # Cheaper to copy twice than to keep a buffer for.
+LENT_MAX = 32  # Whole buffers that are kept for less than they hold.
+SPARE_MAX = 4
+EARNED_FACTOR = 4  # A buffer of its own is at most so many times as large as what it holds, …
+GROWTH_FACTOR = 2  # … and made so many times as large: what is copied is linear in what comes.
+ROOM_PART = 8  # One part in so many of what it holds is free in it, or else it grows.
+assert (
+    EARNED_FACTOR > GROWTH_FACTOR > 1 + 1 / ROOM_PART
+)  # Else a rest that shrinks is copied again and again.
+REQUESTS_MAX = 4  # Of the largest, at once. Kafka's queued.max.request.bytes is unbounded.
+HELD_BYTES_MIN = 2 * LENT_MAX * BUFFER_BYTES
+KEPT_SHARE = 0.75  # Of the bound: who is over it looks for the slowest once in a while.
+
+
+class Buffer:
+    """Memory to receive into: bytes [start, end) are received and not yet taken.
+
+    borrowed_at   where they began when a connection borrowed it
+    """
+
+    __slots__ = ("array", "borrowed_at", "end", "start", "view")
+
+    def __init__(self, size: int = BUFFER_BYTES) -> None:
+        self.array = np.zeros(size, np.uint8)
+        self.view = self.array.data
+        self.start = self.end = self.borrowed_at = 0
+
+    def room(self) -> memoryview:
+        """Where the next recv goes."""
+        if self.start and len(self.view) - self.end < RECEIVE_BYTES:
+            rest = self.end - self.start
+            self.array[:rest] = self.array[self.start : self.end].copy()
+            self.start, self.end, self.borrowed_at = 0, rest, 0
+        return self.view[self.end : self.end + RECEIVE_BYTES]
+
+    def wanted_bytes(self) -> int:
+        """How many bytes the request at the start takes with its size, 0 if that is not known."""
+        if self.end - self.start < SIZE_BYTES:
+            return 0
+        size = self.view[self.start : self.start + SIZE_BYTES]
+        return SIZE_BYTES + int.from_bytes(size, signed=True)
+
+
+@dataclass(slots=True, eq=False)
+class Rest:
+    """What a connection holds of an unfinished request: a buffer, bytes, or nothing.
+
+    since_ns  when its first bytes came (monotonic)
+    is_lent   the buffer is larger than it has earned
+    """
+
+    buffer: Buffer | None = None
+    copied: bytes = b""
+    since_ns: int = 0
+    is_lent: bool = False
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory it takes."""
+        return len(self.copied) if self.buffer is None else len(self.buffer.view)
+
+    @property
+    def received_bytes(self) -> int:
+        """How much of requests has come."""
+        buffer = self.buffer
+        return len(self.copied) if buffer is None else buffer.end - buffer.start
+
+
+class Holder(Protocol):
+    """A connection."""
+
+    @property
+    def rest(self) -> Rest:
+        """What it holds."""
+
+
+HolderT = TypeVar("HolderT", bound=Holder)
+
+
+class BufferPool:
+    """Lends buffers; `held_bytes` is what all rests take.
+
+    Invariants: at most LENT_MAX rests have a buffer that they have not earned.
+    """
+
+    def __init__(self, request_bytes_max: int) -> None:
+        self._spare: list[Buffer] = []
+        self._lent = self.held_bytes = 0
+        self.bytes_max = max(HELD_BYTES_MIN, REQUESTS_MAX * request_bytes_max)
+
+    def invariants(self, holders: Iterable[Holder]) -> None:
+        """Raise AssertionError when these, all that hold something, hold something else."""
+        rests = [holder.rest for holder in holders]
+        assert self.held_bytes == sum(rest.held_bytes for rest in rests)
+        assert self._lent == sum(rest.is_lent for rest in rests) <= LENT_MAX
+        for rest in rests:
+            is_earned = rest.held_bytes <= EARNED_FACTOR * rest.received_bytes
+            assert is_earned or rest.is_lent
+
+    def take(self, rest: Rest) -> Buffer:
+        """A buffer that begins with a connection's rest."""
+        self.held_bytes -= rest.held_bytes
+        if rest.buffer is not None:
+            self._lent -= rest.is_lent
+            buffer, rest.buffer, rest.is_lent = rest.buffer, None, False
+            buffer.borrowed_at = buffer.start
+            return buffer
+        buffer = self._spare.pop() if self._spare else Buffer()
+        if rest.copied:
+            buffer.view[: len(rest.copied)] = rest.copied
+            buffer.end = len(rest.copied)
+            rest.copied = b""
+        return buffer
+
+    def put_back(self, buffer: Buffer, rest: Rest, now_ns: int = 0) -> None:
+        """After parsing: keep what is left of an unfinished request for its connection."""
+        left = buffer.end - buffer.start
+        if left == 0:
+            rest.since_ns = 0
+            self._give(buffer)
+            return
+        if not rest.since_ns or buffer.start > buffer.borrowed_at:
+            rest.since_ns = now_ns
+        if left <= SHORT_REST_BYTES:
+            rest.copied = bytes(buffer.view[buffer.start : buffer.end])
+            self._give(buffer)
+        else:
+            rest.buffer, rest.is_lent = self._kept(buffer, left)
+            self._lent += rest.is_lent
+        self.held_bytes += rest.held_bytes
+
+    def _kept(self, buffer: Buffer, left: int) -> tuple[Buffer, bool]:
+        """A buffer that may be kept for what is left in this one; whether it is lent."""
+        size, wanted = len(buffer.view), buffer.wanted_bytes()
+        if size > EARNED_FACTOR * left and size == BUFFER_BYTES and self._lent < LENT_MAX:
+            return buffer, True
+        has_room = left < wanted <= size or left + min(left // ROOM_PART, RECEIVE_BYTES) <= size
+        if has_room and size <= EARNED_FACTOR * left:
+            return buffer, False
+        larger = GROWTH_FACTOR * left
+        own = Buffer(min(wanted, larger) if wanted > left else larger)
+        own.view[:left] = buffer.view[buffer.start : buffer.end]
+        own.end = left
+        self._give(buffer)
+        return own, False
+
+    def drop(self, rest: Rest) -> None:
+        """A connection is gone with what it held."""
+        self.held_bytes -= rest.held_bytes
+        self._lent -= rest.is_lent
+        if rest.buffer is not None:
+            self._give(rest.buffer)
+        rest.buffer, rest.copied, rest.since_ns, rest.is_lent = None, b"", 0, False
+
+    def slowest(self, holders: Iterable[HolderT], now_ns: int) -> list[HolderT]:
+        """Of these, who are to be dropped: none, while all of them hold no more than they may."""
+        if self.held_bytes <= self.bytes_max:
+            return []
+        excess = self.held_bytes - KEPT_SHARE * self.bytes_max
+
+        def rate(holder: Holder) -> float:
+            return holder.rest.received_bytes / max(1, now_ns - holder.rest.since_ns)
+
+        slowest = []
+        for holder in sorted((each for each in holders if each.rest.held_bytes), key=rate):
+            if excess <= 0:
+                break
+            excess -= holder.rest.held_bytes
+            slowest.append(holder)
+        return slowest
+
+    def _give(self, buffer: Buffer) -> None:
+        if len(self._spare) < SPARE_MAX and len(buffer.view) == BUFFER_BYTES:
+            buffer.start = buffer.end = buffer.borrowed_at = 0
+            self._spare.append(buffer)

@@ -1,0 +1,268 @@
+"""A session in a shard: a program on this host that hands us requests through shared memory.
+
+A session is in one of these states, and only the second costs anything in a turn of the loop:
+
+    asleep   nothing in its inbox; it rings when there is something (an epoll event)
+    awake    looked at in every turn, until there is nothing (for session.spin.us, if that is set)
+    full     we take nothing until answers have gone out, or its pause is over
+"""
+
+import select
+import socket
+from collections import deque
+from typing import Protocol
+
+import numpy as np
+
+from shm.kernels.session.shard import (
+    fall_asleep,
+    must_ring,
+    put_answers,
+    spin_for_requests,
+    take_requests,
+    tell_event,
+)
+from shm.kernels.session.words import (
+    ANSWERS_HEAD,
+    BELLS_IN_VAIN,
+    FAULT_CUT,
+    FAULT_HEAD,
+    FAULT_SIZE,
+    FAULT_TAIL,
+    OUT_BYTES,
+    OUT_POSITION,
+)
+from shm.kernels.turn.sessions import BELLS_MAX
+from shm.kernels.turn.words import LOOPS, SESSION
+from shm.session import SessionMemory
+from smq.app.process.loop import Loop, Timer
+from smq.app.shard.connection import SLOTS_MAX, Slot
+from smq.shard.references import Patience
+
+PUT_BYTES = 64 * 1024  # Of answers joined for one call: what is put back is copied again.
+BELLS_IN_VAIN_MAX = 4096  # In a row, with nothing behind them: somebody means harm.
+_BELL = b"\0"
+_FAULTS = {
+    FAULT_TAIL: "its inbox ends where it cannot end",
+    FAULT_SIZE: "a request has an impossible size",
+    FAULT_CUT: "a request is longer than what it says was written",
+    FAULT_HEAD: "it has taken answers that were never given",
+}
+
+
+class Owner(Protocol):
+    """Who serves the session."""
+
+    def take(self, session: "Session") -> bool:
+        """Take from the inbox once; whether there was something."""
+
+    def wake(self, session: "Session") -> None:
+        """It is full no longer: look at its inbox in the next turn."""
+
+    def gone(self, session: "Session") -> None:
+        """It is closed; called once, however it ends."""
+
+    def dropped(self, session: "Session", reason: str) -> None:
+        """It is about to be closed for what it did."""
+
+
+class Session:
+    """One client. Its answers stand in slots, as a connection's do (smq.app.shard.connection)."""
+
+    __slots__ = (
+        "_is_blocked",
+        "_loop",
+        "_muted",
+        "_owner",
+        "_unsent",
+        "acks_due",
+        "closed",
+        "fd",
+        "is_closing",
+        "is_held",
+        "is_stalled",
+        "memory",
+        "patience",
+        "pid",
+        "row",
+        "side",
+        "slots",
+        "socket",
+        "watched",
+    )
+
+    def __init__(
+        self, loop: Loop, sock: socket.socket, pid: int, memory: SessionMemory, owner: Owner
+    ) -> None:
+        self._loop, self._owner = loop, owner
+        self.socket, self.fd, self.pid = sock, sock.fileno(), pid
+        self.memory, self.side = memory, memory.side
+        self.slots: deque[Slot] = deque()
+        self.watched: set[int] = set()
+        self.acks_due, self.row = 0, -1  # In the table of those whom a kernel serves.
+        self.patience = Patience()
+        self.is_held = self.closed = self.is_closing = self._is_blocked = False
+        self.is_stalled = False  # Neither asleep nor awake: it was full at the last look.
+        self._unsent: deque[bytes | memoryview] = deque()  # Answers, or the rest of one: acks.
+        self._muted: Timer | None = None
+        loop.register(self.fd, select.EPOLLIN | select.EPOLLRDHUP, self._ready)
+
+    # --- bells -----------------------------------------------------------------------------------
+
+    def _ready(self, _events: int) -> None:
+        """Somebody rings, or hangs up."""
+        try:
+            bells = len(self.socket.recv(BELLS_MAX, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return
+        except OSError:
+            bells = 0
+        if not bells:
+            self._hung_up()
+            return
+        self.rung(bells)
+
+    def rung(self, bells: int) -> None:
+        """It has rung so many times."""
+        self.side[BELLS_IN_VAIN] += bells
+        if self._is_blocked:
+            self.flush()
+        found = not self.closed and self._owner.take(self)
+        if found:
+            self.side[BELLS_IN_VAIN] = 0
+        elif self.side[BELLS_IN_VAIN] > BELLS_IN_VAIN_MAX:
+            self.drop("it rings and rings, and there is nothing")
+
+    def _hung_up(self) -> None:
+        """The client has gone: what it had handed over before counts."""
+        left = self.memory.request_bytes_max * 2
+        while left > 0 and not self.closed and self._owner.take(self):
+            left -= self.memory.request_bytes_max // 2
+        self.close()
+
+    def ring(self) -> None:
+        """Wake the client."""
+        try:
+            self.socket.send(_BELL, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return  # It has more bells than it listens to.
+        except OSError:
+            self.close()
+
+    def tell_event(self) -> None:
+        """Something has happened to what it watches."""
+        if tell_event(self.memory.memory, self.side):
+            self.ring()
+
+    # --- the inbox -------------------------------------------------------------------------------
+
+    @property
+    def is_full(self) -> bool:
+        """Whether answers must go out before we take more."""
+        return self._is_blocked or self._muted is not None or len(self.slots) >= SLOTS_MAX
+
+    @property
+    def standing(self) -> int:
+        """What a kernel may do for it: see `clients` of shm.kernels.turn.words."""
+        is_plain = self.row >= 0 and not (self.slots or self.is_full or self.is_closing)
+        return SESSION - self.row if is_plain and not self.closed else LOOPS
+
+    def take_requests(self, out: np.ndarray) -> int:
+        """Copy whole requests to `out`; how many bytes. Drops itself for what cannot be."""
+        taken = take_requests(self.memory.memory, self.side, out)
+        if taken < 0:
+            self.drop(_FAULTS[taken])
+            return 0
+        return int(taken)
+
+    def check(self) -> None:
+        """Drop itself if it claims to have taken answers that were not given."""
+        untaken = int(self.side[OUT_POSITION]) - self.memory.words[ANSWERS_HEAD]
+        if not 0 <= untaken <= self.side[OUT_BYTES]:
+            self.drop(_FAULTS[FAULT_HEAD])
+
+    def spin(self, rounds: int) -> bool:
+        """Look so many times whether there is something in the inbox; whether there is."""
+        return bool(spin_for_requests(self.memory.memory, self.side, rounds))
+
+    def fall_asleep(self) -> bool:
+        """Whether the inbox is empty: the next request comes with a bell."""
+        return bool(fall_asleep(self.memory.memory, self.side))
+
+    def mute(self, delay_ms: int) -> None:
+        """Take no requests for a while; answers go out."""
+
+        def unmute() -> None:
+            self._muted = None
+            self._owner.take(self)
+
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._loop.call_later(delay_ms, unmute)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Hand over the answers that are open, as far as there is room."""
+        if self.closed:
+            return
+        while self.slots and self.slots[0].is_open:
+            self._unsent += self.slots.popleft().pieces  # type: ignore[arg-type]
+        if self._unsent:
+            self._put()
+        if self.is_closing and not self.slots and not self._is_blocked:
+            self.close()
+        elif self.is_stalled and not self.is_full:
+            self._owner.wake(self)
+
+    def _put(self) -> None:
+        """Hand over what there is room for. Costs what it hands over, however much is due."""
+        has_room = True
+        while self._unsent and has_room:
+            answers = self._next_answers()
+            put = put_answers(self.memory.memory, self.side, np.frombuffer(answers, np.uint8))
+            if put < 0:
+                self.drop(_FAULTS[put])
+                return
+            if put:
+                self.side[BELLS_IN_VAIN] = 0  # It may have rung for room.
+            has_room = put == len(answers)
+            if not has_room:
+                self._unsent.appendleft(memoryview(answers)[put:])
+        self._is_blocked = bool(self._unsent)
+        if must_ring(self.memory.memory, self.side):
+            self.ring()
+
+    def _next_answers(self) -> bytes | memoryview:
+        """The first answers that are due: one, or PUT_BYTES at most."""
+        answers = [self._unsent.popleft()]
+        size = len(answers[0])
+        while self._unsent and size + len(self._unsent[0]) <= PUT_BYTES:
+            answers.append(self._unsent.popleft())
+            size += len(answers[-1])
+        return b"".join(answers) if len(answers) > 1 else answers[0]
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def drop(self, reason: str) -> None:
+        """Close, and say why."""
+        if not self.closed:
+            self._owner.dropped(self, reason)
+            self.close()
+
+    def close_after_answers(self) -> None:
+        """Take no more requests; close when what was asked before is answered."""
+        self.is_closing = True
+        self.flush()
+
+    def close(self) -> None:
+        """Close now. The memory goes with the last reference to it."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._muted is not None:
+            self._muted.cancel()
+        self.slots.clear()
+        self._loop.unregister(self.fd)
+        self.socket.close()
+        self._owner.gone(self)

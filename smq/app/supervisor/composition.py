@@ -1,0 +1,79 @@
+"""The composition root: here the broker is put together from its processes and its kernels.
+
+The only module that imports all of them, so the only one that is slow to import.
+"""
+
+import fcntl
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from shm.kernels.base.jit import cache_directory
+from shm.warm.client import warm_client
+from shm.warm.reader import warm_reader
+from shm.warm.shard import warm, warm_rest, warm_turns
+from smq.app.coordinator.main import coordinator_main
+from smq.app.front.main import front_main
+from smq.app.process.clock import monotonic_ms
+from smq.app.sealer.main import sealer_main
+from smq.app.shard.main import shard_main
+from smq.app.supervisor.serve import say, serve
+from smq.app.supervisor.supervisor import Mains
+from smq.model.config import Config
+from smq.model.config_sources import Machine
+
+COMPLETE = "complete"  # The last file of a cache: without it a start was interrupted, or is at it.
+
+
+def serve_broker(config: Config, machine: Machine) -> int:
+    """Serve until a signal stops us; returns the exit code."""
+    mains = Mains(shard_main, coordinator_main, sealer_main, front_main)
+    return serve(config, machine.memory_bytes, mains, warm_kernels)
+
+
+def warm_kernels() -> None:
+    """Load the kernels; compile them if this machine never has, and say so: it takes a while.
+
+    Without the collector: both make very many objects, and keep most of them.
+    """
+    gc.disable()
+    started_ms = monotonic_ms()
+    complete = cache_directory() / COMPLETE
+    if complete.exists():
+        warm()
+    else:
+        say("compiling the kernels, once on this machine …")
+        with _alone(complete.parent):
+            if not complete.exists():  # Another process may have done it while we waited.
+                _compile_by_two()
+            warm()
+            complete.touch()
+        say(f"the kernels are compiled, in {(monotonic_ms() - started_ms) / 1000:.1f} s")
+    gc.enable()
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Of all processes that compile: Numba may give two versions of a kernel one file."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _compile_by_two() -> None:
+    """Fill the cache with two processes; what one of them could not do, loading does."""
+    helper = os.fork()
+    if not helper:
+        try:
+            warm_rest()
+            warm_client()
+            warm_reader()
+        finally:
+            os._exit(0)
+    warm_turns()
+    os.waitpid(helper, 0)

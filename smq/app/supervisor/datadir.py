@@ -1,0 +1,218 @@
+"""The data directory: who may serve it, what it is, and which generation comes next.
+
+    <data>/meta.json         format versions, cluster id, number of logs, last generation taken
+    <data>/supervisor.lock   held by the supervisor alone: "already served by process N"
+    <data>/lock              held by the supervisor and inherited by every process it forks
+    <data>/logs/<log id>/  store.sqlite  filer/  cache/      others' business
+
+Two locks, because a supervisor may die before its children have noticed: the first lock is free at
+once, the second only when the last of them has gone, and the next start waits for that instead of
+sharing the data with them. The first is a POSIX lock (a fork does not inherit it), the second a
+flock (all forks share it).
+
+A generation is durable before anybody may use it, so that none is ever used twice.
+"""
+
+import base64
+import errno
+import fcntl
+import json
+import os
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+from shm.layout import WAL_FORMAT
+from smq.app.process.clock import monotonic_ms
+from smq.model.errors import MadeByNewer
+
+FORMAT_VERSION = 1
+_NEWEST = {"format_version": FORMAT_VERSION, "wal_format": WAL_FORMAT}
+STRAGGLERS_WAIT_MS = 10_000  # Children see the supervisor's death in milliseconds; a dump is slow.
+_POLL_S = 0.02
+_KINDS = {
+    "format_version": int,
+    "wal_format": int,
+    "cluster_id": str,
+    "log_count": int,
+    "generation": int,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What meta.json says. `generation` is the last one taken, -1 before the first."""
+
+    cluster_id: str
+    log_count: int
+    generation: int
+
+
+class DataDirectory:
+    """A data directory that this process, and those it forks, alone may serve.
+
+    Opening it raises SystemExit with a sentence when that cannot be.
+    """
+
+    def __init__(self, path: Path, *, stragglers_wait_ms: int = STRAGGLERS_WAIT_MS) -> None:
+        self.path = path
+        try:
+            with ExitStack() as undo:
+                path.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._supervisor_fd = self._open(path / "supervisor.lock", undo)
+                self._lock_supervisor()
+                self._fd = self._open(path / "lock", undo)
+                self._lock_data(stragglers_wait_ms)
+                self.meta = self._read_meta()
+                undo.pop_all()
+        except OSError as reason:
+            raise SystemExit(f"smq: {unusable(path, reason)}") from reason
+
+    def start(self, shards: int) -> Meta:
+        """Take the generation of a new start, with a log for every shard at least."""
+        log_count = max(self.meta.log_count, shards)
+        try:
+            return self._write(Meta(self.meta.cluster_id, log_count, self.meta.generation + 1))
+        except OSError as reason:
+            raise SystemExit(f"smq: {unusable(self.path, reason)}") from reason
+
+    def take_generation(self) -> int:
+        """The next generation, durable. Raises OSError when it cannot be made so."""
+        meta = self.meta
+        return self._write(Meta(meta.cluster_id, meta.log_count, meta.generation + 1)).generation
+
+    def close(self) -> None:
+        """Let others serve it."""
+        os.close(self._supervisor_fd)
+        os.close(self._fd)
+
+    def close_in_child(self) -> None:
+        """In a fork: keep only what makes the next start wait for us."""
+        os.close(self._supervisor_fd)
+
+    @staticmethod
+    def _open(path: Path, undo: ExitStack) -> int:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        undo.callback(os.close, fd)
+        return fd
+
+    def _lock_supervisor(self) -> None:
+        fd = self._supervisor_fd
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            pid = os.pread(fd, 20, 0).decode() or "unknown"
+            raise SystemExit(
+                f"smq: {self.path} is already served by process {pid}; "
+                "stop it, or choose another directory with --data-dir"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+
+    def _lock_data(self, wait_ms: int) -> None:
+        deadline_ms = monotonic_ms() + wait_ms
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if monotonic_ms() >= deadline_ms:
+                    raise SystemExit(
+                        f"smq: processes of the last run still hold {self.path} after "
+                        f"{wait_ms / 1000:g} s; end them (fuser {self.path / 'lock'}) and try again"
+                    ) from None
+                sleep(_POLL_S)
+            else:
+                return
+
+    def _read_meta(self) -> Meta:
+        path = self.path / "meta.json"
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            # As Kafka writes its cluster ids.
+            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            return Meta(cluster_id, 0, -1)
+        try:
+            fields = _fields_of_meta(content)
+        except ValueError as reason:
+            raise SystemExit(
+                f"smq: {path} is damaged ({reason}); restore it from a backup: "
+                "the generation and the cluster id stand there"
+            ) from reason
+        for name, newest in _NEWEST.items():
+            if fields[name] > newest:
+                what = f"its {name} is {fields[name]}, this SMQ knows up to {newest}"
+                raise SystemExit(f"smq: {MadeByNewer(str(path), what)}")
+        return Meta(fields["cluster_id"], fields["log_count"], fields["generation"])
+
+    def _write(self, meta: Meta) -> Meta:
+        assert meta.cluster_id == self.meta.cluster_id
+        assert meta.generation == self.meta.generation + 1, "none is used twice or left out"
+        assert meta.log_count >= self.meta.log_count, "a log that is there is never forgotten"
+        fields = {
+            **_NEWEST,
+            "cluster_id": meta.cluster_id,
+            "log_count": meta.log_count,
+            "generation": meta.generation,
+        }
+        replace_durably(self.path / "meta.json", json.dumps(fields, indent=2).encode() + b"\n")
+        self.meta = meta
+        return meta
+
+
+def _fields_of_meta(content: bytes) -> dict[str, Any]:
+    """What meta.json says; a newer format may say other things. Raises ValueError with a reason."""
+    try:
+        fields = json.loads(content)
+    except ValueError:
+        raise ValueError("it is not JSON") from None
+    # What was written before the logs' format had a number is of the first one.
+    given = {"wal_format": 1, **fields} if isinstance(fields, dict) else {}
+    version = given.get("format_version")
+    is_newer = isinstance(version, int) and version > FORMAT_VERSION
+    for name, kind in _KINDS.items():
+        if not (is_newer or isinstance(given.get(name), kind)):
+            raise ValueError(f"it has no {name}")
+    return given
+
+
+def replace_durably(path: Path, content: bytes) -> None:
+    """Make the file hold this content, whole or not at all, whatever fails in between."""
+    temporary = path.with_name(path.name + ".new")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    temporary.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+_WHY = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your quota of that disk is used up",
+    errno.EACCES: "this user may not write there",
+    errno.EPERM: "this user may not write there",
+    errno.EROFS: "it lies on a read-only file system",
+    errno.ENOTDIR: "it is not a directory",
+    errno.EEXIST: "it is not a directory",
+    errno.ENOENT: "no directory can be made there",
+}
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def unusable(path: Path, reason: OSError) -> str:
+    """A sentence for a data directory that cannot be used."""
+    why = _WHY.get(reason.errno or 0, str(reason))
+    remedy = "free some space, or choose" if reason.errno in _FULL else "choose"
+    return f"the data directory {path} cannot be used: {why}; {remedy} another with --data-dir"

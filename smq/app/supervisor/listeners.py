@@ -1,0 +1,166 @@
+"""Listening sockets: TCP for clients, unix for our own processes. The supervisor opens them all.
+
+They stay open while a process behind them is restarted, so that connections queue up instead of
+being refused.
+"""
+
+import errno
+import os
+import re
+import shutil
+import socket
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import psutil
+
+from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.inheritance import socket_path
+from smq.model.config import Config, bracketed
+
+TCP_BACKLOG = 1024  # Clients that come back at once after a restart.
+# A process that is killed lets go of its files one by one: of the data's lock, which the next start
+# has waited for, before its clients and its port.
+PORT_WAIT_MS = 1000
+_POLL_S = 0.01
+UNIX_BACKLOG = 128  # Our own processes, some of them attaching again and again.
+UNIX_PATH_BYTES_MAX = 107  # sun_path, less its final zero.
+CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # As directories of sockets are called.
+DESERTED_MS = 60_000  # A directory that is younger may be about to be used.
+
+
+def open_tcp_listeners(config: Config) -> dict[int, socket.socket]:
+    """One for each node. Raises SystemExit with a sentence."""
+    return {
+        node_id: _open_tcp(config.host, config.listen_port(node_id), "--port")
+        for node_id in range(1, config.shards + 1)
+    }
+
+
+def open_http_listener(config: Config) -> socket.socket | None:
+    """The front's, if there is to be one. Raises SystemExit with a sentence."""
+    if config.http_port < 0:
+        return None
+    return _open_tcp(config.host, config.http_port, "--http-port")
+
+
+def _open_tcp(host: str, port: int, option: str) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as reason:
+        raise SystemExit(f"smq: there is no address {host!r} to listen on ({reason})") from reason
+    deadline_ms = monotonic_ms() + PORT_WAIT_MS
+    while True:
+        try:
+            return _listening(family, address)
+        except OSError as reason:
+            if reason.errno != errno.EADDRINUSE or monotonic_ms() >= deadline_ms:
+                raise SystemExit(f"smq: {_cannot_listen(host, port, option, reason)}") from reason
+        sleep(_POLL_S)
+
+
+def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        listener.listen(TCP_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _cannot_listen(host: str, port: int, option: str, reason: OSError) -> str:
+    if reason.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} of {host} is in use{_by_whom(port)}; "
+            f"stop it, or choose another with {option}"
+        )
+    if reason.errno == errno.EACCES:
+        return f"this user may not listen on port {port}; choose one above 1023 with {option}"
+    if reason.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine; choose another with --host"
+    return f"cannot listen on {bracketed(host)}:{port}: {reason}"
+
+
+def _by_whom(port: int) -> str:
+    """' by process N (name)' where we are allowed to know."""
+    try:
+        for connection in psutil.net_connections("tcp"):
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
+            if listens and connection.pid:
+                return f" by process {connection.pid} ({psutil.Process(connection.pid).name()})"
+    except psutil.Error:
+        pass
+    return ""
+
+
+def open_unix_listeners(directory: Path, names: Sequence[str]) -> dict[str, socket.socket]:
+    """One for each name, in a private directory. Raises SystemExit with a sentence."""
+    try:
+        _make_private(directory.parent)
+        _make_private(directory)
+        _clear_deserted(directory.parent)
+        return {name: _open_unix(socket_path(directory, name)) for name in names}
+    except OSError as reason:
+        raise SystemExit(
+            f"smq: no sockets can be made in {directory} ({reason}); "
+            "choose another directory with --runtime-dir"
+        ) from reason
+
+
+def _make_private(directory: Path) -> None:
+    """Make it, ours and closed to others; somebody else's would let them in between us."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise OSError(errno.EPERM, f"{directory} is not a directory of this user")
+    directory.chmod(0o700)
+
+
+def _open_unix(path: Path) -> socket.socket:
+    if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
+        raise OSError(errno.ENAMETOOLONG, f"a socket's path has {UNIX_PATH_BYTES_MAX} bytes")
+    path.unlink(missing_ok=True)  # Of a run that was killed: the data directory is locked by us.
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        listener.bind(str(path))
+        listener.listen(UNIX_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _clear_deserted(home: Path) -> None:
+    """Remove what killed brokers have left: directories of sockets at which nobody listens."""
+    for each in home.iterdir():
+        if CLUSTER_ID.fullmatch(each.name) and _is_deserted(each):
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def _is_deserted(directory: Path) -> bool:
+    """Whether nobody listens there; of a broker that has just begun nobody does yet."""
+    try:
+        is_old = wall_ms() - 1000 * directory.lstat().st_mtime > DESERTED_MS
+        sockets = [*directory.iterdir()]
+    except OSError:  # It goes just now, or is no directory.
+        return False
+    return is_old and bool(sockets) and all(map(_is_refused, sockets))
+
+
+def _is_refused(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return path.is_socket()
+        except OSError:
+            return False
+    return False

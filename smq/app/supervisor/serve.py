@@ -1,0 +1,138 @@
+"""`smq serve`: everything that happens before the first fork, in the order that loses least.
+
+    lock the data directory → sizes → sockets → kernels → what a newer SMQ has made
+        → a generation, durable → memory → forks
+
+What can be refused is refused before anything is taken. Nothing here starts a thread: a fork
+copies one thread only, and the locks of all.
+"""
+
+import gc
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from shm.catalog import CatalogBlock
+from shm.cluster import ClusterBlock
+from shm.layout import PARTITIONS_PER_LOG_MAX
+from shm.segment import LogMemory
+from smq.app.process.clock import wall_ms
+from smq.app.process.inheritance import (
+    COORDINATOR,
+    SEALER,
+    Inheritance,
+    Stop,
+    attach_name,
+    shard_name,
+)
+from smq.app.process.machine import give_back_code
+from smq.app.process.refusal import or_refuse
+from smq.app.supervisor.datadir import DataDirectory
+from smq.app.supervisor.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
+from smq.app.supervisor.supervisor import Mains, Supervisor
+from smq.filer.location import Location
+from smq.log.disk import OsDisk
+from smq.log.newer import refuse_newer as refuse_newer_log
+from smq.model.config import Config
+from smq.model.config_rules import size
+from smq.model.errors import MadeByNewer
+from smq.store.database import refuse_newer as refuse_newer_database
+from smq.store.store import FILE_NAME as STORE
+
+LOGS = "logs"  # Of the data directory: a directory for each log.
+COMPILER = "libllvmlite"  # Loading kernels was the last that anybody wants of it.
+# Of one process, beside its clients' connections: WAL segments, sockets, cold reads.
+DESCRIPTORS_OF_OURS = 4096
+
+
+def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], None]) -> int:
+    """Serve until a signal stops us; returns the exit code. Raises SystemExit with a sentence.
+
+    `warm` loads the kernels, or compiles them.
+    """
+    directory = DataDirectory(config.data_dir)
+    log_count = max(directory.meta.log_count, config.shards)
+    sized = size(config, log_count, memory_bytes)
+    misfits = sized if isinstance(sized, list) else []
+    config = or_refuse([*misfits, *Location.of(config).problems()] or sized)
+    config = replace(config, max_connections=room_for(config.max_connections))
+    runtime_dir = config.runtime_dir / directory.meta.cluster_id
+    tcp_listeners = open_tcp_listeners(config)
+    http_listener = open_http_listener(config)
+    if http_listener is not None:  # Clients learn it from the setting: port 0 is none to go to.
+        config = replace(config, http_port=http_listener.getsockname()[1])
+    names = [*map(shard_name, tcp_listeners), *map(attach_name, tcp_listeners)]
+    unix_listeners = open_unix_listeners(runtime_dir, [*names, COORDINATOR, SEALER])
+    say(f"smq serves {config.data_dir}")
+    say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
+    warm()
+    try:
+        refuse_newer(config.data_dir)
+    except SystemExit:
+        shutil.rmtree(runtime_dir, ignore_errors=True)
+        raise
+    meta = directory.start(config.shards)
+    estate = Inheritance(
+        config=config,
+        data_dir=config.data_dir,
+        cluster_id=meta.cluster_id,
+        runtime_dir=runtime_dir,
+        generation=meta.generation,
+        log_count=meta.log_count,
+        nodes=ClusterBlock.create(config.shards, os.getpid(), wall_ms()),
+        catalog=CatalogBlock.create(),
+        logs={log: _log_memory(log, config) for log in range(meta.log_count)},
+        tcp_listeners=tcp_listeners,
+        unix_listeners=unix_listeners,
+        stop=Stop(),
+        http_listener=http_listener,
+    )
+    assert len([*Path("/proc/self/task").iterdir()]) == 1, "a thread was started before the forks"
+    give_back_code(COMPILER)
+    gc.freeze()  # What is shared from now on is not copied by a collection that touches it.
+    exit_code = Supervisor(directory, estate, mains, say).run()
+    shutil.rmtree(runtime_dir, ignore_errors=True)
+    return exit_code
+
+
+def refuse_newer(data_dir: Path) -> None:
+    """Look at what a start would write to. Raises SystemExit: a newer SMQ made some of it."""
+    try:
+        refuse_newer_database(data_dir / STORE)
+        for directory in sorted((data_dir / LOGS).glob("*")):
+            refuse_newer_log(directory, OsDisk())
+    except MadeByNewer as reason:
+        raise SystemExit(f"smq: {reason}") from reason
+
+
+def _log_memory(log: int, config: Config) -> LogMemory:
+    return LogMemory.create(
+        log, config.ring_bytes, config.wal_segment_bytes, PARTITIONS_PER_LOG_MAX
+    )
+
+
+def room_for(connections: int) -> int:
+    """Let a process have as many descriptors as we are allowed; how many clients may connect.
+
+    They must leave some for the log, which would fail without.
+    """
+    wanted = connections + DESCRIPTORS_OF_OURS
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    room = min(connections, max(1, limit - min(DESCRIPTORS_OF_OURS, limit // 2)))
+    if room < connections:
+        say(f"this user may open {hard} files a process: a shard takes {room} connections only")
+    return room
+
+
+def say(sentence: str) -> None:
+    """One line of news. Nobody reading it is no reason to stop."""
+    with suppress(OSError):
+        sys.stdout.write(sentence + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,281 @@
+"""The supervisor: holds what must outlive the others, forks them, watches them, restarts them.
+
+It touches no data and has one thread for life, so that a fork copies nothing in motion.
+
+A process that dies is restarted at once, with growing pauses if it keeps dying young. A restarted
+shard gets the next generation, made durable before the fork. SIGTERM, SIGINT and SIGHUP stop: all
+are asked to end, and those that have not ended at the deadline are killed.
+
+`smq.app.supervisor.serve` prepares what it owns; `smq.app.process.child` begins and ends a fork.
+"""
+
+import os
+import select
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from shm.cluster import Node
+from smq.app.process import child
+from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.inheritance import COORDINATOR, FRONT, SEALER, Inheritance, Stop, shard_name
+from smq.app.process.loop import Loop
+from smq.app.process.status import ProcessStatus, Status, status_path
+from smq.app.supervisor.datadir import DataDirectory
+from smq.model.config import bracketed
+
+STOP_DEADLINE_MS = 4500  # We promise to stop in 5 s; the rest is for the kernel to free memory.
+LATE_MS = 5000  # A start takes one second; two, with a large log to recover.
+YOUNG_MS = 1000  # A process that dies younger did not come to serve.
+RESTART_PAUSE_MS_MIN = 100
+RESTART_PAUSE_MS_MAX = 5000
+
+
+class Mains(NamedTuple):
+    """What the processes run. Each returns when `inheritance.stop_requested()`."""
+
+    shard: Callable[[Inheritance, int], None]
+    coordinator: Callable[[Inheritance], None]
+    sealer: Callable[[Inheritance], None]
+    front: Callable[[Inheritance], None]
+
+
+@dataclass(slots=True)
+class Process:
+    """One process of the broker over all its lives. `pid` is 0 while it is down."""
+
+    name: str
+    main: Callable[[Inheritance], None]
+    node_id: int = 0
+    pid: int = 0
+    pidfd: int = -1
+    ready_fd: int = -1
+    generation: int = -1
+    started_ms: int = 0
+    ready: bool = False
+    restarts: int = 0
+    died_young: int = 0
+
+    def invariants(self) -> None:
+        assert (self.pid == 0) == (self.pidfd == -1)
+        assert self.pid or not self.ready
+
+    def supervisor_fds(self) -> list[int]:
+        """Descriptors by which the supervisor watches it."""
+        return [fd for fd in (self.pidfd, self.ready_fd) if fd >= 0]
+
+
+def restart_pause_ms(died_young: int) -> int:
+    """How long a process stays down that has died young so many times in a row."""
+    if died_young <= 1:
+        return 0
+    return int(min(RESTART_PAUSE_MS_MIN * 2 ** (died_young - 2), RESTART_PAUSE_MS_MAX))
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """The processes, and the estate that each gets its share of.
+
+    A process that is down has a restart pending, unless we are stopping.
+    """
+
+    directory: DataDirectory
+    estate: Inheritance
+    mains: Mains
+    say: Callable[[str], None]
+    loop: Loop = field(default_factory=Loop)
+    processes: list[Process] = field(default_factory=list)
+    announced: bool = False
+    stopping: bool = False
+    exit_code: int = 0
+
+    def run(self) -> int:
+        """Serve until asked to stop; returns the exit code."""
+        self.processes = [*map(self._shard, self.estate.tcp_listeners)]
+        self.processes.append(Process(COORDINATOR, self.mains.coordinator))
+        self.processes.append(Process(SEALER, self.mains.sealer))
+        if self.estate.http_listener is not None:
+            self.processes.append(Process(FRONT, self.mains.front))
+        self.estate.stop.on_signals(child.STOP_SIGNALS)
+        self.loop.register(self.estate.stop.fd, select.EPOLLIN, lambda _: self._stop())
+        for process in self.processes:
+            self._start(process)
+        self.loop.call_later(LATE_MS, self._tell_who_is_late)
+        self.loop.run()
+        status_path(self.directory.path).unlink(missing_ok=True)
+        return self.exit_code
+
+    def _shard(self, node_id: int) -> Process:
+        def main(inheritance: Inheritance) -> None:
+            self.mains.shard(inheritance, node_id)
+
+        return Process(shard_name(node_id), main, node_id)
+
+    def _start(self, process: Process) -> None:
+        """Fork a process, under the generation taken last. Raises OSError when there is no room."""
+        process.generation = self.directory.meta.generation
+        process.started_ms = monotonic_ms()
+        process.ready_fd, ready_write = os.pipe2(os.O_CLOEXEC)
+        share = replace(
+            self.estate, generation=process.generation, stop=Stop(), ready_fd=ready_write
+        )
+        self._publish(process)
+        try:
+            process.pid = child.fork(process.name, lambda: self._live(process, share), share.stop)
+        except OSError:
+            self._forget_ready_fd(process)
+            raise
+        finally:
+            os.close(ready_write)
+            share.stop.close()
+        process.pidfd = os.pidfd_open(process.pid)
+        self._publish(process)
+        self.loop.register(process.pidfd, select.EPOLLIN, lambda _: self._ended(process))
+        self.loop.register(process.ready_fd, select.EPOLLIN, lambda _: self._reported(process))
+        self._write_status()
+
+    def _live(self, process: Process, share: Inheritance) -> None:
+        """In the child: let go of what is not ours, then be the process."""
+        self.directory.close_in_child()
+        self.estate.stop.close()
+        for each in self.processes:
+            for fd in each.supervisor_fds():
+                os.close(fd)
+        process.main(share.keep(process.name, process.node_id))
+
+    def _reported(self, process: Process) -> None:
+        """A process has said that it serves, or has closed the pipe before it could."""
+        process.ready = bool(os.read(process.ready_fd, 1))
+        self._forget_ready_fd(process)
+        self._write_status()
+        if not self.announced and all(each.ready for each in self.processes):
+            self.announced = True
+            if self.estate.http_listener is not None:
+                self.say(f"http://{self._http()}/")
+            self.say(f"ready {self._bootstrap()}")
+
+    def _tell_who_is_late(self) -> None:
+        late = [process.name for process in self.processes if not process.ready]
+        if not (self.announced or self.stopping):
+            self.say(f"still starting: {', '.join(late)}")
+            self.loop.call_later(LATE_MS, self._tell_who_is_late)
+
+    def _forget_ready_fd(self, process: Process) -> None:
+        if process.ready_fd >= 0:
+            self.loop.unregister(process.ready_fd)
+            os.close(process.ready_fd)
+            process.ready_fd = -1
+
+    def _ended(self, process: Process) -> None:
+        """A process is gone: reap it, and start the next unless there is a reason not to."""
+        how = self._reap(process)
+        if self.stopping:
+            self._stop_when_all_ended()
+        elif how.exit_code == child.EXIT_REFUSED and not self.announced:
+            self.exit_code = 1
+            self._stop()
+        else:
+            young = monotonic_ms() - process.started_ms < YOUNG_MS
+            process.died_young = process.died_young + 1 if young else 0
+            pause_ms = restart_pause_ms(process.died_young)
+            self.say(f"{how.words}; it is restarted{f' in {pause_ms} ms' if pause_ms else ''}")
+            self.loop.call_later(pause_ms, lambda: self._restart(process))
+
+    def _reap(self, process: Process) -> child.Ending:
+        _, wait_status = os.waitpid(process.pid, 0)
+        how = child.Ending(process.name, process.pid, os.waitstatus_to_exitcode(wait_status))
+        self.loop.unregister(process.pidfd)
+        os.close(process.pidfd)
+        self._forget_ready_fd(process)
+        process.pid, process.pidfd, process.ready = 0, -1, False
+        self._publish(process)
+        self._write_status()
+        return how
+
+    def _restart(self, process: Process) -> None:
+        if self.stopping:
+            return
+        try:
+            if process.node_id:
+                self.directory.take_generation()
+            self._start(process)
+        except OSError as reason:  # A full disk, too many processes: it may pass.
+            self.say(f"{process.name} cannot be started yet, and the others go on: {reason}")
+            self.loop.call_later(RESTART_PAUSE_MS_MAX, lambda: self._restart(process))
+        else:
+            process.restarts += 1
+            self._write_status()
+
+    def _stop(self) -> None:
+        """Ask everybody to end, and see to it."""
+        self.loop.unregister(self.estate.stop.fd)
+        if self.stopping:
+            return
+        self.stopping = True
+        self.say("stopping")
+        for process in self.processes:
+            if process.pid:
+                signal.pidfd_send_signal(process.pidfd, signal.SIGTERM)
+        self.loop.call_later(STOP_DEADLINE_MS, self._kill_the_rest)
+        self._stop_when_all_ended()
+
+    def _stop_when_all_ended(self) -> None:
+        if not any(process.pid for process in self.processes):
+            self.loop.stop()
+
+    def _kill_the_rest(self) -> None:
+        for process in self.processes:
+            if process.pid:
+                self.say(f"{process.name} did not stop in {STOP_DEADLINE_MS} ms; it is killed")
+                signal.pidfd_send_signal(process.pidfd, signal.SIGKILL)
+
+    def _publish(self, process: Process) -> None:
+        """Let the other processes know what we know of a node."""
+        process.invariants()
+        if process.node_id:
+            port = self.estate.tcp_listeners[process.node_id].getsockname()[1]
+            node = Node(process.node_id, process.pid, port, process.generation, wall_ms())
+            self.estate.nodes.set_node(node)
+
+    def _bootstrap(self) -> str:
+        addresses = (
+            self.estate.config.advertised(node_id, listener.getsockname()[1])
+            for node_id, listener in self.estate.tcp_listeners.items()
+        )
+        return ",".join(f"{bracketed(host)}:{port}" for host, port in addresses)
+
+    def _http(self) -> str:
+        listener = self.estate.http_listener
+        if listener is None:
+            return ""
+        host, _ = self.estate.config.advertised(1, 0)
+        return f"{bracketed(host)}:{listener.getsockname()[1]}"
+
+    def _write_status(self) -> None:
+        estate, nodes = self.estate, self.estate.nodes
+
+        def memory_path(fd: int) -> str:
+            return f"/proc/{nodes.supervisor_pid}/fd/{fd}"
+
+        status = Status(
+            cluster_id=estate.cluster_id,
+            bootstrap=self._bootstrap(),
+            http=self._http(),
+            supervisor_pid=nodes.supervisor_pid,
+            started_ms=nodes.started_ms,
+            cluster_block=memory_path(nodes.fd),
+            log_memories=[memory_path(memory.fd) for memory in estate.logs.values()],
+            ring_bytes=estate.config.ring_bytes,
+            wal_segment_bytes=estate.config.wal_segment_bytes,
+            filer_root=estate.config.filer_root,
+            processes={
+                process.name: ProcessStatus(
+                    pid=process.pid, ready=process.ready, restarts=process.restarts
+                )
+                for process in self.processes
+            },
+        )
+        with suppress(OSError):  # A full disk is no reason to stop: it is news, not state.
+            status.write(self.directory.path)

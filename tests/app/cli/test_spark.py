@@ -1,0 +1,20 @@
+"""`smq spark` finds its jobs and hands them the rest of the line."""
+
+from smq.app.cli.spark import jobs
+from tests.app.smq_command import smq
+
+
+def test_a_job_that_is_not_there_is_named_with_those_that_are() -> None:
+    done = smq("spark", "nonsense")
+    assert done.returncode == 1
+    assert done.stderr == f"smq: there is no job 'nonsense', only {', '.join(jobs())}\n"
+
+
+def test_a_job_gets_its_own_options() -> None:
+    for job in jobs():
+        assert "--data-dir" in smq("spark", job, "--help").stdout
+
+
+def test_the_jobs_are_named_in_the_help() -> None:
+    assert jobs()
+    assert f"{' or '.join(jobs())}." in smq("spark", "--help").stdout

@@ -1,0 +1,52 @@
+"""`smq status` of a broker that runs, and of none."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from smq.app.cli.status import size, status
+from tests.app.fake_broker import running
+from tests.app.smq_command import smq
+
+
+def test_status_shows_processes_and_bytes(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as broker:
+        done = smq("status", "--data-dir", str(tmp_path), "--json")
+        facts = json.loads(done.stdout)
+        assert facts["ready"]
+        assert facts["bootstrap"] == broker.status().bootstrap
+        assert facts["processes"].keys() == {"shard-1", "shard-2", "coordinator", "sealer"}
+        assert [node["id"] for node in facts["nodes"]] == [1, 2]
+        assert facts["bytes"]["rings"] == 2 * 4 * 1024 * 1024
+        text = smq("status", "--data-dir", str(tmp_path)).stdout
+        assert f"{broker.status().bootstrap}  ready" in text
+        assert "shard-2" in text
+        assert "clients attached" in text
+        assert "missing: 127.0.0.1:" in text  # It is a fake, which knows of no groups.
+
+
+def test_a_directory_of_somebody_else_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("smq.app.cli.broker_facts.read_status", closed)
+    with pytest.raises(SystemExit, match="this user may not look at the broker"):
+        status()
+
+
+def test_status_without_a_broker_says_what_to_do(tmp_path: Path) -> None:
+    done = smq("status", "--data-dir", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"smq: no broker serves {tmp_path}; start one with `smq serve`, "
+        "or name its directory with --data-dir\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "0 B"), (999, "999 B"), (1023, "0.999 KiB"), (1536, "1.5 KiB"), (5 * 1024**4, "5 TiB")],
+)
+def test_sizes_have_three_digits_and_a_unit(count: int, words: str) -> None:
+    assert size(count) == words

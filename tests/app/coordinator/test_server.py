@@ -1,0 +1,326 @@
+"""A turn of the coordinator: nothing is answered or published that was not committed."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from smq.app.coordinator.server import GROUP_ANSWERS_A_TURN, CoordinatorServer
+from smq.app.process.loop import Loop
+from smq.coordinator.coordinator import Coordinator
+from smq.coordinator.inputs import Now
+from smq.coordinator.topics import Cluster
+from smq.model.catalog import Catalog
+from smq.model.config import Config
+from smq.model.errors import ErrorCode, Unavailable
+from smq.shard.shard import Node
+from smq.store.store import Store
+from smq.wire.api import API_BY_NAME
+from smq.wire.codec import Writer
+from smq.wire.generated.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    read_create_topics_response,
+    write_create_topics_request,
+)
+from smq.wire.generated.heartbeat import (
+    HeartbeatRequest,
+    read_heartbeat_response,
+    write_heartbeat_request,
+)
+from smq.wire.generated.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    read_join_group_response,
+    write_join_group_request,
+)
+from smq.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    read_metadata_response,
+    write_metadata_request,
+)
+from smq.wire.headers import RequestHeader, read_response_header, write_request_header
+from smq.wire.internal import (
+    KIND_KAFKA,
+    InternalReader,
+    encode_command,
+    encode_frame,
+    encode_relay,
+)
+
+MiB = 1024 * 1024
+CONFIG = Config(data_dir=Path("/nowhere"), shards=2, ring_bytes=16 * MiB, wal_segment_bytes=8 * MiB)
+NODES = [Node(1, "host", 9092, 7), Node(2, "host", 9093, 8)]
+
+
+class FailingStore(Store):
+    """A store whose next commit fails, if it is told to."""
+
+    fails = False
+
+    def commit(self) -> None:
+        if self.fails:
+            self.fails = False
+            raise Unavailable("store.sqlite", "the disk is full")
+        super().commit()
+
+
+class Peer:
+    """The other end of a link, as a shard has it."""
+
+    def __init__(self, bench: "Bench") -> None:
+        self._bench = bench
+        self.sock, theirs = socket.socketpair()
+        bench.server.accepted(theirs, "")
+        bench.peers.append(self)
+        self._reader = InternalReader()
+        self._frame_id = 0
+
+    def kafka(self, name: str, version: int, request: Any, write: Any) -> int:
+        """Relay a request; returns the id of its frame."""
+        writer = Writer()
+        key = API_BY_NAME[name].key
+        write_request_header(RequestHeader(key, version, 77, "client"), writer)
+        write(request, version, writer)
+        return self.relay(writer.to_bytes())
+
+    def relay(self, request: bytes) -> int:
+        self._frame_id += 1
+        body = encode_relay(1, "10.0.0.9", request)
+        self.sock.sendall(encode_frame(self._frame_id, KIND_KAFKA, body))
+        return self._frame_id
+
+    def command(self, **command: Any) -> Any:
+        self._frame_id += 1
+        self.sock.sendall(encode_command(self._frame_id, command))
+        return json.loads(self.answers()[self._frame_id])
+
+    def answers(self, turns: int = 3) -> dict[int, bytes]:
+        """What has come back after a few turns of the loop."""
+        self._bench.turn(turns)
+        self.sock.setblocking(False)
+        try:
+            data = self.sock.recv(1 << 20)
+        except BlockingIOError:
+            return {}
+        return {frame.id: frame.body for frame in self._reader.receive(data)}
+
+    def is_closed(self) -> bool:
+        self.sock.setblocking(False)
+        try:
+            return self.sock.recv(1) == b""
+        except BlockingIOError:
+            return False
+
+
+class Bench:
+    """A coordinator's server on a loop that the test turns, with a clock it sets."""
+
+    def __init__(self, path: Path) -> None:
+        self.loop = Loop()
+        self._chance = Random(1)
+        self.peers: list[Peer] = []
+        self.now = Now(1_000, 1_700_000_000_000)
+        self.store = FailingStore.open(path)
+        self.published: list[Catalog] = []
+        self.server = CoordinatorServer(
+            self.loop, self._build, lambda: NODES, self._publish, lambda: self.now
+        )
+        self.turn()
+
+    def _build(self) -> Coordinator:
+        return Coordinator(
+            self.store, CONFIG, Cluster("cluster", 2, 100_000, 1 * MiB), self._chance, self.now
+        )
+
+    def _publish(self, value: bytes) -> None:
+        self.published.append(Catalog.decode(value))
+
+    def turn(self, turns: int = 1) -> None:
+        for _ in range(turns):
+            self.loop.run_once(0)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path / "store.sqlite")
+    yield bench
+    bench.server.close()
+    for peer in bench.peers:
+        peer.sock.close()
+    bench.store.close()
+
+
+@pytest.fixture
+def peer(bench: Bench) -> Peer:
+    return Peer(bench)
+
+
+def create(peer: Peer, name: str) -> int:
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=-1)]
+    )
+    return peer.kafka("CreateTopics", 7, request, write_create_topics_request)
+
+
+def join(peer: Peer) -> int:
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"x")],
+    )
+    return peer.kafka("JoinGroup", 3, request, write_join_group_request)
+
+
+def test_the_catalog_is_published_before_anybody_asks(bench: Bench) -> None:
+    assert [catalog.cluster_id for catalog in bench.published] == ["cluster"]
+
+
+def test_a_topic_is_committed_and_published_when_its_answer_comes(
+    bench: Bench, peer: Peer, tmp_path: Path
+) -> None:
+    asked = create(peer, "a")
+    body = peer.answers()[asked]
+    correlation_id, at = read_response_header(body, 0, 19, 7)
+    response = read_create_topics_response(body, at, 7)
+    assert correlation_id == 77
+    assert response.topics[0].error_code == ErrorCode.NONE
+    assert "a" in bench.published[-1].by_name
+    assert bench.published[-1].by_name["a"].id == response.topics[0].topic_id
+    bench.store.rollback()
+    assert [topic.name for topic in bench.store.manifest.topics()] == ["a"]
+
+
+def test_nothing_is_published_when_nothing_has_changed(bench: Bench, peer: Peer) -> None:
+    peer.command(do="set_log_start", number=1, offset=5)
+    bench.turn(3)
+    assert len(bench.published) == 1
+
+
+def test_a_metadata_request_makes_the_topics_it_names(bench: Bench, peer: Peer) -> None:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="new"), MetadataRequestTopic(name="bad name")],
+        allow_auto_topic_creation=True,
+    )
+    asked = peer.kafka("Metadata", 12, request, write_metadata_request)
+    body = peer.answers()[asked]
+    _, at = read_response_header(body, 0, 3, 12)
+    response = read_metadata_response(body, at, 12)
+    assert [(t.name, t.error_code) for t in response.topics] == [
+        ("new", ErrorCode.NONE),
+        ("bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ]
+    assert "new" in bench.published[-1].by_name
+
+
+def test_an_answer_that_must_wait_comes_when_its_time_has_come(bench: Bench, peer: Peer) -> None:
+    asked = join(peer)
+    assert peer.answers() == {}
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 3000)
+    body = peer.answers()[asked]
+    _, at = read_response_header(body, 0, 11, 3)
+    response = read_join_group_response(body, at, 3)
+    assert (response.error_code, response.generation_id) == (ErrorCode.NONE, 1)
+    assert response.member_id.startswith("client-")
+    assert [member.metadata for member in response.members] == [b"x"]
+
+
+def test_the_loop_wakes_by_itself_when_a_group_has_something_to_do(
+    bench: Bench, peer: Peer
+) -> None:
+    asked = join(peer)
+    bench.turn(3)
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 2999)
+    bench.turn()
+    waited = bench.loop._timers[0][2]
+    assert waited.action is not None
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 1)
+    assert asked in peer.answers(1)
+
+
+def test_two_processes_are_answered_each_for_its_own(bench: Bench, peer: Peer) -> None:
+    other = Peer(bench)
+    first, second = create(peer, "a"), create(other, "b")
+    assert first in peer.answers()
+    assert second in other.answers()
+    other.sock.close()
+    bench.turn(2)
+    assert create(peer, "c") in peer.answers()
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [b"", b"\x00\x0b\x00\x63\x00\x00\x00\x01\xff\xff", b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"],
+    ids=["nothing", "a version that is not", "a key that is not"],
+)
+def test_what_is_no_request_closes_the_clients_connection_alone(
+    bench: Bench, peer: Peer, request_bytes: bytes
+) -> None:
+    asked = peer.relay(request_bytes)
+    assert peer.answers() == {asked: b""}
+    assert create(peer, "a") in peer.answers()
+
+
+def test_a_request_that_is_not_for_the_coordinator_closes_the_connection(peer: Peer) -> None:
+    asked = peer.relay(b"\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff")  # ApiVersions
+    assert peer.answers() == {asked: b""}
+
+
+def test_a_full_disk_costs_the_turn_and_nothing_else(
+    bench: Bench, peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = create(peer, "kept")
+    assert kept in peer.answers()
+    bench.store.fails = True
+    create(peer, "lost")
+    bench.turn(3)
+    assert peer.is_closed()
+    assert "the disk is full" in capsys.readouterr().err
+    assert set(bench.published[-1].by_name) == {"kept"}
+    again = Peer(bench)
+    asked = create(again, "lost")
+    body = again.answers()[asked]
+    _, at = read_response_header(body, 0, 19, 7)
+    assert read_create_topics_response(body, at, 7).topics[0].error_code == ErrorCode.NONE
+
+
+def test_a_process_that_takes_no_answers_makes_nobody_wait(bench: Bench, peer: Peer) -> None:
+    hung = Peer(bench)
+    hung.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    for number in range(200):
+        create(hung, f"topic-{number}")
+        bench.turn()
+    assert create(peer, "mine") in peer.answers()
+
+
+def test_a_heartbeat_is_answered_at_once(peer: Peer) -> None:
+    request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    asked = peer.kafka("Heartbeat", 4, request, write_heartbeat_request)
+    body = peer.answers()[asked]
+    _, at = read_response_header(body, 0, 12, 4)
+    assert read_heartbeat_response(body, at, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_large_group_is_answered_over_several_turns(bench: Bench, peer: Peer) -> None:
+    asked = []
+    for _ in range(5 * GROUP_ANSWERS_A_TURN // 2):
+        asked.append(join(peer))
+        bench.turn()
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 3000)
+    bench.turn(2)
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 3000)
+    wait_for = bench.server._coordinator.groups._answers
+    left: list[int] = []
+    answered: list[int] = []
+    for _ in range(20):
+        answered += peer.answers(turns=1)
+        left.append(len(wait_for))
+    assert left[:3] == [3 * GROUP_ANSWERS_A_TURN // 2, GROUP_ANSWERS_A_TURN // 2, 0]
+    assert answered == asked

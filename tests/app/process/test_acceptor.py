@@ -1,0 +1,85 @@
+"""Accepting: everybody who comes, once there is a descriptor for them, and nobody after the end."""
+
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from smq.app.process.acceptor import Acceptor
+from smq.app.process.loop import Loop
+
+
+class Bench:
+    """A listening socket, somebody who connects to it, and what was accepted."""
+
+    def __init__(self, path: Path) -> None:
+        self.loop = Loop()
+        self.listener, self.client = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        self.accepted: list[socket.socket] = []
+        self.acceptor = Acceptor(self.loop, self.listener, self._accepted)
+
+    def _accepted(self, sock: socket.socket, _address: str) -> None:
+        self.accepted.append(sock)
+
+    def connect(self) -> None:
+        self.client.connect(self.listener.getsockname())
+
+    def close(self) -> None:
+        self.loop.unregister(self.listener.fileno())
+        self.loop._epoll.close()
+        for sock in (self.listener, self.client, *self.accepted):
+            sock.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path / "s")
+    yield bench
+    bench.close()
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_is_accepted_never_blocks(bench: Bench) -> None:
+    bench.connect()
+    assert bench.loop.run_once(5) == 1
+    with pytest.raises(BlockingIOError):
+        bench.accepted[0].recv(1)
+
+
+def test_without_descriptors_those_who_connect_wait_until_there_are_some(bench: Bench) -> None:
+    bench.connect()
+    with no_descriptors():
+        assert bench.loop.run_once(1) == 1
+        assert bench.loop.run_once(0) == 0  # It does not turn in vain.
+    while not bench.accepted:
+        assert bench.loop.run_once(5)
+
+
+def test_nobody_is_accepted_after_the_end(bench: Bench) -> None:
+    bench.acceptor.stop()
+    bench.connect()
+    assert bench.loop.run_once(0) == 0
+
+
+def test_an_end_while_there_are_no_descriptors_is_an_end(bench: Bench) -> None:
+    bench.connect()
+    with no_descriptors():
+        assert bench.loop.run_once(1) == 1
+    bench.acceptor.stop()
+    assert bench.loop.run_once(5) == 1  # The time to try again has come.
+    assert bench.loop.run_once(0) == 0
+    assert not bench.accepted

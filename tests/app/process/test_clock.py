@@ -1,0 +1,14 @@
+"""The clocks count in the units their names say."""
+
+from datetime import UTC, datetime
+
+from smq.app.process.clock import monotonic_ms, monotonic_ns, wall_ms
+
+
+def test_wall_time_is_milliseconds_since_1970() -> None:
+    assert abs(wall_ms() - datetime.now(UTC).timestamp() * 1000) < 1000
+
+
+def test_monotonic_time_does_not_go_back_and_its_units_agree() -> None:
+    first_ns, between_ms, second_ns = monotonic_ns(), monotonic_ms(), monotonic_ns()
+    assert first_ns // 1_000_000 <= between_ms <= second_ns // 1_000_000

@@ -1,0 +1,73 @@
+"""Limits of containers, as files of control groups say them."""
+
+from pathlib import Path
+
+import pytest
+from llvmlite import binding
+
+from smq.app.process.machine import (
+    _core_limits,
+    _memory_limits_bytes,
+    give_back_code,
+    own_groups,
+    this_machine,
+)
+
+
+def test_the_machine_has_cores_memory_and_directories() -> None:
+    machine = this_machine({"XDG_DATA_HOME": "/d", "XDG_RUNTIME_DIR": "/r"})
+    assert machine.cores >= 1
+    assert machine.memory_bytes > 0
+    assert (machine.data_home, machine.runtime_home) == (Path("/d/smq"), Path("/r/smq"))
+
+
+def test_without_xdg_the_runtime_directory_is_the_users_own_and_short() -> None:
+    assert str(this_machine({}).runtime_home).startswith("/tmp/smq-")
+
+
+@pytest.mark.parametrize(("text", "limits"), [("max\n", []), ("1048576\n", [1048576])])
+def test_the_memory_of_a_version_2_group_counts(
+    tmp_path: Path, text: str, limits: list[int]
+) -> None:
+    (tmp_path / "memory.max").write_text(text)
+    assert _memory_limits_bytes([tmp_path]) == limits
+
+
+def test_the_memory_of_a_version_1_group_counts(tmp_path: Path) -> None:
+    (tmp_path / "memory.limit_in_bytes").write_text("4096\n")
+    assert _memory_limits_bytes([tmp_path]) == [4096]
+
+
+def test_the_limits_of_every_group_above_ours_hold() -> None:
+    root = Path("/sys/fs/cgroup")
+    groups = own_groups(root, "1:cpu:/old\n0::/user.slice/smq.scope\n")
+    assert groups == [root, root / "memory", root / "user.slice", root / "user.slice/smq.scope"]
+    assert own_groups(root, "0::/\n") == [root, root / "memory"]
+
+
+def test_half_a_core_is_one_and_no_quota_is_no_limit(tmp_path: Path) -> None:
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    assert _core_limits([tmp_path]) == [1]
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert _core_limits([tmp_path]) == []
+
+
+def code_kib(library: str) -> int:
+    """What this process has of a library's code."""
+    total, counted = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.partition(" ")[0]:
+            counted = library in line and "r-xp" in line
+        elif counted and line.startswith("Rss:"):
+            total += int(line.split()[1])
+    return total
+
+
+def test_code_that_was_given_back_runs_as_before() -> None:
+    version = binding.llvm_version_info
+    binding.parse_assembly("define i32 @one() { ret i32 1 }").verify()
+    before = code_kib("libllvmlite")
+    give_back_code("libllvmlite")
+    assert code_kib("libllvmlite") < before / 2
+    binding.parse_assembly("define i32 @two() { ret i32 2 }").verify()
+    assert binding.llvm_version_info == version

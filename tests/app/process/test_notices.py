@@ -1,0 +1,32 @@
+"""Notices: what was said lately is not said again."""
+
+from smq.app.process.notices import REPEAT_MS, Lately, Notices
+
+
+class FakeLog:
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+
+def test_a_sentence_is_said_once_and_again_after_a_while() -> None:
+    said: list[str] = []
+    log, other = FakeLog(), FakeLog()
+    notices = Notices([log, other], said.append)
+    log.notices += ["full", "full"]
+    other.notices += ["damaged"]
+    notices.tell(0)
+    assert said == ["full\n", "damaged\n"]
+    log.notices += ["full"]
+    notices.tell(REPEAT_MS - 1)
+    assert said == ["full\n", "damaged\n"]
+    log.notices += ["full"]
+    notices.tell(REPEAT_MS)
+    assert said[2:] == ["full\n"]
+    assert log.notices == other.notices == []
+
+
+def test_what_was_told_is_new_after_a_while() -> None:
+    lately = Lately()
+    told = [lately.is_new("full", at) for at in (0, 0, REPEAT_MS - 1, REPEAT_MS, REPEAT_MS)]
+    assert told == [True, False, False, True, False]
+    assert lately.is_new("damaged", REPEAT_MS)

@@ -1,0 +1,169 @@
+"""A shard's questions to the coordinator and the sealer, over links that break."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smq.app.process.acceptor import Acceptor
+from smq.app.process.link import Link
+from smq.app.process.peers import Peer, Peers
+from smq.model.errors import PeerError
+from smq.wire.internal import (
+    KIND_COMMAND,
+    KIND_KAFKA,
+    InternalFrame,
+    InternalReader,
+    Relayed,
+    decode_relay,
+    encode_command,
+    encode_frame,
+)
+from tests.app.fake_peers import TidyLoop, answer_in, listen, turn_until
+
+
+@pytest.fixture
+def loop() -> Iterator[TidyLoop]:
+    loop = TidyLoop()
+    yield loop
+    loop.close()
+
+
+def question(body: bytes) -> Any:
+    return lambda frame_id: encode_frame(frame_id, KIND_COMMAND, body)
+
+
+def breaks_when_told(frame: InternalFrame) -> bytes:
+    if frame.body == b"break":
+        raise PeerError("as the test wants it")  # It drops the link.
+    return b"answer to " + frame.body
+
+
+def test_answers_may_come_in_any_order_and_unasked_ones_are_ignored(
+    loop: TidyLoop, tmp_path: Path
+) -> None:
+    asked: list[InternalFrame] = []
+
+    def frame(link: Link, frame: InternalFrame) -> None:
+        asked.append(frame)
+        if len(asked) == 2:
+            link.send(encode_frame(99, KIND_COMMAND, b"to nobody"))
+            for each in reversed(asked):
+                link.send(encode_frame(each.id, KIND_COMMAND, b"answer to " + each.body))
+
+    def accepted(sock: socket.socket, _address: str) -> None:
+        loop.opened.append(Link(loop, sock, frame, lambda _: None))
+
+    listener = listen(tmp_path / "p.sock")
+    loop.opened.append(listener)
+    Acceptor(loop, listener, accepted)
+    peer = Peer(loop, tmp_path / "p.sock")
+    answers: list[tuple[str, bytes]] = []
+    peer.ask(question(b"one"), lambda answer: answers.append(("one", answer)))
+    peer.ask(question(b"two"), lambda answer: answers.append(("two", answer)))
+    turn_until(loop, lambda: len(answers) == 2)
+    assert answers == [("two", b"answer to two"), ("one", b"answer to one")]
+    peer.close()
+
+
+def test_a_break_answers_with_nothing_and_the_next_question_connects_again(
+    loop: TidyLoop, tmp_path: Path
+) -> None:
+    answer_in(loop, tmp_path / "p.sock", breaks_when_told)
+    peer = Peer(loop, tmp_path / "p.sock")
+    answers: list[bytes] = []
+    peer.ask(question(b"break"), answers.append)
+    peer.ask(question(b"behind it"), answers.append)
+    turn_until(loop, lambda: len(answers) == 2)
+    assert answers == [b"", b""]
+    peer.ask(question(b"again"), answers.append)
+    turn_until(loop, lambda: len(answers) == 3)
+    assert answers[2] == b"answer to again"
+    peer.close()
+
+
+def test_nobody_there_answers_with_nothing(loop: TidyLoop, tmp_path: Path) -> None:
+    peer = Peer(loop, tmp_path / "nobody.sock")
+    answers: list[bytes] = []
+    peer.ask(question(b"x"), answers.append)
+    assert answers == [b""]
+
+
+def test_the_coordinator_learns_who_asks_and_what(loop: TidyLoop, tmp_path: Path) -> None:
+    frames: list[InternalFrame] = []
+
+    def coordinator(frame: InternalFrame) -> bytes:
+        frames.append(frame)
+        return b"response"
+
+    answer_in(loop, tmp_path / "c.sock", coordinator)
+    peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock")
+    answers: list[bytes] = []
+    peers.relay("a-host", memoryview(b"request"), answers.append)
+    turn_until(loop, lambda: bool(answers))
+    assert answers == [b"response"]
+    assert frames[0].kind == KIND_KAFKA
+    assert decode_relay(frames[0].body) == Relayed(3, "a-host", memoryview(b"request"))
+    peers.close()
+
+
+def test_the_sealer_answers_what_it_knows_and_otherwise_nothing(
+    loop: TidyLoop, tmp_path: Path
+) -> None:
+    def sealer(frame: InternalFrame) -> bytes:
+        command = json.loads(frame.body)
+        if command["do"] == "break":
+            raise PeerError("as the test wants it")
+        return json.dumps(command["answer"]).encode()
+
+    answer_in(loop, tmp_path / "s.sock", sealer)
+    peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock")
+    answers: list[Any] = []
+    peers.ask_sealer({"do": "x", "answer": {"ok": [1, 2]}}, answers.append)
+    peers.ask_sealer({"do": "x", "answer": {"error": "no, because"}}, answers.append)
+    peers.ask_sealer({"do": "break"}, answers.append)
+    turn_until(loop, lambda: len(answers) == 3)
+    assert answers == [{"ok": [1, 2]}, None, None]
+    peers.close()
+
+
+def test_a_sealer_that_hangs_is_not_waited_for(loop: TidyLoop, tmp_path: Path) -> None:
+    with listen(tmp_path / "s.sock") as listener:
+        peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock", sealer_wait_ms=50)
+        answers: list[Any] = []
+        peers.ask_sealer({"do": "x"}, answers.append)
+        turn_until(loop, lambda: bool(answers))
+        sealer, _ = listener.accept()
+        with sealer:
+            [asked] = InternalReader().receive(sealer.recv(1 << 16))
+            sealer.sendall(encode_command(asked.id, {"ok": "late"}))
+            turn_until(loop, lambda: not peers._sealer._waiting)
+        peers.ask_sealer({"do": "y"}, answers.append)
+        turn_until(loop, lambda: len(answers) == 2)
+    assert answers == [None, None]
+    peers.close()
+
+
+def test_a_question_is_asked_again_of_the_next_sealer_and_of_no_third(
+    loop: TidyLoop, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def dies(frame: InternalFrame) -> bytes:
+        asked.append(json.loads(frame.body)["do"])
+        if asked in (["once"], ["once", "once", "always"], ["once", "once", "always", "always"]):
+            raise PeerError("as the test wants it")
+        return b'{"ok": true}'
+
+    answer_in(loop, tmp_path / "s.sock", dies)
+    peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock")
+    answers: list[Any] = []
+    for count, do in enumerate(("once", "always"), 1):
+        peers.ask_sealer({"do": do}, answers.append)
+        turn_until(loop, lambda: len(answers) == count)  # noqa: B023
+    assert answers == [{"ok": True}, None]
+    assert asked == ["once", "once", "always", "always"]
+    peers.close()

@@ -1,0 +1,15 @@
+"""A refusal is a sentence for each problem."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.app.process.refusal import or_refuse
+from tests.app.fake_broker import config_for
+
+
+def test_a_config_passes_and_problems_end_the_program(tmp_path: Path) -> None:
+    config = config_for(tmp_path, 1)
+    assert or_refuse(config) is config
+    with pytest.raises(SystemExit, match="smq: port: no\nsmq: host: no"):
+        or_refuse(["port: no", "host: no"])

@@ -1,0 +1,65 @@
+"""The status file: found while its broker runs, and never believed afterwards."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shm.cluster import ClusterBlock
+from smq.app.process.status import ProcessStatus, Status, read_status
+
+
+def status_of(block: ClusterBlock, processes: Mapping[str, ProcessStatus]) -> Status:
+    return Status(
+        cluster_id="id",
+        bootstrap="127.0.0.1:9092",
+        supervisor_pid=os.getpid(),
+        started_ms=5,
+        cluster_block=f"/proc/{os.getpid()}/fd/{block.fd}",
+        log_memories=["/proc/1/fd/3"],
+        ring_bytes=2,
+        wal_segment_bytes=1,
+        filer_root="/filer",
+        http="",
+        processes=processes,
+    )
+
+
+def test_what_was_written_is_read_with_its_memory(tmp_path: Path) -> None:
+    block = ClusterBlock.create(1, os.getpid(), 5)
+    block.set_connections(1, 3)
+    status = status_of(block, {"sealer": ProcessStatus(pid=7, ready=True, restarts=1)})
+    status.write(tmp_path)
+    found = read_status(tmp_path)
+    assert found
+    assert found[0] == status
+    assert found[1].connections(1) == 3
+
+
+def test_a_broker_is_ready_when_all_of_it_is() -> None:
+    block = ClusterBlock.create(1, os.getpid(), 5)
+    processes = {"a": ProcessStatus(pid=1, ready=True), "b": ProcessStatus(pid=2)}
+    assert not status_of(block, processes).ready
+    assert status_of(block, processes | {"b": ProcessStatus(pid=2, ready=True)}).ready
+
+
+def test_no_file_means_no_broker(tmp_path: Path) -> None:
+    assert read_status(tmp_path) is None
+    (tmp_path / "file").touch()
+    assert read_status(tmp_path / "file") is None
+
+
+@pytest.mark.parametrize("what", ["gone", "other memory", "another supervisor"])
+def test_a_file_of_a_killed_broker_is_not_believed(tmp_path: Path, what: str) -> None:
+    block = ClusterBlock.create(1, 1 if what == "another supervisor" else os.getpid(), 5)
+    other = os.memfd_create("other")  # The descriptor's number is another program's by now.
+    status = status_of(block, {})
+    if what == "other memory":
+        status = replace(status, cluster_block=f"/proc/{os.getpid()}/fd/{other}")
+    status.write(tmp_path)
+    if what == "gone":
+        os.close(block.fd)
+    assert read_status(tmp_path) is None
+    os.close(other)

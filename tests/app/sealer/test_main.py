@@ -1,0 +1,261 @@
+"""The sealer as a process with workers: rounds, cold reads, deaths, and leaving when idle."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from smq.app.process.clock import wall_ms
+from smq.app.process.inheritance import SEALER
+from smq.app.process.link import Link
+from smq.app.sealer.main import Sealer
+from smq.app.sealer.worker import Worker
+from smq.app.sealer.workers import Patience
+from smq.filer.location import Location
+from smq.filer.store import Store
+from smq.testing.faulty_store import Slow
+from smq.testing.payloads import handle_batch, reference_to, uploaded
+from smq.wire.internal import InternalFrame, encode_command
+from smq.wire.records import read_batches
+from tests.app.fake_peers import TidyLoop, turn_until
+from tests.app.fake_sealed_broker import NUMBER, FakeSealedBroker
+from tests.sealer.sealed import PLACE, batch
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def loop() -> Iterator[TidyLoop]:
+    loop = TidyLoop()
+    yield loop
+    loop.close()
+
+
+class HangsOnReading:
+    """A filer, in place of the first reading worker's, that hangs while a file is there."""
+
+    def __init__(self, directory: Path) -> None:
+        self.sign, self._reached = directory / "hang", directory / "reached"
+
+    def store(self, worker: Worker) -> Store:
+        store = worker._at.filer.open()
+        return Slow(store, self._wait) if worker._at.cache_dir.name == "cold" else store
+
+    def has_been_met(self) -> bool:
+        return self._reached.exists()
+
+    def _wait(self) -> None:
+        if self.sign.exists():
+            self._reached.touch()
+            Event().wait()
+
+
+@pytest.fixture
+def start(loop: TidyLoop, tmp_path: Path) -> Iterator[Any]:
+    """Start a sealer among fakes: start(batches, **settings) -> (broker, sealer)."""
+    started: list[tuple[FakeSealedBroker, Sealer]] = []
+
+    def begin(batches: list[bytes], **settings: object) -> tuple[FakeSealedBroker, Sealer]:
+        broker = FakeSealedBroker(loop, tmp_path, batches, **settings)
+        sealer = Sealer(loop, broker.inheritance)
+        started.append((broker, sealer))
+        sealer.listen(broker.inheritance.unix_listeners[SEALER])
+        sealer.round()
+        return broker, sealer
+
+    yield begin
+    for broker, sealer in started:
+        sealer.stop()
+        broker.close()
+
+
+def _ask(loop: TidyLoop, broker: FakeSealedBroker, question: dict[str, Any]) -> dict[str, Any]:
+    answers: list[dict[str, Any]] = []
+
+    def answered(_link: Link, frame: InternalFrame) -> None:
+        answers.append(json.loads(frame.body))
+
+    path = broker.inheritance.socket_path(SEALER)
+    link = Link.connect(loop, path, answered, lambda _: None)
+    link.send(encode_command(7, question))
+    turn_until(loop, lambda: bool(answers))
+    link.close()
+    return answers[0]
+
+
+def test_what_is_old_is_sealed_and_read_back(loop: TidyLoop, start: Any) -> None:
+    batches = [batch(0, 3, time=10), batch(3, key=b"\xff", time=20), batch(4, 2, time=30)]
+    broker, _ = start(batches)
+    turn_until(loop, lambda: broker.shard.sealed_end == 6)
+    assert [segment.kind for segment in broker.segments()] == ["parquet", "raw", "parquet"]
+    answer = _ask(loop, broker, {"do": "cold", "number": NUMBER, "offset": 4, "bytes_max": 100})
+    found = answer["ok"]
+    data = Path(found["path"]).read_bytes()[found["at"] : found["at"] + found["length"]]
+    assert data == batches[2]
+    assert found["next_offset"] == 6
+    question = {"do": "offset_for_time", "number": NUMBER, "timestamp": 20}
+    assert _ask(loop, broker, question) == {"ok": {"offset": 3, "timestamp": 20}}
+    assert _ask(loop, broker, {**question, "timestamp": 99}) == {"ok": None}
+
+
+def test_what_cannot_be_done_is_an_error_in_words(loop: TidyLoop, start: Any) -> None:
+    broker, _ = start([batch(0)])
+    question = {"do": "cold", "number": 99, "offset": 0, "bytes_max": 1}
+    assert _ask(loop, broker, question) == {"error": "partition 99: no segment has offset 0"}
+    assert "there is no" in _ask(loop, broker, {"do": "dance"})["error"]
+
+
+def test_a_shard_asks_for_payloads_and_for_batches_with_them(loop: TidyLoop, start: Any) -> None:
+    reference = reference_to(b"payload")
+    broker, _ = start([handle_batch([reference])])
+    store = Location.of(broker.inheritance.config).open()
+    key = reference.key(PLACE.topic)
+    look = {"do": "payloads", "keys": [key, "other"]}
+    assert _ask(loop, broker, look) == {"ok": {key: None, "other": None}}
+    uploaded(store, PLACE.topic, b"payload")
+    facts = store.head(key)
+    assert _ask(loop, broker, look) == {"ok": {key: [7, facts.modified_ms], "other": None}}
+    wanted = {"do": "inline", "number": NUMBER, "offset": 0, "bytes_max": 100_000}
+    for _ in range(2):  # Made once, then from the cache.
+        found = _ask(loop, broker, wanted)["ok"]
+        data = Path(found["path"]).read_bytes()[found["at"] : found["at"] + found["length"]]
+        [record] = [each for made in read_batches(data) for each in made.records()]
+        assert (record.offset, record.value, found["next_offset"]) == (0, b"payload", 1)
+    gone = _ask(loop, broker, {**wanted, "number": 99})
+    assert gone == {"error": "the topic is gone"}
+
+
+def test_a_problem_is_told_once_a_minute_whatever_met_it(
+    start: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, sealer = start([batch(0)])
+    for key in "ab":
+        sealer._say_problem({"error": f"{key}: it is away", "problem": "it is away"})
+    assert capsys.readouterr().err == "sealer: a: it is away\n"
+
+
+def test_what_is_young_waits_until_space_is_wanted(loop: TidyLoop, start: Any) -> None:
+    broker, sealer = start([batch(0)])
+    broker.oldest_ms = wall_ms() + HOUR_MS
+    broker.asked.clear()
+    turn_until(loop, lambda: broker.asked.count("partitions") >= 2)
+    assert broker.segments() == []
+    assert not sealer.sealing.busy
+    assert _ask(loop, broker, {"do": "pressure"}) == {"ok": True}
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+
+
+def test_retention_deletes_what_is_sealed_and_old(
+    loop: TidyLoop, start: Any, tmp_path: Path
+) -> None:
+    broker, _ = start(
+        [batch(0, time=1), batch(1, time=wall_ms() + HOUR_MS)],
+        **{
+            "log.retention.ms": 1000,
+            "log.retention.check.interval.ms": 1,
+            "seal.bytes": 1,
+        },
+    )
+    turn_until(loop, lambda: broker.shard.start == 1)
+    turn_until(loop, lambda: [each.base_offset for each in broker.segments()] == [1])
+    files = tmp_path / "filer" / "topics" / "kafka" / "orders" / "partition=0"
+    turn_until(loop, lambda: len(list(files.iterdir())) == 1)
+
+
+def test_a_worker_that_dies_is_replaced_and_the_job_done_again(loop: TidyLoop, start: Any) -> None:
+    broker, sealer = start([batch(0)])
+    turn_until(loop, lambda: sealer.sealing._pid > 0)
+    os.kill(sealer.sealing._pid, 9)
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+
+
+def test_a_worker_that_was_stopped_is_replaced_and_its_work_done_again(
+    loop: TidyLoop, start: Any
+) -> None:
+    broker, sealer = start([batch(0)])
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    sealer.sealing._hung_ms = 500
+    stopped = sealer.sealing._pid
+    os.kill(stopped, signal.SIGSTOP)
+    broker.shard.append(batch(1))
+    turn_until(loop, lambda: broker.shard.sealed_end == 2)
+    assert sealer.sealing._pid != stopped
+
+
+def test_a_worker_whose_filer_hangs_is_replaced_and_others_read_meanwhile(
+    loop: TidyLoop, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filer = HangsOnReading(tmp_path)
+    monkeypatch.setattr(Worker, "store", property(filer.store))
+    broker, sealer = start([batch(0)])
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    filer.sign.touch()
+    sealer.reading._patience = Patience(slow_ms=1, hung_ms=2000)
+    answers: list[dict[str, Any]] = []
+    question = {"do": "cold", "number": NUMBER, "offset": 0, "bytes_max": 1}
+    sealer.reading.do(dict(question), answers.append)
+    turn_until(loop, filer.has_been_met)
+    filer.sign.unlink()
+    assert _ask(loop, broker, {"do": "payloads", "keys": ["a/b"]}) == {"ok": {"a/b": None}}
+    assert answers == []
+    turn_until(loop, lambda: bool(answers))
+    assert answers == [{"error": "a worker hangs ('cold', partition 1): it is replaced"}]
+    assert "ok" in _ask(loop, broker, question)
+
+
+def test_what_an_earlier_sealer_cached_is_removed(
+    loop: TidyLoop, start: Any, tmp_path: Path
+) -> None:
+    old = tmp_path / "cache" / "cold-2"
+    old.mkdir(parents=True)
+    for path in (old / "0.batches", tmp_path / "cache" / "1.batches"):
+        path.write_bytes(b"of nobody")
+    start([])
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_damaged_segment_is_named_to_the_shard_and_in_the_log(
+    loop: TidyLoop, start: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker, _ = start([batch(0)])
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    [segment] = broker.segments()
+    file = tmp_path / "filer" / segment.path
+    file.write_bytes(file.read_bytes()[:-1])
+    question = {"do": "cold", "number": NUMBER, "offset": 0, "bytes_max": 1}
+    assert segment.path in _ask(loop, broker, question)["error"]
+    _ask(loop, broker, question)
+    assert capsys.readouterr().err.count(segment.path) == 1
+
+
+def test_nothing_is_sealed_to_a_filer_that_was_not_looked_at(
+    loop: TidyLoop, start: Any, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("[default]\naws_access_key_id = x\naws_secret_access_key = x\n")
+    away = {"filer.s3.endpoint": "http://127.0.0.1:9", "filer.root": "s3://bucket"}
+    away["filer.s3.credentials"] = str(keys)
+    broker, sealer = start([batch(0, 3, time=10)], **away)
+    said: list[str] = []
+    sealer._say_problem = lambda answer: said.append(answer.get("error", ""))
+    ready, write = os.pipe()
+    object.__setattr__(sealer._inheritance, "ready_fd", write)
+    sealer.begin()
+    assert not sealer._is_fit
+    turn_until(loop, lambda: sealer._has_reported)
+    assert os.read(ready, 1)  # It serves what it can: what is in the log is in no danger.
+    turn_until(loop, lambda: any("127.0.0.1:9" in sentence for sentence in said))
+    os.close(ready)
+    assert broker.segments() == []
+    assert not sealer._is_fit
+    answers = iter([{"ok": None}, {"ok": "it ignores If-None-Match"}])
+    sealer.sealing.do = lambda _job, answered: answered(next(answers))
+    sealer._probe()
+    assert sealer._is_fit
+    with pytest.raises(SystemExit, match=r"filer.root: it ignores If-None-Match"):
+        sealer._probe()

@@ -1,0 +1,226 @@
+"""Workers of the sealer: hired, dying, leaving when idle, and replaced when they hang."""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from smq.app.sealer import worker as sealer_worker, workers as sealer_hands
+from smq.app.sealer.worker import Surroundings
+from smq.app.sealer.workers import READERS_MAX, Hands, Patience, Readers
+from smq.filer.location import Location
+from smq.sealer.ports import Place
+from smq.wire.internal import InternalReader, encode_command
+from tests.app.fake_peers import TidyLoop, turn_until
+
+Answers = dict[str, dict[str, Any]]
+
+
+def surroundings(directory: Path) -> Surroundings:
+    filer = Location(str(directory / "filer"))
+    return Surroundings(directory, filer, directory, directory / "cache")
+
+
+@pytest.fixture
+def loop() -> Iterator[TidyLoop]:
+    loop = TidyLoop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def hands(loop: TidyLoop, tmp_path: Path) -> Iterator[Hands]:
+    hands = Hands(loop, "test", surroundings(tmp_path))
+    yield hands
+    hands.stop()
+
+
+def test_a_job_that_kills_its_workers_is_given_up(
+    loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(_socket: socket.socket, _at: Surroundings) -> None:
+        os._exit(9)
+
+    monkeypatch.setattr(sealer_hands, "work", die)
+    answers: list[dict[str, Any]] = []
+    hands.do({"do": "kill"}, answers.append)
+    hands.do({"do": "also"}, answers.append)
+    turn_until(loop, lambda: len(answers) == 2)
+    assert "died of it" in answers[0]["error"]
+
+
+def _note(order: list[str], name: str, _answer: dict[str, Any]) -> None:
+    order.append(name)
+
+
+def test_an_urgent_job_goes_before_those_that_wait(loop: TidyLoop, hands: Hands) -> None:
+    order: list[str] = []
+    for name, is_urgent in (("first", False), ("second", False), ("urgent", True)):
+        job = {"do": "forget_unfinished", "before_ms": 0}
+        hands.do(job, partial(_note, order, name), is_urgent=is_urgent)
+    turn_until(loop, lambda: len(order) == 3)
+    assert order == ["first", "urgent", "second"]
+
+
+def test_a_worker_leaves_when_there_is_nothing_to_do(
+    loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealer_hands, "work", lambda sock, at: sealer_worker.work(sock, at, 0.05))
+    answers: list[dict[str, Any]] = []
+    for _ in range(2):
+        hands.do({"do": "forget_unfinished", "before_ms": 0}, answers.append)
+        turn_until(loop, lambda: hands._pid == 0)
+    assert answers == [{"ok": 0}, {"ok": 0}]
+
+
+def test_a_worker_that_was_stopped_is_killed_and_replaced(loop: TidyLoop, hands: Hands) -> None:
+    hands._hung_ms = 200
+    job = {"do": "forget_unfinished", "before_ms": 0}
+    answers: list[dict[str, Any]] = []
+    hands.do(dict(job), answers.append)
+    turn_until(loop, lambda: bool(answers))
+    stopped = hands._pid
+    os.kill(stopped, signal.SIGSTOP)
+    for _ in range(2):
+        hands.do(dict(job), answers.append)
+
+    def looked(is_over: Callable[[], bool]) -> bool:
+        hands.look()
+        return is_over()
+
+    turn_until(loop, partial(looked, lambda: len(answers) == 3))
+    hung = {"error": "a worker hangs ('forget_unfinished', the filer): it is replaced"}
+    assert answers == [{"ok": 0}, hung, {"ok": 0}]
+    turn_until(loop, partial(looked, lambda: not hands._dismissed))
+    with pytest.raises(ProcessLookupError):
+        os.kill(stopped, 0)
+
+
+def hangs_on_odd_numbers(sock: socket.socket, at: Surroundings) -> None:
+    """A worker whose filer hangs, for some of what is in it."""
+    reader = InternalReader()
+    while received := sock.recv(1 << 16):
+        for frame in reader.receive(received):
+            number = json.loads(frame.body).get("number", 0)
+            if number % 2:
+                Event().wait()
+            sock.sendall(encode_command(frame.id, {"ok": [number, at.cache_dir.name]}))
+
+
+def test_a_worker_that_comes_further_may_take_as_long_as_it_wants(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealer_hands, "work", hangs_on_odd_numbers)
+    ticks, answers = count(), list[dict[str, Any]]()
+    monkeypatch.setattr(sealer_hands, "processor_ticks", lambda _pid: next(ticks))
+    hands._hung_ms = 0
+    hands.do({"do": "seal", "number": 1}, answers.append)
+    for _ in range(3):
+        hands.look()
+    assert answers == []
+    monkeypatch.setattr(sealer_hands, "processor_ticks", lambda _pid: 0)
+    for _ in range(2):
+        hands.look()
+    assert answers == [{"error": "a worker hangs ('seal', partition 1): it is replaced"}]
+
+
+@pytest.fixture
+def readers(
+    loop: TidyLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Readers]]:
+    """Makes them with some patience; what hangs is made by `hangs_on_odd_numbers`."""
+    monkeypatch.setattr(sealer_hands, "work", hangs_on_odd_numbers)
+    made: list[Readers] = []
+
+    def make(**patience: int) -> Readers:
+        made.append(Readers(loop, "cold", surroundings(tmp_path), Patience(**patience)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def ask(readers: Readers, answers: Answers, name: str, number: int) -> None:
+    readers.do({"do": "cold", "number": number}, partial(answers.__setitem__, name))
+
+
+def looking_until(loop: TidyLoop, readers: Readers, answers: Answers, count: int) -> None:
+    def enough() -> bool:
+        readers.look()
+        return len(answers) == count
+
+    turn_until(loop, enough)
+
+
+def test_one_worker_reads_while_it_is_quick(loop: TidyLoop, readers: Any) -> None:
+    quick, answers = readers(slow_ms=60_000), Answers()
+    for number in (2, 4, 6):
+        ask(quick, answers, str(number), number)
+    looking_until(loop, quick, answers, 3)
+    assert answers == {name: {"ok": [int(name), "cold"]} for name in ("2", "4", "6")}
+
+
+def test_a_read_that_hangs_holds_up_its_own_partition_and_no_other(
+    loop: TidyLoop, readers: Any
+) -> None:
+    slow, answers = readers(slow_ms=1), Answers()
+    ask(slow, answers, "hangs", 1)
+    ask(slow, answers, "the same partition", 1)
+    for number in (2, 4, 6):
+        ask(slow, answers, str(number), number)
+    looking_until(loop, slow, answers, 3)
+    assert {name: answer["ok"][0] for name, answer in answers.items()} == {"2": 2, "4": 4, "6": 6}
+    assert {answer["ok"][1] for answer in answers.values()} <= {"cold-2", "cold-3"}
+
+
+def test_a_worker_that_hangs_is_replaced(loop: TidyLoop, readers: Any) -> None:
+    strict, answers = readers(slow_ms=60_000, hung_ms=200), Answers()
+    ask(strict, answers, "hangs", 1)
+    pid = strict._hands[0]._pid
+    ask(strict, answers, "waits", 2)
+    looking_until(loop, strict, answers, 2)
+    sentence = "a worker hangs ('cold', partition 1): it is replaced"
+    assert answers == {"hangs": {"error": sentence}, "waits": {"ok": [2, "cold"]}}
+
+    def is_reaped() -> bool:
+        strict.look()
+        return not strict._hands[0]._dismissed
+
+    turn_until(loop, is_reaped)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_there_are_so_many_workers_and_no_more(loop: TidyLoop, readers: Any) -> None:
+    limited, answers = readers(slow_ms=0, wait_ms=200), Answers()
+    for number in range(1, 2 * READERS_MAX + 2, 2):
+        ask(limited, answers, str(number), number)
+    ask(limited, answers, "waits", 2)
+    looking_until(loop, limited, answers, 2)
+    late = f"partition {2 * READERS_MAX + 1}"
+    assert answers[late.removeprefix("partition ")] == {
+        "error": f"{late} is not read: others are slow"
+    }
+    assert answers["waits"] == {"error": "partition 2 is not read: others are slow"}
+    assert len(limited._hands) == READERS_MAX
+
+
+def test_payloads_and_inline_deliveries_are_read_beside_what_hangs(
+    loop: TidyLoop, readers: Any
+) -> None:
+    slow, answers = readers(slow_ms=1), Answers()
+    ask(slow, answers, "hangs", 1)
+    place = Place("kafka", "orders", 0, 1)
+    slow.do({"do": "inline", "place": place}, partial(answers.__setitem__, "the same"))
+    slow.do({"do": "payloads", "keys": ["a"]}, partial(answers.__setitem__, "payload"))
+    looking_until(loop, slow, answers, 1)
+    assert answers == {"payload": {"ok": [0, "cold-2"]}}

@@ -1,0 +1,273 @@
+"""What a shard answers to our other processes, over a real socket."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shm.kernels.base.words import WORD_SYNCED
+from smq.app.process.peers import Peer
+from smq.app.shard.commands import BATCHES_BYTES_MAX, ShardCommands
+from smq.log.background import BackgroundThread
+from smq.sealer.plan import PartitionState
+from smq.testing.disk import SlowDisk
+from smq.wire.internal import InternalReader, encode_command
+from smq.wire.records import read_batches
+from tests.app.fake_peers import TidyLoop, listen, turn_until
+from tests.app.shard_client import FakePeers
+from tests.shard.shard_bench import (
+    NOW_MS,
+    SEGMENT_BYTES,
+    Appender,
+    HeldSyncer,
+    batch,
+    catalog,
+    new_shard,
+    topic,
+)
+
+NUMBER = 5  # Of the partition.
+
+
+class Bench:
+    """A shard that leads one partition, and a process that asks it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.loop, self.peers = TidyLoop(), FakePeers()
+        self.shard = new_shard(directory, topic("one", range(NUMBER, NUMBER + 1)))
+        self.log = self.shard.logs[0]
+        self.appender = Appender(self.shard)
+        self.path = directory / "shard.sock"
+        listener = listen(self.path)
+        self.loop.opened.append(listener)
+        self.commands = ShardCommands(self.loop, self.shard, self.peers)  # type: ignore[arg-type]
+        self.commands.listen(listener)
+        self._asker = Peer(self.loop, self.path)
+
+    def begin(self, **command: Any) -> list[bytes]:
+        """Ask; the answer comes into the list."""
+        answers: list[bytes] = []
+        self._asker.ask(lambda frame_id: encode_command(frame_id, command), answers.append)
+        return answers
+
+    def ask_raw(self, **command: Any) -> bytes:
+        answers = self.begin(**command)
+        turn_until(self.loop, lambda: bool(answers))
+        return answers[0]
+
+    def ask(self, **command: Any) -> Any:
+        return json.loads(self.ask_raw(**command))
+
+    def partitions(self) -> list[PartitionState]:
+        return [PartitionState(*row) for row in self.ask(do="partitions")["ok"]["rows"]]
+
+    def append(self, *values: bytes) -> int:
+        return self.appender.append("one", 0, batch(*values))
+
+    def close(self) -> None:
+        self._asker.close()
+        for link in list(self.commands._links):
+            link.close()
+        self.loop.close()
+        self.log.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.close()
+
+
+def test_partitions_say_what_is_not_sealed_and_how_full_the_wal_is(bench: Bench) -> None:
+    bench.append(b"a", b"b")
+    answer = bench.ask(do="partitions")
+    unsealed_bytes = len(batch(b"a", b"b"))
+    assert bench.partitions() == [PartitionState(NUMBER, 0, 0, 0, 2, unsealed_bytes, NOW_MS)]
+    assert answer["wal_bytes"] == bench.log.wal.allocated_bytes
+    assert answer["wal_bytes_max"] == bench.shard.config.wal_bytes_max
+
+
+def test_partitions_are_told_when_they_have_changed_in_the_same_life(bench: Bench) -> None:
+    first = bench.ask(do="partitions")
+    asked = {"do": "partitions", "life": first["life"], "since": first["ok"]["version"]}
+    assert bench.ask(**asked)["ok"]["rows"] == []
+    bench.append(b"a")
+    assert len(bench.ask(**asked)["ok"]["rows"]) == 1
+    before = {**asked, "life": first["life"] - 1}
+    assert bench.ask(**before)["ok"]["since"] == 0
+
+
+def test_batches_come_raw_behind_a_line_of_json(bench: Bench) -> None:
+    bench.append(b"a")
+    bench.append(b"b", b"c")
+    line, _, data = bench.ask_raw(
+        do="batches", number=NUMBER, offset=1, bytes_max=BATCHES_BYTES_MAX
+    ).partition(b"\n")
+    assert json.loads(line) == {"ok": {"bytes": len(data)}}
+    [found] = read_batches(data)
+    assert [(each.offset, each.value) for each in found.records()] == [(1, b"b"), (2, b"c")]
+
+
+def test_batches_that_are_on_the_disk_are_read_while_others_are_answered(bench: Bench) -> None:
+    count, value = 30, b"v" * (SEGMENT_BYTES // 3)
+    for i in range(count):
+        bench.append(b"%d" % i + value)
+    disk, background = SlowDisk(), BackgroundThread(lambda: None)
+    bench.log.wal._disk, bench.log.wal._background = disk, background
+    bench.loop.turn_ends.append(background.collect)  # type: ignore[arg-type]
+    with disk.waiting():
+        answers = bench.begin(do="batches", number=NUMBER, offset=0, bytes_max=BATCHES_BYTES_MAX)
+        assert bench.ask(do="partitions")["ok"]["rows"]
+        assert not answers
+    turn_until(bench.loop, lambda: bool(answers))
+    records = [r for b in read_batches(answers[0].partition(b"\n")[2]) for r in b.records()]
+    assert [each.value for each in records] == [b"%d" % i + value for i in range(count)]
+
+
+def test_a_damaged_batch_that_had_to_be_loaded_is_refused_by_name(bench: Bench) -> None:
+    for _ in range(30):
+        bench.append(b"v" * (SEGMENT_BYTES // 3))
+    bench.log.wal._disk = SlowDisk()
+    segment = bench.log.wal.segments[0]
+    with segment.path.open("r+b") as file:
+        file.seek(1000)
+        file.write(b"damage")
+    answer = bench.ask(do="batches", number=NUMBER, offset=0, bytes_max=BATCHES_BYTES_MAX)
+    assert str(segment.path) in answer["error"]
+
+
+def test_batches_wait_until_the_disk_has_them(bench: Bench) -> None:
+    bench.log.syncer = syncer = HeldSyncer(bench.log.memory)
+    bench.append(b"a")
+    answers = bench.begin(do="batches", number=NUMBER, offset=0, bytes_max=1 << 20)
+    for _ in range(5):
+        bench.loop.run_once(0.01)
+    assert not answers
+    assert bench.log.words[WORD_SYNCED] < bench.log.tail
+    syncer.release()
+    turn_until(bench.loop, lambda: bool(answers))
+    assert answers[0].startswith(b'{"ok"')
+
+
+def test_what_nobody_may_see_yet_is_given_to_who_asks_for_it(bench: Bench) -> None:
+    bench.shard.take_catalog(
+        catalog(topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": "disk"})), 2
+    )
+    bench.log.syncer = HeldSyncer(bench.log.memory)
+    bench.append(b"a")
+    wanted = {"do": "batches", "number": NUMBER, "offset": 0, "bytes_max": 1 << 20, "synced": False}
+    assert bench.ask_raw(**wanted).partition(b"\n")[2] == b""
+    [found] = read_batches(bench.ask_raw(**wanted, shown=False).partition(b"\n")[2])
+    assert [each.value for each in found.records()] == [b"a"]
+
+
+def test_batches_do_not_wait_for_what_is_behind_them(bench: Bench) -> None:
+    first = {"do": "batches", "number": NUMBER, "offset": 0, "bytes_max": 1}
+    bench.append(b"on the disk")
+    synced = bench.ask_raw(**first)
+    bench.log.syncer = HeldSyncer(bench.log.memory)
+    bench.append(b"not yet")
+    assert bench.log.words[WORD_SYNCED] < bench.log.tail
+    assert bench.ask_raw(**first) == synced
+
+
+def test_what_is_sealed_is_not_unsealed_any_more(bench: Bench) -> None:
+    bench.append(b"a", b"b")
+    assert bench.ask(do="sealed", number=NUMBER, end=2) == {"ok": True}
+    [partition] = bench.partitions()
+    assert (partition.sealed_end, partition.unsealed_bytes) == (2, 0)
+    bench.shard.invariants()
+
+
+def test_retention_moves_the_start(bench: Bench) -> None:
+    bench.append(b"a", b"b")
+    assert bench.ask(do="log_start", number=NUMBER, offset=1) == {"ok": True}
+    [partition] = bench.partitions()
+    assert (partition.start, partition.sealed_end) == (1, 1)
+
+
+def test_unsealed_lists_the_full_segments_until_they_are_sealed(bench: Bench) -> None:
+    for _ in range(4):
+        bench.append(bytes(SEGMENT_BYTES // 3))
+    answer = bench.ask(do="unsealed", number=NUMBER)
+    [(end, newest_ms, size)] = answer["ok"]
+    assert 0 < end < 4
+    assert newest_ms == NOW_MS
+    assert size > SEGMENT_BYTES // 3
+    bench.ask(do="sealed", number=NUMBER, end=end)
+    assert bench.ask(do="unsealed", number=NUMBER) == {"ok": []}
+
+
+def test_ends_are_what_is_sealed_and_what_is_appended(bench: Bench) -> None:
+    bench.append(b"a", b"b")
+    assert bench.ask(do="ends", number=NUMBER) == {"ok": [0, 2]}
+    bench.ask(do="sealed", number=NUMBER, end=2)
+    bench.append(b"c")
+    assert bench.ask(do="ends", number=NUMBER) == {"ok": [2, 3]}
+
+
+def test_attach_gives_the_memory_of_the_log(bench: Bench) -> None:
+    bench.log.memory.fd = os.memfd_create("a-log", os.MFD_CLOEXEC)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(bench.path))
+        sock.sendall(encode_command(7, {"do": "attach", "log": 0}))
+        sock.setblocking(False)
+        received: list[tuple[bytes, list[int]]] = []
+
+        def arrived() -> bool:
+            try:
+                data, fds, _, _ = socket.recv_fds(sock, 1 << 16, 1)
+            except BlockingIOError:
+                return False
+            received.append((data, fds))
+            return True
+
+        turn_until(bench.loop, arrived)
+    [(data, [fd])] = received
+    [frame] = InternalReader().receive(data)
+    assert frame.id == 7
+    assert json.loads(frame.body) == {"ok": {"bytes": bench.log.memory.layout.total_bytes}}
+    assert os.path.sameopenfile(fd, bench.log.memory.fd)
+    os.close(fd)
+    os.close(bench.log.memory.fd)
+    bench.log.memory.fd = -1
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ({"do": "dance"}, "KeyError: 'dance'"),
+        ({}, "KeyError: 'do'"),
+        ({"do": "sealed", "number": NUMBER}, "missing 1 required positional argument: 'end'"),
+        ({"do": "sealed", "number": 99, "end": 1}, "partition 99 is not led here"),
+        ({"do": "log_start", "number": 99, "offset": 1}, "partition 99 is not led here"),
+        ({"do": "unsealed", "number": 99}, "partition 99 is not led here"),
+        ({"do": "attach", "log": 99}, "KeyError: 99"),
+        (
+            {"do": "batches", "number": 99, "offset": 0, "bytes_max": 1},
+            "partition 99 is not led here",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_answered_with_a_sentence(
+    bench: Bench, command: dict[str, Any], why: str
+) -> None:
+    assert why in bench.ask(**command)["error"]
+    assert "ok" in bench.ask(do="partitions")  # The link lives on.
+
+
+def test_the_sealer_is_called_when_the_wal_has_grown_too_much(bench: Bench) -> None:
+    bench.commands.watch_growth()
+    assert not bench.peers.asked
+    bytes_max = bench.log.wal.bytes_max = bench.log.wal.allocated_bytes
+    bench.shard.config = type(bench.shard.config)(wal_bytes_max=2 * bytes_max)
+    bench.log.set_space_end()
+    bench.commands.watch_growth()
+    assert not bench.peers.asked  # No segment has been begun since.
+    bench.commands.watch_space()
+    assert [command for command, _ in bench.peers.asked] == [{"do": "pressure"}]

@@ -1,0 +1,117 @@
+"""Polls by themselves: who is looked at, and how each ends."""
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from gateway.context import Wait
+from smq.app.shard.long_polls import LongPolls
+from tests.app.fake_peers import TidyLoop, turn_until
+
+HERE, THERE = (0, 1), (0, 2)
+
+
+class Asked:
+    """A wait that answers once it `has_enough`, and notes what it was asked."""
+
+    def __init__(self, *places: tuple[int, int], timeout_ms: int = 60_000) -> None:
+        self.questions: list[object] = []
+        self.answers: list[Any] = []
+        self.has_enough = False
+        self.places = places
+        self.wait = Wait(lambda: self.places, timeout_ms, self.attempt, self.moved)
+
+    def attempt(self, *, is_last: bool) -> str | None:
+        self.questions.append("last" if is_last else "again")
+        return "all" if self.has_enough or is_last else None
+
+    def moved(self, places: object) -> str | None:
+        self.questions.append(places)
+        return "enough" if self.has_enough else None
+
+
+def test_only_polls_on_places_that_moved_are_asked_and_once_a_turn() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop, 8)
+    both, other = Asked(HERE, THERE), Asked(THERE)
+    for each in (both, other):
+        polls.add(each.wait, each.answers.append)
+    polls.moved({HERE})
+    assert (both.questions, other.questions) == ([[HERE]], [])
+    both.has_enough = True
+    polls.moved([HERE, THERE])
+    assert both.questions[1:] == [[HERE, THERE]]
+    assert (both.answers, other.answers) == (["enough"], [])
+    polls.moved([HERE, THERE])
+    assert len(both.questions) == 2
+    loop.close()
+
+
+def test_a_poll_is_settled_once_at_the_end_of_its_time() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop, 8)
+    asked = Asked(HERE, timeout_ms=1)
+    polls.add(asked.wait, asked.answers.append)
+    turn_until(loop, lambda: bool(asked.answers))
+    polls.moved([HERE])
+    polls.look_again()
+    assert (asked.questions, asked.answers) == (["last"], ["all"])
+    loop.close()
+
+
+def test_a_changed_catalog_asks_all_and_a_dropped_poll_is_asked_no_more() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop, 8)
+    asked, dropped = Asked(HERE), Asked(HERE)
+    polls.add(asked.wait, asked.answers.append)
+    polls.drop(polls.add(dropped.wait, dropped.answers.append))
+    polls.look_again()
+    assert (asked.questions, dropped.questions) == (["again"], [])
+    assert not asked.answers
+    loop.close()
+
+
+def test_a_poll_waits_where_its_partitions_are_once_their_topic_is_created_again() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop, 8)
+    asked, other = Asked(HERE), Asked(HERE)
+    poll = polls.add(asked.wait, asked.answers.append)
+    polls.add(other.wait, other.answers.append)
+    asked.places = (THERE,)
+    with pytest.raises(AssertionError, match="have moved"):
+        polls.invariants()
+    polls.look_again()
+    polls.invariants()
+    polls.moved([HERE])
+    assert (asked.questions, other.questions) == (["again"], ["again", [HERE]])
+    polls.moved([THERE])
+    assert asked.questions == ["again", [THERE]]
+    polls.drop(poll)
+    polls.invariants()
+    assert polls.watched.tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
+    loop.close()
+
+
+def test_a_poll_that_has_ended_is_freed_without_a_collector() -> None:
+    """Shards collect garbage once a second: ten thousand polls would hold up everybody."""
+    loop = TidyLoop()
+    polls, connection, asked = LongPolls(loop, 8), set(), Asked(HERE)
+
+    def wait() -> weakref.ref[Any]:
+        def settle(_: object) -> None:
+            connection.discard(poll)
+
+        poll = polls.add(asked.wait, settle)
+        connection.add(poll)
+        return weakref.ref(settle)
+
+    gc.disable()
+    try:
+        settle, asked.has_enough = wait(), True
+        assert settle() is not None
+        polls.moved([HERE])
+        assert settle() is None
+    finally:
+        gc.enable()

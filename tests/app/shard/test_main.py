@@ -1,0 +1,176 @@
+"""A shard as a real process: starts from what the supervisor holds, serves, stops, is killed."""
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shm.catalog import CatalogBlock
+from shm.cluster import ClusterBlock, Node
+from shm.segment import LogMemory
+from smq.app.process.asker import Asker
+from smq.app.process.child import fork
+from smq.app.process.inheritance import Inheritance, Stop, attach_name, shard_name, socket_path
+from smq.app.shard.main import shard_main
+from smq.model.catalog import Topic
+from smq.model.config import Config
+from smq.wire.generated.metadata import MetadataRequest
+from tests.app.fake_peers import listen
+from tests.app.one_child import OneChild
+from tests.app.shard_client import decoded, request
+from tests.shard.shard_bench import batch, catalog, produce_request, responses, topic
+
+MiB = 1024 * 1024
+RING_BYTES, SEGMENT_BYTES = 2 * MiB, 1 * MiB
+DEADLINE_S = 20.0
+NODE = 1
+
+
+class Estate(OneChild):
+    """What a supervisor would keep: memory and sockets that outlive the process."""
+
+    def __init__(self, directory: Path) -> None:
+        config = Config(
+            data_dir=directory,
+            ring_bytes=RING_BYTES,
+            wal_segment_bytes=SEGMENT_BYTES,
+            wal_bytes_max=64 * MiB,
+            shards=1,
+        )
+        (directory / "logs").mkdir()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.unix_listener = listen(socket_path(directory, shard_name(NODE)))
+        self.attach_listener = listen(socket_path(directory, attach_name(NODE)))
+        self.catalog = CatalogBlock.create(1 * MiB)
+        self._ready, ready_fd = os.pipe()
+        self.inheritance = Inheritance(
+            config=config,
+            data_dir=directory,
+            cluster_id="cluster",
+            runtime_dir=directory,
+            generation=1,
+            log_count=1,
+            nodes=ClusterBlock.create(1, os.getpid(), 0),
+            catalog=self.catalog,
+            logs={0: LogMemory.create(0, RING_BYTES, SEGMENT_BYTES, 1024)},
+            tcp_listeners={NODE: self.listener},
+            unix_listeners={
+                shard_name(NODE): self.unix_listener,
+                attach_name(NODE): self.attach_listener,
+            },
+            stop=Stop(),
+            ready_fd=ready_fd,
+        )
+
+    def publish(self, *topics: Topic) -> None:
+        self.catalog.publish(catalog(*topics).encode())
+
+    def start(self, generation: int = 1) -> None:
+        share = replace(self.inheritance, generation=generation, stop=Stop())
+        port = self.listener.getsockname()[1]
+        share.nodes.set_node(Node(NODE, os.getpid(), port, generation, 0))
+        self.pid = fork(shard_name(NODE), lambda: shard_main(share, NODE), share.stop)
+        share.stop.close()
+
+    def is_ready(self, wait_s: float) -> bool:
+        """Whether the process has reported, since this was last asked."""
+        if not select.select([self._ready], [], [], wait_s)[0]:
+            return False
+        return os.read(self._ready, 1) == b"\1"
+
+    def partitions(self) -> list[Any]:
+        """What the shard says it leads."""
+        asker = Asker(self.inheritance.socket_path(shard_name(NODE)), DEADLINE_S)
+        found, _ = asker.ask({"do": "partitions"})
+        asker.close()
+        return list(found["rows"])
+
+    def client(self) -> socket.socket:
+        return socket.create_connection(self.listener.getsockname(), DEADLINE_S)
+
+    def close(self) -> None:
+        if self.pid:
+            self.kill()
+        self.listener.close()
+        self.unix_listener.close()
+        self.attach_listener.close()
+        self.inheritance.stop.close()
+        os.close(self.inheritance.ready_fd)
+        os.close(self._ready)
+
+
+@pytest.fixture
+def estate(tmp_path: Path) -> Iterator[Estate]:
+    estate = Estate(tmp_path)
+    yield estate
+    estate.close()
+
+
+def receive(sock: socket.socket) -> bytes:
+    """One answer with its size."""
+    with sock.makefile("rb") as stream:
+        size = stream.read(4)
+        return size + stream.read(int.from_bytes(size))
+
+
+def produce(sock: socket.socket, value: bytes) -> int:
+    """The offset of a record that was acknowledged."""
+    sock.sendall(produce_request({"one": {0: batch(value)}}))
+    [(_, response)] = responses(receive(sock))
+    [answer] = response.responses[0].partition_responses
+    assert answer.error_code == 0
+    return int(answer.base_offset)
+
+
+def test_it_serves_what_the_catalog_says_and_stops_when_asked(estate: Estate) -> None:
+    estate.publish(topic("one"))
+    estate.start()
+    assert estate.is_ready(DEADLINE_S)
+    with estate.client() as client:
+        assert [produce(client, b"a"), produce(client, b"b")] == [0, 1]
+        client.sendall(request("Metadata", 9, MetadataRequest(topics=None)))
+        metadata = decoded("Metadata", 9, receive(client)[4:])
+        assert [broker.port for broker in metadata.brokers] == [estate.listener.getsockname()[1]]
+        assert [each.name for each in metadata.topics] == ["one"]
+        os.kill(estate.pid, signal.SIGTERM)
+        assert client.recv(1) == b""
+    assert estate.wait_exit() == 0
+
+
+def test_it_waits_for_the_first_catalog(estate: Estate) -> None:
+    estate.start()
+    assert estate.partitions() == []  # It runs, its logs are open …
+    assert not estate.is_ready(0)  # … and clients are not served yet.
+    with estate.client() as client:
+        client.sendall(produce_request({"one": {0: batch(b"early")}}))
+        estate.publish(topic("one"))
+        assert estate.is_ready(DEADLINE_S)
+        [(_, response)] = responses(receive(client))
+    assert response.responses[0].partition_responses[0].error_code == 0
+
+
+def test_it_takes_each_catalog_that_is_published(estate: Estate) -> None:
+    estate.publish(topic("one"))
+    estate.start()
+    assert estate.is_ready(DEADLINE_S)
+    assert [row[0] for row in estate.partitions()] == [1]
+    estate.publish(topic("one"), topic("two", range(2, 4)))
+    assert [row[0] for row in estate.partitions()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_the_next_one_goes_on_where_the_last_one_ended(estate: Estate, how: signal.Signals) -> None:
+    estate.publish(topic("one"))
+    for life in range(3):
+        estate.start(generation=life + 1)
+        assert estate.is_ready(DEADLINE_S)
+        with estate.client() as client:
+            assert produce(client, b"x") == life
+        os.kill(estate.pid, how)
+        assert estate.wait_exit() == (-how if how == signal.SIGKILL else 0)

@@ -1,0 +1,447 @@
+"""The server over real sockets: cuts, order, levels, slow clients, garbage."""
+
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shm.kernels.base.words import WORD_SPACE_END
+from smq.app.process.clock import monotonic_ms
+from smq.app.shard.receive import BUFFER_BYTES
+from smq.app.shard.server import HOST_SEND_BYTES
+from smq.model.errors import ErrorCode
+from smq.wire.generated.find_coordinator import FindCoordinatorRequest
+from smq.wire.generated.metadata import MetadataRequest
+from tests.app.fake_peers import turn_until
+from tests.app.shard_client import (
+    ServerBench,
+    benches,
+    decoded,
+    fetch,
+    fetched,
+    request,
+    settle,
+    versions,
+)
+from tests.shard.shard_bench import (
+    RING_BYTES,
+    HeldSyncer,
+    batch,
+    catalog,
+    produce_request,
+    topic,
+)
+
+Make = Callable[..., ServerBench]
+DISK = {"smq.durability": "disk"}
+MEMORY = {"smq.durability": "memory"}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    with benches(tmp_path, ServerBench) as make:
+        yield make
+
+
+def find_coordinator(correlation: int) -> bytes:
+    return request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), correlation)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 64])
+def test_a_stream_may_be_cut_anywhere(make: Make, size: int) -> None:
+    bench = make(topic("one"))
+    client = bench.client()
+    stream = versions(1) + produce_request({"one": {0: batch(b"x")}}, correlation=2) + versions(3)
+    stream += fetch("one", correlation=4)
+    for at in range(0, len(stream), size):
+        client.send(stream[at : at + size])
+        bench.turn(1)
+    frames = client.wait(4)
+    assert client.correlations() == [1, 2, 3, 4]
+    assert fetched(frames[3]).high_watermark == 1
+
+
+def test_answers_keep_the_order_of_the_requests_whoever_is_slow(make: Make) -> None:
+    bench = make(topic("one"), topic("safe", range(2, 3), DISK))
+    log = bench.shard.logs[0]
+    log.syncer = HeldSyncer(log.memory)
+    client = bench.client()
+    client.send(
+        find_coordinator(1)
+        + produce_request({"safe": {0: batch(b"s")}}, correlation=2)
+        + fetch("one", wait_ms=60_000, correlation=3)
+        + versions(4)
+        + produce_request({"one": {0: batch(b"o")}}, correlation=5)
+    )
+    settle(bench, client)
+    assert client.correlations() == []
+    [(_, answered)] = bench.peers.relayed
+    answered((1).to_bytes(4) + b"found")
+    settle(bench, client)
+    assert client.correlations() == [1]
+    log.syncer.release()
+    client.wait(5)
+    assert client.correlations() == [1, 2, 3, 4, 5]
+    assert fetched(client.frames()[2]).high_watermark == 1
+
+
+def test_an_ack_comes_at_its_topic_s_level_and_what_is_acknowledged_is_visible(make: Make) -> None:
+    levels = [
+        topic("fast", configs=MEMORY),
+        topic("plain", range(2, 3)),
+        topic("safe", range(3, 4), DISK),
+    ]
+    bench = make(*levels)
+    log = bench.shard.logs[0]
+    log.syncer = HeldSyncer(log.memory)
+    clients = {each.name: bench.client() for each in levels}
+    for name, client in clients.items():
+        client.send(produce_request({name: {0: batch(name.encode())}}))
+    settle(bench, *clients.values())
+    assert {name for name, client in clients.items() if client.frames()} == {"fast", "plain"}
+    reader = bench.client()
+    for i, name in enumerate(clients):
+        reader.send(fetch(name))
+        reader.wait(i + 1)
+    assert [bool(fetched(frame).records) for frame in reader.frames()] == [True, True, False]
+    log.syncer.release()
+    clients["safe"].wait(1)
+    reader.send(fetch("safe"))
+    assert fetched(reader.wait(4)[3]).records
+
+
+def test_a_poll_ends_when_enough_has_come_when_its_time_is_over_and_when_the_topic_goes(
+    make: Make,
+) -> None:
+    bench = make(topic("one"))
+    enough, late, gone, writer = (bench.client() for _ in range(4))
+    enough.send(fetch("one", wait_ms=60_000, min_bytes=150))
+    gone.send(fetch("one", wait_ms=60_000, min_bytes=1 << 20))
+    writer.send(produce_request({"one": {0: batch(b"x" * 20)}}))
+    writer.wait(1)
+    settle(bench, enough)
+    assert not enough.frames()
+    late.send(fetch("one", wait_ms=20, min_bytes=1 << 20))
+    writer.send(produce_request({"one": {0: batch(b"x" * 20)}}))
+    assert len(fetched(enough.wait(1)[0]).records) >= 150
+    assert fetched(late.wait(1)[0]).records
+    assert not gone.frames()
+    bench.publish(catalog())
+    assert fetched(gone.wait(1)[0]).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("logs", [1, 2])  # A shard of one log has the kernel answer.
+@pytest.mark.parametrize("min_bytes", [1, 60])
+def test_a_poll_hears_of_a_topic_that_is_created_again_while_it_waits(
+    make: Make, logs: int, min_bytes: int
+) -> None:
+    bench = make(topic("one"), logs=logs)
+    reader, writer = bench.client(), bench.client()
+    reader.send(fetch("one", wait_ms=60_000, min_bytes=min_bytes))
+    new, heir, more = (
+        topic("one", range(5, 6)),
+        topic("heir", range(9, 10)),
+        topic("m", range(3, 4)),
+    )
+    for topics in ([topic("one"), more], [new, more], [new, more, heir]):
+        settle(bench, reader)
+        bench.publish(catalog(*topics))
+    settle(bench, reader)
+    slots = bench.shard.logs[0].partitions.slots
+    assert slots[9] == 0, "it has the place that the poll stood at"
+    writer.send(produce_request({"heir": {0: batch(b"x")}}))
+    writer.wait(1)
+    settle(bench, reader)
+    assert not reader.frames()
+    bench.server._polls.invariants()
+    writer.send(produce_request({"one": {0: batch(b"new")}}))
+    assert b"new" in bytes(fetched(reader.wait(1)[0]).records)
+    bench.server._polls.invariants()
+
+
+def test_a_poll_whose_client_is_gone_leaves_nothing_behind(make: Make) -> None:
+    bench = make(topic("one"))
+    client, writer = bench.client(), bench.client()
+    client.send(fetch("one", wait_ms=60_000))
+    settle(bench)
+    client.socket.close()
+    turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+    writer.send(produce_request({"one": {0: batch(b"x")}}))
+    assert len(writer.wait(1)) == 1
+
+
+def test_a_slow_reader_gets_its_own_bytes_while_the_ring_and_the_wal_move_on(make: Make) -> None:
+    """No foreign byte: payloads are tagged by topic, the WAL is recycled as it fills."""
+    bench = make(topic("mine"), topic("other", range(2, 3)))
+    writer, slow = bench.client(), bench.client(receive_bytes=4096)
+    count = 200
+    for i in range(count):
+        writer.send(produce_request({"mine": {0: batch(b"MINE" * 200 * (1 + i % 7))}}))
+    writer.wait(count)
+    slow.send(fetch("mine"))
+    settle(bench)
+    log = bench.shard.logs[0]
+    for i in range(2 * RING_BYTES // 20_000):
+        writer.send(produce_request({"other": {0: batch(b"EVIL" * 5000)}}))
+        writer.wait(count + i + 1)
+        for led in bench.shard.led():
+            log.sealed(led.number, led.offsets().high_watermark, 0)
+        log.checkpoint()
+        slow.pull()
+    slow.wait(1)
+    assert not slow.is_closed
+    records = bytes(fetched(slow.frames()[0]).records)
+    assert b"EVIL" not in records
+    assert records.count(b"MINE") == sum(200 * (1 + i % 7) for i in range(count))
+
+
+def test_producers_are_slowed_when_space_is_short_and_others_are_not(make: Make) -> None:
+    bench = make(topic("one"))
+    log, producer, reader = bench.shard.logs[0], bench.client(), bench.client()
+    log.words[WORD_SPACE_END] = log.tail + 40_000
+    bench.shard.throttle.is_on = True
+    producer.send(produce_request({"one": {0: batch(b"v" * 5000)}}))
+    [first] = producer.wait(1)
+    throttle_ms = decoded("Produce", 9, first).throttle_time_ms
+    assert 500 <= throttle_ms <= 900
+    sent_ms = monotonic_ms()
+    producer.send(produce_request({"one": {0: batch(b"v")}}, correlation=2))
+    reader.send(fetch("one"))
+    assert fetched(reader.wait(1)[0]).records
+    assert monotonic_ms() - sent_ms < throttle_ms
+    assert not producer.frames()[1:]
+    producer.wait(2)
+    assert monotonic_ms() - sent_ms >= throttle_ms - 30
+    bench.shard.throttle.is_on = False
+    producer.send(produce_request({"one": {0: batch(b"v")}}, correlation=3))
+    producer.wait(3)
+
+
+def python_steps(work: Callable[[], object]) -> int:
+    """How many functions are called meanwhile."""
+    count = 0
+
+    def profile(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_python_s_steps_depend_on_wake_ups_and_not_on_requests_or_partitions(make: Make) -> None:
+    bench = make(topic("one", range(1, 101)))
+    client, steps, asked = bench.client(), list[int](), 0
+    one = produce_request({"one": {0: batch(b"v")}})
+    many = produce_request({"one": {i: batch(b"v") for i in range(100)}})
+    for data, count in ((one * 3, 3), (one, 1), (one * 200, 200), (many * 2, 2)):
+        assert client.socket.send(data) == len(data)
+        steps.append(python_steps(lambda: bench.loop.run_once(0.5)))
+        asked += count
+        client.wait(asked)
+    _, least, *others = steps  # The first time is like no other.
+    assert max(others) < least + 40  # A segment may begin in any turn.
+
+
+def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(make: Make) -> None:
+    bench = make(topic("one"))
+    writer, slow = bench.client(), bench.client(receive_bytes=65536)
+    writer.send(produce_request({"one": {0: batch(b"x" * 10_000)}}))
+    writer.wait(1)
+    asked = 0
+    unsent = b""
+    for asked in range(1, 601):
+        unsent += fetch("one", correlation=asked)
+    taken = 0
+    for _ in range(200):
+        with suppress(BlockingIOError):
+            taken += slow.socket.send(unsent[taken:])
+        bench.turn(1)
+    [connection] = [c for c in bench.server._connections.values() if c.slots]
+    assert connection.is_full
+    assert len(connection.slots) <= 256
+
+    def all_answered() -> bool:
+        nonlocal taken
+        with suppress(BlockingIOError):
+            taken += slow.socket.send(unsent[taken:]) if taken < len(unsent) else 0
+        slow.pull()
+        while len(slow.received) >= 4:
+            size = int.from_bytes(slow.received[:4])
+            if len(slow.received) < 4 + size:
+                break
+            seen.append(int.from_bytes(slow.received[4:8]))
+            slow.received = slow.received[4 + size :]
+        return len(seen) == asked
+
+    seen: list[int] = []
+    turn_until(bench.loop, all_answered)
+    assert seen == [*range(1, asked + 1)]
+
+
+def test_clients_beyond_the_limit_are_closed_and_idle_ones_after_their_time(make: Make) -> None:
+    bench = make(max_connections=2, connections_max_idle_ms=0)
+    first, second = bench.client(), bench.client()
+    with pytest.raises(AssertionError, match="came true"):
+        ServerBench.client(_impatient(bench))
+    assert bench.server.connection_count() == 2
+    first.send(find_coordinator(1))
+    settle(bench)
+    bench.server.close_idle()
+    second.wait_closed()
+    assert bench.server.connection_count() == 1
+
+
+def _impatient(bench: ServerBench) -> Any:
+    """The bench, that gives up waiting for a connection after some turns."""
+
+    class Impatient:
+        address, server = bench.address, bench.server
+
+        class loop:  # noqa: N801
+            opened = bench.loop.opened
+            turns = 0
+
+            @classmethod
+            def run_once(cls, _timeout_s: float) -> None:
+                bench.loop.run_once(0)
+                cls.turns += 1
+                assert cls.turns < 20, "it never came true"
+
+    return Impatient
+
+
+def test_when_asked_to_stop_it_answers_and_takes_no_more(make: Make) -> None:
+    bench = make(topic("one"))
+    waiting, idle = bench.client(), bench.client()
+    waiting.send(fetch("one", wait_ms=60_000))
+    settle(bench)
+    bench.server.stop()
+    assert len(waiting.wait(1)) == 1
+    waiting.wait_closed()
+    idle.wait_closed()
+    assert bench.server.connection_count() == 0
+
+
+BAD = {
+    "a negative size": b"\xff\xff\xff\xff",
+    "a size beyond the limit": b"\x7f\xff\xff\xff" + bytes(100),
+    "an unknown key": (10).to_bytes(4) + (999).to_bytes(2) + bytes(8),
+    "an unknown version": (10).to_bytes(4) + (3).to_bytes(2) + (99).to_bytes(2) + bytes(6),
+    "a size of nothing": bytes(4),
+    "a request of another world": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "Produce 0": (10).to_bytes(4) + bytes(10),
+}
+
+
+@pytest.mark.parametrize("garbage", BAD.values(), ids=BAD)
+def test_who_breaks_the_protocol_is_closed_after_its_answers_and_neighbours_go_on(
+    make: Make, garbage: bytes
+) -> None:
+    bench = make()
+    client, neighbour = bench.client(), bench.client()
+    client.send(versions(1) + garbage)
+    client.wait_closed()
+    assert client.correlations() == [1]
+    neighbour.send(request("Metadata", 12, MetadataRequest(topics=[])))
+    assert len(neighbour.wait(1)) == 1
+
+
+def test_garbage_of_any_kind_does_no_harm(tmp_path: Path) -> None:
+    bench = ServerBench(tmp_path, topic("one"))
+    seeds = [versions(), fetch("one", wait_ms=5), produce_request({"one": {0: batch(b"x")}})]
+    neighbour = bench.client()
+
+    @settings(deadline=None, max_examples=60)
+    @given(
+        seed=st.sampled_from(seeds),
+        at=st.floats(0, 1),
+        noise=st.binary(max_size=40),
+        rest=st.binary(max_size=40),
+    )
+    def harmless(seed: bytes, at: float, noise: bytes, rest: bytes) -> None:
+        client = bench.client()
+        cut = int(at * len(seed))
+        client.send(seed[:cut] + noise + seed[cut + len(noise) :] + rest)
+        settle(bench, client)
+        client.socket.close()
+        neighbour.received = b""
+        neighbour.send(versions())
+        assert len(neighbour.wait(1)) == 1
+        turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+        bench.shard.invariants()
+
+    harmless()
+    bench.close()
+
+
+def test_requests_that_never_end_hold_no_more_than_their_bytes(make: Make) -> None:
+    bench = make(topic("one"))
+    unfinished = (1 << 20).to_bytes(4) + bytes(100)
+    for _ in range(50):
+        bench.client().send(unfinished)
+    settle(bench)
+    pool = bench.server._buffers
+    assert pool._lent == 0
+    held = sum(len(c.rest.copied) for c in bench.server._connections.values())
+    assert held == 50 * len(unfinished)
+
+
+def test_parts_of_requests_are_bounded_together_and_the_slowest_pay(make: Make) -> None:
+    bench = make(topic("one"))
+    pool, part = bench.server._buffers, (1 << 20).to_bytes(4) + bytes(100_000)
+    pool.bytes_max = 10 * BUFFER_BYTES
+    slow, steady = bench.client(), bench.client()
+    slow.send(part)
+    settle(bench)
+    [oldest] = (each for each in bench.server._connections.values() if each.rest.held_bytes)
+    for _ in range(20):
+        bench.client().send(part)
+        settle(bench)
+        pool.invariants(bench.server._connections.values())
+        assert pool.held_bytes <= pool.bytes_max
+    assert oldest.closed
+    steady.send(produce_request({"one": {0: batch(bytes(50_000))}}))
+    assert len(steady.wait(1)) == 1
+
+
+def test_who_takes_no_more_requests_keeps_nothing_of_what_still_comes(make: Make) -> None:
+    bench = make(topic("one"))
+    client = bench.client()
+    client.send(fetch("one", wait_ms=60_000) + (2**31 - 1).to_bytes(4) + bytes(100_000))
+    settle(bench)
+    [connection] = bench.server._connections.values()
+    assert connection.is_closing
+    client.send(bytes(8_000_000))
+    settle(bench)
+    assert not connection.closed
+    assert (connection.rest.held_bytes, bench.server._buffers.held_bytes) == (0, 0)
+
+
+def test_what_goes_to_a_client_on_this_host_goes_through_a_buffer_that_caches_hold(
+    make: Make,
+) -> None:
+    bench = make()
+    with socket.socket() as bounded:
+        bounded.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
+        expected = send_bytes(bounded)
+    for address in ("127.0.0.1", "127.0.0.2"):
+        with socket.create_connection(bench.address, source_address=(address, 0)):
+            turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+            [connection] = bench.server._connections.values()
+            is_bounded = send_bytes(connection.socket) == expected
+            assert is_bounded == (address == "127.0.0.1")
+        turn_until(bench.loop, lambda: bench.server.connection_count() == 0)
+
+
+def send_bytes(sock: socket.socket) -> int:
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)

@@ -1,0 +1,75 @@
+"""When the kernels are compiled, and when they are only loaded."""
+
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from smq.app.supervisor import composition as module
+
+
+class Cache:
+    """A cache of kernels, and what was done to it and said about it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.done: list[str] = []
+        self.said = Event()
+
+    def compile(self) -> None:
+        self.done.append("compile")
+        (self.directory / "kernel.nbi").touch()
+
+    def interrupted(self) -> None:
+        self.compile()
+        raise KeyboardInterrupt
+
+    def load(self) -> None:
+        self.done.append("load")
+
+    def say(self, sentence: str) -> None:
+        self.done.append(" ".join(sentence.split()[:2]))
+        self.said.set()
+
+
+COMPILED = ["compiling the", "compile", "load", "the kernels"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    cache = Cache(tmp_path)
+    monkeypatch.setattr(module, "cache_directory", lambda: tmp_path)
+    monkeypatch.setattr(module, "_compile_by_two", cache.compile)
+    monkeypatch.setattr(module, "warm", cache.load)
+    monkeypatch.setattr(module, "say", cache.say)
+    return cache
+
+
+def test_only_the_first_start_compiles_and_it_says_so(cache: Cache) -> None:
+    module.warm_kernels()
+    assert cache.done == COMPILED
+    module.warm_kernels()
+    assert cache.done == [*COMPILED, "load"]
+
+
+def test_after_a_first_start_that_was_interrupted_the_next_one_compiles(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_compile_by_two", cache.interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            module.warm_kernels()
+    cache.done.clear()
+    module.warm_kernels()
+    assert cache.done == COMPILED
+
+
+def test_of_two_first_starts_one_compiles_and_the_other_waits_and_loads(cache: Cache) -> None:
+    other = Thread(target=module.warm_kernels)
+    with module._alone(cache.directory):
+        other.start()
+        assert cache.said.wait(10)
+        assert cache.done == ["compiling the"]
+        (cache.directory / module.COMPLETE).touch()
+    other.join(10)
+    assert cache.done == ["compiling the", "load", "the kernels"]

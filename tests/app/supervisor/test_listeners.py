@@ -1,0 +1,112 @@
+"""Sockets: what is opened, and the sentences for what cannot be."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from smq.app.supervisor.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
+from tests.app.fake_broker import config_for
+
+
+def test_port_0_takes_free_ones(tmp_path: Path) -> None:
+    listeners = open_tcp_listeners(config_for(tmp_path, 2))
+    ports = {node_id: listener.getsockname()[1] for node_id, listener in listeners.items()}
+    assert sorted(ports) == [1, 2]
+    assert ports[1] != ports[2]
+    for listener in listeners.values():
+        socket.create_connection(listener.getsockname()).close()
+        listener.close()
+
+
+def test_a_port_that_is_about_to_be_free_is_waited_for(tmp_path: Path) -> None:
+    other = socket.create_server(("127.0.0.1", 0))
+    port = other.getsockname()[1]
+    timer = threading.Timer(0.1, other.close)
+    timer.start()
+    open_tcp_listeners(config_for(tmp_path, 1, port=port))[1].close()
+    timer.join()
+
+
+def test_a_port_in_use_is_named_with_its_owner(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        words = rf"port {port} of 127\.0\.0\.1 is in use by process {os.getpid()} \(.*--port"
+        with pytest.raises(SystemExit, match=words):
+            open_tcp_listeners(config_for(tmp_path, 1, port=port))
+
+
+def test_http_has_a_listener_when_it_has_a_port(tmp_path: Path) -> None:
+    assert open_http_listener(config_for(tmp_path, 1)) is None
+    listener = open_http_listener(config_for(tmp_path, 1, **{"http.port": 0}))
+    assert listener is not None
+    with listener:
+        socket.create_connection(listener.getsockname()).close()
+        taken = config_for(tmp_path, 1, **{"http.port": listener.getsockname()[1]})
+        with pytest.raises(SystemExit, match=r"is in use .* another with --http-port"):
+            open_http_listener(taken)
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [("192.0.2.1", "not an address of this machine"), ("no.such.invalid", "there is no address")],
+)
+def test_an_address_that_is_not_ours_is_refused(tmp_path: Path, host: str, words: str) -> None:
+    with pytest.raises(SystemExit, match=words):
+        open_tcp_listeners(config_for(tmp_path, 1, host=host))
+
+
+def test_unix_sockets_are_private_and_replace_those_of_a_killed_run(tmp_path: Path) -> None:
+    for _ in range(2):
+        listeners = open_unix_listeners(tmp_path / "run" / "id", ["sealer"])
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "run" / "id" / "sealer.sock"))
+        listeners["sealer"].close()
+    assert (tmp_path / "run" / "id").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory of few letters: a socket's path has 107 bytes."""
+    with TemporaryDirectory(prefix="smq-") as name:
+        yield Path(name)
+
+
+def test_what_killed_brokers_have_left_is_removed_and_nothing_else(home: Path) -> None:
+    def left(name: str, file: str = "shard-1.sock", *, is_old: bool = True) -> Path:
+        directory = home / name
+        directory.mkdir()
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(directory / file))
+        if is_old:
+            os.utime(directory, (0, 0))
+        return directory
+
+    dead, young, other = left("d" * 22), left("y" * 22, is_old=False), left("another program")
+    live, mixed = left("l" * 22), left("m" * 22)
+    (mixed / "notes").touch()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(live / "attach-1.sock"))
+        listening.listen()
+        for each in (live, mixed):
+            os.utime(each, (0, 0))
+        for listener in open_unix_listeners(home / "ours", ["one"]).values():
+            listener.close()
+    assert not dead.exists()
+    assert all(each.exists() for each in (young, other, live, mixed))
+
+
+def test_a_directory_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SystemExit, match="not a directory of this user"):
+        open_unix_listeners(tmp_path / "run", ["sealer"])
+
+
+def test_a_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="--runtime-dir"):
+        open_unix_listeners(tmp_path / ("x" * 100), ["sealer"])

@@ -1,0 +1,88 @@
+"""What is refused before anything is forked; the rest is told by test_supervisor."""
+
+import os
+import resource
+import socket
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from smq.app.supervisor import serve as module
+from smq.app.supervisor.datadir import DataDirectory
+from smq.app.supervisor.supervisor import Mains
+from smq.model.setting import GiB, MiB
+from tests.app.fake_broker import config_for
+
+
+def never(*_: object) -> NoReturn:
+    raise AssertionError("nothing may be started")
+
+
+NOBODY = Mains(never, never, never, never)
+
+
+def test_sizes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    config = config_for(tmp_path, 1, **{"wal.bytes.max": 5 * MiB})
+    with pytest.raises(SystemExit, match=r"smq: wal\.bytes\.max: a log needs 4 segments"):
+        module.serve(config, 4 * GiB, NOBODY, never)
+
+
+def test_what_the_number_of_logs_and_the_place_of_the_filer_refuse_is_named_at_once(
+    tmp_path: Path,
+) -> None:
+    datadir = DataDirectory(tmp_path)
+    datadir.start(8)
+    datadir.close()
+    config = config_for(
+        tmp_path, 1, **{"ring.bytes": GiB, "filer.root": tmp_path / "meta.json" / "filer"}
+    )
+    with pytest.raises(SystemExit) as refusal:
+        module.serve(config, 4 * GiB, NOBODY, never)
+    rings, filer = str(refusal.value).splitlines()
+    assert rings.startswith("smq: ring.bytes: a ring a log, 8 x 1 GiB, is more than")
+    assert filer.startswith(f"smq: filer.root: {tmp_path / 'meta.json'} is not a directory")
+
+
+def test_a_refused_start_takes_no_generation(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        config = config_for(tmp_path, 1, port=other.getsockname()[1])
+        with pytest.raises(SystemExit, match="is in use"):
+            module.serve(config, 4 * GiB, NOBODY, never)
+    assert not (tmp_path / "meta.json").exists()
+
+
+def test_a_process_may_open_files_for_its_clients_and_for_its_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        assert module.room_for(100) == 100
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 100 + module.DESCRIPTORS_OF_OURS
+        assert not capsys.readouterr().out
+        room = module.room_for(2**40)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == hard == before[1]
+        assert hard - module.DESCRIPTORS_OF_OURS <= room < hard
+        said = f"may open {hard} files a process: a shard takes {room} connections only"
+        assert said in capsys.readouterr().out
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_few_descriptors_are_shared_between_clients_and_the_log() -> None:
+    pid = os.fork()
+    if pid == 0:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))
+        os._exit(module.room_for(10_000) == 300)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+
+
+def test_nobody_reading_the_news_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        def write(self, _text: str) -> None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    module.say("anything")

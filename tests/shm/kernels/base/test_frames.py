@@ -1,0 +1,112 @@
+"""Frames as the twin writes and reads them; no flip goes unseen."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shm.kernels.base.frames import (
+    batch_crc_is_good,
+    frame_bytes,
+    frame_check,
+    frame_is_good,
+    write_frame_header,
+)
+from shm.kernels.base.words import FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_SKIPPABLE
+from shm.kernels.twin.log import PlainFrame, batch_is_good, read_frame
+from tests.oracle.batches import batch
+
+BATCH = batch(b"value")
+FRAME = PlainFrame(640, 128, 2**32 - 1, 7, FRAME_KIND_BATCH, 2, BATCH)
+PADDING = PlainFrame(640, 128, 3, 0, FRAME_KIND_PADDING, 0, bytes(80))
+UNKNOWN = PlainFrame(640, 128, 3, 9, FRAME_KIND_SKIPPABLE | 17, 1, b"what a later version says")
+KINDS = [FRAME_KIND_BATCH, FRAME_KIND_PADDING, 3, FRAME_KIND_SKIPPABLE | 1, 2**31 - 1]
+FRAMES, IDS = [FRAME, PADDING, UNKNOWN], ["batch", "padding", "unknown"]
+
+
+def array(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)
+
+
+frames = st.builds(
+    PlainFrame,
+    position=st.integers(0, 2**50),
+    synced=st.integers(0, 2**50),
+    generation=st.integers(0, 2**32 - 1),
+    partition=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(KINDS),
+    level=st.integers(0, 2),
+    content=st.binary(min_size=61, max_size=200),
+)
+
+
+@settings(deadline=None)
+@given(frames)
+def test_a_header_is_written_as_the_twin_writes_it(frame: PlainFrame) -> None:
+    position, synced, generation, partition, kind, level, data = frame
+    memory = np.zeros(3 + 48 + len(data), np.uint8)
+    memory[51:] = array(data)
+    stamps = (synced, generation)
+    write_frame_header(memory, 3, position, stamps, len(data), partition, kind, level)
+    assert memory[3:].tobytes() == frame.header() + data
+    assert frame_check(memory, 3) == int.from_bytes(frame.header()[4:8], "little")
+    whole = frame.encode()
+    assert frame_is_good(array(whole), 0, len(whole), position)
+    assert read_frame(whole, position) == frame
+
+
+@pytest.mark.parametrize("size", [0, 1, 16, 17, 61, 80, 81, 1 << 20])
+def test_a_frame_takes_whole_lines_and_not_one_more(size: int) -> None:
+    assert frame_bytes(size) % 64 == 0
+    assert 0 <= frame_bytes(size) - 48 - size < 64
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=IDS)
+def test_no_flip_of_a_bit_goes_unseen_and_the_twin_agrees(frame: PlainFrame) -> None:
+    whole = frame.encode()
+    checked = {FRAME: 48 + 61, PADDING: 48, UNKNOWN: 48 + len(UNKNOWN.content)}[frame]
+    for bit in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        good = frame_is_good(array(bytes(flipped)), 0, len(flipped), 640)
+        assert good == (bit >= 8 * checked)
+        assert good == (read_frame(bytes(flipped), 640) is not None)
+
+
+@pytest.mark.parametrize("bit", range(8 * 17, 8 * len(BATCH), 5))
+def test_flips_behind_the_header_are_seen_by_the_batchs_own_crc(bit: int) -> None:
+    flipped = bytearray(BATCH)
+    flipped[bit // 8] ^= 1 << bit % 8
+    assert not batch_crc_is_good(array(bytes(flipped)), 0, len(flipped))
+    assert not batch_is_good(bytes(flipped))
+
+
+def test_a_good_batch_has_a_good_crc() -> None:
+    assert batch_crc_is_good(array(BATCH), 0, len(BATCH))
+    assert batch_is_good(BATCH)
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=IDS)
+def test_a_frame_that_is_cut_or_elsewhere_is_none(frame: PlainFrame) -> None:
+    whole = frame.encode()
+    for end in range(len(whole)):
+        assert not frame_is_good(array(whole), 0, end, 640)
+        assert read_frame(whole[:end], 640) is None
+    assert not frame_is_good(array(whole), 0, len(whole), 704)
+    assert not frame_is_good(array(b"\0" + whole), 0, len(whole) + 1, 640)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, 0, -1, -(2**31)])
+@pytest.mark.parametrize("size", [-(2**31), -64, -1, 0, 60, 80, 81, 2**31 - 1])
+def test_a_size_that_cannot_be_makes_no_frame_though_the_check_is_right(
+    kind: int, size: int
+) -> None:
+    low = 61 if kind == FRAME_KIND_BATCH else 0
+    fits = kind > 0 and low <= size <= 80
+    data = np.zeros(128, np.uint8)
+    if kind in {FRAME_KIND_BATCH, FRAME_KIND_PADDING} or kind <= 0 or fits:
+        write_frame_header(data, 0, 0, (0, 0), size, 0, kind, 0)
+    else:  # The check of what is not there cannot be right.
+        data[:48] = array(PlainFrame(0, 0, 0, 0, kind, 0, b"").header())
+        data[28:32] = array(size.to_bytes(4, "little", signed=True))
+    assert frame_is_good(data, 0, 128, 0) == fits
+    assert (read_frame(data.tobytes(), 0) is not None) == fits
