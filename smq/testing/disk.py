@@ -63,7 +63,7 @@ class TracingDisk(OsDisk):
         self.image = read_image(directory) if past is None else past.image
         self.trace: list[Operation] = [] if past is None else list(past.trace)
         self.began = len(self.trace)
-        state = _state_after(self.image, self.trace)
+        state = _files_after(self.image, self.trace)
         state.move(len(state.moves))
         self._names = state.names
         self._next_file = max(state.contents, default=-1) + 1
@@ -137,7 +137,7 @@ def write_image(image: Image, directory: Path) -> None:
         (directory / name).write_bytes(data)
 
 
-class _State:
+class Files:
     """Files as a crash finds them: contents and names that are durable, and what is not yet."""
 
     def __init__(self, image: Image) -> None:
@@ -181,8 +181,8 @@ class _State:
         return {name: bytes(self.contents[file]) for name, file in self.names.items()}
 
 
-def _state_after(before: Image, trace: list[Operation]) -> _State:
-    state = _State(before)
+def _files_after(before: Image, trace: list[Operation]) -> Files:
+    state = Files(before)
     for operation in trace:
         state.apply(operation)
     return state
@@ -190,7 +190,7 @@ def _state_after(before: Image, trace: list[Operation]) -> _State:
 
 def killed(past: Past) -> Image:
     """The directory when all processes have died: the page cache outlives them."""
-    state = _state_after(past.image, past.trace)
+    state = _files_after(past.image, past.trace)
     for file, writes in state.unsynced.items():
         state.land(file, writes)
     state.move(len(state.moves))
@@ -204,7 +204,7 @@ def torn(past: Past, at: int) -> Past:
     return Past(past.image, [*before, last._replace(data=last.data[:at])])
 
 
-def _pieces(write: Operation, size: int) -> Iterator[Operation]:
+def pieces_of(write: Operation, size: int) -> Iterator[Operation]:
     """A write cut at multiples of `size` in its file."""
     at, end = write.at, write.at + len(write.data)
     while at < end:
@@ -215,11 +215,11 @@ def _pieces(write: Operation, size: int) -> Iterator[Operation]:
 
 def power_lost(past: Past, chance: Random) -> Image:
     """The directory after a power loss: any subset of what was not synced."""
-    state = _state_after(past.image, past.trace)
+    state = _files_after(past.image, past.trace)
     size = chance.choice([SECTOR_BYTES, PAGE_BYTES])
     keep = chance.choice([0.0, 0.1, 0.5, 0.9, 1.0])
     for file, writes in state.unsynced.items():
-        pieces = [piece for write in writes for piece in _pieces(write, size)]
+        pieces = [piece for write in writes for piece in pieces_of(write, size)]
         state.land(file, [piece for piece in pieces if chance.random() < keep])
     state.move(chance.randint(0, len(state.moves)))
     return state.image()
@@ -228,12 +228,12 @@ def power_lost(past: Past, chance: Random) -> Image:
 def power_losses(past: Past, writes_max: int) -> Iterator[Image]:
     """The directory after every power loss: each subset of the writes that were not synced, with
     each number of the changes of names that were not. None if there are more writes than that."""
-    pending = _state_after(past.image, past.trace)
+    pending = _files_after(past.image, past.trace)
     writes = [(file, write) for file, some in pending.unsynced.items() for write in some]
     subsets = product((False, True), repeat=len(writes)) if len(writes) <= writes_max else ()
     for kept in subsets:
         for moves in range(len(pending.moves) + 1):
-            state = _state_after(past.image, past.trace)
+            state = _files_after(past.image, past.trace)
             for file, write in compress(writes, kept):
                 state.land(file, [write])
             state.move(moves)

@@ -52,13 +52,7 @@ class Link:
         The listening sockets belong to the supervisor, so that connecting succeeds at once, also
         while the process behind it is being restarted.
         """
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        try:
-            sock.connect(str(path))
-        except OSError:
-            sock.close()
-            raise
-        return cls(loop, sock, on_frame, on_close)
+        return cls(loop, loop.connect(path), on_frame, on_close)
 
     def send(self, frame: bytes) -> None:
         """Send one encoded frame, now or when the other side can take it."""

@@ -10,8 +10,11 @@ monotonic time, and may take what comes meanwhile. Else `Spin` decides whether t
 import heapq
 import os
 import select
+import socket
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
+from typing import Protocol
 
 from shm.kernels.turn.spin import may_spin, new_spin, note_spin
 from smq.app.process.clock import monotonic_ns
@@ -62,11 +65,30 @@ class Timer:
             self._loop.note_cancelled()
 
 
+class Poller(Protocol):
+    """Says which descriptors are ready: an epoll, or the simulator's."""
+
+    def register(self, fd: int, eventmask: int, /) -> None:
+        """Watch a descriptor."""
+
+    def modify(self, fd: int, eventmask: int, /) -> None:
+        """Watch it for other events."""
+
+    def unregister(self, fd: int, /) -> None:
+        """Watch it no more."""
+
+    def poll(self, timeout: float, maxevents: int, /) -> list[tuple[int, int]]:
+        """The descriptors that are ready, each with its events."""
+
+    def fileno(self) -> int:
+        """The epoll's descriptor, for kernels."""
+
+
 class Loop:
     """Waits for descriptors and timers and calls back."""
 
-    def __init__(self) -> None:
-        self._epoll = select.epoll()
+    def __init__(self, poller: Poller | None = None) -> None:
+        self._epoll: Poller = select.epoll() if poller is None else poller
         self._callbacks: dict[int, Callback] = {}
         self._timers: list[tuple[int, int, Timer]] = []
         self._cancelled = 0
@@ -95,6 +117,20 @@ class Loop:
     def fileno(self) -> int:
         """The epoll."""
         return self._epoll.fileno()
+
+    def connect(self, path: Path) -> socket.socket:
+        """A connection to a unix socket of ours. Raises OSError when nobody listens there."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            sock.connect(str(path))
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    def next_due_ns(self) -> int | None:
+        """When the next timer is due (monotonic), cancelled ones counted; None: there is none."""
+        return self._timers[0][0] if self._timers else None
 
     def call_at(self, due_ns: int, action: Callable[[], None]) -> Timer:
         """Call `action` once, at a monotonic time."""

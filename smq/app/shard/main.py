@@ -59,7 +59,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
 
     notices = Notices([*logs.values(), sessions], sys.stderr.write)
     sessions.tell_notices = lambda: notices.tell(monotonic_ms())
-    _housekeep(loop, server, commands, tell_clients, notices)
+    housekeep(loop, server, commands, tell_clients, notices)
 
     def serve() -> None:
         """Serve once the coordinator has said which topics there are."""
@@ -141,13 +141,15 @@ def _take_catalog(inheritance: Inheritance, shard: Shard) -> bool:
     return True
 
 
-def _housekeep(
+def housekeep(
     loop: Loop,
     server: ShardServer,
     commands: ShardCommands,
     tell_clients: Callable[[], None],
     notices: Notices,
 ) -> None:
+    """Do once a second what nobody waits for, and watch the space when the WAL grows."""
+
     def once() -> None:
         server.close_idle()
         tell_clients()

@@ -1,0 +1,215 @@
+"""Programs that use the broker: they speak Kafka's protocol over simulated connections.
+
+A client asks, and gets the answer or learns that its connection is closed; it connects again after
+a pause. What it was told goes to the ledger.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gateway.apis.table import API_BY_KEY
+from smq.testing.simulation.clock import MS
+from smq.testing.simulation.host import node_address
+from smq.testing.simulation.ledger import Broken
+from smq.wire.api import API_BY_NAME
+from smq.wire.codec import Writer
+from smq.wire.headers import RequestHeader, read_response_header, write_request_header
+
+if TYPE_CHECKING:
+    from smq.testing.simulation.world import World
+
+PAUSE_MS = 20.0  # Before it connects or asks again.
+RECEIVE_BYTES = 1 << 16
+Answered = Callable[[Any], None]
+
+
+class Asked(NamedTuple):
+    """A request on its way."""
+
+    correlation: int
+    name: str
+    version: int
+    answered: Answered
+    sent_ns: int
+    wait_ms: int
+
+
+class Connection:
+    """To one node, until it breaks. Answers come in the order of the questions."""
+
+    def __init__(self, client: "Client", node: int) -> None:
+        world = client.world
+        self.client, self.node = client, node
+        self.socket = world.network.connect(node_address(node), (client.name, 1))
+        self.asked: deque[Asked] = deque()
+        self._out, self._received = bytearray(), bytearray()
+        self.is_open = True
+
+    def ask(
+        self, name: str, version: int, message: Any, answered: Answered, wait_ms: int = 0
+    ) -> None:
+        """Ask; `answered` gets the response, or None when the connection is gone."""
+        api = API_BY_KEY[API_BY_NAME[name].key]
+        correlation = next(self.client.correlations)
+        writer = Writer()
+        write_request_header(RequestHeader(api.key, version, correlation, "simulated"), writer)
+        getattr(api.codec, api.read_request.__name__.replace("read_", "write_"))(
+            message, version, writer
+        )
+        body = writer.to_bytes()
+        self._out += len(body).to_bytes(4) + body
+        now_ns = self.client.world.clock.now_ns
+        self.asked.append(Asked(correlation, name, version, answered, now_ns, wait_ms))
+        self.turn()
+
+    def turn(self) -> None:
+        """Send and receive what goes."""
+        try:
+            while self._out:
+                del self._out[: self.socket.send(self._out)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.broken()
+            return
+        try:
+            while data := self.socket.recv(RECEIVE_BYTES):
+                self._received += data
+                self._take_answers()
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        self.broken()
+
+    def _take_answers(self) -> None:
+        while len(self._received) >= 4 and self.is_open:
+            end = 4 + int.from_bytes(self._received[:4])
+            if len(self._received) < end:
+                return
+            body = bytes(self._received[4:end])
+            del self._received[:end]
+            if not self.asked:
+                raise Broken(f"{self.client.name} gets an answer and has asked nothing")
+            asked = self.asked.popleft()
+            if int.from_bytes(body[:4]) != asked.correlation:
+                raise Broken(f"{self.client.name} gets another answer than that to {asked.name}")
+            api = API_BY_KEY[API_BY_NAME[asked.name].key]
+            _, at = read_response_header(body, 0, api.key, asked.version)
+            read = getattr(api.codec, api.write_response.__name__.replace("write_", "read_"))
+            asked.answered(read(body, at, asked.version))
+
+    def broken(self) -> None:
+        """It is gone, whoever did it; who waits for an answer learns it."""
+        if self.is_open:
+            self.is_open = False
+            self.socket.close()
+            del self.client.connections[self.node]
+            self.client.not_before[self.node] = self.client.after_ns(PAUSE_MS)
+            while self.asked:
+                self.asked.popleft().answered(None)
+
+    def is_ready(self) -> bool:
+        """Whether a turn would do anything."""
+        mask = self.socket.events()
+        return bool(mask & ~4) or bool(self._out and mask)
+
+
+class Client:
+    """One program, with a connection to each node it needs."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world, self.name = world, name
+        self.chance = Random(f"{world.seed} {name}")  # noqa: S311
+        self.connections: dict[int, Connection] = {}
+        self.not_before: dict[int, int] = {}
+        self.correlations = count(1)
+        self._later: list[tuple[int, int, Callable[[], None]]] = []
+        self._tie_breaker = count()
+
+    def after_ns(self, delay_ms: float) -> int:
+        """A time from now, give or take."""
+        return self.world.clock.now_ns + int(delay_ms * (0.5 + self.chance.random()) * MS)
+
+    def later(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """Do it after a while, give or take."""
+        due_ns = self.after_ns(delay_ms)
+        heapq.heappush(self._later, (due_ns, next(self._tie_breaker), action))
+
+    def connection(self, node: int) -> Connection | None:
+        """A connection to a node; None: there is none now."""
+        if node not in self.connections:
+            if self.world.clock.now_ns < self.not_before.get(node, 0):
+                return None
+            try:
+                self.connections[node] = Connection(self, node)
+            except OSError:
+                self.not_before[node] = self.after_ns(PAUSE_MS)
+                return None
+        return self.connections[node]
+
+    def any_connection(self) -> Connection | None:
+        """To any node."""
+        return self.connection(self.chance.randint(1, self.world.host.config.shards))
+
+    def ask_until(  # noqa: PLR0913, PLR0917  (A request, and what is wanted of its answer.)
+        self,
+        name: str,
+        version: int,
+        message: Any,
+        is_enough: Callable[[Any], bool],
+        attempts: int = 30,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Ask any node, and again until the answer will do."""
+
+        def again() -> None:
+            if attempts > 1 and wanted():
+                self.later(
+                    PAUSE_MS,
+                    lambda: self.ask_until(name, version, message, is_enough, attempts - 1, wanted),
+                )
+
+        def answered(response: Any) -> None:
+            if response is None or not is_enough(response):
+                again()
+
+        connection = self.any_connection()
+        if connection is None:
+            again()
+        else:
+            connection.ask(name, version, message, answered)
+
+    def is_ready(self, now_ns: int) -> bool:
+        """Whether a turn would do anything."""
+        is_due = bool(self._later) and self._later[0][0] <= now_ns
+        return is_due or any(each.is_ready() for each in self.connections.values())
+
+    def turn(self) -> None:
+        """Do what is to be done."""
+        now_ns = self.world.clock.now_ns
+        for connection in list(self.connections.values()):
+            if connection.is_open and connection.is_ready():
+                connection.turn()
+        while self._later and self._later[0][0] <= now_ns:
+            heapq.heappop(self._later)[2]()
+
+    def next_due_ns(self) -> int | None:
+        """When it is ready by itself."""
+        dues = [each.socket.next_due_ns() for each in self.connections.values()]
+        if self._later:
+            dues.append(self._later[0][0])
+        return min((due for due in dues if due is not None), default=None)
+
+    def oldest_wait(self, now_ns: int) -> tuple[float, str]:
+        """How long it waits for an answer that is due, and to what."""
+        waits = [
+            ((now_ns - each.sent_ns) / MS - each.wait_ms, f"{self.name}: {each.name}")
+            for connection in self.connections.values()
+            for each in connection.asked
+        ]
+        return max(waits, default=(0.0, ""))

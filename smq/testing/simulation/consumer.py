@@ -1,0 +1,236 @@
+"""Consumers, committers and administrators: who reads, who remembers where, who makes topics."""
+
+from typing import TYPE_CHECKING, Any
+
+from smq.model.errors import ErrorCode
+from smq.testing.simulation.clients import PAUSE_MS, Client
+from smq.testing.simulation.ledger import Broken, Commits, Incarnation
+from smq.wire.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from smq.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from smq.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from smq.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from smq.wire.records import read_batches
+
+if TYPE_CHECKING:
+    from smq.testing.simulation.world import World
+
+BY_NAME, BY_ID = 12, 13
+COMMIT_VERSION, OFFSETS_VERSION = 8, 7
+FETCH_BYTES_MAX = 1 << 14
+
+Place = tuple[Incarnation, int]
+
+
+class Consumer(Client):
+    """Reads partitions from where it stands."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        super().__init__(world, name)
+        self.positions: dict[Place, int] = {}
+
+    def fetch(
+        self, incarnation: Incarnation, node: int, wait_ms: int, min_bytes: int, version: int
+    ) -> None:
+        """Ask a node once for what it leads of a topic."""
+        logs = incarnation.topic.logs
+        led = [i for i, log in enumerate(logs) if self.world.host.leader_of(log) == node]
+        connection = self.connection(node) if led else None
+        if connection is None:
+            return
+        partitions = [
+            FetchPartition(
+                partition=i,
+                fetch_offset=self.positions.get((incarnation, i), 0),
+                partition_max_bytes=FETCH_BYTES_MAX,
+            )
+            for i in led
+        ]
+        topic = FetchTopic(partitions=partitions)
+        if version >= BY_ID:
+            topic.topic_id = incarnation.topic.id
+        else:
+            topic.topic = incarnation.topic.name
+        request = FetchRequest(
+            max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=FETCH_BYTES_MAX, topics=[topic]
+        )
+
+        def answered(response: Any) -> None:
+            if response is not None and not incarnation.is_dying:
+                for each in response.responses:
+                    for row in each.partitions:
+                        self._take(incarnation, row)
+
+        connection.ask("Fetch", version, request, answered, wait_ms)
+
+    def _take(self, incarnation: Incarnation, row: Any) -> None:
+        place = incarnation, row.partition_index
+        position = self.positions.get(place, 0)
+        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.positions[place] = 0
+        if row.error_code != ErrorCode.NONE:
+            return
+        for offset, value in records_of(row.records):
+            if offset >= position:
+                incarnation.claim(row.partition_index, offset, value, "what a consumer sees")
+                self.world.ledger.fetched += 1
+                self.positions[place] = offset + 1
+
+
+def records_of(data: Any) -> list[tuple[int, bytes]]:
+    """Offsets and values."""
+    return [
+        (record.offset, record.value or b"")
+        for batch in read_batches(bytes(data or b""))
+        for record in batch.records()
+    ]
+
+
+class Reader(Client):
+    """Reads whole partitions, after all is over: `found` is what is there."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        super().__init__(world, name)
+        self.found: dict[Place, dict[int, bytes]] = {}
+        self.unread: set[Place] = set()
+
+    def read(self, incarnation: Incarnation, partition: int) -> None:
+        """Read it from its start to its end."""
+        place = incarnation, partition
+        self.found[place] = {}
+        self.unread.add(place)
+        self._fetch(place, 0)
+
+    def _fetch(self, place: Place, offset: int) -> None:
+        incarnation, partition = place
+        node = self.world.host.leader_of(incarnation.topic.logs[partition])
+        connection = self.connection(node)
+        if connection is None:
+            self.later(PAUSE_MS, lambda: self._fetch(place, offset))
+            return
+        asked = FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX
+        )
+        topic = FetchTopic(topic_id=incarnation.topic.id, partitions=[asked])
+        request = FetchRequest(max_wait_ms=0, max_bytes=FETCH_BYTES_MAX, topics=[topic])
+        connection.ask("Fetch", BY_ID, request, lambda r: self._answered(place, offset, r))
+
+    def _answered(self, place: Place, offset: int, response: Any) -> None:
+        if response is None:
+            self.later(PAUSE_MS, lambda: self._fetch(place, offset))
+            return
+        [row] = response.responses[0].partitions
+        code = ErrorCode(row.error_code)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and row.log_start_offset > offset:
+            self._fetch(place, row.log_start_offset)
+        elif code != ErrorCode.NONE:
+            name = place[0].topic.name
+            if code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.later(PAUSE_MS, lambda: self._fetch(place, offset))
+                return
+            raise Broken(f"reading {name}-{place[1]} at {offset}: {code.name}")
+        else:
+            self._keep(place, offset, records_of(row.records), row.high_watermark)
+
+    def _keep(self, place: Place, offset: int, records: list[tuple[int, bytes]], end: int) -> None:
+        found = self.found[place]
+        for at, value in records:
+            if at < offset:
+                continue
+            found[at] = value
+            offset = at + 1
+        if offset < end and records:
+            self._fetch(place, offset)
+        elif offset < end and not self.world.ledger.is_damaged:
+            name = place[0].topic.name
+            raise Broken(f"{name}-{place[1]} ends at {end} and gives nothing from {offset} on")
+        else:
+            self.unread.discard(place)
+
+
+class Committer(Client):
+    """A group's memory of where it stands: every offset is committed once only."""
+
+    def commit(self, incarnation: Incarnation, partition: int) -> None:
+        """Commit the next offset."""
+        connection = self.any_connection()
+        if connection is None:
+            return
+        kept = self.world.ledger.commits.setdefault((self.name, incarnation, partition), Commits())
+        kept.last += 1
+        offset = kept.last
+        kept.in_doubt.add(offset)
+
+        def answered(response: Any) -> None:
+            if response is None:
+                return
+            kept.in_doubt.discard(offset)
+            if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
+                kept.acked = max(kept.acked, offset)
+
+        row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        topic = OffsetCommitRequestTopic(name=incarnation.topic.name, partitions=[row])
+        request = OffsetCommitRequest(group_id=self.name, topics=[topic])
+        connection.ask("OffsetCommit", COMMIT_VERSION, request, answered)
+
+    def check(self, incarnation: Incarnation, partition: int, kept: Commits) -> None:
+        """Raises Broken when the group remembers something else than it was told."""
+
+        def is_enough(response: Any) -> bool:
+            row = response.topics[0].partitions[0] if response.topics else None
+            if response.error_code or row is None or row.error_code:
+                return False
+            self.world.unchecked.discard((self.name, incarnation, partition))
+            if row.committed_offset not in kept.in_doubt | {kept.acked}:
+                raise Broken(
+                    f"group {self.name} has committed {kept.acked} of "
+                    f"{incarnation.topic.name}-{partition} and is told {row.committed_offset}"
+                )
+            return True
+
+        topic = OffsetFetchRequestTopic(name=incarnation.topic.name, partition_indexes=[partition])
+        request = OffsetFetchRequest(group_id=self.name, topics=[topic])
+        self.ask_until("OffsetFetch", OFFSETS_VERSION, request, is_enough, 1000)
+
+
+class Administrator(Client):
+    """Makes topics and deletes them."""
+
+    def create(self, name: str, partitions: int, level: str) -> None:
+        """Have such a topic."""
+
+        def is_enough(response: Any) -> bool:
+            code = ErrorCode(response.topics[0].error_code)
+            if code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+                return False
+            topic = self.world.topic(name)
+            if topic is None:
+                return False
+            self.world.ledger.created(topic)
+            return True
+
+        config = CreatableTopicConfig(name="smq.durability", value=level)
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=[config]
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
+        self.ask_until("CreateTopics", 6, request, is_enough)
+
+    def delete(self, name: str) -> None:
+        """Have no such topic."""
+        incarnation = self.world.ledger.standing(name)
+        if incarnation is None:
+            return
+        incarnation.is_dying = True
+        # By its id: a request that comes late must not delete the next topic of that name.
+        state = DeleteTopicState(name=None, topic_id=incarnation.topic.id)
+        request = DeleteTopicsRequest(topics=[state], timeout_ms=1000)
+        self.ask_until("DeleteTopics", 6, request, lambda _: True, 5)

@@ -1,0 +1,216 @@
+"""The disk of one log: real files for the page cache, and beside them what a power cut leaves.
+
+It fails while it is told to, and counts what a process does: one that is to die does so between two
+calls, or in the middle of a write.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from smq.log.disk import OsDisk
+from smq.testing.disk import (
+    PAGE_BYTES,
+    SECTOR_BYTES,
+    Files,
+    Operation,
+    pieces_of,
+    read_image,
+    write_image,
+)
+
+KEPT_SHARES = (0.0, 0.0, 0.1, 0.5, 0.9, 1.0)  # Of unsynced pieces, after a power cut.
+
+
+class Killed(BaseException):
+    """The process that runs just now is dead. No handler of the broker's catches it."""
+
+
+@dataclass
+class Faults:
+    """Which calls fail, with which errno. `torn` is whether a failing write leaves a part."""
+
+    failing: dict[str, int] = field(default_factory=dict)
+    slow_ms: float = 0.0
+
+
+class SimulatedDisk(OsDisk):
+    """A disk for one directory, through all lives of the processes that use it.
+
+    before_call   is called with each method's name; it may raise Killed
+    """
+
+    writes_plainly = False
+
+    def __init__(self, directory: Path, faults: Faults, chance: Random) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory, self.faults, self.chance = directory, faults, chance
+        self.files = Files(read_image(directory))
+        self._names = dict(self.files.names)
+        self._next_file = len(self._names)
+        self._opened: dict[int, int] = {}
+        self.before_call: Callable[[str], None] = _nothing
+
+    def _call(self, method: str) -> None:
+        self.before_call(method)
+        error = self.faults.failing.get(method)
+        if error is not None:
+            raise OSError(error, os.strerror(error))
+
+    def open(self, path: Path) -> int:
+        """See Disk."""
+        self._call("open")
+        fd = super().open(path)
+        self._opened[fd] = self._names[path.name]
+        return fd
+
+    def create(self, path: Path, size: int) -> int:
+        """See Disk."""
+        self._call("create")
+        fd = super().create(path, size)
+        self._opened[fd] = self._new_file(path.name)
+        self.files.apply(Operation("create", self._opened[fd], path.name, data=bytes(size)))
+        return fd
+
+    def fill(self, path: Path, at: int, size: int) -> None:
+        """See Disk."""
+        self._call("fill")
+        fd = self.open(path)
+        try:
+            self.write(fd, memoryview(bytes(size)), at)
+        finally:
+            self.close(fd)
+
+    def close(self, fd: int) -> None:
+        """See Disk."""
+        del self._opened[fd]
+        super().close(fd)
+
+    def write(self, fd: int, data: memoryview, at: int) -> None:
+        """See Disk. One that fails, or whose process dies of it, leaves a part behind."""
+        try:
+            self._call("write")
+        except (OSError, Killed):
+            self._write(fd, data[: self.chance.randint(0, len(data))], at)
+            raise
+        self._write(fd, data, at)
+
+    def _write(self, fd: int, data: memoryview, at: int) -> None:
+        self.files.apply(Operation("write", self._opened[fd], at=at, data=bytes(data)))
+        super().write(fd, data, at)
+
+    def read(self, fd: int, length: int, at: int) -> np.ndarray:
+        """See Disk."""
+        self._call("read")
+        return super().read(fd, length, at)
+
+    def read_cached(self, fd: int, length: int, at: int) -> np.ndarray | None:
+        """See Disk. Under faults nothing is in the page cache."""
+        if self.faults.slow_ms or "read" in self.faults.failing:
+            return None
+        return super().read(fd, length, at)
+
+    def map(self, fd: int, length: int) -> np.ndarray:
+        """See Disk."""
+        self._call("map")
+        return super().read(fd, length, 0)
+
+    def sync(self, fd: int) -> None:
+        """See Disk. What a failed one should have made durable may never be: its pages are clean
+        now, and the next one says that all is well."""
+        file = self._opened[fd]
+        try:
+            self._call("sync")
+        except OSError:
+            lost = self.files.unsynced.pop(file, [])
+            self.files.land(file, [write for write in lost if self.chance.random() < 0.5])
+            raise
+        self.files.apply(Operation("sync", file))
+
+    def replace(self, path: Path, data: bytes | memoryview) -> None:
+        """See Disk."""
+        self._call("replace")
+        path.write_bytes(data)
+        file = self._new_file(path.name)
+        self.files.apply(Operation("replace", file, path.name, data=bytes(data)))
+
+    def rename(self, path: Path, target: Path) -> None:
+        """See Disk. The directory is synced after it, unless the process dies between."""
+        self._call("rename")
+        path.rename(target)
+        assert target.parent == self.directory
+        self._names[target.name] = file = self._names.pop(path.name)
+        self.files.apply(Operation("rename", file, path.name, target=target.name))
+        self.sync_directory(target.parent)
+
+    def remove(self, path: Path) -> None:
+        """See Disk."""
+        self._call("remove")
+        super().remove(path)
+        if self._names.pop(path.name, None) is not None:
+            self.files.apply(Operation("remove", name=path.name))
+
+    def sync_directory(self, path: Path) -> None:
+        """See Disk."""
+        assert path == self.directory
+        self._call("sync_directory")
+        self.files.apply(Operation("directory"))
+
+    def _new_file(self, name: str) -> int:
+        self._names[name] = self._next_file
+        self._next_file += 1
+        return self._names[name]
+
+    # --- what happens to it ----------------------------------------------------------------------
+
+    def drop_descriptors(self) -> None:
+        """The process that had files open is dead."""
+        for fd in self._opened:
+            os.close(fd)
+        self._opened.clear()
+
+    def lose_power(self) -> None:
+        """Of what no sync has made durable any subset is there, torn anywhere."""
+        self.drop_descriptors()
+        chance, files = self.chance, self.files
+        size, keep = chance.choice((SECTOR_BYTES, PAGE_BYTES)), chance.choice(KEPT_SHARES)
+        for file, writes in files.unsynced.items():
+            pieces = [piece for write in writes for piece in pieces_of(write, size)]
+            files.land(file, [piece for piece in pieces if chance.random() < keep])
+        files.move(chance.randint(0, len(files.moves)))
+        write_image(files.image(), self.directory)
+        self.files = Files(read_image(self.directory))
+        self._names, self._next_file = dict(self.files.names), len(self.files.names)
+
+    def flip_a_bit(self) -> bool:
+        """Change one bit of what lies in a segment's file, also on the disk; False: there is none.
+
+        Reads find it; no failure of ours does such a thing, but disks do.
+        """
+        names = sorted(name for name in self._names if name.endswith(".wal"))
+        if not names:
+            return False
+        path = self.directory / self.chance.choice(names)
+        data = bytearray(path.read_bytes())
+        written = len(bytes(data).rstrip(b"\0"))
+        if not written:
+            return False
+        at, bit = self.chance.randrange(written), 1 << self.chance.randrange(8)
+        data[at] ^= bit
+        fd = os.open(path, os.O_RDWR)
+        os.pwrite(fd, data[at : at + 1], at)
+        os.close(fd)
+        self.files.contents[self._names[path.name]][at] ^= bit
+        return True
+
+
+def _nothing(_method: str) -> None:
+    pass
+
+
+FULL, BROKEN = errno.ENOSPC, errno.EIO

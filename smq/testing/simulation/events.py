@@ -1,0 +1,257 @@
+"""What happens in a simulation: a list that is drawn from the seed before anything runs.
+
+An event is data: when, which kind, and numbers. Numbers mean something whatever else is in the
+list ("the n-th topic, counted round"), so that a list from which events are struck out still runs:
+that is how one that fails becomes short. A new kind is one more row of KINDS.
+"""
+
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from smq.testing.simulation.ledger import LEVELS
+
+if TYPE_CHECKING:
+    from smq.testing.simulation.world import World
+
+TOPICS = 3
+EVENTS_MIN, EVENTS_MAX = 10, 60
+MOODS = (
+    0.0,
+    0.3,
+    1.0,
+    1.0,
+    3.0,
+)  # Of a kind in a seed: each seed has much of some, none of others.
+
+Numbers = tuple[int, ...]
+
+
+class Event(NamedTuple):
+    """See above."""
+
+    at_ms: int
+    kind: str
+    numbers: Numbers
+
+    def __str__(self) -> str:
+        return f"{self.at_ms:6} ms  {self.kind} {' '.join(map(str, self.numbers))}"
+
+
+class Kind(NamedTuple):
+    """A row: how often it comes, which numbers it takes, what it does."""
+
+    weight: float
+    draw: Callable[[Random], Numbers]
+    happen: Callable[..., None]
+
+
+def _produce(world: "World", client: int, topic: int, mask: int, records: int, size: int) -> None:
+    """Some records to the partitions of a mask."""
+    incarnation = world.ledger.standing(name_of(topic))
+    if incarnation is not None:
+        count = incarnation.topic.partition_count
+        partitions = [i for i in range(count) if mask >> i & 1] or [mask % count]
+        producer = world.producers[client % len(world.producers)]
+        producer.produce(incarnation, partitions, records, size)
+
+
+def _fetch(world: "World", client: int, topic: int, wait_ms: int, least: int, version: int) -> None:
+    """A consumer asks each node once."""
+    incarnation = world.ledger.standing(name_of(topic))
+    if incarnation is not None:
+        consumer = world.consumers[client % len(world.consumers)]
+        for node in range(1, world.host.config.shards + 1):
+            consumer.fetch(incarnation, node, wait_ms, least, version)
+
+
+def _commit(world: "World", client: int, topic: int, partition: int) -> None:
+    """A group remembers one more offset."""
+    incarnation = world.ledger.standing(name_of(topic))
+    if incarnation is not None:
+        committer = world.committers[client % len(world.committers)]
+        committer.commit(incarnation, partition % incarnation.topic.partition_count)
+
+
+def _create(world: "World", topic: int, partitions: int, level: int) -> None:
+    """A topic, if there is none of this name."""
+    world.administrator.create(name_of(topic), partitions, LEVELS[level])
+
+
+def _delete(world: "World", topic: int) -> None:
+    """A topic goes."""
+    world.administrator.delete(name_of(topic))
+
+
+def _create_again(world: "World", topic: int, partitions: int, level: int) -> None:
+    """A topic goes, and another one of its name comes at once."""
+    _delete(world, topic)
+    _create(world, topic, partitions, level)
+
+
+def _kill(world: "World", victim: int, fuse: int, next_fuse: int) -> None:
+    """A process dies after so many calls of the system; so may the next one in its place."""
+    names = sorted(world.processes)
+    if names:
+        world.light(names[victim % len(names)], fuse, world.kill)
+        world.next_fuse = next_fuse
+
+
+def _kill_all(world: "World", victim: int, fuse: int, shards: int) -> None:
+    """All processes die at once when one of them has made so many calls; other shards start."""
+    _all_at_once(world, victim, fuse, lambda: world.go_down(shards))
+
+
+def _cut_power(world: "World", victim: int, fuse: int, shards: int) -> None:
+    """As above, and the disks lose what they had not made durable."""
+    _all_at_once(world, victim, fuse, lambda: world.lose_power(shards))
+
+
+def _all_at_once(world: "World", victim: int, fuse: int, ends: Callable[[], None]) -> None:
+    names = sorted(world.processes)
+    if names:
+        world.light(names[victim % len(names)], fuse, lambda _: ends())
+
+
+def _disk_fails(world: "World", log: int, method: int, error: int, ms: int) -> None:
+    """Calls of one kind, or all that write, fail for a while on one log's disk, or on all."""
+    methods = FAILING[method]
+    chosen = world.host.faults if log < 0 else [world.host.faults[log % len(world.host.faults)]]
+    for faults in chosen:
+        for name in methods:
+            faults.failing[name] = error
+            world.after(ms, lambda faults=faults, name=name: faults.failing.pop(name, None))
+
+
+def _disk_is_slow(world: "World", log: int, slow_ms: int, ms: int) -> None:
+    """Syncs and jobs take long for a while."""
+    faults = world.host.faults[log % len(world.host.faults)]
+    faults.slow_ms = slow_ms
+    world.after(ms, lambda: setattr(faults, "slow_ms", 0.0))
+
+
+def _store_fails(world: "World", ms: int) -> None:
+    """The coordinator's disk is full for a while."""
+    failing = world.host.store_faults.failing
+    failing["commit"] = errno.ENOSPC
+    world.after(ms, lambda: failing.pop("commit", None))
+
+
+def _cut(world: "World", which: int) -> None:
+    """A connection is cut, between a client and a node or between two of our processes."""
+    connections = world.network.connections()
+    if connections:
+        connections[which % len(connections)].reset()
+
+
+def _freeze(world: "World", victim: int, ms: int) -> None:
+    """A process gets no processor for a while."""
+    names = sorted(world.processes)
+    if names:
+        world.freeze(names[victim % len(names)], ms)
+
+
+def _flip(world: "World", log: int) -> None:
+    """A bit of a segment changes on its disk."""
+    disks = world.host.disks
+    if disks[log % len(disks)].flip_a_bit():
+        world.ledger.is_damaged = True
+
+
+FAILING: tuple[tuple[str, ...], ...] = (
+    ("write",),
+    ("sync",),
+    ("replace",),
+    ("create",),
+    ("rename",),
+    ("replace", "create", "fill"),  # What a full disk does not take: what is allocated, it does.
+    ("write", "sync", "replace", "create", "fill", "rename"),
+)
+
+
+def _fuse(chance: Random) -> int:
+    return chance.choice((0, chance.randint(0, 5), chance.randint(0, 60)))
+
+
+def _shards(chance: Random) -> int:
+    return chance.choice((0, 0, 0, 1, 2))
+
+
+KINDS: dict[str, Kind] = {
+    "produce": Kind(
+        12,
+        lambda c: (
+            c.randrange(3),
+            c.randrange(TOPICS),
+            c.choice((1, 2, 3, 7, 15)),
+            c.choice((1, 1, 2, 5)),
+            c.choice((0, 10, 100, 300)),
+        ),
+        _produce,
+    ),
+    "fetch": Kind(
+        7,
+        lambda c: (
+            c.randrange(2),
+            c.randrange(TOPICS),
+            c.choice((0, 20, 200, 1000)),
+            c.choice((0, 1, 1, 1000)),
+            c.choice((12, 13)),
+        ),
+        _fetch,
+    ),
+    "commit": Kind(2, lambda c: (c.randrange(2), c.randrange(TOPICS), c.randrange(4)), _commit),
+    "create": Kind(1, lambda c: (c.randrange(TOPICS), c.randint(1, 4), c.randrange(3)), _create),
+    "delete": Kind(0.7, lambda c: (c.randrange(TOPICS),), _delete),
+    "create-again": Kind(
+        1, lambda c: (c.randrange(TOPICS), c.randint(1, 4), c.randrange(3)), _create_again
+    ),
+    "kill": Kind(
+        3,
+        lambda c: (c.randrange(6), _fuse(c), c.choice((-1, -1, -1, c.randint(0, 30)))),
+        _kill,
+    ),
+    "kill-all": Kind(1, lambda c: (c.randrange(6), _fuse(c), _shards(c)), _kill_all),
+    "cut-power": Kind(1.5, lambda c: (c.randrange(6), _fuse(c), _shards(c)), _cut_power),
+    "disk-fails": Kind(
+        2,
+        lambda c: (
+            c.randint(-2, 2),
+            c.randrange(len(FAILING)),
+            c.choice((errno.ENOSPC, errno.EIO)),
+            c.choice((5, 50, 300, 1500)),
+        ),
+        _disk_fails,
+    ),
+    "disk-is-slow": Kind(
+        1, lambda c: (c.randrange(3), c.choice((5, 50, 300)), c.randint(10, 1000)), _disk_is_slow
+    ),
+    "store-fails": Kind(0.5, lambda c: (c.choice((5, 50, 300)),), _store_fails),
+    "cut": Kind(3, lambda c: (c.randrange(30),), _cut),
+    "freeze": Kind(1, lambda c: (c.randrange(6), c.choice((5, 50, 500))), _freeze),
+    "flip": Kind(0.1, lambda c: (c.randrange(3),), _flip),
+}
+
+
+def name_of(topic: int) -> str:
+    """The n-th topic's name."""
+    return f"topic-{topic}"
+
+
+def events_of(seed: int) -> list[Event]:
+    """All that happens with a seed."""
+    chance = Random(f"events {seed}")  # noqa: S311
+    weights = [kind.weight * chance.choice(MOODS) for kind in KINDS.values()]
+    weights[0] = max(weights[0], KINDS["produce"].weight)
+    mean_ms = chance.choice((1, 5, 20, 60))
+    at_ms = 0.0
+    events = [
+        Event(0, "create", (topic, chance.choice((1, 2, 4)), chance.randrange(3)))
+        for topic in range(chance.randint(1, TOPICS))
+    ]
+    for _ in range(chance.randint(EVENTS_MIN, EVENTS_MAX)):
+        at_ms += chance.expovariate(1 / mean_ms)
+        [name] = chance.choices(list(KINDS), weights)
+        events.append(Event(20 + int(at_ms), name, KINDS[name].draw(chance)))
+    return events

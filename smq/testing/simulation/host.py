@@ -1,0 +1,147 @@
+"""What outlives the processes of a simulated broker: memory, listeners, files, generations.
+
+It is the supervisor's part. A kill of a process leaves all of it; a kill of all loses the memory; a
+power cut loses also what the disks had not made durable.
+"""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from shm.catalog import CatalogBlock
+from shm.cluster import ClusterBlock, Node
+from shm.segment import LogMemory
+from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name, socket_path
+from smq.model.catalog import Catalog
+from smq.model.config import Config
+from smq.store.store import FILE_NAME, Store
+from smq.testing.simulation.clock import SteppedClock
+from smq.testing.simulation.disk import Faults, SimulatedDisk
+from smq.testing.simulation.network import Address, Listener, Network
+
+CLUSTER_ID = "simulated-cluster-0000"
+RUNTIME_DIR = Path("/simulated")
+PARTITIONS_PER_LOG_MAX = 64
+CATALOG_BYTES_MAX = 1 << 16
+KiB = 1024
+
+
+def node_address(node_id: int) -> Address:
+    """Where clients find a node."""
+    return "broker", 9091 + node_id
+
+
+class Host:
+    """A machine with a broker's directory."""
+
+    def __init__(
+        self, directory: Path, clock: SteppedClock, network: Network, chance: Random, shards: int
+    ) -> None:
+        self.directory, self.clock, self.network, self.chance = directory, clock, network, chance
+        segment_bytes = chance.choice((4 * KiB, 8 * KiB, 32 * KiB))
+        self.config = Config(
+            data_dir=directory,
+            host="broker",
+            shards=shards,
+            ring_bytes=4 * segment_bytes,
+            wal_segment_bytes=segment_bytes,
+            wal_bytes_max=64 * segment_bytes,
+            message_max_bytes=2 * KiB,
+            group_initial_rebalance_delay_ms=0,
+            auto_create_topics_enable=False,
+            filer_root=str(directory / "filer"),
+        )
+        self.log_count = shards
+        self.generation = -1
+        self.boot = 0
+        self.faults = [Faults() for _ in range(shards)]
+        self.store_faults = Faults()
+        logs = directory / "logs"
+        self.disks = [
+            SimulatedDisk(logs / str(n), faults, Random(chance.getrandbits(64)))  # noqa: S311
+            for n, faults in enumerate(self.faults)
+        ]
+        self.is_up = False
+        self._blocks: list[CatalogBlock | ClusterBlock] = []
+        self._stop = Stop()
+        self.inheritance: Inheritance
+        self.listeners: dict[str, Listener] = {}
+
+    def start(self, shards: int) -> None:
+        """As a supervisor does: fresh memory, listeners, a generation."""
+        assert not self.is_up
+        self.is_up = True
+        self.config = replace(self.config, shards=shards)
+        segment, ring = self.config.wal_segment_bytes, self.config.ring_bytes
+        nodes = ClusterBlock.create(shards, 1, 0)
+        catalog = CatalogBlock.create(CATALOG_BYTES_MAX)
+        self._blocks = [nodes, catalog]
+        self.inheritance = Inheritance(
+            config=self.config,
+            data_dir=self.directory,
+            cluster_id=CLUSTER_ID,
+            runtime_dir=RUNTIME_DIR,
+            generation=self.take_generation(),
+            log_count=self.log_count,
+            nodes=nodes,
+            catalog=catalog,
+            logs={
+                n: LogMemory.in_process(n, ring, segment, PARTITIONS_PER_LOG_MAX)
+                for n in range(self.log_count)
+            },
+            tcp_listeners={},
+            unix_listeners={},
+            stop=self._stop,
+        )
+        names = [COORDINATOR, SEALER, *(shard_name(n) for n in range(1, shards + 1))]
+        self.listeners = {
+            name: self.network.listen((str(socket_path(RUNTIME_DIR, name)), 0)) for name in names
+        }
+        for node_id in range(1, shards + 1):
+            self.listeners[f"tcp-{node_id}"] = self.network.listen(node_address(node_id))
+            self.set_node(node_id)
+
+    def take_generation(self) -> int:
+        """The next one; durable."""
+        self.generation += 1
+        return self.generation
+
+    def set_node(self, node_id: int) -> None:
+        """Let the others know of a node's present generation."""
+        port = node_address(node_id)[1]
+        self.inheritance.nodes.set_node(Node(node_id, node_id, port, self.generation, 0))
+
+    def leader_of(self, log: int) -> int:
+        """The node that serves a log."""
+        return Catalog.leader(log, self.config.shards)
+
+    def go_down(self) -> None:
+        """The supervisor is gone, and all memory with it."""
+        if self.is_up:
+            self.is_up = False
+            self.network.close_listeners()
+            for block in self._blocks:
+                os.close(block.fd)
+            self._blocks.clear()
+
+    def lose_power(self) -> None:
+        """And the disks lose what they had not made durable."""
+        self.boot += 1
+        for disk in self.disks:
+            disk.lose_power()
+
+    def close(self) -> None:
+        """Nothing of it is left."""
+        self.go_down()
+        for disk in self.disks:
+            disk.drop_descriptors()
+        self._stop.close()
+        shutil.rmtree(self.directory)
+
+
+def new_store(template: Path) -> None:
+    """A store as a first start makes it: made once, copied for each simulation."""
+    template.mkdir(parents=True)
+    Store.open(template / FILE_NAME).close()

@@ -1,0 +1,312 @@
+"""Sockets without a kernel: streams between ends that are cut, delayed and full as the seed says.
+
+    end A ──send──▶ in flight (each piece is due at a time, in order) ──▶ arrived ──recv──▶ end B
+
+Each connection has chances of its own, so that what happens to one does not depend on the order in
+which a process served the others. Connections overtake each other; bytes of one never do.
+"""
+
+import errno
+import os
+import select
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import Protocol
+
+from smq.testing.simulation.clock import MS, SteppedClock
+
+Address = tuple[str, int]
+FIRST_FD = 1000
+_GONE = select.EPOLLHUP | select.EPOLLERR
+
+
+class Owner(Protocol):
+    """Who uses a socket."""
+
+    def before_call(self, method: str) -> None:
+        """It is about to; may raise Killed."""
+
+
+class Weather:
+    """How a connection behaves: drawn once from its chances."""
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self.capacity = chance.choice((512, 4096, 65536, 65536))
+        self.delay_ms_max = chance.choice((0.05, 0.2, 1.0, 5.0))
+        self.cuts_up = chance.random() < 0.3
+
+    def pieces(self, data: bytes) -> list[bytes]:
+        """The data as they travel."""
+        if not self.cuts_up or len(data) < 2:
+            return [data]
+        at = self.chance.randrange(1, len(data))
+        return [data[:at], data[at:]]
+
+    def delay_ns(self) -> int:
+        """Of one piece."""
+        return int(self.chance.random() * self.delay_ms_max * MS)
+
+
+class _Stream:
+    """One direction."""
+
+    __slots__ = ("arrived", "clock", "due_ns", "ends", "in_flight", "length", "weather")
+
+    def __init__(self, clock: SteppedClock, weather: Weather) -> None:
+        self.clock, self.weather = clock, weather
+        self.in_flight: deque[tuple[int, bytes]] = deque()
+        self.arrived = bytearray()
+        self.length = self.due_ns = 0
+        self.ends = False  # Behind what is in flight.
+
+    def room(self) -> int:
+        return self.weather.capacity - self.length
+
+    def write(self, data: bytes) -> None:
+        self.length += len(data)
+        for piece in self.weather.pieces(data):
+            due_ns = self.clock.now_ns + self.weather.delay_ns()
+            self.due_ns = max(self.due_ns, due_ns)
+            self.in_flight.append((self.due_ns, piece))
+
+    def settle(self) -> None:
+        while self.in_flight and self.in_flight[0][0] <= self.clock.now_ns:
+            self.arrived += self.in_flight.popleft()[1]
+
+    def read(self, count: int) -> bytes:
+        data = bytes(self.arrived[:count])
+        del self.arrived[:count]
+        self.length -= len(data)
+        return data
+
+    @property
+    def has_ended(self) -> bool:
+        return self.ends and not self.in_flight
+
+
+class SimulatedSocket:
+    """One end of a connection: what Connection, Link and clients use of a socket."""
+
+    def __init__(self, network: "Network", address: Address, own: Address) -> None:
+        self._network, self._own = network, own
+        self.address = address
+        self.fd = network.next_fd()
+        self.incoming: _Stream
+        self.outgoing: _Stream
+        self.other: SimulatedSocket
+        self.is_reset = self.is_closed = False
+        self.owner: Owner | None = None
+
+    def fileno(self) -> int:
+        """See socket."""
+        return -1 if self.is_closed else self.fd
+
+    def setblocking(self, _flag: bool) -> None:  # noqa: FBT001  (As a socket's.)
+        """See socket. It never blocks."""
+
+    def setsockopt(self, *_args: int) -> None:
+        """See socket."""
+
+    def getsockname(self) -> Address:
+        """See socket."""
+        return self._own
+
+    def send(self, data: "bytes | bytearray | memoryview") -> int:
+        """See socket."""
+        if self.owner is not None:
+            self.owner.before_call("socket")
+        if self.is_reset or self.other.is_closed:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        room = self.outgoing.room()
+        if room <= 0:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        taken = bytes(data[:room])
+        self.outgoing.write(taken)
+        return len(taken)
+
+    def sendmsg(self, buffers: Sequence["bytes | memoryview"]) -> int:
+        """See socket."""
+        return self.send(b"".join(buffers))
+
+    def recv(self, count: int) -> bytes:
+        """See socket."""
+        if self.owner is not None:
+            self.owner.before_call("socket")
+        if self.is_reset:
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        self.incoming.settle()
+        data = self.incoming.read(count)
+        if not data and not self.incoming.has_ended:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return data
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """See socket."""
+        data = self.recv(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """See socket."""
+        self.is_closed = True
+        self.outgoing.ends = True
+        self._network.by_fd.pop(self.fd, None)
+
+    def reset(self) -> None:
+        """Cut the connection: what is on its way is lost."""
+        self.is_reset = self.other.is_reset = True
+
+    def events(self) -> int:
+        """What epoll would say."""
+        if self.is_reset:
+            return _GONE | select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP
+        self.incoming.settle()
+        mask = select.EPOLLIN if self.incoming.arrived else 0
+        if self.incoming.has_ended:
+            mask |= select.EPOLLIN | select.EPOLLRDHUP
+        if self.outgoing.room() > 0 or self.other.is_closed:
+            mask |= select.EPOLLOUT
+        return mask
+
+    def next_due_ns(self) -> int | None:
+        """When the next bytes arrive."""
+        return self.incoming.in_flight[0][0] if self.incoming.in_flight else None
+
+
+class Listener:
+    """A listening socket: the host's, so that it outlives the process behind it."""
+
+    def __init__(self, network: "Network", address: Address) -> None:
+        self.fd, self.address = network.next_fd(), address
+        self.owner: Owner | None = None  # Of what it accepts.
+        self.backlog: deque[SimulatedSocket] = deque()
+
+    def fileno(self) -> int:
+        """See socket."""
+        return self.fd
+
+    def setblocking(self, _flag: bool) -> None:  # noqa: FBT001  (As a socket's.)
+        """See socket."""
+
+    def accept(self) -> tuple[SimulatedSocket, Address]:
+        """See socket."""
+        if not self.backlog:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        sock = self.backlog.popleft()
+        sock.owner = self.owner
+        return sock, sock.address
+
+    def events(self) -> int:
+        """What epoll would say."""
+        return select.EPOLLIN if self.backlog else 0
+
+    def next_due_ns(self) -> int | None:
+        """Whoever connects is there at once."""
+        return None
+
+
+class Network:
+    """All listeners and connections, by address."""
+
+    def __init__(self, clock: SteppedClock, seed: int) -> None:
+        self._clock, self._seed = clock, seed
+        self._fd, self._count = FIRST_FD, 0
+        self.listeners: dict[Address, Listener] = {}
+        self.by_fd: dict[int, SimulatedSocket | Listener] = {}
+
+    def next_fd(self) -> int:
+        """A descriptor that nobody has had."""
+        self._fd += 1
+        return self._fd
+
+    def listen(self, address: Address) -> Listener:
+        """A new listener."""
+        listener = self.listeners[address] = Listener(self, address)
+        self.by_fd[listener.fd] = listener
+        return listener
+
+    def close_listeners(self) -> None:
+        """The host goes down: nobody listens, and who was not accepted is refused."""
+        for listener in self.listeners.values():
+            for sock in listener.backlog:
+                sock.reset()
+            del self.by_fd[listener.fd]
+        self.listeners.clear()
+
+    def connect(self, address: Address, own: Address) -> SimulatedSocket:
+        """A connection to whoever listens. Raises ConnectionRefusedError."""
+        listener = self.listeners.get(address)
+        if listener is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        self._count += 1
+        weather = Weather(Random(f"{self._seed} connection {self._count}"))  # noqa: S311
+        ours, theirs = (
+            SimulatedSocket(self, address, own),
+            SimulatedSocket(self, own, address),
+        )
+        ours.other, theirs.other = theirs, ours
+        ours.outgoing = theirs.incoming = _Stream(self._clock, weather)
+        ours.incoming = theirs.outgoing = _Stream(self._clock, weather)
+        self.by_fd[ours.fd], self.by_fd[theirs.fd] = ours, theirs
+        listener.backlog.append(theirs)
+        return ours
+
+    def sockets_of(self, owner: Owner) -> list[SimulatedSocket]:
+        """What a process holds open."""
+        found = (each for each in self.by_fd.values() if isinstance(each, SimulatedSocket))
+        return [sock for sock in found if sock.owner is owner]
+
+    def connections(self) -> list[SimulatedSocket]:
+        """One end of each, the older first."""
+        found = (each for each in self.by_fd.values() if isinstance(each, SimulatedSocket))
+        return [sock for sock in found if not sock.is_reset]
+
+
+class Poller:
+    """What an epoll is to a loop; see smq.app.loop.Poller."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self.watched: dict[int, int] = {}
+
+    def register(self, fd: int, eventmask: int, /) -> None:
+        """See Poller."""
+        assert fd not in self.watched
+        assert fd in self._network.by_fd
+        self.watched[fd] = eventmask
+
+    def modify(self, fd: int, eventmask: int, /) -> None:
+        """See Poller."""
+        assert fd in self.watched
+        self.watched[fd] = eventmask
+
+    def unregister(self, fd: int, /) -> None:
+        """See Poller."""
+        del self.watched[fd]
+
+    def poll(self, _timeout: float, maxevents: int, /) -> list[tuple[int, int]]:
+        """See Poller."""
+        ready = []
+        for fd, wanted in self.watched.items():
+            mask = self._network.by_fd[fd].events() & (wanted | _GONE)
+            if mask:
+                ready.append((fd, mask))
+                if len(ready) == maxevents:
+                    break
+        return ready
+
+    def is_ready(self) -> bool:
+        """Whether poll() would say anything."""
+        return bool(self.poll(0, 1))
+
+    def next_due_ns(self) -> int | None:
+        """When bytes arrive next."""
+        by_fd = self._network.by_fd
+        dues = [due for fd in self.watched if (due := by_fd[fd].next_due_ns()) is not None]
+        return min(dues, default=None)
+
+    def fileno(self) -> int:
+        """See Poller. Kernels that would use it do not run here."""
+        return -1

@@ -1,0 +1,296 @@
+"""The broker's processes as they are, in one: each is its own loop, which others turn.
+
+What forks, sleeps or has threads in the real ones is stepped here; all the rest is the very same
+code. A process dies between two calls of the system (`before_call`), or of an exception.
+"""
+
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import cast
+
+from shm.cluster import Node as ClusterNode
+from smq.app.acceptor import Acceptor
+from smq.app.clock import monotonic_ms, wall_ms
+from smq.app.coordinator_server import CoordinatorServer
+from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
+from smq.app.loop import Loop, Spin
+from smq.app.notices import Notices
+from smq.app.peers import Peers
+from smq.app.shard_commands import ShardCommands
+from smq.app.shard_process import CATALOG_WAIT_MS, housekeep
+from smq.app.shard_server import ShardServer
+from smq.coordinator.coordinator import Coordinator
+from smq.coordinator.given import Now
+from smq.coordinator.topics import Cluster
+from smq.log.log import Log
+from smq.log.recovery import open_log
+from smq.model.catalog import Catalog
+from smq.model.errors import Unavailable
+from smq.shard.shard import Node, Shard
+from smq.store.store import FILE_NAME, Store
+from smq.testing.simulation.clock import MS
+from smq.testing.simulation.disk import Faults, Killed
+from smq.testing.simulation.host import PARTITIONS_PER_LOG_MAX, Host
+from smq.testing.simulation.network import Listener, Poller
+from smq.testing.simulation.threads import SteppedBackground, SteppedSyncer
+
+SYNC_MS, JOB_MS = 0.4, 0.3  # How long a sync, and a job in the background, take at most.
+CATALOG_BYTES_MAX = 1 << 15
+
+
+class _NeverSpins(Spin):
+    """While it waits awake no time would pass here."""
+
+    def take_ns(self) -> int:
+        """See Spin."""
+        return 0
+
+
+class SimulatedLoop(Loop):
+    """A process's loop: events are ready in any order."""
+
+    def __init__(self, process: "Process") -> None:
+        self.poller = Poller(process.host.network)
+        super().__init__(self.poller)
+        self.spin = _NeverSpins()
+        self._process = process
+
+    def connect(self, path: Path) -> socket.socket:
+        """See Loop."""
+        self._process.before_call("connect")
+        network = self._process.host.network
+        sock = network.connect((str(path), 0), (self._process.name, 0))
+        sock.owner = self._process
+        return cast("socket.socket", sock)
+
+
+class Process:
+    """One of them. `fuse` is how many calls of the system it makes before it dies."""
+
+    def __init__(self, host: Host, name: str) -> None:
+        self.host, self.name = host, name
+        self.fuse: int | None = None
+        self.chance = Random(host.chance.getrandbits(64))  # noqa: S311
+        self.loop = SimulatedLoop(self)
+        self.is_woken = True
+
+    def before_call(self, _method: str) -> None:
+        """A call of the system: it may be the last."""
+        if self.fuse is not None:
+            self.fuse -= 1
+            if self.fuse < 0:
+                raise Killed(self.name)
+
+    def turn(self) -> None:
+        """One turn of its loop."""
+        self.is_woken = False
+        self.loop.run_once(0)
+
+    def invariants(self) -> None:
+        """Raise AssertionError when it is not as its rooms say."""
+
+    def is_ready(self, now_ns: int) -> bool:
+        """Whether a turn would do anything."""
+        due_ns = self.loop.next_due_ns()
+        return self.is_woken or (due_ns is not None and due_ns <= now_ns) or self._has_events()
+
+    def _has_events(self) -> bool:
+        return self.loop.poller.is_ready()
+
+    def next_due_ns(self) -> int | None:
+        """When it is ready by itself."""
+        dues = (self.loop.next_due_ns(), self.loop.poller.next_due_ns())
+        return min((due for due in dues if due is not None), default=None)
+
+    def step_threads(self, now_ns: int) -> None:
+        """Do what its threads have ready."""
+
+    def release(self) -> None:
+        """It is dead: what the operating system closes for it."""
+        for sock in self.host.network.sockets_of(self):
+            sock.owner = None
+            if self.chance.random() < 0.5:
+                sock.reset()
+            sock.close()
+
+    def listener(self, name: str) -> socket.socket:
+        """A listener of the host's, whose connections are this process's now."""
+        listener: Listener = self.host.listeners[name]
+        listener.owner = self
+        return cast("socket.socket", listener)
+
+
+def nodes_of(inheritance: Inheritance) -> list[Node]:
+    """As every process tells them its clients."""
+    config = inheritance.config
+    return [
+        Node(node.id, *config.advertised(node.id, node.port), node.generation)
+        for node in inheritance.nodes.nodes()
+        if isinstance(node, ClusterNode)
+    ]
+
+
+class ShardProcess(Process):
+    """As smq.app.shard_process, but for threads, descriptors and the local door."""
+
+    def __init__(self, host: Host, node_id: int, fuse: int | None = None) -> None:
+        super().__init__(host, shard_name(node_id))
+        self.fuse = fuse
+        self._threads: list[SteppedSyncer | SteppedBackground] = []
+        self.inheritance = inheritance = host.inheritance
+        self._numbers = [n for n in inheritance.logs if host.leader_of(n) == node_id]
+        for number in self._numbers:
+            host.disks[number].before_call = self.before_call
+        logs = {number: self._open(number) for number in self._numbers}
+        self.shard = shard = Shard(node_id, host.config, logs, partial(nodes_of, inheritance))
+        paths = inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
+        peers = Peers(self.loop, node_id, *paths)
+        words = inheritance.catalog.words
+        self.server = ShardServer(self.loop, shard, peers, self._take_catalog, words)
+        commands = ShardCommands(self.loop, shard, peers)
+        commands.listen(self.listener(self.name))
+        self.said: list[str] = []
+        notices = Notices(logs.values(), self.said.append)
+        housekeep(self.loop, self.server, commands, _nothing, notices)
+        self._serve(f"tcp-{node_id}")
+
+    def _open(self, number: int) -> Log:
+        host, disk = self.host, self.host.disks[number]
+        memory = host.inheritance.logs[number]
+        syncer = SteppedSyncer(memory, disk, partial(self._when, SYNC_MS, disk.faults))
+        background = SteppedBackground(partial(self._when, JOB_MS, disk.faults))
+        self._threads += [syncer, background]
+        log, _ = open_log(
+            memory,
+            disk.directory,
+            disk,
+            syncer,
+            background,
+            segment_bytes=host.config.wal_segment_bytes,
+            generation=host.generation,
+            boot_id=f"{host.boot:016d}".encode(),
+            now_ms=wall_ms(),
+            bytes_max=host.config.wal_bytes_max,
+        )
+        return log
+
+    def _when(self, ms: float, faults: Faults) -> int:
+        more_ms = self.chance.random() * (ms + faults.slow_ms)
+        return self.host.clock.now_ns + int(more_ms * MS)
+
+    def _take_catalog(self) -> bool:
+        block = self.inheritance.catalog
+        if not block.has_moved(self.shard.catalog_version):
+            return False
+        version, published = block.read()
+        self.shard.take_catalog(Catalog.decode(published), version)
+        return True
+
+    def _serve(self, listener: str) -> None:
+        self._take_catalog()
+        if self.shard.catalog_version:
+            self.server.listen(self.listener(listener))
+        else:
+            self.loop.call_later(CATALOG_WAIT_MS, partial(self._serve, listener))
+
+    def invariants(self) -> None:
+        """See Process."""
+        self.shard.invariants()
+
+    def is_ready(self, now_ns: int) -> bool:
+        """See Process."""
+        is_behind = self.inheritance.catalog.has_moved(self.shard.catalog_version)
+        return is_behind or super().is_ready(now_ns)
+
+    def next_due_ns(self) -> int | None:
+        """See Process."""
+        dues = [super().next_due_ns(), *(self._due_ns(each) for each in self._threads)]
+        return min((due for due in dues if due is not None), default=None)
+
+    @staticmethod
+    def _due_ns(thread: SteppedSyncer | SteppedBackground) -> int | None:
+        return thread.due_ns if isinstance(thread, SteppedSyncer) else thread.next_due_ns()
+
+    def step_threads(self, now_ns: int) -> None:
+        """See Process."""
+        for thread in self._threads:
+            due_ns = self._due_ns(thread)
+            if due_ns is None or due_ns > now_ns:
+                continue
+            if isinstance(thread, SteppedSyncer):
+                thread.step()
+            else:
+                thread.step(now_ns)
+            self.is_woken = True
+
+    def close(self) -> None:
+        """A clean stop: nobody is served any more, and the logs are written and remembered."""
+        for log in self.shard.logs.values():
+            log.close()
+
+    def release(self) -> None:
+        """See Process."""
+        super().release()
+        for number in self._numbers:
+            self.host.disks[number].drop_descriptors()
+
+
+class SimulatedStore(Store):
+    """The real one, whose disk may be full."""
+
+    faults: Faults
+    before_call: Callable[[str], None]
+
+    def commit(self) -> None:
+        """See Store."""
+        self.before_call("commit")
+        if "commit" in self.faults.failing:
+            raise Unavailable(FILE_NAME, "the disk is full")
+        super().commit()
+
+
+class CoordinatorProcess(Process):
+    """As smq.app.coordinator_process, but that its chance has a seed."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host, COORDINATOR)
+        inheritance, config = host.inheritance, host.config
+        self.store = SimulatedStore.open(host.directory / FILE_NAME)
+        self.store.faults, self.store.before_call = host.store_faults, self.before_call
+        cluster = Cluster(
+            inheritance.cluster_id, host.log_count, PARTITIONS_PER_LOG_MAX, CATALOG_BYTES_MAX
+        )
+
+        def build() -> Coordinator:
+            self.coordinator = Coordinator(self.store, config, cluster, self.chance, _now())
+            return self.coordinator
+
+        server = CoordinatorServer(
+            self.loop,
+            build,
+            partial(nodes_of, inheritance),
+            inheritance.catalog.publish,
+            _now,
+        )
+        self.loop.run_once(0)
+        Acceptor(self.loop, self.listener(COORDINATOR), server.accepted)
+
+    def release(self) -> None:
+        """See Process. What was not committed is forgotten."""
+        super().release()
+        self.store.close()
+
+
+def _now() -> Now:
+    return Now(monotonic_ms(), wall_ms())
+
+
+def _nothing() -> None:
+    pass
+
+
+assert sys.flags.optimize == 0, "invariants are assertions"

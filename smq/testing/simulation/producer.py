@@ -1,0 +1,204 @@
+"""An idempotent producer: batches in lanes, some in flight, the same again after a break.
+
+A lane is one producer id's way into one partition of one incarnation of a topic. The n-th record
+of a lane has sequence n and says so, so that a record is known wherever it turns up.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from smq.model.errors import ErrorCode
+from smq.testing.simulation.clients import PAUSE_MS, Client
+from smq.testing.simulation.ledger import Broken, Incarnation
+from smq.wire.generated.init_producer_id import InitProducerIdRequest
+from smq.wire.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from smq.wire.records import Record, write_batch
+
+if TYPE_CHECKING:
+    from smq.testing.simulation.world import World
+
+VERSION = 9
+IN_FLIGHT_MAX = 5
+GONE = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+GAP = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
+RETRIED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+@dataclass(eq=False)
+class Batch:
+    """Records that go together. `is_sent`: on a connection that stands."""
+
+    first: int
+    values: list[bytes]
+    data: bytes
+    is_sent: bool = False
+
+
+@dataclass(eq=False)
+class Lane:
+    """See above. `losses` are the incarnation's when it was opened: since then there was none, or a
+    gap in its sequences may be what was lost."""
+
+    number: int
+    incarnation: Incarnation
+    partition: int
+    producer_id: int = -1
+    next_sequence: int = 0
+    batches: deque[Batch] = field(default_factory=deque)
+    losses: int = 0
+
+    @property
+    def log(self) -> int:
+        return self.incarnation.topic.logs[self.partition]
+
+    def ready(self) -> Batch | None:
+        """The next one to send."""
+        for i, batch in enumerate(self.batches):
+            if not batch.is_sent:
+                return batch if i < IN_FLIGHT_MAX else None
+        return None
+
+    def unsend(self) -> None:
+        """Send all again."""
+        for batch in self.batches:
+            batch.is_sent = False
+
+
+class Producer(Client):
+    """Sends records to any topics."""
+
+    def __init__(self, world: "World", name: str, lane_numbers: "count[int]") -> None:
+        super().__init__(world, name)
+        self._lane_numbers = lane_numbers
+        self.lanes: dict[tuple[Incarnation, int], Lane] = {}
+
+    def produce(
+        self, incarnation: Incarnation, partitions: list[int], records: int, size: int
+    ) -> None:
+        """A batch for each of these partitions, in one request where one node leads them."""
+        for partition in partitions:
+            lane = self.lanes.get((incarnation, partition)) or self._open(incarnation, partition)
+            first = lane.next_sequence
+            lane.next_sequence += records
+            values = [
+                b"%d:%d:" % (lane.number, n) + b"." * size for n in range(first, first + records)
+            ]
+            self.world.ledger.sent.setdefault(incarnation.topic.name, set()).update(values)
+            lane.batches.append(Batch(first, values, b""))
+        self._pump()
+
+    def _open(self, incarnation: Incarnation, partition: int) -> Lane:
+        number = next(self._lane_numbers)
+        lane = Lane(number, incarnation, partition, losses=incarnation.losses)
+        self.lanes[incarnation, partition] = lane
+
+        def given(response: Any) -> bool:
+            if response.error_code == ErrorCode.NONE:
+                lane.producer_id = response.producer_id
+                self._pump()
+            return bool(response.error_code == ErrorCode.NONE)
+
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        self.ask_until("InitProducerId", 4, request, given, 1000, lambda: self._is_wanted(lane))
+        return lane
+
+    def _is_wanted(self, lane: Lane) -> bool:
+        return self.lanes.get((lane.incarnation, lane.partition)) is lane
+
+    def _pump(self) -> None:
+        """Send what may be sent: one batch of each lane in a request, and the next request."""
+        is_behind = False
+        while ready := self._next():
+            nodes = {self.world.host.leader_of(lane.log) for lane in ready}
+            sent = False
+            for node in sorted(nodes):
+                its = {
+                    lane: batch
+                    for lane, batch in ready.items()
+                    if self.world.host.leader_of(lane.log) == node
+                }
+                sent |= self._send(node, its)
+            if not sent:
+                is_behind = True
+                break
+        if is_behind:
+            self.later(PAUSE_MS, self._pump)
+
+    def _next(self) -> dict[Lane, Batch]:
+        found = {}
+        for key, lane in list(self.lanes.items()):
+            if lane.incarnation.is_dying:
+                del self.lanes[key]
+            elif lane.producer_id >= 0 and (batch := lane.ready()) is not None:
+                found[lane] = batch
+        return found
+
+    def _send(self, node: int, ready: dict[Lane, Batch]) -> bool:
+        connection = self.connection(node)
+        if connection is None:
+            return False
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for lane, batch in ready.items():
+            batch.is_sent = True
+            batch.data = batch.data or self._encoded(lane, batch)
+            row = PartitionProduceData(index=lane.partition, records=batch.data)
+            topics.setdefault(lane.incarnation.topic.name, []).append(row)
+        data = [TopicProduceData(name=name, partition_data=rows) for name, rows in topics.items()]
+        request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data)
+        connection.ask("Produce", VERSION, request, lambda r: self._answered(ready, r))
+        return True
+
+    def _encoded(self, lane: Lane, batch: Batch) -> bytes:
+        now_ms = self.world.clock.wall_ns() // 1_000_000
+        records = [Record(i, now_ms, None, value, ()) for i, value in enumerate(batch.values)]
+        return write_batch(
+            records, producer_id=lane.producer_id, producer_epoch=0, base_sequence=batch.first
+        )
+
+    def _answered(self, sent: dict[Lane, Batch], response: ProduceResponse | None) -> None:
+        if response is None:
+            for lane in sent:
+                lane.unsend()
+        else:
+            codes = {
+                (topic.name, row.index): (ErrorCode(row.error_code), row.base_offset)
+                for topic in response.responses
+                for row in topic.partition_responses
+            }
+            for lane, batch in sent.items():
+                key = lane.incarnation.topic.name, lane.partition
+                if key not in codes:
+                    raise Broken(f"a Produce response says nothing of {key}")
+                if batch in lane.batches:
+                    self._settle(lane, batch, *codes[key])
+        self.later(PAUSE_MS / 10, self._pump)
+
+    def _settle(self, lane: Lane, batch: Batch, code: ErrorCode, offset: int) -> None:
+        if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
+            lane.batches.remove(batch)
+            self.world.ledger.acks += 1
+            if code == ErrorCode.NONE and offset >= 0:
+                self.world.acked(lane, batch.values, offset)
+        elif code in RETRIED:
+            batch.is_sent = False
+        elif code in GONE:
+            self._leave(lane)
+        elif code in GAP and lane.batches[0] is not batch:
+            batch.is_sent = False  # The one before it was not taken.
+        elif code in GAP:
+            self.world.gap(lane, batch.first, code)
+            self._leave(lane)
+        else:
+            raise Broken(f"{self.name} gets {code.name} for a batch as all others")
+
+    def _leave(self, lane: Lane) -> None:
+        """Begin anew: whatever is not acked stays in doubt."""
+        self.lanes.pop((lane.incarnation, lane.partition), None)
+        lane.batches.clear()

@@ -1,0 +1,64 @@
+"""What must hold when all is over and was read again: a table of small functions.
+
+Each gets the world, whose reader has read every topic that stands, and raises Broken.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from smq.testing.simulation.ledger import Broken, said
+
+if TYPE_CHECKING:
+    from smq.testing.simulation.world import World
+
+Rule = Callable[["World"], None]
+
+
+def claimed_is_there(world: "World") -> None:
+    """What was acked or seen, and survives what has happened, stands where it stood."""
+    for (incarnation, partition), found in world.reader.found.items():
+        if incarnation.is_dying:
+            continue
+        where = f"{incarnation.topic.name}-{partition} ({incarnation.level})"
+        for offset, value in incarnation.claims[partition].items():
+            now = found.get(offset)
+            if now is None and world.ledger.is_damaged:
+                continue
+            if now is None:
+                raise Broken(f"{where}: {said(value)} at offset {offset} is gone")
+            if now != value:
+                raise Broken(f"{where}: {said(value)} at offset {offset} is {said(now)} now")
+
+
+def nothing_twice(world: "World") -> None:
+    """A record stands once in its partition: producers are idempotent."""
+    for (incarnation, partition), found in world.reader.found.items():
+        places: dict[bytes, int] = {}
+        for offset, value in found.items():
+            first = places.setdefault(value, offset)
+            if first != offset:
+                where = f"{incarnation.topic.name}-{partition} ({incarnation.level})"
+                raise Broken(f"{where}: {said(value)} is at {first} and at {offset}")
+
+
+def in_order(world: "World") -> None:
+    """The records of a lane stand in the order they were sent in."""
+    for (incarnation, partition), found in world.reader.found.items():
+        newest: dict[bytes, int] = {}
+        for offset in sorted(found):
+            lane, number, _ = found[offset].split(b":", 2)
+            if int(number) <= newest.get(lane, -1):
+                where = f"{incarnation.topic.name}-{partition} ({incarnation.level})"
+                raise Broken(f"{where}: {said(found[offset])} at {offset} is behind a later one")
+            newest[lane] = int(number)
+
+
+def nothing_unknown(world: "World") -> None:
+    """Nobody reads what nobody has sent."""
+    for (incarnation, partition), found in world.reader.found.items():
+        unknown = set(found.values()) - world.ledger.sent.get(incarnation.topic.name, set())
+        if unknown:
+            raise Broken(f"{incarnation.topic.name}-{partition} has {unknown} of nobody")
+
+
+RULES: tuple[Rule, ...] = (claimed_is_there, nothing_twice, in_order, nothing_unknown)

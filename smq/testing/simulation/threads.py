@@ -1,0 +1,129 @@
+"""A process's threads, in steps: what they were given is done when the simulation says so.
+
+A kill between finds it undone; a slow disk is work that is due late.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from shm.kernels.words import WORD_SYNCED
+from shm.segment import LogMemory
+from smq.log.background import Lane
+from smq.log.disk import Disk
+
+T = TypeVar("T")
+When = Callable[[], int]
+"""When (monotonic) what is begun now will be done."""
+
+
+class SteppedSyncer:
+    """A SyncThread's stand-in: one sync at a time, done by step()."""
+
+    def __init__(self, memory: LogMemory, disk: Disk, when: When) -> None:
+        self._memory, self._disk, self._when = memory, disk, when
+        self._posted: tuple[int, int] | None = None
+        self._failed = False
+        self.due_ns: int | None = None
+
+    def post(self, fd: int, upto: int) -> bool:
+        """See Syncer."""
+        if self.busy() or self._failed:
+            return False
+        self._posted, self.due_ns = (fd, upto), self._when()
+        return True
+
+    def failed(self) -> bool:
+        """See Syncer."""
+        return self._failed
+
+    def reset(self) -> None:
+        """See Syncer."""
+        self._failed, self._posted, self.due_ns = False, None, None
+
+    def busy(self) -> bool:
+        """See Syncer."""
+        return self._posted is not None
+
+    def stop(self) -> None:
+        """See Syncer: what runs is done first."""
+        if self.due_ns is not None:
+            self.step()
+
+    def step(self) -> None:
+        """Do it."""
+        assert self._posted is not None
+        self.due_ns = None
+        fd, upto = self._posted
+        try:
+            self._disk.sync(fd)
+        except OSError:
+            self._failed = True  # And it stays busy until it is reset, as the thread does.
+            return
+        self._memory.words[WORD_SYNCED] = upto
+        self._posted = None
+
+
+class SteppedBackground:
+    """A BackgroundThread's stand-in: in each lane one job after the other, by step()."""
+
+    def __init__(self, when: When) -> None:
+        self._when = when
+        self._jobs: dict[Lane, deque[tuple[Callable[[], Any], Callable[..., None]]]] = {}
+        self._dues: dict[Lane, int] = {}
+        self._finished: dict[Lane, deque[tuple[Callable[..., None], object]]] = {}
+        for lane in Lane:
+            self._jobs[lane], self._finished[lane] = deque(), deque()
+
+    def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        """See Background."""
+        self._jobs[lane].append((job, done))
+        self._dues.setdefault(lane, self._when())
+
+    def collect(self) -> int:
+        """See Background."""
+        count = 0
+        for finished in self._finished.values():
+            while finished:
+                done, result = finished.popleft()
+                done(result)
+                count += 1
+        return count
+
+    def wait_a_job(self, lane: Lane) -> None:
+        """See Background."""
+        if not self._finished[lane] and self._jobs[lane]:
+            self._run(lane)
+        if self._finished[lane]:
+            done, result = self._finished[lane].popleft()
+            done(result)
+
+    def wait(self) -> None:
+        """See Background."""
+        while any(self._jobs.values()) or any(self._finished.values()):
+            for lane in Lane:
+                self.wait_a_job(lane)
+
+    def has_finished(self) -> bool:
+        """Whether collect() would find anything."""
+        return any(self._finished.values())
+
+    def next_due_ns(self) -> int | None:
+        """When the next job is done."""
+        return min(self._dues.values(), default=None)
+
+    def step(self, now_ns: int) -> None:
+        """Do what is due."""
+        for lane in [lane for lane, due_ns in self._dues.items() if due_ns <= now_ns]:
+            self._run(lane)
+
+    def _run(self, lane: Lane) -> None:
+        job, done = self._jobs[lane].popleft()
+        del self._dues[lane]
+        if self._jobs[lane]:
+            self._dues[lane] = self._when()
+        try:
+            result: object = job()
+        except OSError as error:
+            result = error
+        self._finished[lane].append((done, result))

@@ -1,0 +1,351 @@
+"""One simulation: who is there, whose turn it is, what time it is, and how it ends.
+
+until the last event     processes, threads and clients take turns as chance has it
+then all is healed       what is dead starts, disks work, nobody asks for more
+quiet                    every request gets an answer or a closed connection
+once more                in some seeds all processes die again, or the power fails
+read                     everything, from the start; the rules decide
+"""
+
+import heapq
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from random import Random
+
+from shm.kernels.words import P_HIGH_WATERMARK
+from smq.app.inheritance import COORDINATOR, shard_name
+from smq.model.catalog import Catalog, Topic
+from smq.model.errors import ErrorCode
+from smq.testing.simulation.clock import MS, SteppedClock
+from smq.testing.simulation.consumer import Administrator, Committer, Consumer, Reader
+from smq.testing.simulation.disk import Killed
+from smq.testing.simulation.events import KINDS, Event
+from smq.testing.simulation.host import Host
+from smq.testing.simulation.ledger import Broken, Incarnation, Ledger
+from smq.testing.simulation.network import Network
+from smq.testing.simulation.processes import CoordinatorProcess, Process, ShardProcess
+from smq.testing.simulation.producer import Lane, Producer
+from smq.testing.simulation.rules import RULES
+
+RESTART_MS_MAX = 30  # After a death.
+QUIET_MS = 15_000  # Longer than any answer may take of a broker that nothing ails.
+HANG_MS = 5000
+ROUNDS_MAX = 200_000
+
+Ends = Callable[[str], None]
+
+
+class World:
+    """Everything. `directory` is empty but for a store, and is removed at the end."""
+
+    def __init__(self, seed: int, events: list[Event], directory: Path) -> None:
+        self.seed, self.events = seed, events
+        self.clock = SteppedClock()
+        self.chance = Random(f"world {seed}")  # noqa: S311
+        self.network = Network(self.clock, seed)
+        shards = self.chance.choice((1, 1, 2, 2, 3))
+        self.host = Host(directory, self.clock, self.network, self.chance, shards)
+        self.processes: dict[str, Process] = {}
+        self.ledger = Ledger()
+        self.next_fuse = -1
+        self.trail: list[str] = []
+        lanes = count(1)
+        self.producers = [Producer(self, f"producer-{i}", lanes) for i in range(3)]
+        self.consumers = [Consumer(self, f"consumer-{i}") for i in range(2)]
+        self.committers = [Committer(self, f"group-{i}") for i in range(2)]
+        self.administrator = Administrator(self, "administrator")
+        self.reader = Reader(self, "reader")
+        self.unchecked: set[tuple[str, Incarnation, int]] = set()
+        self._clients = [
+            *self.producers, *self.consumers, *self.committers, self.administrator, self.reader
+        ]  # fmt: skip
+        self._later: list[tuple[int, int, Callable[[], object]]] = []
+        self._tie_breaker = count()
+        self._fates: dict[Process, Ends] = {}
+        self._frozen: dict[str, int] = {}
+        self.rounds = 0
+
+    # --- one run ---------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """From the start to the rules. Raises whatever is wrong."""
+        self._start(self.host.config.shards)
+        for event in self.events:
+            self._pass(event.at_ms - self.clock.elapsed_ms())
+            self.say(str(event))
+            KINDS[event.kind].happen(self, *event.numbers)
+        self._pass(self.chance.choice((5, 50, 500)))
+        self._heal()
+        self._settle()
+        ending = self.chance.choice(("as it is", "kill-all", "cut-power"))
+        if ending != "as it is":
+            self.say(f"at the end: {ending}")
+            (self.go_down if ending == "kill-all" else self.lose_power)(0)
+            self._pass(2 * RESTART_MS_MAX)
+        self._read()
+        for rule in RULES:
+            rule(self)
+
+    def say(self, what: str) -> None:
+        """Note what happens, for whoever reads of a failure."""
+        self.trail.append(f"[{self.clock.elapsed_ms():9.3f}] {what}")
+
+    def _heal(self) -> None:
+        self.say("all is healed")
+        for faults in (*self.host.faults, self.host.store_faults):
+            faults.failing.clear()
+            faults.slow_ms = 0.0
+        self._frozen.clear()
+        self.next_fuse = -1
+        for process in self.processes.values():
+            process.fuse = None
+
+    def _settle(self) -> None:
+        """Nobody asks for more: all that was asked is answered."""
+        self._pass(QUIET_MS, until=self._is_settled)
+        waits = [each.oldest_wait(self.clock.now_ns) for each in self._clients]
+        longest_ms, whose = max(waits)
+        if longest_ms > HANG_MS:
+            raise Broken(f"{whose} has not been answered for {longest_ms:.0f} ms")
+        unsent = [lane for each in self.producers for lane in each.lanes.values() if lane.batches]
+        if unsent:
+            lane = unsent[0]
+            name = f"{lane.incarnation.topic.name}-{lane.partition}"
+            raise Broken(f"a producer's records for {name} are never taken")
+
+    def _is_settled(self) -> bool:
+        is_waiting = any(c.asked for each in self._clients for c in each.connections.values())
+        lanes = (lane for each in self.producers for lane in each.lanes.values())
+        return not is_waiting and not any(lane.batches for lane in lanes)
+
+    def _read(self) -> None:
+        standing = [each for each in self.ledger.all if not each.is_dying]
+        for incarnation in standing:
+            for partition in range(incarnation.topic.partition_count):
+                self.reader.read(incarnation, partition)
+        for (group, incarnation, partition), kept in self.ledger.commits.items():
+            if not incarnation.is_dying:
+                [committer] = [each for each in self.committers if each.name == group]
+                self.unchecked.add((group, incarnation, partition))
+                committer.check(incarnation, partition, kept)
+        self._pass(QUIET_MS, until=lambda: not self.reader.unread and not self.unchecked)
+        if self.reader.unread:
+            incarnation, partition = min(self.reader.unread, key=lambda each: each[0].topic.name)
+            raise Broken(f"{incarnation.topic.name}-{partition} cannot be read")
+        if self.unchecked:
+            raise Broken(
+                f"what {min(each[0] for each in self.unchecked)} has committed is not told"
+            )
+
+    # --- turns -----------------------------------------------------------------------------------
+
+    def after(self, ms: float, action: Callable[[], object]) -> None:
+        """Do it then."""
+        due_ns = self.clock.now_ns + int(ms * MS)
+        heapq.heappush(self._later, (due_ns, next(self._tie_breaker), action))
+
+    def _pass(self, ms: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Let so much time pass."""
+        end_ns = self.clock.now_ns + int(ms * MS)
+        while self.clock.now_ns < end_ns and not until():
+            self._round(end_ns)
+            self.rounds += 1
+            if self.rounds > ROUNDS_MAX:
+                raise Broken("something goes on for ever")
+
+    def _round(self, end_ns: int) -> None:
+        """Some of those who can do something do it; if nobody can, time passes until one can."""
+        now_ns, chance = self.clock.now_ns, self.chance
+        while self._later and self._later[0][0] <= now_ns:
+            heapq.heappop(self._later)[2]()
+        names = list(self.processes)
+        chance.shuffle(names)
+        has_moved = False
+        for name in names:
+            process = self.processes.get(name)
+            if process is not None and self._frozen.get(name, 0) <= now_ns:
+                has_moved |= self._let(process, now_ns)
+        for client in self._clients:
+            if client.is_ready(now_ns):
+                has_moved = True
+                if chance.random() < 0.9:
+                    client.turn()
+        if has_moved:
+            self.clock.now_ns += chance.randint(1000, 50_000)
+        else:
+            self.clock.now_ns = min(end_ns, max(now_ns + 1000, self._next_due_ns()))
+
+    def _let(self, process: Process, now_ns: int) -> bool:
+        """One process may move."""
+        self._run(process, lambda: process.step_threads(now_ns))
+        if self.processes.get(process.name) is not process or not process.is_ready(now_ns):
+            return False
+        if self.chance.random() < 0.85:
+            self._run(process, process.turn)
+            if self.processes.get(process.name) is process:
+                process.invariants()
+        return True
+
+    def _next_due_ns(self) -> int:
+        dues = [self._later[0][0]] if self._later else []
+        for name, process in self.processes.items():
+            due_ns = process.next_due_ns()
+            if due_ns is not None:
+                dues.append(max(due_ns, self._frozen.get(name, 0)))
+        dues += [due for each in self._clients if (due := each.next_due_ns()) is not None]
+        return min(dues, default=1 << 62)
+
+    def _run(self, process: Process, action: Callable[[], None]) -> None:
+        """Some of a process's code, of which it may die as it is to."""
+        try:
+            action()
+        except Killed:
+            self._fates.pop(process, self.kill)(process.name)
+
+    # --- lives and deaths ------------------------------------------------------------------------
+
+    def light(self, name: str, fuse: int, ends: Ends) -> None:
+        """Have a process die after so many calls of the system, and with it what `ends` says."""
+        process = self.processes[name]
+        if fuse == 0:
+            ends(name)
+        else:
+            process.fuse, self._fates[process] = fuse, ends
+
+    def freeze(self, name: str, ms: float) -> None:
+        """It gets no processor for a while."""
+        self._frozen[name] = self.clock.now_ns + int(ms * MS)
+
+    def kill(self, name: str) -> None:
+        """A process dies; the next one starts soon."""
+        self.say(f"{name} is killed")
+        self._bury(name)
+        self._restart_soon(name)
+
+    def _bury(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.release()
+        self._fates.pop(process, None)
+        self._frozen.pop(name, None)
+
+    def _restart_soon(self, name: str) -> None:
+        boot = self.host.inheritance
+
+        def start() -> None:
+            if self.host.inheritance is boot and self.host.is_up:
+                self._start_process(name)
+
+        self.after(self.chance.random() * RESTART_MS_MAX, start)
+
+    def go_down(self, shards: int) -> None:
+        """All processes die at once; the next ones start soon, with so many shards (0: as many)."""
+        self._go_down()
+        self.ledger.lose("memory")
+        self._start_soon(shards)
+
+    def lose_power(self, shards: int) -> None:
+        """The power fails, and comes back soon."""
+        self._go_down()
+        self.host.lose_power()
+        self.ledger.lose("memory", "os")
+        self._start_soon(shards)
+
+    def _go_down(self) -> None:
+        self.say("all processes are killed")
+        for name in list(self.processes):
+            self._bury(name)
+        self.host.go_down()
+
+    def _start_soon(self, shards: int) -> None:
+        wanted = min(shards, self.host.log_count) or self.host.config.shards
+        boot = self.host.generation
+
+        def start() -> None:
+            if not self.host.is_up and self.host.generation == boot:
+                self._start(wanted)
+
+        self.after(self.chance.random() * RESTART_MS_MAX, start)
+
+    def _start(self, shards: int) -> None:
+        self.host.start(shards)
+        for name in (COORDINATOR, *(shard_name(n) for n in range(1, shards + 1))):
+            self._start_process(name)
+
+    def _start_process(self, name: str) -> None:
+        host, fuse = self.host, None
+        if self.next_fuse >= 0:
+            fuse, self.next_fuse = self.next_fuse, -1
+        try:
+            if name == COORDINATOR:
+                self.processes[name] = CoordinatorProcess(host)
+            else:
+                node_id = int(name.rpartition("-")[2])
+                host.take_generation()
+                host.set_node(node_id)
+                self.processes[name] = ShardProcess(host, node_id, fuse)
+                self.processes[name].fuse = None
+        except Killed:
+            self.say(f"{name} is killed while it starts")
+            self._gave_up(name)
+        except OSError as reason:
+            if not any(faults.failing for faults in host.faults):
+                raise
+            self.say(f"{name} cannot start: {reason}")
+            self._gave_up(name)
+        else:
+            self.say(f"{name} starts in generation {host.generation}")
+
+    def _gave_up(self, name: str) -> None:
+        if name != COORDINATOR:
+            for number, disk in enumerate(self.host.disks):
+                if shard_name(self.host.leader_of(number)) == name:
+                    disk.drop_descriptors()
+        self._restart_soon(name)
+
+    # --- what clients are told -------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic | None:
+        """As the catalog has it now."""
+        block = self.host.inheritance.catalog
+        with suppress(ValueError):
+            version, published = block.read() if self.host.is_up else (0, b"")
+            return Catalog.decode(published).by_name.get(name) if version else None
+        return None
+
+    def acked(self, lane: Lane, values: list[bytes], offset: int) -> None:
+        """A producer has got its ack: what it is for is visible, in the same life at least."""
+        incarnation, partition = lane.incarnation, lane.partition
+        for i, value in enumerate(values):
+            incarnation.claim(partition, offset + i, value, "what is acked")
+        process = self.processes.get(shard_name(self.host.leader_of(lane.log)))
+        if incarnation.is_dying or not isinstance(process, ShardProcess):
+            return
+        number = incarnation.topic.partition_numbers[partition]
+        led = process.shard.by_number(number)
+        if led is None or self.ledger.is_damaged:
+            return
+        shown = int(led.log.partitions.table[led.slot, P_HIGH_WATERMARK])
+        if shown < offset + len(values) and incarnation.claims[partition]:
+            raise Broken(
+                f"{incarnation.topic.name}-{partition} ({incarnation.level}): offset "
+                f"{offset + len(values) - 1} is acked, and what is visible ends at {shown}"
+            )
+
+    def gap(self, lane: Lane, first: int, code: ErrorCode) -> None:
+        """A producer is told that what it sends does not follow what it had acked."""
+        incarnation = lane.incarnation
+        if incarnation.is_dying or self.ledger.is_damaged or lane.losses != incarnation.losses:
+            return
+        raise Broken(
+            f"{incarnation.topic.name}-{lane.partition} ({incarnation.level}): lane {lane.number} "
+            f"sends {first} next and gets {code.name}, although nothing may be lost"
+        )
+
+    def close(self) -> None:
+        """Free everything."""
+        for process in self.processes.values():
+            process.release()
+        self.processes.clear()
+        self.host.close()
