@@ -5,6 +5,7 @@ a pause. What it was told goes to the ledger.
 """
 
 import heapq
+import select
 from collections import deque
 from collections.abc import Callable
 from itertools import count
@@ -45,6 +46,7 @@ class Connection:
         world = client.world
         self.client, self.node = client, node
         self.socket = world.network.connect(node_address(node), (client.name, 1))
+        self.socket.owner = client
         self.asked: deque[Asked] = deque()
         self._out, self._received = bytearray(), bytearray()
         self.is_open = True
@@ -63,6 +65,7 @@ class Connection:
         body = writer.to_bytes()
         self._out += len(body).to_bytes(4) + body
         now_ns = self.client.world.clock.now_ns
+        self.client.is_touched = True
         self.asked.append(Asked(correlation, name, version, answered, now_ns, wait_ms))
         self.turn()
 
@@ -116,7 +119,7 @@ class Connection:
     def is_ready(self) -> bool:
         """Whether a turn would do anything."""
         mask = self.socket.events()
-        return bool(mask & ~4) or bool(self._out and mask)
+        return bool(mask & ~select.EPOLLOUT) or bool(self._out and mask)
 
 
 class Client:
@@ -128,8 +131,13 @@ class Client:
         self.connections: dict[int, Connection] = {}
         self.not_before: dict[int, int] = {}
         self.correlations = count(1)
+        self.is_touched = False
+        self._arrival_ns: int | None = None
         self._later: list[tuple[int, int, Callable[[], None]]] = []
         self._tie_breaker = count()
+
+    def before_call(self, _method: str) -> None:
+        """See Owner. No client dies."""
 
     def after_ns(self, delay_ms: float) -> int:
         """A time from now, give or take."""
@@ -186,12 +194,19 @@ class Client:
 
     def is_ready(self, now_ns: int) -> bool:
         """Whether a turn would do anything."""
-        is_due = bool(self._later) and self._later[0][0] <= now_ns
-        return is_due or any(each.is_ready() for each in self.connections.values())
+        if self._later and self._later[0][0] <= now_ns:
+            return True
+        if self.is_touched or (self._arrival_ns is not None and self._arrival_ns <= now_ns):
+            connections = self.connections.values()
+            self.is_touched = any(each.is_ready() for each in connections)
+            dues = [due for each in connections if (due := each.socket.next_due_ns()) is not None]
+            self._arrival_ns = min(dues, default=None)
+        return self.is_touched
 
     def turn(self) -> None:
         """Do what is to be done."""
         now_ns = self.world.clock.now_ns
+        self.is_touched = True
         for connection in list(self.connections.values()):
             if connection.is_open and connection.is_ready():
                 connection.turn()
@@ -200,9 +215,7 @@ class Client:
 
     def next_due_ns(self) -> int | None:
         """When it is ready by itself."""
-        dues = [each.socket.next_due_ns() for each in self.connections.values()]
-        if self._later:
-            dues.append(self._later[0][0])
+        dues = [self._arrival_ns, self._later[0][0] if self._later else None]
         return min((due for due in dues if due is not None), default=None)
 
     def oldest_wait(self, now_ns: int) -> tuple[float, str]:

@@ -22,7 +22,9 @@ _GONE = select.EPOLLHUP | select.EPOLLERR
 
 
 class Owner(Protocol):
-    """Who uses a socket."""
+    """Who uses sockets. `is_touched`: something has happened to one of them since it looked."""
+
+    is_touched: bool
 
     def before_call(self, method: str) -> None:
         """It is about to; may raise Killed."""
@@ -124,6 +126,7 @@ class SimulatedSocket:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         taken = bytes(data[:room])
         self.outgoing.write(taken)
+        self._touch_other()
         return len(taken)
 
     def sendmsg(self, buffers: Sequence["bytes | memoryview"]) -> int:
@@ -137,6 +140,8 @@ class SimulatedSocket:
         if self.is_reset:
             raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         self.incoming.settle()
+        if self.incoming.room() <= 0:
+            self._touch_other()  # It can send again.
         data = self.incoming.read(count)
         if not data and not self.incoming.has_ended:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -152,11 +157,18 @@ class SimulatedSocket:
         """See socket."""
         self.is_closed = True
         self.outgoing.ends = True
+        self._touch_other()
         self._network.by_fd.pop(self.fd, None)
 
     def reset(self) -> None:
         """Cut the connection: what is on its way is lost."""
         self.is_reset = self.other.is_reset = True
+        self._touch_other()
+        self.other._touch_other()  # noqa: SLF001  (Its other is this one.)
+
+    def _touch_other(self) -> None:
+        if self.other.owner is not None:
+            self.other.owner.is_touched = True
 
     def events(self) -> int:
         """What epoll would say."""
@@ -251,6 +263,8 @@ class Network:
         ours.incoming = theirs.outgoing = _Stream(self._clock, weather)
         self.by_fd[ours.fd], self.by_fd[theirs.fd] = ours, theirs
         listener.backlog.append(theirs)
+        if listener.owner is not None:
+            listener.owner.is_touched = True
         return ours
 
     def sockets_of(self, owner: Owner) -> list[SimulatedSocket]:

@@ -76,7 +76,9 @@ class Process:
         self.fuse: int | None = None
         self.chance = Random(host.chance.getrandbits(64))  # noqa: S311
         self.loop = SimulatedLoop(self)
-        self.is_woken = True
+        self.is_woken = self.is_touched = True
+        self._arrival_ns: int | None = None  # When bytes come next, if nothing is touched.
+        self.said: list[str] = []
 
     def before_call(self, _method: str) -> None:
         """A call of the system: it may be the last."""
@@ -87,7 +89,7 @@ class Process:
 
     def turn(self) -> None:
         """One turn of its loop."""
-        self.is_woken = False
+        self.is_woken, self.is_touched = False, True
         self.loop.run_once(0)
 
     def invariants(self) -> None:
@@ -96,14 +98,16 @@ class Process:
     def is_ready(self, now_ns: int) -> bool:
         """Whether a turn would do anything."""
         due_ns = self.loop.next_due_ns()
-        return self.is_woken or (due_ns is not None and due_ns <= now_ns) or self._has_events()
-
-    def _has_events(self) -> bool:
-        return self.loop.poller.is_ready()
+        if self.is_woken or (due_ns is not None and due_ns <= now_ns):
+            return True
+        if self.is_touched or (self._arrival_ns is not None and self._arrival_ns <= now_ns):
+            self.is_touched = self.loop.poller.is_ready()
+            self._arrival_ns = self.loop.poller.next_due_ns()
+        return self.is_touched
 
     def next_due_ns(self) -> int | None:
         """When it is ready by itself."""
-        dues = (self.loop.next_due_ns(), self.loop.poller.next_due_ns())
+        dues = (self.loop.next_due_ns(), self._arrival_ns)
         return min((due for due in dues if due is not None), default=None)
 
     def step_threads(self, now_ns: int) -> None:
@@ -153,7 +157,6 @@ class ShardProcess(Process):
         self.server = ShardServer(self.loop, shard, peers, self._take_catalog, words)
         commands = ShardCommands(self.loop, shard, peers)
         commands.listen(self.listener(self.name))
-        self.said: list[str] = []
         notices = Notices(logs.values(), self.said.append)
         housekeep(self.loop, self.server, commands, _nothing, notices)
         self._serve(f"tcp-{node_id}")
@@ -226,6 +229,10 @@ class ShardProcess(Process):
             else:
                 thread.step(now_ns)
             self.is_woken = True
+
+    def has_failed_for_good(self) -> bool:
+        """Whether a log waits for a restart."""
+        return any(log.failed is not None for log in self.shard.logs.values())
 
     def close(self) -> None:
         """A clean stop: nobody is served any more, and the logs are written and remembered."""

@@ -78,6 +78,7 @@ class Producer(Client):
         super().__init__(world, name)
         self._lane_numbers = lane_numbers
         self.lanes: dict[tuple[Incarnation, int], Lane] = {}
+        self._is_pausing = False
 
     def produce(
         self, incarnation: Incarnation, partitions: list[int], records: int, size: int
@@ -112,10 +113,20 @@ class Producer(Client):
     def _is_wanted(self, lane: Lane) -> bool:
         return self.lanes.get((lane.incarnation, lane.partition)) is lane
 
+    def _pause(self) -> None:
+        """Go on after a while."""
+
+        def resume() -> None:
+            self._is_pausing = False
+            self._pump()
+
+        if not self._is_pausing:
+            self._is_pausing = True
+            self.later(PAUSE_MS, resume)
+
     def _pump(self) -> None:
         """Send what may be sent: one batch of each lane in a request, and the next request."""
-        is_behind = False
-        while ready := self._next():
+        while not self._is_pausing and (ready := self._next()):
             nodes = {self.world.host.leader_of(lane.log) for lane in ready}
             sent = False
             for node in sorted(nodes):
@@ -126,10 +137,7 @@ class Producer(Client):
                 }
                 sent |= self._send(node, its)
             if not sent:
-                is_behind = True
-                break
-        if is_behind:
-            self.later(PAUSE_MS, self._pump)
+                self._pause()
 
     def _next(self) -> dict[Lane, Batch]:
         found = {}
@@ -166,6 +174,7 @@ class Producer(Client):
         if response is None:
             for lane in sent:
                 lane.unsend()
+            self._pause()
         else:
             codes = {
                 (topic.name, row.index): (ErrorCode(row.error_code), row.base_offset)
@@ -178,7 +187,7 @@ class Producer(Client):
                     raise Broken(f"a Produce response says nothing of {key}")
                 if batch in lane.batches:
                     self._settle(lane, batch, *codes[key])
-        self.later(PAUSE_MS / 10, self._pump)
+        self._pump()
 
     def _settle(self, lane: Lane, batch: Batch, code: ErrorCode, offset: int) -> None:
         if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
@@ -188,6 +197,7 @@ class Producer(Client):
                 self.world.acked(lane, batch.values, offset)
         elif code in RETRIED:
             batch.is_sent = False
+            self._pause()
         elif code in GONE:
             self._leave(lane)
         elif code in GAP and lane.batches[0] is not batch:

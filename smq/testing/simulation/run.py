@@ -1,7 +1,7 @@
 """Runs of a simulation: one seed, a shorter list of events that fails alike, many seeds at once.
 
 python -m smq.testing.simulation.run --seed 7 [--keep 0,3,9]
-python -m smq.testing.simulation.run --seeds 10000
+python -m smq.testing.simulation.run --seeds 10000 [--first 1]
 """
 
 import argparse
@@ -10,8 +10,12 @@ import shutil
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from smq.app import clock as app_clock
 from smq.testing.simulation.events import Event, events_of
@@ -19,77 +23,169 @@ from smq.testing.simulation.host import new_store
 from smq.testing.simulation.world import World
 
 MEMORY_DIRECTORY = Path("/dev/shm")  # noqa: S108  (A disk would only make it slower.)
+FRAMES_SAID = 6
+SHRINK_RUNS_MAX = 400
+CHUNK = 10  # Seeds that a worker is handed at once.
+
+T = TypeVar("T")
 
 
 class Outcome(NamedTuple):
-    """How a run has ended: `why` is empty if all is well."""
+    """How a run has ended: `why` is empty if all is well; `kind` tells one failure from another."""
 
     seed: int
+    kind: str
     why: str
     trail: list[str]
-    rounds: int
     acks: int
 
 
 class Workplace:
     """Where simulations have their files."""
 
-    def __init__(self) -> None:
-        home = MEMORY_DIRECTORY if MEMORY_DIRECTORY.is_dir() else None
-        self._directory = Path(tempfile.mkdtemp(prefix="smq-simulation-", dir=home))
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._count = 0
-        new_store(self._directory / "template")
+        new_store(directory / "template")
 
-    def directory(self) -> Path:
-        """A fresh one, with a store that was never used."""
+    def fresh(self) -> Path:
+        """A directory with a store that was never used."""
         self._count += 1
         fresh = self._directory / f"{os.getpid()}-{self._count}"
         shutil.copytree(self._directory / "template", fresh)
         return fresh
 
-    def close(self) -> None:
-        """Remove all of it."""
-        shutil.rmtree(self._directory)
+
+@contextmanager
+def workplace() -> Iterator[Workplace]:
+    """One, in memory where there is such a directory."""
+    home = MEMORY_DIRECTORY if MEMORY_DIRECTORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="smq-simulation-", dir=home) as directory:
+        yield Workplace(Path(directory))
 
 
-def simulate(seed: int, workplace: Workplace, events: list[Event] | None = None) -> Outcome:
+def simulate(seed: int, place: Workplace, events: Sequence[Event] | None = None) -> Outcome:
     """One run, of these events or of all of the seed's."""
-    chosen = events_of(seed) if events is None else events
-    world = World(seed, chosen, workplace.directory())
-    why = ""
+    chosen = events_of(seed) if events is None else list(events)
+    world = World(seed, chosen, place.fresh())
+    kind = why = ""
     try:
         with app_clock.replaced(world.clock.wall_ns, world.clock.monotonic_ns):
             world.run()
     except Exception as reason:  # noqa: BLE001  (Whatever it is, it is what we look for.)
-        frames = traceback.extract_tb(reason.__traceback__)
-        where = "\n".join(f"  {each.filename}:{each.lineno} {each.name}" for each in frames[-6:])
-        why = f"{type(reason).__name__}: {reason}\n{where}"
+        frames = traceback.extract_tb(reason.__traceback__)[-FRAMES_SAID:]
+        where = [f"  {each.filename}:{each.lineno} {each.name}" for each in frames]
+        kind = f"{type(reason).__name__} {frames[-1].name}"
+        why = "\n".join([f"{type(reason).__name__}: {reason}", *where])
+        world.say_notices()
     finally:
         world.close()
-    return Outcome(seed, why, world.trail, world.rounds, world.ledger.acks)
+    return Outcome(seed, kind, why, world.trail, world.ledger.acks)
+
+
+def shrink(items: list[T], fails: Callable[[list[T]], bool], runs_max: int) -> list[T]:
+    """A shorter list that fails too: parts are struck out, large ones first (delta debugging)."""
+    size, runs = max(1, len(items) // 2), 0
+    while runs < runs_max:
+        at, has_shrunk = 0, False
+        while at < len(items) and runs < runs_max:
+            shorter = items[:at] + items[at + size :]
+            runs += 1
+            if fails(shorter):
+                items, has_shrunk = shorter, True
+            else:
+                at += size
+        if size == 1 and not has_shrunk:
+            break
+        size = max(1, size // 2)
+    return items
+
+
+def shortest(outcome: Outcome, place: Workplace) -> list[int]:
+    """Which events of a seed are enough for it to fail in the same way."""
+    events = events_of(outcome.seed)
+
+    def fails(kept: list[int]) -> bool:
+        again = simulate(outcome.seed, place, [events[i] for i in kept])
+        return again.kind == outcome.kind
+
+    return shrink(list(range(len(events))), fails, SHRINK_RUNS_MAX)
+
+
+# --- many ----------------------------------------------------------------------------------------
+
+_place: Workplace  # Of a worker: the parent's, with names of its own.
+
+
+def _try(seed: int) -> Outcome:
+    outcome = simulate(seed, _place)
+    return outcome if outcome.why else outcome._replace(trail=[])
+
+
+def run_many(seeds: Sequence[int], place: Workplace, workers: int) -> Iterator[Outcome]:
+    """Each in one of so many processes, forked from this one when everything is compiled."""
+    global _place  # noqa: PLW0603  (What the forks find.)
+    _place = place
+    simulate(seeds[0], place)
+    if workers == 1:
+        yield from map(_try, seeds)
+        return
+    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
+        yield from pool.map(_try, seeds, chunksize=CHUNK)
+
+
+def say(*lines: str) -> None:
+    """To whoever has started it."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def tell_failure(outcome: Outcome, place: Workplace, *, shrinks: bool) -> None:
+    """What failed, why, and how to see it again."""
+    say(f"seed {outcome.seed} failed: {outcome.why}")
+    if shrinks:
+        kept = shortest(outcome, place)
+        events = events_of(outcome.seed)
+        short = simulate(outcome.seed, place, [events[i] for i in kept])
+        say(f"{len(kept)} of its {len(events)} events are enough:", *short.trail, short.why)
+        say(f"again: make sim SEED={outcome.seed} KEEP={','.join(map(str, kept))}")
+    say(f"again, whole: make sim SEED={outcome.seed}")
+
+
+def run_one(seed: int, keep: str, place: Workplace) -> int:
+    """One seed, told in full; how many failed."""
+    events = events_of(seed)
+    chosen = [events[int(i)] for i in keep.split(",")] if keep else events
+    outcome = simulate(seed, place, chosen)
+    say(*outcome.trail)
+    if not outcome.why:
+        say(f"seed {seed}: {outcome.acks} batches acknowledged, all is well")
+        return 0
+    tell_failure(outcome, place, shrinks=not keep)
+    return 1
 
 
 def main() -> None:
     """See above."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--seeds", type=int, default=100)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seed", type=int, help="run this one and tell of it")
+    parser.add_argument("--keep", default="", help="only these of its events, by their numbers")
+    parser.add_argument("--seeds", type=int, default=500, help="run so many")
+    parser.add_argument("--first", type=int, default=1, help="from this one on")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--no-shrink", action="store_true")
     options = parser.parse_args()
-    workplace = Workplace()
-    try:
+    failed = 0
+    with workplace() as place:
         if options.seed is not None:
-            outcome = simulate(options.seed, workplace)
-            sys.stdout.write("\n".join([*outcome.trail, outcome.why]) + "\n")
-            return
-        failed = 0
-        for seed in range(options.seeds):
-            outcome = simulate(seed, workplace)
+            sys.exit(run_one(options.seed, options.keep, place))
+        seeds = range(options.first, options.first + options.seeds)
+        for outcome in run_many(seeds, place, options.workers):
             if outcome.why:
                 failed += 1
-                sys.stdout.write(f"seed {seed}: {outcome.why}\n")
-        sys.stdout.write(f"{options.seeds} seeds, {failed} failed\n")
-    finally:
-        workplace.close()
+                tell_failure(outcome, place, shrinks=not options.no_shrink)
+    say(f"{options.seeds} seeds, {failed} failed")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from smq.testing.simulation.rules import RULES
 
 RESTART_MS_MAX = 30  # After a death.
 QUIET_MS = 15_000  # Longer than any answer may take of a broker that nothing ails.
+REPAIR_MS = 4000  # A log is tended once a second.
 HANG_MS = 5000
 ROUNDS_MAX = 200_000
 
@@ -92,6 +93,11 @@ class World:
         """Note what happens, for whoever reads of a failure."""
         self.trail.append(f"[{self.clock.elapsed_ms():9.3f}] {what}")
 
+    def say_notices(self) -> None:
+        """Note what the processes would have told the operator."""
+        for process in self.processes.values():
+            self.trail += [f"{process.name} says: {line.strip()}" for line in process.said]
+
     def _heal(self) -> None:
         self.say("all is healed")
         for faults in (*self.host.faults, self.host.store_faults):
@@ -103,7 +109,14 @@ class World:
             process.fuse = None
 
     def _settle(self) -> None:
-        """Nobody asks for more: all that was asked is answered."""
+        """Nobody asks for more: all that was asked is answered.
+
+        A log that says it is read-only until a restart gets one.
+        """
+        self._pass(REPAIR_MS, until=self._is_settled)
+        for name, process in list(self.processes.items()):
+            if isinstance(process, ShardProcess) and process.has_failed_for_good():
+                self.kill(name)
         self._pass(QUIET_MS, until=self._is_settled)
         waits = [each.oldest_wait(self.clock.now_ns) for each in self._clients]
         longest_ms, whose = max(waits)
