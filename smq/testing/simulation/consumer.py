@@ -165,16 +165,15 @@ class Committer(Client):
         if connection is None:
             return
         kept = self.world.ledger.commits.setdefault((self.name, incarnation, partition), Commits())
-        kept.last += 1
-        offset = kept.last
-        kept.in_doubt.add(offset)
+        offset, replaced = kept.ask()
 
         def answered(response: Any) -> None:
             if response is None:
                 return
-            kept.in_doubt.discard(offset)
             if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
-                kept.acked = max(kept.acked, offset)
+                kept.acked(offset, replaced)
+            else:
+                kept.refused(offset)
 
         row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         topic = OffsetCommitRequestTopic(name=incarnation.topic.name, partitions=[row])
@@ -189,9 +188,9 @@ class Committer(Client):
             if response.error_code or row is None or row.error_code:
                 return False
             self.world.unchecked.discard((self.name, incarnation, partition))
-            if row.committed_offset not in kept.in_doubt | {kept.acked}:
+            if row.committed_offset not in kept.possible:
                 raise Broken(
-                    f"group {self.name} has committed {kept.acked} of "
+                    f"group {self.name} has committed {sorted(kept.possible)} of "
                     f"{incarnation.topic.name}-{partition} and is told {row.committed_offset}"
                 )
             return True

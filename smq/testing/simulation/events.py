@@ -156,7 +156,7 @@ def _flip(world: "World", log: int) -> None:
     """A bit of a segment changes on its disk."""
     disks = world.host.disks
     if disks[log % len(disks)].flip_a_bit():
-        world.ledger.is_damaged = True
+        world.ledger.damaged()
 
 
 FAILING: tuple[tuple[str, ...], ...] = (

@@ -23,12 +23,15 @@ class Incarnation:
     claims   by partition: the record at an offset
     places   by partition: the offset of a record
     losses   how often something has happened that its level does not survive
+    is_damaged   a disk has changed what it had: what lies behind it may seem torn, and nothing of
+                 it can be claimed any more
     """
 
     topic: Topic
     level: str
     is_dying: bool = False
     losses: int = 0
+    is_damaged: bool = False
     claims: list[dict[int, bytes]] = field(default_factory=list)
     places: list[dict[bytes, int]] = field(default_factory=list)
 
@@ -36,11 +39,15 @@ class Incarnation:
         self.claims = [{} for _ in self.topic.logs]
         self.places = [{} for _ in self.topic.logs]
 
+    def where(self, partition: int) -> str:
+        """A partition in words."""
+        return f"{self.topic.name}-{partition} ({self.level})"
+
     def claim(self, partition: int, offset: int, value: bytes, why: str) -> None:
         """Somebody was told that this record stands there. Raises Broken."""
-        if self.is_dying:
+        if self.is_dying or self.is_damaged:
             return
-        where = f"{self.topic.name}-{partition} ({self.level})"
+        where = self.where(partition)
         before = self.claims[partition].setdefault(offset, value)
         if before != value:
             raise Broken(f"{where}: offset {offset} was {said(before)}, {why} is {said(value)}")
@@ -61,13 +68,32 @@ def said(value: bytes) -> str:
     return f"record {number.decode()} of lane {lane.decode()}"
 
 
-@dataclass
 class Commits:
-    """Of one group and partition: offsets that were asked for; each only once."""
+    """Of one group and partition: every offset is committed once only.
 
-    acked: int = -1
-    in_doubt: set[int] = field(default_factory=set)
-    last: int = 0
+    What was asked for later replaces what was acked before it was asked for. All else may come in
+    any order: two requests may go different ways, and one whose connection broke may come late.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.possible: set[int] = {-1}
+        self._acked: set[int] = {-1}
+
+    def ask(self) -> tuple[int, set[int]]:
+        """The next offset, and what it replaces once it is acked."""
+        self.last += 1
+        self.possible.add(self.last)
+        return self.last, set(self._acked)
+
+    def acked(self, offset: int, replaced: set[int]) -> None:
+        """The group remembers it, or one that was asked for meanwhile."""
+        self.possible -= replaced
+        self._acked.add(offset)
+
+    def refused(self, offset: int) -> None:
+        """It was not taken."""
+        self.possible.discard(offset)
 
 
 class Ledger:
@@ -78,7 +104,7 @@ class Ledger:
         self.all: list[Incarnation] = []
         self.sent: dict[str, set[bytes]] = {}  # By topic's name: whichever incarnation gets it.
         self.commits: dict[tuple[str, Incarnation, int], Commits] = {}
-        self.is_damaged = False  # A disk has changed what it had: some records may be gone.
+        self.is_damaged = False
         self.acks = self.fetched = 0
 
     def created(self, topic: Topic) -> None:
@@ -86,13 +112,20 @@ class Ledger:
         known = self.current.get(topic.name)
         if known is None or known.topic.id != topic.id:
             level = topic.configs.get("smq.durability", "os")
-            self.current[topic.name] = Incarnation(topic, level)
+            self.current[topic.name] = Incarnation(topic, level, is_damaged=self.is_damaged)
             self.all.append(self.current[topic.name])
 
     def standing(self, name: str) -> Incarnation | None:
         """The topic of a name, if there certainly is one."""
         found = self.current.get(name)
         return None if found is None or found.is_dying else found
+
+    def damaged(self) -> None:
+        """A bit of a log has changed: only what is there is looked at, and that it is somebody's."""
+        self.is_damaged = True
+        for each in self.all:
+            each.is_damaged = True
+            each.forget()
 
     def lose(self, *levels: str) -> None:
         """Something has happened that these levels do not survive."""

@@ -58,6 +58,10 @@ class Lane:
     def log(self) -> int:
         return self.incarnation.topic.logs[self.partition]
 
+    @property
+    def where(self) -> str:
+        return self.incarnation.where(self.partition)
+
     def ready(self) -> Batch | None:
         """The next one to send."""
         for i, batch in enumerate(self.batches):
@@ -190,6 +194,12 @@ class Producer(Client):
         self._pump()
 
     def _settle(self, lane: Lane, batch: Batch, code: ErrorCode, offset: int) -> None:
+        self.world.detail(
+            lambda: (
+                f"{self.name}: {lane.where}, lane {lane.number}, records from {batch.first} "
+                f"on: {code.name}, offset {offset}"
+            )
+        )
         if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
             lane.batches.remove(batch)
             self.world.ledger.acks += 1

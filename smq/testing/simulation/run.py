@@ -64,10 +64,17 @@ def workplace() -> Iterator[Workplace]:
         yield Workplace(Path(directory))
 
 
-def simulate(seed: int, place: Workplace, events: Sequence[Event] | None = None) -> Outcome:
+def simulate(
+    seed: int,
+    place: Workplace,
+    events: Sequence[Event] | None = None,
+    *,
+    tells_details: bool = False,
+) -> Outcome:
     """One run, of these events or of all of the seed's."""
     chosen = events_of(seed) if events is None else list(events)
     world = World(seed, chosen, place.fresh())
+    world.tells_details = tells_details
     kind = why = ""
     try:
         with app_clock.replaced(world.clock.wall_ns, world.clock.monotonic_ns):
@@ -146,7 +153,7 @@ def tell_failure(outcome: Outcome, place: Workplace, *, shrinks: bool) -> None:
     if shrinks:
         kept = shortest(outcome, place)
         events = events_of(outcome.seed)
-        short = simulate(outcome.seed, place, [events[i] for i in kept])
+        short = simulate(outcome.seed, place, [events[i] for i in kept], tells_details=True)
         say(f"{len(kept)} of its {len(events)} events are enough:", *short.trail, short.why)
         say(f"again: make sim SEED={outcome.seed} KEEP={','.join(map(str, kept))}")
     say(f"again, whole: make sim SEED={outcome.seed}")
@@ -156,7 +163,7 @@ def run_one(seed: int, keep: str, place: Workplace) -> int:
     """One seed, told in full; how many failed."""
     events = events_of(seed)
     chosen = [events[int(i)] for i in keep.split(",")] if keep else events
-    outcome = simulate(seed, place, chosen)
+    outcome = simulate(seed, place, chosen, tells_details=True)
     say(*outcome.trail)
     if not outcome.why:
         say(f"seed {seed}: {outcome.acks} batches acknowledged, all is well")

@@ -52,6 +52,7 @@ class World:
         self.ledger = Ledger()
         self.next_fuse = -1
         self.trail: list[str] = []
+        self.tells_details = False
         lanes = count(1)
         self.producers = [Producer(self, f"producer-{i}", lanes) for i in range(3)]
         self.consumers = [Consumer(self, f"consumer-{i}") for i in range(2)]
@@ -92,6 +93,11 @@ class World:
     def say(self, what: str) -> None:
         """Note what happens, for whoever reads of a failure."""
         self.trail.append(f"[{self.clock.elapsed_ms():9.3f}] {what}")
+
+    def detail(self, what: Callable[[], str]) -> None:
+        """Note a detail, if somebody will read it."""
+        if self.tells_details:
+            self.say(what())
 
     def say_notices(self) -> None:
         """Note what the processes would have told the operator."""
