@@ -38,51 +38,62 @@ class Consumer(Client):
         self.positions: dict[Place, int] = {}
 
     def fetch(
-        self, incarnation: Incarnation, node: int, wait_ms: int, min_bytes: int, version: int
+        self, incarnations: list[Incarnation], node: int, wait_ms: int, min_bytes: int, version: int
     ) -> None:
-        """Ask a node once for what it leads of a topic."""
-        logs = incarnation.topic.logs
-        led = [i for i, log in enumerate(logs) if self.world.host.leader_of(log) == node]
-        connection = self.connection(node) if led else None
+        """Ask a node once for what it leads of these topics."""
+        topics = [topic for each in incarnations if (topic := self._asked(each, node, version))]
+        connection = self.connection(node) if topics else None
         if connection is None:
             return
+        request = FetchRequest(
+            max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=FETCH_BYTES_MAX, topics=topics
+        )
+        by_key = {each.topic.id: each for each in incarnations} | {
+            each.topic.name: each for each in incarnations
+        }
+        sent_ns = self.world.clock.now_ns
+
+        def answered(response: Any) -> None:
+            seen: list[tuple[Incarnation, int, int]] = []
+            for each in response.responses if response is not None else ():
+                incarnation = by_key[each.topic_id if version >= BY_ID else each.topic]
+                for row in each.partitions:
+                    if not incarnation.is_dying:
+                        seen += self._take(incarnation, row)
+            self.world.fetched(seen, sent_ns, wait_ms, min_bytes)
+
+        connection.ask("Fetch", version, request, answered, wait_ms)
+
+    def _asked(self, incarnation: Incarnation, node: int, version: int) -> FetchTopic | None:
+        logs = incarnation.topic.logs
         partitions = [
             FetchPartition(
                 partition=i,
                 fetch_offset=self.positions.get((incarnation, i), 0),
                 partition_max_bytes=FETCH_BYTES_MAX,
             )
-            for i in led
+            for i, log in enumerate(logs)
+            if self.world.host.leader_of(log) == node
         ]
-        topic = FetchTopic(partitions=partitions)
+        if not partitions:
+            return None
         if version >= BY_ID:
-            topic.topic_id = incarnation.topic.id
-        else:
-            topic.topic = incarnation.topic.name
-        request = FetchRequest(
-            max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=FETCH_BYTES_MAX, topics=[topic]
-        )
+            return FetchTopic(topic_id=incarnation.topic.id, partitions=partitions)
+        return FetchTopic(topic=incarnation.topic.name, partitions=partitions)
 
-        def answered(response: Any) -> None:
-            if response is not None and not incarnation.is_dying:
-                for each in response.responses:
-                    for row in each.partitions:
-                        self._take(incarnation, row)
-
-        connection.ask("Fetch", version, request, answered, wait_ms)
-
-    def _take(self, incarnation: Incarnation, row: Any) -> None:
+    def _take(self, incarnation: Incarnation, row: Any) -> list[tuple[Incarnation, int, int]]:
+        """Whose offsets have come."""
         place = incarnation, row.partition_index
         position = self.positions.get(place, 0)
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions[place] = 0
-        if row.error_code != ErrorCode.NONE:
-            return
-        for offset, value in records_of(row.records):
+        seen = []
+        for offset, value in () if row.error_code else records_of(row.records):
             if offset >= position:
                 incarnation.claim(row.partition_index, offset, value, "what a consumer sees")
-                self.world.ledger.fetched += 1
+                seen.append((*place, offset))
                 self.positions[place] = offset + 1
+        return seen
 
 
 def records_of(data: Any) -> list[tuple[int, bytes]]:

@@ -22,6 +22,7 @@ class Incarnation:
 
     claims   by partition: the record at an offset
     places   by partition: the offset of a record
+    acked_ns   by partition: when the ack of an offset came
     losses   how often something has happened that its level does not survive
     is_damaged   a disk has changed what it had: what lies behind it may seem torn, and nothing of
                  it can be claimed any more
@@ -35,7 +36,10 @@ class Incarnation:
     claims: list[dict[int, bytes]] = field(default_factory=list)
     places: list[dict[bytes, int]] = field(default_factory=list)
 
+    acked_ns: list[dict[int, int]] = field(default_factory=list)
+
     def __post_init__(self) -> None:
+        self.acked_ns = [{} for _ in self.topic.logs]
         self.claims = [{} for _ in self.topic.logs]
         self.places = [{} for _ in self.topic.logs]
 
@@ -105,7 +109,7 @@ class Ledger:
         self.sent: dict[str, set[bytes]] = {}  # By topic's name: whichever incarnation gets it.
         self.commits: dict[tuple[str, Incarnation, int], Commits] = {}
         self.is_damaged = False
-        self.acks = self.fetched = 0
+        self.acks = 0
 
     def created(self, topic: Topic) -> None:
         """There is such a topic now."""

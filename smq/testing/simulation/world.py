@@ -33,6 +33,7 @@ RESTART_MS_MAX = 30  # After a death.
 QUIET_MS = 15_000  # Longer than any answer may take of a broker that nothing ails.
 REPAIR_MS = 4000  # A log is tended once a second.
 HANG_MS = 5000
+LATE_MS = 400  # Until a slow connection has brought an answer.
 ROUNDS_MAX = 200_000
 
 Ends = Callable[[str], None]
@@ -67,6 +68,7 @@ class World:
         self._tie_breaker = count()
         self._fates: dict[Process, Ends] = {}
         self._frozen: dict[str, int] = {}
+        self._disturbed_ns = 0  # Until then it may take long until a client hears of something.
         self.rounds = 0
 
     # --- one run ---------------------------------------------------------------------------------
@@ -235,7 +237,7 @@ class World:
 
     def freeze(self, name: str, ms: float) -> None:
         """It gets no processor for a while."""
-        self._frozen[name] = self.clock.now_ns + int(ms * MS)
+        self._frozen[name] = self._disturbed_ns = self.clock.now_ns + int(ms * MS)
 
     def kill(self, name: str) -> None:
         """A process dies; the next one starts soon."""
@@ -338,6 +340,7 @@ class World:
         incarnation, partition = lane.incarnation, lane.partition
         for i, value in enumerate(values):
             incarnation.claim(partition, offset + i, value, "what is acked")
+            incarnation.acked_ns[partition].setdefault(offset + i, self.clock.now_ns)
         process = self.processes.get(shard_name(self.host.leader_of(lane.log)))
         if incarnation.is_dying or not isinstance(process, ShardProcess):
             return
@@ -350,6 +353,23 @@ class World:
             raise Broken(
                 f"{incarnation.topic.name}-{partition} ({incarnation.level}): offset "
                 f"{offset + len(values) - 1} is acked, and what is visible ends at {shown}"
+            )
+
+    def fetched(
+        self, seen: list[tuple[Incarnation, int, int]], sent_ns: int, wait_ms: int, least: int
+    ) -> None:
+        """A consumer has got these records: not after its time was over, if they were there."""
+        now_ns = self.clock.now_ns
+        if not seen or least > 1 or now_ns < sent_ns + wait_ms * MS:
+            return
+        acked = (each.acked_ns[partition].get(offset) for each, partition, offset in seen)
+        first_ns = min((at for at in acked if at is not None), default=now_ns)
+        late_ms = (now_ns - max(first_ns, sent_ns, self._disturbed_ns)) / MS
+        if late_ms > LATE_MS:
+            incarnation, partition, offset = seen[0]
+            raise Broken(
+                f"{incarnation.where(partition)}: a fetch that waits is told of offset {offset} "
+                f"when its time is over, {late_ms:.0f} ms after the record was there"
             )
 
     def gap(self, lane: Lane, first: int, code: ErrorCode) -> None:
