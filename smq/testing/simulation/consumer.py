@@ -51,7 +51,8 @@ class Consumer(Client):
         by_key = {each.topic.id: each for each in incarnations} | {
             each.topic.name: each for each in incarnations
         }
-        sent_ns = self.world.clock.now_ns
+        # Behind another request its answer may come at any time.
+        sent_ns = None if connection.asked else self.world.clock.now_ns
 
         def answered(response: Any) -> None:
             seen: list[tuple[Incarnation, int, int]] = []
@@ -60,7 +61,8 @@ class Consumer(Client):
                 for row in each.partitions:
                     if not incarnation.is_dying:
                         seen += self._take(incarnation, row)
-            self.world.fetched(seen, sent_ns, wait_ms, min_bytes)
+            if sent_ns is not None:
+                self.world.fetched(seen, sent_ns, wait_ms, min_bytes)
 
         connection.ask("Fetch", version, request, answered, wait_ms)
 

@@ -53,6 +53,7 @@ class Lane:
     next_sequence: int = 0
     batches: deque[Batch] = field(default_factory=deque)
     losses: int = 0
+    told: ErrorCode = ErrorCode.NONE  # Last.
 
     @property
     def log(self) -> int:
