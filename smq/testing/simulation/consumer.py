@@ -53,13 +53,14 @@ class Consumer(Client):
         }
         # Behind another request its answer may come at any time.
         sent_ns = None if connection.asked else self.world.clock.now_ns
+        losses = {each: each.losses for each in incarnations}
 
         def answered(response: Any) -> None:
             seen: list[tuple[Incarnation, int, int]] = []
             for each in response.responses if response is not None else ():
                 incarnation = by_key[each.topic_id if version >= BY_ID else each.topic]
                 for row in each.partitions:
-                    if not incarnation.is_dying:
+                    if not incarnation.is_dying and incarnation.losses == losses[incarnation]:
                         seen += self._take(incarnation, row)
             if sent_ns is not None:
                 self.world.fetched(seen, sent_ns, wait_ms, min_bytes)
@@ -137,6 +138,7 @@ class Reader(Client):
         connection.ask("Fetch", BY_ID, request, lambda r: self._answered(place, offset, r))
 
     def _answered(self, place: Place, offset: int, response: Any) -> None:
+        incarnation = place[0]
         if response is None:
             self.later(PAUSE_MS, lambda: self._fetch(place, offset))
             return
@@ -145,7 +147,10 @@ class Reader(Client):
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and row.log_start_offset > offset:
             self._fetch(place, row.log_start_offset)
         elif code != ErrorCode.NONE:
-            name = place[0].topic.name
+            name = incarnation.topic.name
+            if incarnation.is_damaged:
+                self.unread.discard(place)
+                return
             if code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 self.later(PAUSE_MS, lambda: self._fetch(place, offset))
                 return

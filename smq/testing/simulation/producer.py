@@ -6,7 +6,7 @@ of a lane has sequence n and says so, so that a record is known wherever it turn
 
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from smq.model.errors import ErrorCode
@@ -54,6 +54,7 @@ class Lane:
     batches: deque[Batch] = field(default_factory=deque)
     losses: int = 0
     told: ErrorCode = ErrorCode.NONE  # Last.
+    is_known: bool = False
 
     @property
     def log(self) -> int:
@@ -65,9 +66,11 @@ class Lane:
 
     def ready(self) -> Batch | None:
         """The next one to send."""
-        for i, batch in enumerate(self.batches):
+        # A broker that does not know a producer takes any sequence: until it does, one at a time.
+        in_flight_max = IN_FLIGHT_MAX if self.is_known else 1
+        for batch in islice(self.batches, in_flight_max):
             if not batch.is_sent:
-                return batch if i < IN_FLIGHT_MAX else None
+                return batch
         return None
 
     def unsend(self) -> None:
@@ -165,7 +168,8 @@ class Producer(Client):
             topics.setdefault(lane.incarnation.topic.name, []).append(row)
         data = [TopicProduceData(name=name, partition_data=rows) for name, rows in topics.items()]
         request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data)
-        connection.ask("Produce", VERSION, request, lambda r: self._answered(ready, r))
+        losses = {lane: lane.incarnation.losses for lane in ready}
+        connection.ask("Produce", VERSION, request, lambda r: self._answered(ready, losses, r))
         return True
 
     def _encoded(self, lane: Lane, batch: Batch) -> bytes:
@@ -175,7 +179,9 @@ class Producer(Client):
             records, producer_id=lane.producer_id, producer_epoch=0, base_sequence=batch.first
         )
 
-    def _answered(self, sent: dict[Lane, Batch], response: ProduceResponse | None) -> None:
+    def _answered(
+        self, sent: dict[Lane, Batch], losses: dict[Lane, int], response: ProduceResponse | None
+    ) -> None:
         if response is None:
             for lane in sent:
                 lane.unsend()
@@ -191,7 +197,10 @@ class Producer(Client):
                 if key not in codes:
                     raise Broken(f"a Produce response says nothing of {key}")
                 if batch in lane.batches:
-                    self._settle(lane, batch, *codes[key])
+                    code, offset = codes[key]
+                    # An answer may be on its way while what it tells of is lost.
+                    is_of_before = losses[lane] != lane.incarnation.losses
+                    self._settle(lane, batch, code, -1 if is_of_before else offset)
         self._pump()
 
     def _settle(self, lane: Lane, batch: Batch, code: ErrorCode, offset: int) -> None:
@@ -203,6 +212,7 @@ class Producer(Client):
         )
         if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
             lane.batches.remove(batch)
+            lane.is_known = True
             self.world.ledger.acks += 1
             if code == ErrorCode.NONE and offset >= 0:
                 self.world.acked(lane, batch.values, offset)
