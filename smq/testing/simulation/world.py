@@ -237,7 +237,8 @@ class World:
 
     def freeze(self, name: str, ms: float) -> None:
         """It gets no processor for a while."""
-        self._frozen[name] = self._disturbed_ns = self.clock.now_ns + int(ms * MS)
+        self._frozen[name] = self.clock.now_ns + int(ms * MS)
+        self._disturbed_ns = max(self._disturbed_ns, self._frozen[name])
 
     def kill(self, name: str) -> None:
         """A process dies; the next one starts soon."""
