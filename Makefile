@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test fix demo bench bench-local bench-reference record-oracle sim docs clean
+.PHONY: setup check test fix demo bench bench-local bench-reference record-oracle sim kills docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -50,8 +50,11 @@ bench-reference: setup  ## Payloads by reference beside the same bytes inline. A
 record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with.
 	$(BIN)/python -m tests.oracle.record
 
-sim: setup  ## Kills at random under load; SEED=… replays a run.
-	$(BIN)/python -m smq.testing.door_kill_run
+sim: setup  ## The whole broker simulated, from seeds. SEED=n replays one, SEEDS=n runs so many.
+	$(BIN)/python -m smq.testing.simulation.run $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep $(KEEP)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))
+
+kills: setup  ## Real processes, killed at random under load. SEED=n chooses whom and when.
+	$(BIN)/python -m smq.testing.door_kill_run $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.kill_run $(if $(SEED),--seed $(SEED))
 
 docs: setup  ## Write the generated parts of docs/.

@@ -1,6 +1,6 @@
 """Kills at random under load: is anything lost, doubled, reordered, or changed under a reader?
 
-`make sim SEED=…` or `python -m smq.testing.kill_run --kills 50 --records 2000000`.
+`make kills SEED=…` or `python -m smq.testing.kill_run --kills 50 --records 2000000`.
 
 An idempotent producer of librdkafka's sends numbered records to each partition, in rounds; in each
 round one process of the broker, chosen by the seed (the supervisor among them), gets SIGKILL at a

@@ -1,4 +1,4 @@
-"""A short slice of the kill run; `make sim` runs all of it."""
+"""A short slice of the kill run; `make kills` runs all of it."""
 
 import os
 from pathlib import Path

@@ -30,7 +30,7 @@ def monotonic_ms() -> int:
 @contextmanager
 def replaced(wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> Iterator[None]:
     """Read these clocks while the block lasts."""
-    global _wall_ns, _monotonic_ns  # noqa: PLW0603  (The one place where a clock is chosen.)
+    global _wall_ns, _monotonic_ns
     before = _wall_ns, _monotonic_ns
     _wall_ns, _monotonic_ns = wall_ns, monotonic_ns
     try:

@@ -83,6 +83,9 @@ class Poller(Protocol):
     def fileno(self) -> int:
         """The epoll's descriptor, for kernels."""
 
+    def close(self) -> None:
+        """Free it."""
+
 
 class Loop:
     """Waits for descriptors and timers and calls back."""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gateway.apis.table import API_BY_KEY
 from smq.testing.simulation.clock import MS
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 PAUSE_MS = 20.0  # Before it connects or asks again.
 RECEIVE_BYTES = 1 << 16
-Answered = Callable[[Any], None]
+Message: TypeAlias = Any
+"""One of the generated requests or responses, of which there are many."""
+
+Answered = Callable[[Message], None]
 
 
 class Asked(NamedTuple):
@@ -52,7 +55,7 @@ class Connection:
         self.is_open = True
 
     def ask(
-        self, name: str, version: int, message: Any, answered: Answered, wait_ms: int = 0
+        self, name: str, version: int, message: Message, answered: Answered, wait_ms: int = 0
     ) -> None:
         """Ask; `answered` gets the response, or None when the connection is gone."""
         api = API_BY_KEY[API_BY_NAME[name].key]
@@ -168,8 +171,8 @@ class Client:
         self,
         name: str,
         version: int,
-        message: Any,
-        is_enough: Callable[[Any], bool],
+        message: Message,
+        is_enough: Callable[[Message], bool],
         attempts: int = 30,
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -182,7 +185,7 @@ class Client:
                     lambda: self.ask_until(name, version, message, is_enough, attempts - 1, wanted),
                 )
 
-        def answered(response: Any) -> None:
+        def answered(response: Message) -> None:
             if response is None or not is_enough(response):
                 again()
 

@@ -1,9 +1,9 @@
 """Consumers, committers and administrators: who reads, who remembers where, who makes topics."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from smq.model.errors import ErrorCode
-from smq.testing.simulation.clients import PAUSE_MS, Client
+from smq.testing.simulation.clients import PAUSE_MS, Client, Message
 from smq.testing.simulation.ledger import Broken, Commits, Incarnation
 from smq.wire.generated.create_topics import (
     CreatableTopic,
@@ -55,7 +55,7 @@ class Consumer(Client):
         sent_ns = None if connection.asked else self.world.clock.now_ns
         losses = {each: each.losses for each in incarnations}
 
-        def answered(response: Any) -> None:
+        def answered(response: Message) -> None:
             seen: list[tuple[Incarnation, int, int]] = []
             for each in response.responses if response is not None else ():
                 incarnation = by_key[each.topic_id if version >= BY_ID else each.topic]
@@ -84,7 +84,7 @@ class Consumer(Client):
             return FetchTopic(topic_id=incarnation.topic.id, partitions=partitions)
         return FetchTopic(topic=incarnation.topic.name, partitions=partitions)
 
-    def _take(self, incarnation: Incarnation, row: Any) -> list[tuple[Incarnation, int, int]]:
+    def _take(self, incarnation: Incarnation, row: Message) -> list[tuple[Incarnation, int, int]]:
         """Whose offsets have come."""
         place = incarnation, row.partition_index
         position = self.positions.get(place, 0)
@@ -99,7 +99,7 @@ class Consumer(Client):
         return seen
 
 
-def records_of(data: Any) -> list[tuple[int, bytes]]:
+def records_of(data: bytes | memoryview | None) -> list[tuple[int, bytes]]:
     """Offsets and values."""
     return [
         (record.offset, record.value or b"")
@@ -137,7 +137,7 @@ class Reader(Client):
         request = FetchRequest(max_wait_ms=0, max_bytes=FETCH_BYTES_MAX, topics=[topic])
         connection.ask("Fetch", BY_ID, request, lambda r: self._answered(place, offset, r))
 
-    def _answered(self, place: Place, offset: int, response: Any) -> None:
+    def _answered(self, place: Place, offset: int, response: Message) -> None:
         incarnation = place[0]
         if response is None:
             self.later(PAUSE_MS, lambda: self._fetch(place, offset))
@@ -185,7 +185,7 @@ class Committer(Client):
         kept = self.world.ledger.commits.setdefault((self.name, incarnation, partition), Commits())
         offset, replaced = kept.ask()
 
-        def answered(response: Any) -> None:
+        def answered(response: Message) -> None:
             if response is None:
                 return
             if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
@@ -201,7 +201,7 @@ class Committer(Client):
     def check(self, incarnation: Incarnation, partition: int, kept: Commits) -> None:
         """Raises Broken when the group remembers something else than it was told."""
 
-        def is_enough(response: Any) -> bool:
+        def is_enough(response: Message) -> bool:
             row = response.topics[0].partitions[0] if response.topics else None
             if response.error_code or row is None or row.error_code:
                 return False
@@ -224,7 +224,7 @@ class Administrator(Client):
     def create(self, name: str, partitions: int, level: str) -> None:
         """Have such a topic."""
 
-        def is_enough(response: Any) -> bool:
+        def is_enough(response: Message) -> bool:
             code = ErrorCode(response.topics[0].error_code)
             if code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
                 return False

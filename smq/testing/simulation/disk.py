@@ -6,10 +6,10 @@ calls, or in the middle of a write.
 
 import errno
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from smq.testing.disk import (
     read_image,
     write_image,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KEPT_SHARES = (0.0, 0.0, 0.1, 0.5, 0.9, 1.0)  # Of unsynced pieces, after a power cut.
 

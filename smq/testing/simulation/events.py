@@ -7,6 +7,7 @@ that is how one that fails becomes short. A new kind is one more row of KINDS.
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,7 +48,9 @@ class Kind(NamedTuple):
     happen: Callable[..., None]
 
 
-def _produce(world: "World", client: int, topic: int, mask: int, records: int, size: int) -> None:
+def _produce(  # noqa: PLR0913, PLR0917  (An event's numbers.)
+    world: "World", client: int, topic: int, mask: int, records: int, size: int
+) -> None:
     """Some records to the partitions of a mask."""
     incarnation = world.ledger.standing(name_of(topic))
     if incarnation is not None:
@@ -57,7 +60,9 @@ def _produce(world: "World", client: int, topic: int, mask: int, records: int, s
         producer.produce(incarnation, partitions, records, size)
 
 
-def _fetch(world: "World", client: int, mask: int, wait_ms: int, least: int, version: int) -> None:
+def _fetch(  # noqa: PLR0913, PLR0917  (An event's numbers.)
+    world: "World", client: int, mask: int, wait_ms: int, least: int, version: int
+) -> None:
     """A consumer asks each node once for some topics."""
     names = (name_of(topic) for topic in range(TOPICS) if mask >> topic & 1)
     topics = [found for name in names if (found := world.ledger.standing(name)) is not None]
@@ -121,7 +126,7 @@ def _disk_fails(world: "World", log: int, method: int, error: int, ms: int) -> N
     for faults in chosen:
         for name in methods:
             faults.failing[name] = error
-            world.after(ms, lambda faults=faults, name=name: faults.failing.pop(name, None))
+            world.after(ms, partial(faults.failing.pop, name, None))
 
 
 def _disk_is_slow(world: "World", log: int, slow_ms: int, ms: int) -> None:

@@ -16,6 +16,7 @@ from shm.segment import LogMemory
 from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name, socket_path
 from smq.model.catalog import Catalog
 from smq.model.config import Config
+from smq.model.setting import PathOrUrl
 from smq.store.store import FILE_NAME, Store
 from smq.testing.simulation.clock import SteppedClock
 from smq.testing.simulation.disk import Faults, SimulatedDisk
@@ -51,7 +52,7 @@ class Host:
             message_max_bytes=2 * KiB,
             group_initial_rebalance_delay_ms=0,
             auto_create_topics_enable=False,
-            filer_root=str(directory / "filer"),
+            filer_root=PathOrUrl(directory / "filer"),
         )
         self.log_count = shards
         self.generation = -1

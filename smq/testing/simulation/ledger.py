@@ -62,8 +62,9 @@ class Incarnation:
     def forget(self) -> None:
         """Something has happened that the level does not survive."""
         self.losses += 1
-        for each in (*self.claims, *self.places):
-            each.clear()
+        for claims, places in zip(self.claims, self.places, strict=True):
+            claims.clear()
+            places.clear()
 
 
 def said(value: bytes) -> str:
@@ -116,8 +117,9 @@ class Ledger:
         known = self.current.get(topic.name)
         if known is None or known.topic.id != topic.id:
             level = topic.configs.get("smq.durability", "os")
-            self.current[topic.name] = Incarnation(topic, level, is_damaged=self.is_damaged)
-            self.all.append(self.current[topic.name])
+            incarnation = Incarnation(topic, level, is_damaged=self.is_damaged)
+            self.current[topic.name] = incarnation
+            self.all.append(incarnation)
 
     def standing(self, name: str) -> Incarnation | None:
         """The topic of a name, if there certainly is one."""
@@ -125,7 +127,7 @@ class Ledger:
         return None if found is None or found.is_dying else found
 
     def damaged(self) -> None:
-        """A bit of a log has changed: only what is there is looked at, and that it is somebody's."""
+        """A bit of a log has changed: all that is checked of it now is that nobody made it up."""
         self.is_damaged = True
         for each in self.all:
             each.is_damaged = True

@@ -324,3 +324,6 @@ class Poller:
     def fileno(self) -> int:
         """See Poller. Kernels that would use it do not run here."""
         return -1
+
+    def close(self) -> None:
+        """See Poller."""

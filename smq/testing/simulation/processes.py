@@ -12,7 +12,6 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from shm.cluster import Node as ClusterNode
 from smq.app.acceptor import Acceptor
 from smq.app.clock import monotonic_ms, wall_ms
 from smq.app.coordinator_server import CoordinatorServer
@@ -134,7 +133,6 @@ def nodes_of(inheritance: Inheritance) -> list[Node]:
     return [
         Node(node.id, *config.advertised(node.id, node.port), node.generation)
         for node in inheritance.nodes.nodes()
-        if isinstance(node, ClusterNode)
     ]
 
 

@@ -7,10 +7,10 @@ of a lane has sequence n and says so, so that a record is known wherever it turn
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from smq.model.errors import ErrorCode
-from smq.testing.simulation.clients import PAUSE_MS, Client
+from smq.testing.simulation.clients import PAUSE_MS, Client, Message
 from smq.testing.simulation.ledger import Broken, Incarnation
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from smq.wire.generated.produce import (
@@ -108,7 +108,7 @@ class Producer(Client):
         lane = Lane(number, incarnation, partition, losses=incarnation.losses)
         self.lanes[incarnation, partition] = lane
 
-        def given(response: Any) -> bool:
+        def given(response: Message) -> bool:
             if response.error_code == ErrorCode.NONE:
                 lane.producer_id = response.producer_id
                 self._pump()

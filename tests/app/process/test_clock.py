@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from smq.app.process.clock import monotonic_ms, monotonic_ns, wall_ms
+from smq.app.process.clock import monotonic_ms, monotonic_ns, replaced, wall_ms
 
 
 def test_wall_time_is_milliseconds_since_1970() -> None:
@@ -12,3 +12,9 @@ def test_wall_time_is_milliseconds_since_1970() -> None:
 def test_monotonic_time_does_not_go_back_and_its_units_agree() -> None:
     first_ns, between_ms, second_ns = monotonic_ns(), monotonic_ms(), monotonic_ns()
     assert first_ns // 1_000_000 <= between_ms <= second_ns // 1_000_000
+
+
+def test_another_clock_stands_in_for_a_block() -> None:
+    with replaced(lambda: 7_000_000, lambda: 9_500_000):
+        assert (wall_ms(), monotonic_ms(), monotonic_ns()) == (7, 9, 9_500_000)
+    assert monotonic_ms() > 9

@@ -1,0 +1,98 @@
+"""The simulator itself: it replays, it finds, it shrinks; and a slice of its seeds."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from shm.kernels.words import WORD_WRITTEN
+from smq.log.log import Log
+from smq.testing.simulation.events import KINDS, Event, events_of
+from smq.testing.simulation.run import (
+    Outcome,
+    Workplace,
+    run_many,
+    shortest,
+    shrink,
+    simulate,
+    workplace,
+)
+
+SEEDS = 500
+BUSY = 7  # A seed in which much happens.
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Workplace]:
+    with workplace() as place:
+        yield place
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(600)
+def test_the_broker_keeps_its_promises_in_many_simulations(place: Workplace) -> None:
+    seeds = range(1, SEEDS + 1)
+    failed = [each for each in run_many(seeds, place, os.cpu_count() or 1) if each.why]
+    assert not failed, "\n".join(f"make sim SEED={each.seed}: {each.why}" for each in failed)
+
+
+@pytest.mark.parametrize("seed", [BUSY, 40, 41])
+def test_a_seed_replays_exactly(place: Workplace, seed: int) -> None:
+    first, again = (simulate(seed, place, tells_details=True) for _ in range(2))
+    assert first.trail == again.trail
+    assert first.acks == again.acks > 0
+
+
+def test_the_events_of_a_seed_are_data_and_of_known_kinds() -> None:
+    events = events_of(BUSY)
+    assert events == events_of(BUSY) != events_of(BUSY + 1)
+    assert [each.at_ms for each in events] == sorted(each.at_ms for each in events)
+    assert {each.kind for each in events} <= set(KINDS)
+    drawn = {each.kind for seed in range(200) for each in events_of(seed)}
+    assert drawn == set(KINDS)
+
+
+def test_shrinking_keeps_what_is_needed_and_nothing_else() -> None:
+    needed = {3, 41, 90}
+    kept = shrink(list(range(100)), lambda some: needed <= set(some), 1000)
+    assert kept == sorted(needed)
+
+
+def write_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a log say that it has written what it has not: a defect to be found."""
+    write = Log.write
+
+    def forgetful(self: Log) -> bool:
+        end = self.tail
+        if end % 5 == 0 and self.failed is None:
+            self.words[WORD_WRITTEN] = end
+            return True
+        return write(self)
+
+    monkeypatch.setattr(Log, "write", forgetful)
+
+
+def test_a_defect_is_found_and_its_events_become_few(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_less(monkeypatch)
+    outcomes = (simulate(seed, place) for seed in range(1, 60))
+    found = next(each for each in outcomes if each.why)
+    kept = shortest(found, place)
+    events = events_of(found.seed)
+    assert 0 < len(kept) < len(events)
+    assert simulate(found.seed, place, [events[i] for i in kept]).kind == found.kind
+
+
+def test_a_broker_that_does_not_lose_anything_passes(place: Workplace) -> None:
+    events = [
+        Event(0, "create", (0, 2, 2)),
+        Event(20, "produce", (0, 0, 3, 5, 100)),
+        Event(40, "fetch", (0, 1, 200, 1, 12)),
+        Event(60, "commit", (0, 0, 1)),
+        Event(80, "cut-power", (0, 0, 1)),
+        Event(150, "produce", (0, 0, 3, 5, 100)),
+    ]
+    outcome: Outcome = simulate(1, place, events)
+    assert outcome.why == ""
+    assert outcome.acks == 4
