@@ -28,7 +28,7 @@ from smq.app.process.notices import Lately
 from smq.app.process.peers import Peer
 from smq.app.sealer.chores import Chores
 from smq.app.sealer.worker import Surroundings, problem_of
-from smq.app.sealer.workers import Answer, Hands, Readers
+from smq.app.sealer.workers import PATIENCE, Answer, Hands, Hire, Readers
 from smq.filer.location import Location
 from smq.filer.mark import mark
 from smq.model.catalog import Catalog
@@ -85,13 +85,14 @@ class _Known:
 class Sealer:
     """The rounds: ask the shards, hand out what is due, again. And the doors for cold reads."""
 
-    def __init__(self, loop: Loop, inheritance: Inheritance) -> None:
+    def __init__(self, loop: Loop, inheritance: Inheritance, hire: Hire = Hands) -> None:
         config = inheritance.config
         cache = inheritance.data_dir / "cache"
         empty(cache)
         at = Surroundings(inheritance.data_dir, Location.of(config), inheritance.runtime_dir, cache)
         self._loop, self._inheritance = loop, inheritance
-        self.sealing, self.reading = Hands(loop, "seal", at), Readers(loop, "cold", at)
+        self.sealing = hire(loop, "seal", at, PATIENCE.hung_ms)
+        self.reading = Readers(loop, "cold", at, hire=hire)
         self._known = _Known()
         self._shards = {
             node: Peer(loop, inheritance.socket_path(shard_name(node)))

@@ -9,6 +9,7 @@ along.
 import json
 import os
 import socket
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,8 +32,6 @@ from smq.store.store import FILE_NAME
 from smq.wire.internal import InternalReader, encode_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from smq.sealer.cold import Cache, ColdReader, Found
 
 IDLE_S = 15.0
@@ -55,8 +54,8 @@ class Surroundings(NamedTuple):
 class Worker:
     """Does jobs. What a job needs is opened, and imported, when the first of its kind comes."""
 
-    def __init__(self, at: Surroundings) -> None:
-        self._at = at
+    def __init__(self, at: Surroundings, asker: Callable[[Path], Asker] = Asker) -> None:
+        self._at, self._asker = at, asker
         self._shards: dict[int, ShardOverSocket] = {}
         self.jobs: dict[str, Callable[..., Any]] = {
             "probe": self.probe,
@@ -203,7 +202,7 @@ class Worker:
 
     @cached_property
     def manifest(self) -> StoredManifest:
-        coordinator = Asker(socket_path(self._at.runtime_dir, COORDINATOR))
+        coordinator = self._asker(socket_path(self._at.runtime_dir, COORDINATOR))
         return StoredManifest(self._at.data_dir / FILE_NAME, coordinator)
 
     @cached_property
@@ -228,7 +227,7 @@ class Worker:
 
     def _shard(self, node: int) -> ShardOverSocket:
         if node not in self._shards:
-            asker = Asker(socket_path(self._at.runtime_dir, shard_name(node)))
+            asker = self._asker(socket_path(self._at.runtime_dir, shard_name(node)))
             self._shards[node] = ShardOverSocket(asker)
         return self._shards[node]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from smq.app.process.child import fork
 from smq.app.process.clock import monotonic_ms
@@ -64,6 +64,26 @@ class _Progress:
 
 
 PATIENCE = Patience()
+
+
+class Hand(Protocol):
+    """Somebody who does jobs, one after the other."""
+
+    def do(self, question: Question, answered: Answered, *, is_urgent: bool = False) -> None:
+        """Have a job done; see Hands."""
+
+    def taking_ms(self, now_ms: int) -> int:
+        """How long the job that is being done takes already; 0: there is none."""
+
+    def look(self) -> None:
+        """See whether it has come further; to be called now and then."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+Hire = Callable[[Loop, str, Surroundings, int], Hand]
+"""Makes one: its loop, its name, where everything is, after how many ms it hangs."""
 
 
 class Hands:
@@ -190,11 +210,17 @@ class Readers:
     """
 
     def __init__(
-        self, loop: Loop, name: str, at: Surroundings, patience: Patience = PATIENCE
+        self,
+        loop: Loop,
+        name: str,
+        at: Surroundings,
+        patience: Patience = PATIENCE,
+        hire: Hire = Hands,
     ) -> None:
         self._loop, self._name, self._at, self._patience = loop, name, at, patience
-        self._hands: list[Hands] = []
-        self._in_hand: dict[Hands, object] = {}
+        self._hire = hire
+        self._hands: list[Hand] = []
+        self._in_hand: dict[Hand, object] = {}
         self._waiting: deque[_Read] = deque()
 
     def do(self, question: Question, answered: Answered) -> None:
@@ -229,12 +255,12 @@ class Readers:
             self._in_hand[hands] = subject
             hands.do(read.question, partial(self._answered, hands, read))
 
-    def _answered(self, hands: Hands, read: _Read, answer: Answer) -> None:
+    def _answered(self, hands: Hand, read: _Read, answer: Answer) -> None:
         del self._in_hand[hands]
         read.answered(answer)
         self._hand_out()
 
-    def _free(self) -> Hands | None:
+    def _free(self) -> Hand | None:
         """Whoever may do the next one. Nobody is hired while a busy one may be free in a moment."""
         now_ms = monotonic_ms()
         for hands in self._hands:
@@ -246,7 +272,7 @@ class Readers:
             return None
         name = f"{self._name}-{len(self._hands) + 1}" if self._hands else self._name
         at = self._at._replace(cache_dir=self._at.cache_dir / name)
-        self._hands.append(Hands(self._loop, name, at, self._patience.hung_ms))
+        self._hands.append(self._hire(self._loop, name, at, self._patience.hung_ms))
         return self._hands[-1]
 
 

@@ -132,6 +132,7 @@ class Client:
         self.world, self.name = world, name
         self.chance = Random(f"{world.seed} {name}")  # noqa: S311
         self.connections: dict[int, Connection] = {}
+        self._home = self.chance.randrange(4)
         self.not_before: dict[int, int] = {}
         self.correlations = count(1)
         self.is_touched = False
@@ -164,8 +165,11 @@ class Client:
         return self.connections[node]
 
     def any_connection(self) -> Connection | None:
-        """To any node."""
-        return self.connection(self.chance.randint(1, self.world.host.config.shards))
+        """To any node: the same one until that fails."""
+        connection = self.connection(1 + self._home % self.world.host.config.shards)
+        if connection is None:
+            self._home += 1
+        return connection
 
     def ask_until(  # noqa: PLR0913, PLR0917  (A request, and what is wanted of its answer.)
         self,

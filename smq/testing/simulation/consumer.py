@@ -56,12 +56,14 @@ class Consumer(Client):
         losses = {each: each.losses for each in incarnations}
 
         def answered(response: Message) -> None:
-            seen: list[tuple[Incarnation, int, int]] = []
+            seen: list[bytes] = []
             for each in response.responses if response is not None else ():
                 incarnation = by_key[each.topic_id if version >= BY_ID else each.topic]
                 for row in each.partitions:
+                    records = [] if row.error_code else records_of(row.records)
+                    seen += [value for _, value in records]
                     if not incarnation.is_dying and incarnation.losses == losses[incarnation]:
-                        seen += self._take(incarnation, row)
+                        self._take(incarnation, row, records)
             if sent_ns is not None:
                 self.world.fetched(seen, sent_ns, wait_ms, min_bytes)
 
@@ -84,19 +86,17 @@ class Consumer(Client):
             return FetchTopic(topic_id=incarnation.topic.id, partitions=partitions)
         return FetchTopic(topic=incarnation.topic.name, partitions=partitions)
 
-    def _take(self, incarnation: Incarnation, row: Message) -> list[tuple[Incarnation, int, int]]:
-        """Whose offsets have come."""
+    def _take(
+        self, incarnation: Incarnation, row: Message, records: list[tuple[int, bytes]]
+    ) -> None:
         place = incarnation, row.partition_index
         position = self.positions.get(place, 0)
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions[place] = 0
-        seen = []
-        for offset, value in () if row.error_code else records_of(row.records):
+        for offset, value in records:
             if offset >= position:
                 incarnation.claim(row.partition_index, offset, value, "what a consumer sees")
-                seen.append((*place, offset))
                 self.positions[place] = offset + 1
-        return seen
 
 
 def records_of(data: bytes | memoryview | None) -> list[tuple[int, bytes]]:

@@ -200,7 +200,7 @@ KINDS: dict[str, Kind] = {
         lambda c: (
             c.randrange(2),
             c.choice((1, 2, 4, 3, 5, 7)),
-            c.choice((0, 20, 200, 1000, 2000)),
+            c.choice((0, 20, 200, 1000, 2000, 3000)),
             c.choice((0, 1, 1, 1000, 1000)),
             c.choice((12, 12, 13)),
         ),

@@ -26,6 +26,7 @@ CLUSTER_ID = "simulated-cluster-0000"
 RUNTIME_DIR = Path("/simulated")
 PARTITIONS_PER_LOG_MAX = 64
 CATALOG_BYTES_MAX = 1 << 16
+SEALING_SHARE = 0.25  # Of seeds; it takes most of their time.
 KiB = 1024
 
 
@@ -53,6 +54,7 @@ class Host:
             group_initial_rebalance_delay_ms=0,
             auto_create_topics_enable=False,
             filer_root=PathOrUrl(directory / "filer"),
+            seal_ms=chance.choice((100, 1000)),
         )
         self.log_count = shards
         self.generation = -1
@@ -64,6 +66,7 @@ class Host:
             SimulatedDisk(logs / str(n), faults, Random(chance.getrandbits(64)))  # noqa: S311
             for n, faults in enumerate(self.faults)
         ]
+        self.seals = chance.random() < SEALING_SHARE
         self.is_up = False
         self._blocks: list[CatalogBlock | ClusterBlock] = []
         self._stop = Stop()

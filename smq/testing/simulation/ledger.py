@@ -22,7 +22,6 @@ class Incarnation:
 
     claims   by partition: the record at an offset
     places   by partition: the offset of a record
-    acked_ns   by partition: when the ack of an offset came
     losses   how often something has happened that its level does not survive
     is_damaged   a disk has changed what it had: what lies behind it may seem torn, and nothing of
                  it can be claimed any more
@@ -36,10 +35,7 @@ class Incarnation:
     claims: list[dict[int, bytes]] = field(default_factory=list)
     places: list[dict[bytes, int]] = field(default_factory=list)
 
-    acked_ns: list[dict[int, int]] = field(default_factory=list)
-
     def __post_init__(self) -> None:
-        self.acked_ns = [{} for _ in self.topic.logs]
         self.claims = [{} for _ in self.topic.logs]
         self.places = [{} for _ in self.topic.logs]
 
@@ -111,6 +107,7 @@ class Ledger:
         self.commits: dict[tuple[str, Incarnation, int], Commits] = {}
         self.is_damaged = False
         self.acks = 0
+        self.acked_ns: dict[bytes, int] = {}  # When the ack of a record has come.
 
     def created(self, topic: Topic) -> None:
         """There is such a topic now."""

@@ -77,6 +77,7 @@ class Process:
         self.loop = SimulatedLoop(self)
         self.is_woken = self.is_touched = True
         self._arrival_ns: int | None = None  # When bytes come next, if nothing is touched.
+        self.is_alive = True
         self.said: list[str] = []
 
     def before_call(self, _method: str) -> None:
@@ -114,6 +115,7 @@ class Process:
 
     def release(self) -> None:
         """It is dead: what the operating system closes for it."""
+        self.is_alive = False
         for sock in self.host.network.sockets_of(self):
             sock.owner = None
             if self.chance.random() < 0.5:

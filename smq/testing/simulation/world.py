@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 
 from shm.kernels.words import P_HIGH_WATERMARK
-from smq.app.inheritance import COORDINATOR, shard_name
+from smq.app.inheritance import COORDINATOR, SEALER, shard_name
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import ErrorCode
 from smq.testing.simulation.clock import MS, SteppedClock
@@ -23,13 +23,15 @@ from smq.testing.simulation.consumer import Administrator, Committer, Consumer, 
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.events import KINDS, Event
 from smq.testing.simulation.host import Host
-from smq.testing.simulation.ledger import Broken, Incarnation, Ledger
+from smq.testing.simulation.ledger import Broken, Incarnation, Ledger, said
 from smq.testing.simulation.network import Network
 from smq.testing.simulation.processes import CoordinatorProcess, Process, ShardProcess
 from smq.testing.simulation.producer import Lane, Producer
 from smq.testing.simulation.rules import RULES
+from smq.testing.simulation.sealer import SealerProcess
 
 RESTART_MS_MAX = 30  # After a death.
+PAUSES_SHARE, PAUSE_MS_MAX = 0.03, 5.0  # After a turn another process may get the processor.
 QUIET_MS = 15_000  # Longer than any answer may take of a broker that nothing ails.
 REPAIR_MS = 4000  # A log is tended once a second.
 HANG_MS = 5000
@@ -172,22 +174,20 @@ class World:
         end_ns = self.clock.now_ns + int(ms * MS)
         while self.clock.now_ns < end_ns and not until():
             self._round(end_ns)
-            self.rounds += 1
-            if self.rounds > ROUNDS_MAX:
-                raise Broken("something goes on for ever")
+
+    def _let_others(self) -> None:
+        """Somebody waits: the others may move, or time passes."""
+        self._round(self.clock.now_ns + MS)
 
     def _round(self, end_ns: int) -> None:
         """Some of those who can do something do it; if nobody can, time passes until one can."""
         now_ns, chance = self.clock.now_ns, self.chance
+        self.rounds += 1
+        if self.rounds > ROUNDS_MAX:
+            raise Broken("something goes on for ever")
         while self._later and self._later[0][0] <= now_ns:
             heapq.heappop(self._later)[2]()
-        names = list(self.processes)
-        chance.shuffle(names)
-        has_moved = False
-        for name in names:
-            process = self.processes.get(name)
-            if process is not None and self._frozen.get(name, 0) <= now_ns:
-                has_moved |= self._let(process, now_ns)
+        has_moved = self._let_processes(now_ns)
         for client in self._clients:
             if client.is_ready(now_ns):
                 has_moved = True
@@ -198,6 +198,17 @@ class World:
         else:
             self.clock.now_ns = min(end_ns, max(now_ns + 1000, self._next_due_ns()))
 
+    def _let_processes(self, now_ns: int) -> bool:
+        """In any order; whether any may move."""
+        names = list(self.processes)
+        self.chance.shuffle(names)
+        has_moved = False
+        for name in names:
+            process = self.processes.get(name)
+            if process is not None and self._frozen.get(name, 0) <= now_ns:
+                has_moved |= self._let(process, now_ns)
+        return has_moved
+
     def _let(self, process: Process, now_ns: int) -> bool:
         """One process may move."""
         self._run(process, lambda: process.step_threads(now_ns))
@@ -207,7 +218,12 @@ class World:
             self._run(process, process.turn)
             if self.processes.get(process.name) is process:
                 process.invariants()
+            if self.chance.random() < PAUSES_SHARE:
+                self._pause(process.name, self.chance.random() * PAUSE_MS_MAX)
         return True
+
+    def _pause(self, name: str, ms: float) -> None:
+        self._frozen[name] = max(self._frozen.get(name, 0), self.clock.now_ns + int(ms * MS))
 
     def _next_due_ns(self) -> int:
         dues = [self._later[0][0]] if self._later else []
@@ -223,7 +239,8 @@ class World:
         try:
             action()
         except Killed:
-            self._fates.pop(process, self.kill)(process.name)
+            if self.processes.get(process.name) is process:
+                self._fates.pop(process, self.kill)(process.name)
 
     # --- lives and deaths ------------------------------------------------------------------------
 
@@ -237,7 +254,7 @@ class World:
 
     def freeze(self, name: str, ms: float) -> None:
         """It gets no processor for a while."""
-        self._frozen[name] = self.clock.now_ns + int(ms * MS)
+        self._pause(name, ms)
         self._disturbed_ns = max(self._disturbed_ns, self._frozen[name])
 
     def kill(self, name: str) -> None:
@@ -292,7 +309,8 @@ class World:
 
     def _start(self, shards: int) -> None:
         self.host.start(shards)
-        for name in (COORDINATOR, *(shard_name(n) for n in range(1, shards + 1))):
+        names = [COORDINATOR, *(shard_name(n) for n in range(1, shards + 1))]
+        for name in [*names, SEALER] if self.host.seals else names:
             self._start_process(name)
 
     def _start_process(self, name: str) -> None:
@@ -302,6 +320,8 @@ class World:
         try:
             if name == COORDINATOR:
                 self.processes[name] = CoordinatorProcess(host)
+            elif name == SEALER:
+                self.processes[name] = SealerProcess(host, self._let_others)
             else:
                 node_id = int(name.rpartition("-")[2])
                 host.take_generation()
@@ -320,7 +340,7 @@ class World:
             self.say(f"{name} starts in generation {host.generation}")
 
     def _gave_up(self, name: str) -> None:
-        if name != COORDINATOR:
+        if name not in {COORDINATOR, SEALER}:
             for number, disk in enumerate(self.host.disks):
                 if shard_name(self.host.leader_of(number)) == name:
                     disk.drop_descriptors()
@@ -341,7 +361,7 @@ class World:
         incarnation, partition = lane.incarnation, lane.partition
         for i, value in enumerate(values):
             incarnation.claim(partition, offset + i, value, "what is acked")
-            incarnation.acked_ns[partition].setdefault(offset + i, self.clock.now_ns)
+            self.ledger.acked_ns[value] = self.clock.now_ns
         process = self.processes.get(shard_name(self.host.leader_of(lane.log)))
         if incarnation.is_dying or not isinstance(process, ShardProcess):
             return
@@ -356,22 +376,19 @@ class World:
                 f"{offset + len(values) - 1} is acked, and what is visible ends at {shown}"
             )
 
-    def fetched(
-        self, seen: list[tuple[Incarnation, int, int]], sent_ns: int, wait_ms: int, least: int
-    ) -> None:
+    def fetched(self, seen: list[bytes], sent_ns: int, wait_ms: int, least: int) -> None:
         """A consumer has got these records: not after its time was over, if they were there."""
         now_ns = self.clock.now_ns
-        if not seen or least > 1 or now_ns < sent_ns + wait_ms * MS:
+        if least > 1 or now_ns < sent_ns + wait_ms * MS:
             return
-        acked = (each.acked_ns[partition].get(offset) for each, partition, offset in seen)
-        first_ns = min((at for at in acked if at is not None), default=now_ns)
-        late_ms = (now_ns - max(first_ns, sent_ns, self._disturbed_ns)) / MS
-        if late_ms > LATE_MS:
-            incarnation, partition, offset = seen[0]
-            raise Broken(
-                f"{incarnation.where(partition)}: a fetch that waits is told of offset {offset} "
-                f"when its time is over, {late_ms:.0f} ms after the record was there"
-            )
+        for value in seen:
+            there_ns = max(self.ledger.acked_ns.get(value, now_ns), sent_ns, self._disturbed_ns)
+            late_ms = (now_ns - there_ns) / MS
+            if late_ms > LATE_MS:
+                raise Broken(
+                    f"a fetch that waits for {wait_ms} ms is told of {said(value)} when its time "
+                    f"is over, {late_ms:.0f} ms after the record was there"
+                )
 
     def gap(self, lane: Lane, first: int, code: ErrorCode) -> None:
         """A producer is told that what it sends does not follow what it had acked."""

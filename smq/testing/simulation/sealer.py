@@ -1,0 +1,162 @@
+"""The sealer: its own loop is as it is, its workers do their jobs in this process.
+
+A worker asks shards and coordinator and waits for the answer; while it waits the others go on. It
+dies with the sealer, in the middle of a job.
+"""
+
+import json
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from smq.app.asker import Asker, Refused
+from smq.app.inheritance import SEALER
+from smq.app.loop import Loop
+from smq.app.sealer_hands import Answered, Question
+from smq.app.sealer_process import Sealer
+from smq.app.sealer_worker import Surroundings, Worker
+from smq.model.errors import PeerError, Unavailable
+from smq.testing.simulation.clock import MS
+from smq.testing.simulation.disk import Killed
+from smq.testing.simulation.host import Host
+from smq.testing.simulation.network import SimulatedSocket
+from smq.testing.simulation.processes import Process
+from smq.wire.internal import InternalReader, encode_command
+
+JOB_MS = 5.0  # How long a job takes at most until it asks somebody.
+ANSWER_WAIT_MS = 10_000
+RECEIVE_BYTES = 1 << 16
+
+
+class SteppedAsker(Asker):
+    """An Asker that lets the others go on while it waits."""
+
+    def __init__(self, process: "SealerProcess", path: Path) -> None:
+        super().__init__(path)
+        self._process, self._name = process, path.stem
+        self._address = str(path), 0
+        self._connection: SimulatedSocket | None = None
+
+    def ask(self, command: dict[str, Any]) -> tuple[Any, bytes]:
+        """See Asker."""
+        try:
+            body = self._exchange(command)
+        except (OSError, PeerError) as reason:
+            self.close()
+            raise Unavailable(self._name, f"{command['do']}: no answer: {reason}") from reason
+        line, _, data = body.partition(b"\n")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Refused(self._name, f"{command['do']}: {answer['error']}")
+        return answer["ok"], data
+
+    def close(self) -> None:
+        """See Asker."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange(self, command: dict[str, Any]) -> bytes:
+        process = self._process
+        if self._connection is None:
+            network = process.host.network
+            self._connection = network.connect(self._address, (process.name, 0))
+            self._connection.owner = process
+        sock, unsent, reader = self._connection, encode_command(0, command), InternalReader()
+        ends_ns = process.host.clock.now_ns + ANSWER_WAIT_MS * MS
+        while process.host.clock.now_ns < ends_ns:
+            try:
+                while unsent:
+                    unsent = unsent[sock.send(unsent) :]
+                for frame in reader.receive(self._received(sock)):
+                    return frame.body
+            except BlockingIOError:
+                process.wait()
+        raise TimeoutError("timed out")
+
+    @staticmethod
+    def _received(sock: SimulatedSocket) -> bytes:
+        received = sock.recv(RECEIVE_BYTES)
+        if not received:
+            raise ConnectionResetError("the connection was closed")
+        return received
+
+
+class SteppedHand:
+    """A worker; see smq.app.sealer_hands.Hand."""
+
+    def __init__(self, process: "SealerProcess", at: Surroundings) -> None:
+        self._process = process
+        self._worker = Worker(at, partial(SteppedAsker, process))
+        self._jobs: deque[tuple[Question, Answered]] = deque()
+        self._begun_ns = 0
+        self.due_ns: int | None = None  # None: nothing is to be begun.
+
+    def do(self, question: Question, answered: Answered, *, is_urgent: bool = False) -> None:
+        """See Hand."""
+        place = min(1, len(self._jobs)) if is_urgent else len(self._jobs)
+        self._jobs.insert(place, (json.loads(json.dumps(question)), answered))
+        if len(self._jobs) == 1:
+            self._plan()
+
+    def taking_ms(self, now_ms: int) -> int:
+        """See Hand."""
+        return now_ms - self._begun_ns // MS if self._jobs else 0
+
+    def look(self) -> None:
+        """See Hand. It never hangs."""
+
+    def stop(self) -> None:
+        """See Hand."""
+
+    def step(self) -> None:
+        """Do the first job to its end."""
+        self.due_ns = None
+        question, answered = self._jobs[0]
+        answer = self._worker.do(question)
+        if not self._process.is_alive:
+            raise Killed(self._process.name)
+        answered(json.loads(json.dumps(answer)))
+        self._jobs.popleft()
+        if self._jobs:
+            self._plan()
+
+    def _plan(self) -> None:
+        self._begun_ns = self._process.host.clock.now_ns
+        self.due_ns = self._begun_ns + int(self._process.chance.random() * JOB_MS * MS)
+
+
+class SealerProcess(Process):
+    """As smq.app.sealer_process. `let_others` is what it does while a worker waits."""
+
+    def __init__(self, host: Host, let_others: Callable[[], None]) -> None:
+        super().__init__(host, SEALER)
+        self._let_others = let_others
+        self._hands: list[SteppedHand] = []
+        sealer = Sealer(self.loop, host.inheritance, self._hire)
+        sealer.listen(self.listener(SEALER))
+        sealer.begin()
+
+    def _hire(self, _loop: Loop, _name: str, at: Surroundings, _hung_ms: int) -> SteppedHand:
+        self._hands.append(SteppedHand(self, at))
+        return self._hands[-1]
+
+    def wait(self) -> None:
+        """A worker waits: the others go on. Raises Killed when it has died meanwhile."""
+        self._let_others()
+        if not self.is_alive:
+            raise Killed(self.name)
+
+    def next_due_ns(self) -> int | None:
+        """See Process."""
+        dues = [super().next_due_ns(), *(hand.due_ns for hand in self._hands)]
+        return min((due for due in dues if due is not None), default=None)
+
+    def step_threads(self, now_ns: int) -> None:
+        """See Process."""
+        for hand in list(self._hands):
+            if hand.due_ns is not None and hand.due_ns <= now_ns and self.is_alive:
+                hand.step()
+                self.is_woken = True
