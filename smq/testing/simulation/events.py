@@ -210,7 +210,7 @@ KINDS: dict[str, Kind] = {
     "create": Kind(1, lambda c: (c.randrange(TOPICS), c.randint(1, 4), c.randrange(3)), _create),
     "delete": Kind(0.7, lambda c: (c.randrange(TOPICS),), _delete),
     "create-again": Kind(
-        1, lambda c: (c.randrange(TOPICS), c.randint(1, 4), c.randrange(3)), _create_again
+        2, lambda c: (c.randrange(TOPICS), c.randint(1, 4), c.randrange(3)), _create_again
     ),
     "kill": Kind(
         3,

@@ -204,12 +204,14 @@ class Producer(Client):
         self._pump()
 
     def _settle(self, lane: Lane, batch: Batch, code: ErrorCode, offset: int) -> None:
-        self.world.detail(
-            lambda: (
-                f"{self.name}: {lane.where}, lane {lane.number}, records from {batch.first} "
-                f"on: {code.name}, offset {offset}"
+        if code != lane.told or code == ErrorCode.NONE:
+            lane.told = code
+            self.world.detail(
+                lambda: (
+                    f"{self.name}: {lane.where}, lane {lane.number}, records from "
+                    f"{batch.first} on: {code.name}, offset {offset}"
+                )
             )
-        )
         if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
             lane.batches.remove(batch)
             lane.is_known = True

@@ -106,7 +106,9 @@ class World:
     def say_notices(self) -> None:
         """Note what the processes would have told the operator."""
         for process in self.processes.values():
-            self.trail += [f"{process.name} says: {line.strip()}" for line in process.said]
+            for line in process.said:
+                told = line.strip().replace(f"{self.host.directory}/", "")
+                self.trail.append(f"{process.name} says: {told}")
 
     def _heal(self) -> None:
         self.say("all is healed")
