@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from smq.app.sealer.workers import Answer, Hands
+from smq.app.sealer.workers import Answer, Hand
 from smq.model.config import Config
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.payloads import Owner
@@ -37,7 +37,7 @@ class Chores:
 
     def __init__(
         self,
-        hands: Hands,
+        hands: Hand,
         config: Config,
         known: Known,
         states: Mapping[int, PartitionState],

@@ -132,6 +132,7 @@ class Acks:
         for log in self._shard.logs.values():
             log.push_sync()
             if log.failed is not None:
+                self._failed.add(log.number)
                 log.repair()
             self._shard.publish(log, DURABILITY_DISK)
         waiting, self._open_when_synced = self._open_when_synced, []

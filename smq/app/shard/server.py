@@ -132,6 +132,12 @@ class ShardServer:
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
 
+    def invariants(self) -> None:
+        """Raise AssertionError when someone waits for what nobody brings about, between turns."""
+        self._polls.invariants()
+        self._acks.invariants()
+        self._buffers.invariants(self._connections.values())
+
     # --- connections -----------------------------------------------------------------------------
 
     def listen(self, listener: socket.socket) -> None:

@@ -203,6 +203,7 @@ class ShardProcess(Process):
     def invariants(self) -> None:
         """See Process."""
         self.shard.invariants()
+        self.server.invariants()
 
     def is_ready(self, now_ns: int) -> bool:
         """See Process."""
@@ -285,6 +286,10 @@ class CoordinatorProcess(Process):
         )
         self.loop.run_once(0)
         Acceptor(self.loop, self.listener(COORDINATOR), server.accepted)
+
+    def invariants(self) -> None:
+        """See Process."""
+        self.coordinator.groups.invariants()
 
     def release(self) -> None:
         """See Process. What was not committed is forgotten."""
