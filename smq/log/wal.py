@@ -125,12 +125,21 @@ class Wal:
     def forget_from(self, position: int) -> None:
         """Recycle the segments that begin at or after the log's end: nothing in them counts.
 
-        Should a power loss bring them back, a later start refuses them by their generation.
+        Should a power loss bring them back, a later start refuses them by their generation. Raises
+        OSError when files remain under their names; they are forgotten all the same, or the log
+        would be written before the first byte of its last segment.
         """
+        failure: OSError | None = None
         while self.segments and self.segments[-1].start >= position:
             segment = self.segments.pop()
-            spare = self._recycle(segment, self._spare_for(segment))
-            self._spares += [spare] if spare else []
+            try:
+                spare = self._recycle(segment, self._spare_for(segment))
+            except OSError as error:
+                failure = error
+            else:
+                self._spares += [spare] if spare else []
+        if failure is not None:
+            raise failure
 
     # --- finding --------------------------------------------------------------------------------
 

@@ -274,6 +274,21 @@ def test_spares_of_another_size_are_deleted(tmp_path: Path) -> None:
     assert [(s.start, s.end) for s in again.segments] == [(0, SIZE)]
 
 
+def test_segments_behind_the_end_are_forgotten_also_when_their_files_remain(tmp_path: Path) -> None:
+    wal = new_wal(tmp_path)
+    wal.write(RING, 0, 2 * SIZE + 64)
+    wal.close()
+    disk = FailingDisk(OsDisk())
+    again = new_wal(tmp_path, disk)
+    disk.fail("rename", error=errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        again.forget_from(64)
+    assert [(s.start, s.end) for s in again.segments] == [(0, SIZE)]
+    disk.heal()
+    again.write(RING, 64, SIZE + 64)
+    assert bytes(again.read(SIZE, 64)) == bytes(RING[SIZE : SIZE + 64])
+
+
 def test_new_spares_do_not_take_names_that_are_taken(tmp_path: Path) -> None:
     for _ in range(3):
         wal = new_wal(tmp_path)

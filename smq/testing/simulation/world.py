@@ -381,7 +381,7 @@ class World:
     def fetched(self, seen: list[bytes], sent_ns: int, wait_ms: int, least: int) -> None:
         """A consumer has got these records: not after its time was over, if they were there."""
         now_ns = self.clock.now_ns
-        if least > 1 or now_ns < sent_ns + wait_ms * MS:
+        if not wait_ms or least > 1 or now_ns < sent_ns + wait_ms * MS:
             return
         for value in seen:
             there_ns = max(self.ledger.acked_ns.get(value, now_ns), sent_ns, self._disturbed_ns)
