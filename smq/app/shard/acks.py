@@ -108,8 +108,9 @@ class Acks:
         if log.may_recover:
             return
         if log.failed is None:
-            self._failed.remove(log.number)
             self._write(log)
+            if log.failed is None:
+                self._failed.remove(log.number)
             return
         for acks in (self._open_now, self._open_when_synced):
             lost = [ack for ack in acks if self._waits_for(ack, log)]
