@@ -207,7 +207,7 @@ class Log(ReadableLog):
         synced = self.words[WORD_SYNCED]
         if self.syncer.failed():
             self.fail("fdatasync of the WAL failed", synced)
-            note_failed_sync(self.directory)
+            note_failed_sync(self.directory, self.boot_id)
             return
         if self.syncer.busy() or self.sync_wanted <= synced:
             return
@@ -294,7 +294,7 @@ class Log(ReadableLog):
         """What earlier lives have written cannot be made durable: read-only until a restart."""
         self.fail(why, self.words[WORD_SYNCED])
         self._is_beyond_repair = True
-        note_failed_sync(self.directory)
+        note_failed_sync(self.directory, self.boot_id)
         self._unshown = set(self.partitions.slots)
 
     @property
@@ -468,6 +468,6 @@ class Log(ReadableLog):
             self.snapshot().save_now(self.disk, self.directory)
         except OSError as error:
             self.notices.append(f"{self.directory}: closing: {told(error)}")
-            note_failed_sync(self.directory)
+            note_failed_sync(self.directory, self.boot_id)
         self.syncer.stop()
         self.wal.close()

@@ -418,7 +418,7 @@ class _Recovery:
 
     def _make_durable(self) -> None:
         log, words = self._log, self._words
-        is_in_doubt = self._evidence.is_same_boot and sync_has_failed(log.directory)
+        is_in_doubt = sync_has_failed(log.directory, log.boot_id)
         if is_in_doubt:
             write_files_again(log, words[WORD_SYNCED])
         elif log.has_disk_frames:

@@ -51,10 +51,13 @@ def ring_holds(log: ReadableLog, position: int) -> bool:
     return position >= oldest
 
 
-def note_failed_sync(directory: Path) -> None:
-    """Leave a note for the next start. On a disk that takes not even this it is not known there."""
+def note_failed_sync(directory: Path, boot_id: bytes) -> None:
+    """Leave a note for the next start. On a disk that takes not even this it is not known there.
+
+    It says in which boot: what else is known of the boot may not have been written to this disk.
+    """
     with suppress(OSError):
-        (directory / NOTE).touch()
+        (directory / NOTE).write_bytes(boot_id)
 
 
 def forget_failed_sync(directory: Path) -> None:
@@ -63,9 +66,13 @@ def forget_failed_sync(directory: Path) -> None:
         (directory / NOTE).unlink(missing_ok=True)
 
 
-def sync_has_failed(directory: Path) -> bool:
-    """Whether an earlier life has left a note."""
-    return (directory / NOTE).exists()
+def sync_has_failed(directory: Path, boot_id: bytes) -> bool:
+    """Whether an earlier life in this boot has left a note, perhaps on a disk that was full."""
+    try:
+        said = (directory / NOTE).read_bytes()
+    except OSError:
+        return False
+    return said in {boot_id, b""}
 
 
 def write_files_again(log: ReadableLog, since: int) -> None:

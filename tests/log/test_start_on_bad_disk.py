@@ -10,6 +10,7 @@ from smq.log.checkpoint import FILE_NAME
 from smq.log.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import QUARANTINE, DamagedFrame
+from smq.log.torn import BOOT_FILE
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.logs import DISK, RING_BYTES, Refused, append, batch, high_watermark, read, start
 from tests.log.test_recovery import LEVELS, contents, fill, filled
@@ -122,9 +123,10 @@ def inodes(log: Log) -> list[int]:
     return [segment.path.stat().st_ino for segment in log.wal.segments]
 
 
+@pytest.mark.parametrize("knows_boot", [True, False])
 @pytest.mark.parametrize("fails_again", [False, True])
 def test_what_a_failed_sync_left_in_doubt_is_written_anew_by_the_next_start(
-    tmp_path: Path, disk: FailingDisk, fails_again: bool
+    tmp_path: Path, disk: FailingDisk, fails_again: bool, knows_boot: bool
 ) -> None:
     """Else its sync of the same file would succeed, of pages that the kernel has given up."""
     log = start(tmp_path, disk=disk, levels=LEVELS).log
@@ -138,6 +140,8 @@ def test_what_a_failed_sync_left_in_doubt_is_written_anew_by_the_next_start(
     in_doubt = [segment.end > synced for segment in log.wal.segments]
     assert True in in_doubt
     log.wal.close()
+    if not knows_boot:
+        (tmp_path / BOOT_FILE).unlink()  # The disk was full when it was to be written.
     generation = 1
     if fails_again:
         again = start(tmp_path, generation=generation, disk=disk, levels=LEVELS).log
