@@ -19,7 +19,7 @@ from smq.testing.simulation.run import (
 )
 
 SEEDS = 500
-BUSY = 7  # A seed in which much happens.
+BUSY = 26  # A seed in which much happens.
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_the_broker_keeps_its_promises_in_many_simulations(place: Workplace) -> 
     assert not failed, "\n".join(f"make sim SEED={each.seed}: {each.why}" for each in failed)
 
 
-@pytest.mark.parametrize("seed", [BUSY, 40, 41])
+@pytest.mark.parametrize("seed", [BUSY, 28])
 def test_a_seed_replays_exactly(place: Workplace, seed: int) -> None:
     first, again = (simulate(seed, place, tells_details=True) for _ in range(2))
     assert first.trail == again.trail
@@ -87,11 +87,11 @@ def test_a_defect_is_found_and_its_events_become_few(
 def test_a_broker_that_does_not_lose_anything_passes(place: Workplace) -> None:
     events = [
         Event(0, "create", (0, 2, 2)),
-        Event(20, "produce", (0, 0, 3, 5, 100)),
-        Event(40, "fetch", (0, 1, 200, 1, 12)),
-        Event(60, "commit", (0, 0, 1)),
-        Event(80, "cut-power", (0, 0, 1)),
-        Event(150, "produce", (0, 0, 3, 5, 100)),
+        Event(300, "produce", (0, 0, 3, 5, 100)),
+        Event(340, "fetch", (0, 1, 200, 1, 12)),
+        Event(360, "commit", (0, 0, 1)),
+        Event(500, "cut-power", (0, 0, 1)),
+        Event(900, "produce", (0, 0, 3, 5, 100)),
     ]
     outcome: Outcome = simulate(1, place, events)
     assert outcome.why == ""
