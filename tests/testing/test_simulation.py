@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shm.kernels.words import WORD_WRITTEN
+from shm.kernels.base.words import WORD_WRITTEN
 from smq.log.log import Log
 from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.run import (

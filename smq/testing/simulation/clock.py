@@ -6,17 +6,17 @@ _WALL_NS = 1_700_000_000_000 * MS  # Of the moment at which `now_ns` was _BOOTED
 
 
 class SteppedClock:
-    """What smq.app.clock reads in a simulation."""
+    """What smq.app.process.clock reads in a simulation."""
 
     def __init__(self) -> None:
         self.now_ns = _BOOTED_NS
 
     def monotonic_ns(self) -> int:
-        """See smq.app.clock."""
+        """See smq.app.process.clock."""
         return self.now_ns
 
     def wall_ns(self) -> int:
-        """See smq.app.clock."""
+        """See smq.app.process.clock."""
         return self.now_ns - _BOOTED_NS + _WALL_NS
 
     def elapsed_ms(self) -> float:

@@ -13,7 +13,14 @@ from random import Random
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
 from shm.segment import LogMemory
-from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, Stop, shard_name, socket_path
+from smq.app.process.inheritance import (
+    COORDINATOR,
+    SEALER,
+    Inheritance,
+    Stop,
+    shard_name,
+    socket_path,
+)
 from smq.model.catalog import Catalog
 from smq.model.config import Config
 from smq.model.setting import PathOrUrl

@@ -279,7 +279,7 @@ class Network:
 
 
 class Poller:
-    """What an epoll is to a loop; see smq.app.loop.Poller."""
+    """What an epoll is to a loop; see smq.app.process.loop.Poller."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

@@ -12,18 +12,18 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from smq.app.acceptor import Acceptor
-from smq.app.clock import monotonic_ms, wall_ms
-from smq.app.coordinator_server import CoordinatorServer
-from smq.app.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
-from smq.app.loop import Loop, Spin
-from smq.app.notices import Notices
-from smq.app.peers import Peers
-from smq.app.shard_commands import ShardCommands
-from smq.app.shard_process import CATALOG_WAIT_MS, housekeep
-from smq.app.shard_server import ShardServer
+from smq.app.coordinator.server import CoordinatorServer
+from smq.app.process.acceptor import Acceptor
+from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
+from smq.app.process.loop import Loop, Spin
+from smq.app.process.notices import Notices
+from smq.app.process.peers import Peers
+from smq.app.shard.commands import ShardCommands
+from smq.app.shard.main import CATALOG_WAIT_MS, housekeep
+from smq.app.shard.server import ShardServer
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.given import Now
+from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
 from smq.log.log import Log
 from smq.log.recovery import open_log
@@ -139,7 +139,7 @@ def nodes_of(inheritance: Inheritance) -> list[Node]:
 
 
 class ShardProcess(Process):
-    """As smq.app.shard_process, but for threads, descriptors and the local door."""
+    """As smq.app.shard.main, but for threads, descriptors and the local door."""
 
     def __init__(self, host: Host, node_id: int, fuse: int | None = None) -> None:
         super().__init__(host, shard_name(node_id))
@@ -262,7 +262,7 @@ class SimulatedStore(Store):
 
 
 class CoordinatorProcess(Process):
-    """As smq.app.coordinator_process, but that its chance has a seed."""
+    """As smq.app.coordinator.main, but that its chance has a seed."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host, COORDINATOR)

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from smq.app import clock as app_clock
+from smq.app.process import clock as app_clock
 from smq.testing.simulation.events import Event, events_of
 from smq.testing.simulation.host import new_store
 from smq.testing.simulation.world import World

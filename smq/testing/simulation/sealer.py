@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from smq.app.asker import Asker, Refused
-from smq.app.inheritance import SEALER
-from smq.app.loop import Loop
-from smq.app.sealer_hands import Answered, Question
-from smq.app.sealer_process import Sealer
-from smq.app.sealer_worker import Surroundings, Worker
+from smq.app.process.asker import Asker, Refused
+from smq.app.process.inheritance import SEALER
+from smq.app.process.loop import Loop
+from smq.app.sealer.main import Sealer
+from smq.app.sealer.worker import Surroundings, Worker
+from smq.app.sealer.workers import Answered, Question
 from smq.model.errors import PeerError, Unavailable
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.disk import Killed
@@ -129,7 +129,7 @@ class SteppedHand:
 
 
 class SealerProcess(Process):
-    """As smq.app.sealer_process. `let_others` is what it does while a worker waits."""
+    """As smq.app.sealer.main. `let_others` is what it does while a worker waits."""
 
     def __init__(self, host: Host, let_others: Callable[[], None]) -> None:
         super().__init__(host, SEALER)

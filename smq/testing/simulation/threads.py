@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shm.kernels.words import WORD_SYNCED
+from shm.kernels.base.words import WORD_SYNCED
 from shm.segment import LogMemory
 from smq.log.background import Lane
 from smq.log.disk import Disk

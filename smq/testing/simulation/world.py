@@ -14,8 +14,8 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
-from shm.kernels.words import P_HIGH_WATERMARK
-from smq.app.inheritance import COORDINATOR, SEALER, shard_name
+from shm.kernels.base.words import P_HIGH_WATERMARK
+from smq.app.process.inheritance import COORDINATOR, SEALER, shard_name
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import ErrorCode
 from smq.testing.simulation.clock import MS, SteppedClock
