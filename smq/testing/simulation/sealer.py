@@ -85,7 +85,7 @@ class SteppedAsker(Asker):
 
 
 class SteppedHand:
-    """A worker; see smq.app.sealer_hands.Hand."""
+    """A worker; see smq.app.sealer.workers.Hand."""
 
     def __init__(self, process: "SealerProcess", at: Surroundings) -> None:
         self._process = process
