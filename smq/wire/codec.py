@@ -13,7 +13,7 @@ that is not copied into the answer but handed on, by itself, to whoever sends th
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from struct import Struct, error
+from struct import Struct, error, unpack_from
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
@@ -22,6 +22,9 @@ from smq.model.errors import PeerError
 READ_ERRORS = (error, IndexError)
 ZERO_UUID = UUID(int=0)
 VARINT_BYTES_MAX = 5  # Lengths and tags have 32 bits, seven in a byte.
+STRING_BYTES_MAX = 2**15 - 1  # As Kafka reads them, also in the form that could be longer.
+TAGS_MAX = 100  # Of one structure: each takes two bytes, so that a megabyte could hold 500,000.
+INT32S_MAX = 1 << 16  # Of one array: no topic has so many partitions or replicas.
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -170,6 +173,12 @@ def _checked(length: int, buffer: Buffer, at: int) -> int:
     return length
 
 
+def _text(buffer: Buffer, at: int, length: int) -> str:
+    if length > STRING_BYTES_MAX:
+        raise Malformed(f"a string of {length} bytes")
+    return str(buffer[at : at + length], "utf-8", "replace")
+
+
 def _not_null(length: int) -> int:
     if length < 0:
         raise Malformed("null where there must be a value")
@@ -184,8 +193,7 @@ def read_string(buffer: Buffer, at: int) -> tuple[str, int]:
 
 def read_compact_string(buffer: Buffer, at: int) -> tuple[str, int]:
     length, at = _read_compact_length(buffer, at)
-    end = at + _not_null(length)
-    return str(buffer[at:end], "utf-8", "replace"), end
+    return _text(buffer, at, _not_null(length)), at + length
 
 
 def read_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
@@ -199,7 +207,7 @@ def read_compact_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, i
     length, at = _read_compact_length(buffer, at)
     if length < 0:
         return None, at
-    return str(buffer[at : at + length], "utf-8", "replace"), at + length
+    return _text(buffer, at, length), at + length
 
 
 def read_bytes(buffer: Buffer, at: int) -> tuple[bytes, int]:
@@ -257,13 +265,30 @@ def read_compact_count(buffer: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_int32_array(buffer: Buffer, at: int) -> tuple[Sequence[int], int]:
-    count, at = read_count(buffer, at)
-    return Struct(f">{count}i").unpack_from(buffer, at), at + 4 * count
+    return _read_int32s(buffer, *read_count(buffer, at))
 
 
 def read_compact_int32_array(buffer: Buffer, at: int) -> tuple[Sequence[int], int]:
-    count, at = read_compact_count(buffer, at)
-    return Struct(f">{count}i").unpack_from(buffer, at), at + 4 * count
+    return _read_int32s(buffer, *read_compact_count(buffer, at))
+
+
+def _read_int32s(buffer: Buffer, count: int, at: int) -> tuple[Sequence[int], int]:
+    if count > INT32S_MAX:
+        raise Malformed(f"an array of {count} numbers")
+    return unpack_from(f">{count}i", buffer, at), at + 4 * count
+
+
+def read_int32(buffer: Buffer, at: int) -> tuple[int, int]:
+    (value,) = _INT32.unpack_from(buffer, at)
+    return value, at + 4
+
+
+def read_tag_count(buffer: Buffer, at: int) -> tuple[int, int]:
+    """How many tagged fields a structure has."""
+    count, at = read_unsigned_varint(buffer, at)
+    if count > TAGS_MAX:
+        raise Malformed(f"a structure of {count} tagged fields")
+    return count, at
 
 
 def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
@@ -275,7 +300,7 @@ def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
 
 def skip_tags(buffer: Buffer, at: int) -> int:
     """The place after the tagged fields of a structure that knows none."""
-    count, at = read_unsigned_varint(buffer, at)
+    count, at = read_tag_count(buffer, at)
     for _ in range(count):
         _, _, at = read_tag(buffer, at)
     return at

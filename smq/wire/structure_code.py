@@ -298,8 +298,8 @@ class StructureCode:
             self.used.codec_names.add("skip_tags")
             yield f"{space}at = skip_tags(buffer, at)"
             return
-        self.used.codec_names |= {"read_tag", "read_unsigned_varint", "Malformed"}
-        yield f"{space}tag_count, at = read_unsigned_varint(buffer, at)"
+        self.used.codec_names |= {"read_tag", "read_tag_count", "Malformed"}
+        yield f"{space}tag_count, at = read_tag_count(buffer, at)"
         yield f"{space}for _ in range(tag_count):"
         yield f"{space}    tag, at, end = read_tag(buffer, at)"
         for index, field in enumerate(tagged):

@@ -99,6 +99,33 @@ def test_lengths_that_cannot_be_are_refused(
         read(data, 0)
 
 
+def test_text_longer_than_kafka_reads_is_refused_in_either_form() -> None:
+    for length in (codec.STRING_BYTES_MAX, codec.STRING_BYTES_MAX + 1):
+        data = written(codec.write_compact_string, "x" * length)
+        for read in (codec.read_compact_string, codec.read_compact_nullable_string):
+            if length == codec.STRING_BYTES_MAX:
+                assert read(data, 0) == ("x" * length, len(data))
+            else:
+                with pytest.raises(Malformed, match="a string of 32768 bytes"):
+                    read(data, 0)
+
+
+def test_a_structure_has_few_tagged_fields() -> None:
+    for count in (codec.TAGS_MAX, codec.TAGS_MAX + 1):
+        data = bytes([count]) + b"\x7f\0" * count
+        if count == codec.TAGS_MAX:
+            assert codec.skip_tags(data, 0) == len(data)
+        else:
+            with pytest.raises(Malformed, match="101 tagged fields"):
+                codec.skip_tags(data, 0)
+
+
+def test_an_array_of_numbers_is_bounded() -> None:
+    data = (codec.INT32S_MAX + 1).to_bytes(4) + bytes(4 * (codec.INT32S_MAX + 1))
+    with pytest.raises(Malformed, match="an array of 65537 numbers"):
+        codec.read_int32_array(data, 0)
+
+
 def test_malformed_means_close_the_connection() -> None:
     assert issubclass(Malformed, PeerError)
 

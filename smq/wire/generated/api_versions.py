@@ -18,7 +18,7 @@ from smq.wire.codec import (
     read_compact_string,
     read_count,
     read_tag,
-    read_unsigned_varint,
+    read_tag_count,
     skip_tags,
     write_compact_count,
     write_compact_string,
@@ -227,7 +227,7 @@ def _read_api_versions_response(
         (message.throttle_time_ms,) = _i.unpack_from(buffer, at)
         at += 4
     if version >= 3:
-        tag_count, at = read_unsigned_varint(buffer, at)
+        tag_count, at = read_tag_count(buffer, at)
         for _ in range(tag_count):
             tag, at, end = read_tag(buffer, at)
             if tag == 0:

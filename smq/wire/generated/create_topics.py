@@ -26,7 +26,7 @@ from smq.wire.codec import (
     read_nullable_string,
     read_string,
     read_tag,
-    read_unsigned_varint,
+    read_tag_count,
     read_uuid,
     skip_tags,
     write_compact_count,
@@ -334,7 +334,7 @@ def _read_creatable_topic_result(
             configs.append(creatable_topic_configs)
         message.configs = configs if count >= 0 else None
     if version >= 5:
-        tag_count, at = read_unsigned_varint(buffer, at)
+        tag_count, at = read_tag_count(buffer, at)
         for _ in range(tag_count):
             tag, at, end = read_tag(buffer, at)
             if tag == 0:

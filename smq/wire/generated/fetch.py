@@ -29,7 +29,7 @@ from smq.wire.codec import (
     read_nullable_records,
     read_string,
     read_tag,
-    read_unsigned_varint,
+    read_tag_count,
     read_uuid,
     skip_tags,
     write_compact_count,
@@ -160,7 +160,7 @@ def _read_fetch_partition(buffer: Buffer, at: int, version: int) -> tuple[FetchP
         ) = _iqi.unpack_from(buffer, at)
         at += 16
     if version >= 12:
-        tag_count, at = read_unsigned_varint(buffer, at)
+        tag_count, at = read_tag_count(buffer, at)
         for _ in range(tag_count):
             tag, at, end = read_tag(buffer, at)
             if tag == 0 and version >= 17:
@@ -393,7 +393,7 @@ def _read_fetch_request(buffer: Buffer, at: int, version: int) -> tuple[FetchReq
     if version >= 11:
         message.rack_id, at = get_string(buffer, at)
     if version >= 12:
-        tag_count, at = read_unsigned_varint(buffer, at)
+        tag_count, at = read_tag_count(buffer, at)
         for _ in range(tag_count):
             tag, at, end = read_tag(buffer, at)
             if tag == 0:
@@ -649,7 +649,7 @@ def _read_partition_data(buffer: Buffer, at: int, version: int) -> tuple[Partiti
         at += 4
     message.records, at = get_nullable_records(buffer, at)
     if version >= 12:
-        tag_count, at = read_unsigned_varint(buffer, at)
+        tag_count, at = read_tag_count(buffer, at)
         for _ in range(tag_count):
             tag, at, end = read_tag(buffer, at)
             if tag == 0:
@@ -834,7 +834,7 @@ def _read_fetch_response(buffer: Buffer, at: int, version: int) -> tuple[FetchRe
         responses.append(fetchable_topic_response)
     message.responses = responses
     if version >= 12:
-        tag_count, at = read_unsigned_varint(buffer, at)
+        tag_count, at = read_tag_count(buffer, at)
         for _ in range(tag_count):
             tag, at, end = read_tag(buffer, at)
             if tag == 0 and version >= 16:

@@ -26,7 +26,7 @@ from smq.wire.codec import (
     read_nullable_string,
     read_string,
     read_tag,
-    read_unsigned_varint,
+    read_tag_count,
     read_uuid,
     skip_tags,
     write_compact_count,
@@ -326,7 +326,7 @@ def _read_partition_produce_response(
     if version >= 8:
         message.error_message, at = get_nullable_string(buffer, at)
     if version >= 9:
-        tag_count, at = read_unsigned_varint(buffer, at)
+        tag_count, at = read_tag_count(buffer, at)
         for _ in range(tag_count):
             tag, at, end = read_tag(buffer, at)
             if tag == 0 and version >= 10:
@@ -492,7 +492,7 @@ def _read_produce_response(buffer: Buffer, at: int, version: int) -> tuple[Produ
     (message.throttle_time_ms,) = _i.unpack_from(buffer, at)
     at += 4
     if version >= 9:
-        tag_count, at = read_unsigned_varint(buffer, at)
+        tag_count, at = read_tag_count(buffer, at)
         for _ in range(tag_count):
             tag, at, end = read_tag(buffer, at)
             if tag == 0 and version >= 10:
