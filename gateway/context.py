@@ -10,7 +10,9 @@ A handler returns the response message, or
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
 
 from smq.shard.shard import Shard
 from smq.wire.headers import RequestHeader
@@ -75,6 +77,32 @@ class Wait:
     def places(self) -> Sequence[Place]:
         """See find_places."""
         return self.find_places()
+
+
+@dataclass(slots=True)
+class WaitForAny:
+    """A long poll of many partitions, that is answered in steps (gateway.parts).
+
+    codes      log << 32 | slot of each, ascending: go on when one of them has moved
+    has_moved  one has moved already: go on at once
+    is_over    set by the one who waits, when the time is over: go on, and answer
+    """
+
+    codes: np.ndarray
+    timeout_ms: int
+    has_moved: bool
+    is_over: bool = False
+
+
+class Step(NamedTuple):
+    """What a step of a request has brought: see gateway.parts.
+
+    result     the response to a portion, Ask, Relay or WaitForAny; None: nothing yet
+    continues  the response's first outer row may be the last one of the response before
+    """
+
+    result: Any
+    continues: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,19 @@
 What a shard relays is one of the table's COORDINATOR APIs, or a Metadata request that makes topics.
 """
 
-import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gateway.apis import metadata
 from gateway.apis.table import API_BY_KEY, Api, Where
 from gateway.coordinator_context import CoordinatorContext, Message
+from gateway.parts import Parts, saying, taken
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
 from smq.model.errors import PeerError
 from smq.shard.shard import Node
 from smq.wire.codec import Writer
+from smq.wire.generated import metadata as metadata_codec
 from smq.wire.generated.metadata import MetadataRequest, MetadataResponse
 from smq.wire.headers import RequestHeader, read_request_header, write_response_header
 from smq.wire.internal import Relayed
@@ -29,24 +31,22 @@ class Origin(NamedTuple):
     def encode(self, response: Message) -> bytes:
         """The response as it goes to the shard: correlation id first, no size.
 
-        Raises PeerError when it cannot be said in this version: a name that came by a flexible
-        version may be longer than the older ones can write.
+        Raises PeerError when it cannot be said in this version.
         """
         writer = Writer()
         header = self.header
         write_response_header(header.correlation_id, header.api_key, header.api_version, writer)
-        try:
+        with saying(self.api):
             self.api.write_response(response, header.api_version, writer)
-        except struct.error as reason:
-            raise PeerError(f"{self.api.name}: the answer does not fit: {reason}") from reason
         return writer.to_bytes()
 
 
 class Asked(NamedTuple):
-    """A request that was handled; `response` is None when the answer comes by a ticket."""
+    """A request that was handled; `response` is None when the answer comes by a ticket, and Parts
+    when it is made in steps."""
 
     origin: Origin
-    response: Message | None
+    response: Message | Parts | None
 
 
 def dispatch(
@@ -57,19 +57,22 @@ def dispatch(
     api = API_BY_KEY.get(header.api_key)
     if api is None or header.api_version not in api.versions:
         raise PeerError(f"API key {header.api_key} has no version {header.api_version}")
-    request = api.read_request(relayed.request, at, header.api_version)
+    if len(relayed.request) > api.bounds.bytes_max:
+        raise PeerError(f"{api.name}: a request of {len(relayed.request)} bytes")
     origin = Origin(place, api, header)
     context = CoordinatorContext(
         header, relayed.client_host, relayed.node_id, nodes, coordinator, now, origin
     )
-    if isinstance(request, MetadataRequest):
-        return Asked(origin, _make_topics(request, context))
-    if api.where is not Where.COORDINATOR or api.handle is None:
+    handle = _make_topics if api.codec is metadata_codec else api.handle
+    if handle is None or (api.where is not Where.COORDINATOR and handle is not _make_topics):
         raise PeerError(f"{api.name} is not for the coordinator")
-    return Asked(origin, api.handle(request, context))
+    response = taken(api, header, (relayed.request, at), handle, context)
+    return Asked(origin, response)
 
 
-def _make_topics(request: MetadataRequest, context: CoordinatorContext) -> MetadataResponse:
+def _make_topics(
+    request: MetadataRequest, context: CoordinatorContext
+) -> Iterator[MetadataResponse]:
     topics = context.coordinator.topics
     topics.ensure(metadata.names_to_create(request, topics.catalog), context.now)
     return metadata.answer(request, context.version, topics.catalog, context.nodes)

@@ -4,12 +4,12 @@ Whatever breaks the protocol raises PeerError: the connection is closed without 
 does for an unknown key, an unsupported version (but of ApiVersions) or an unreadable body.
 """
 
-import struct
 from typing import NamedTuple
 
 from gateway.apis.api_versions import answer as versions_answer
 from gateway.apis.table import API_BY_KEY, APIS, Api, Where
 from gateway.context import Message, Relay, Result, ShardContext
+from gateway.parts import Parts, saying, taken
 from smq.model.errors import ErrorCode, PeerError
 from smq.shard.shard import Shard
 from smq.wire.api import API_VERSIONS_KEY
@@ -22,7 +22,7 @@ class Dispatched(NamedTuple):
 
     api: Api
     header: RequestHeader
-    result: Result
+    result: Result | Parts
 
 
 def dispatch(request: memoryview, shard: Shard, now_ms: int) -> Dispatched:
@@ -35,12 +35,14 @@ def dispatch(request: memoryview, shard: Shard, now_ms: int) -> Dispatched:
         if header.api_key == API_VERSIONS_KEY:
             return _other_version(api, header, request, at)
         raise PeerError(f"{api.name} has no version {header.api_version}")
+    if len(request) > api.bounds.bytes_max:
+        raise PeerError(f"{api.name}: a request of {len(request)} bytes")
     if api.where is Where.COORDINATOR:
         return Dispatched(api, header, Relay())
     if api.handle is None:
         raise PeerError(f"{api.name} is malformed")  # The kernel would have taken a good one.
-    body = api.read_request(request, at, header.api_version)
-    return Dispatched(api, header, api.handle(body, ShardContext(header, shard, now_ms)))
+    context = ShardContext(header, shard, now_ms)
+    return Dispatched(api, header, taken(api, header, (request, at), api.handle, context))
 
 
 def _other_version(api: Api, header: RequestHeader, request: memoryview, at: int) -> Dispatched:
@@ -66,8 +68,6 @@ def encode(api: Api, header: RequestHeader, response: Message) -> list[bytes | L
     """
     writer = Writer()
     write_response_header(header.correlation_id, header.api_key, header.api_version, writer)
-    try:
+    with saying(api):
         api.write_response(response, header.api_version, writer)
-    except struct.error as reason:
-        raise PeerError(f"{api.name}: the answer does not fit: {reason}") from reason
     return writer.framed()

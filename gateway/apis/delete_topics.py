@@ -9,8 +9,10 @@
 """
 
 from collections import Counter
+from collections.abc import Iterator
 
 from gateway.coordinator_context import CoordinatorContext
+from smq.coordinator.topics import Topics
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.codec import ZERO_UUID
@@ -22,24 +24,27 @@ from smq.wire.generated.delete_topics import (
 )
 
 STATES_FROM = 6
+PART_TOPICS = 50  # Of an answer: deleting one takes some tens of microseconds.
 
 
-def handle(request: DeleteTopicsRequest, context: CoordinatorContext) -> DeleteTopicsResponse:
-    """Delete each topic, or say why not."""
+def handle(
+    request: DeleteTopicsRequest, context: CoordinatorContext
+) -> Iterator[DeleteTopicsResponse]:
+    """Delete each topic, or say why not; in parts."""
     if context.version >= STATES_FROM:
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
     counts = Counter((each.name, each.topic_id) for each in asked)
     # The catalog is the one before: making a new one for each topic would take a while.
-    deletion = _Deletion(context.coordinator.topics.catalog)
-    results = [
-        deletion.find(DeleteTopicState(name=name, topic_id=topic_id), count)
-        for (name, topic_id), count in counts.items()
-    ]
-    for topic in deletion.found.values():
-        context.coordinator.topics.delete(topic)
-    return DeleteTopicsResponse(responses=results)
+    deletion, names = _Deletion(context.coordinator.topics.catalog), list(counts)
+    for first in range(0, max(1, len(names)), PART_TOPICS):
+        results = [
+            deletion.find(DeleteTopicState(name=name, topic_id=topic_id), counts[name, topic_id])
+            for name, topic_id in names[first : first + PART_TOPICS]
+        ]
+        deletion.carry_out(context.coordinator.topics)
+        yield DeleteTopicsResponse(responses=results)
 
 
 class _Deletion:
@@ -47,13 +52,14 @@ class _Deletion:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self.found: dict[str, Topic] = {}
+        self._names: set[str] = set()
+        self._due: list[Topic] = []
 
     def find(self, asked: DeleteTopicState, count: int) -> DeletableTopicResult:
         """Find one more; the result says it is deleted, or why not."""
         try:
             topic = _find(asked, count, self._catalog)
-            if topic.name in self.found:
+            if topic.name in self._names:
                 raise _invalid("The provided topic name maps to an ID that was already supplied.")
         except BrokerError as refusal:
             return DeletableTopicResult(
@@ -62,8 +68,16 @@ class _Deletion:
                 error_code=refusal.code,
                 error_message=refusal.message,
             )
-        self.found[topic.name] = topic
+        self._names.add(topic.name)
+        self._due.append(topic)
         return DeletableTopicResult(name=topic.name, topic_id=topic.id)
+
+    def carry_out(self, topics: Topics) -> None:
+        """Delete those that were found; others may have been faster meanwhile."""
+        due, self._due = self._due, []
+        for topic in due:
+            if topics.has(topic):
+                topics.delete(topic)
 
 
 def _find(asked: DeleteTopicState, count: int, catalog: Catalog) -> Topic:

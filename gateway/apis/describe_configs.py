@@ -4,13 +4,14 @@
   INVALID_TOPIC_EXCEPTION for an impossible name, UNKNOWN_TOPIC_OR_PARTITION for no topic.
 - BROKER: the broker's settings, read-only, asked of the node that the name says; "" is the default
   of all brokers, of which nothing is set.
+- A resource that is asked for twice in the same way is described once.
 - Some or all (null or empty) keys; synonyms if asked: what would hold if the first were not set.
 - From 3: types, and documentation if asked (KIP-569).
 
 Left out: other resources (loggers, client metrics, groups): INVALID_REQUEST.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from enum import IntEnum
 
 from gateway.coordinator_context import CoordinatorContext
@@ -44,6 +45,8 @@ class Source(IntEnum):
     DEFAULT = 5
 
 
+PART_RESOURCES = 10  # Of an answer: each has dozens of configs, a few microseconds each.
+
 # Kafka's broker settings that tools ask for, and that are not settings here.
 FIXED_BROKER_CONFIGS = {
     "compression.type": "producer",
@@ -55,10 +58,24 @@ FIXED_BROKER_CONFIGS = {
 }
 
 
-def handle(request: DescribeConfigsRequest, context: CoordinatorContext) -> DescribeConfigsResponse:
-    """Describe each resource."""
-    return DescribeConfigsResponse(
-        results=[_describe(each, request, context) for each in request.resources]
+def handle(
+    request: DescribeConfigsRequest, context: CoordinatorContext
+) -> Iterator[DescribeConfigsResponse]:
+    """Describe each resource, in parts."""
+    once = list({_asked(each): each for each in request.resources}.values())
+    for first in range(0, max(1, len(once)), PART_RESOURCES):
+        yield DescribeConfigsResponse(
+            results=[
+                _describe(each, request, context) for each in once[first : first + PART_RESOURCES]
+            ]
+        )
+
+
+def _asked(resource: DescribeConfigsResource) -> Hashable:
+    return (
+        resource.resource_type,
+        resource.resource_name,
+        frozenset(resource.configuration_keys or ()),
     )
 
 

@@ -5,7 +5,8 @@
 - max_bytes and partition_max_bytes are soft: the first partition that has anything gets a whole
   batch, however large (KIP-74). Below zero they are UNKNOWN_SERVER_ERROR; so is an isolation level
   above 1, for the whole request.
-- Long poll: with less than min_bytes we wait for max_wait_ms, unless a partition has an error.
+- Long poll: with less than min_bytes we wait for max_wait_ms, WAIT_MS_MAX at most, unless a
+  partition has an error.
 - Offsets below the log start or above the log end: OFFSET_OUT_OF_RANGE.
 - A stale or unknown current_leader_epoch: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (9, KIP-320).
 - last_fetched_epoch says where a log that was cut diverges: diverging_epoch (12, KIP-595); one that
@@ -27,7 +28,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gateway.context import Ask, Message, Place, Result, ShardContext, Wait
-from shm.kernels.request.fetch_request import FETCH_BYTES_MAX
+from shm.kernels.request.fetch_request import FETCH_BYTES_MAX, WAIT_MS_MAX
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
 from smq.shard.inline import before_handles, delivers_inline
@@ -75,15 +76,19 @@ def handle(request: FetchRequest, context: ShardContext) -> Result:
     """Answer now, ask the sealer, or wait."""
     if request.session_epoch not in NO_SESSION_EPOCHS:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    fetch = _Fetch(request, context)
+    fetch = Fetching(request, context)
     result = fetch.attempt(is_last=request.max_wait_ms <= 0 or not fetch.topics)
     if result is not None:
         return result
-    return Wait(lambda: list(fetch.places), request.max_wait_ms, fetch.attempt, fetch.moved)
+    wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+    return Wait(lambda: list(fetch.places), wait_ms, fetch.attempt, fetch.moved)
 
 
-class _Fetch:
-    """A request on its way: looked at whole, and while it waits only where something has moved."""
+class Fetching:
+    """A request on its way, or a portion of one.
+
+    It is looked at whole, and while it waits only where something has moved.
+    """
 
     def __init__(self, request: FetchRequest, context: ShardContext) -> None:
         self._request, self._context = request, context
@@ -98,14 +103,20 @@ class _Fetch:
 
     def attempt(self, *, is_last: bool) -> Message | Ask | None:
         """The response if there is enough to say, Ask if the sealer has it, or None."""
-        if self._catalog_version != self._context.shard.catalog_version:
-            self._resolve_all()
-        reader = _Reader(self._request)
-        read = [[self._read(reader, row) for row in rows] for rows in self._rows]
+        reader = Reader(self._request)
+        response = self.read(reader)
         is_enough = reader.total_bytes >= self._request.min_bytes or reader.has_error or is_last
         if not is_enough and not reader.cold:
             return None
-        response = FetchResponse(
+        self._context.shard.count_fetch(reader.total_bytes)
+        return with_cold(response, reader.take_cold())
+
+    def read(self, reader: "Reader") -> FetchResponse:
+        """What there is now, but for what the sealer has."""
+        if self._catalog_version != self._context.shard.catalog_version:
+            self._resolve_all()
+        read = [[self._read(reader, row) for row in rows] for rows in self._rows]
+        return FetchResponse(
             error_code=ErrorCode.UNKNOWN_SERVER_ERROR if self._is_impossible else ErrorCode.NONE,
             responses=[
                 FetchableTopicResponse(
@@ -114,13 +125,6 @@ class _Fetch:
                 for topic, partitions in zip(self.topics, read, strict=True)
             ],
         )
-        self._context.shard.count_fetch(reader.total_bytes)
-        if reader.cold:
-            for lent in lent_of(response):
-                lent.hold()  # For as long as the sealer takes.
-            commands = [each.command() for each in reader.cold]
-            return Ask(commands, partial(_with_cold, response, reader.cold))
-        return response
 
     def moved(self, places: Iterable[Place]) -> Message | Ask | None:
         """Some partitions have more to read: the response, if that makes it enough."""
@@ -140,7 +144,7 @@ class _Fetch:
         )
         return found.total_bytes if found is not None else 0
 
-    def _read(self, reader: "_Reader", row: _Row) -> PartitionData:
+    def _read(self, reader: "Reader", row: _Row) -> PartitionData:
         data, size = reader.read(row)
         if row.led is not None:
             self._ready_bytes[row.led.log.number, row.led.slot] = size
@@ -214,7 +218,7 @@ def _divergence(led: Led, asked: FetchPartition) -> EpochEndOffset | ErrorCode |
     return EpochEndOffset(epoch=epoch, end_offset=end)
 
 
-class _Reader:
+class Reader:
     """Reads a request's partitions in order, within its limits."""
 
     def __init__(self, request: FetchRequest) -> None:
@@ -223,6 +227,17 @@ class _Reader:
         self.total_bytes = 0
         self.has_error = False
         self.cold: list[_Cold] = []
+        self._cold_count = 0
+
+    @property
+    def has_cold(self) -> bool:
+        """Whether the sealer has some of it."""
+        return self._cold_count > 0
+
+    def take_cold(self) -> list[_Cold]:
+        """The partitions that the sealer is to be asked for: those since the last call."""
+        cold, self.cold = self.cold, []
+        return cold
 
     def read(self, row: _Row) -> tuple[PartitionData, int]:
         """One partition's part of the answer, and how many bytes of records it holds."""
@@ -249,7 +264,7 @@ class _Reader:
                 return data, 0
         budget = min(self._left, asked.partition_max_bytes)
         is_wanted = asked.fetch_offset < _limit(offsets, self._isolation_level)
-        if is_wanted and (budget > 0 or not (self.total_bytes or self.cold)):
+        if is_wanted and (budget > 0 or not (self.total_bytes or self._cold_count)):
             return data, self._fill(data, row, offsets, budget)
         return data, 0
 
@@ -272,7 +287,8 @@ class _Reader:
         if not is_here and asked.fetch_offset >= offsets.sealed_end:
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             self.has_error = True
-        elif len(self.cold) < COLD_PARTITIONS_MAX:
+        elif self._cold_count < COLD_PARTITIONS_MAX:
+            self._cold_count += 1
             self.cold.append(_Cold(data, led, asked.fetch_offset, max(1, budget)))
             self._left -= budget
         return 0
@@ -289,6 +305,15 @@ class _Reader:
             aborted_transactions=None if is_plain else [],
             records=b"",
         )
+
+
+def with_cold(response: FetchResponse, cold: list[_Cold]) -> FetchResponse | Ask:
+    """The response, or Ask where the sealer has some of it."""
+    if not cold:
+        return response
+    for lent in lent_of(response):
+        lent.hold()  # For as long as the sealer takes.
+    return Ask([each.command() for each in cold], partial(_with_cold, response, cold))
 
 
 def _with_cold(response: FetchResponse, cold: list[_Cold], answers: list[Any]) -> FetchResponse:

@@ -13,6 +13,8 @@
   INT32_MIN when they were not asked for.
 """
 
+from collections.abc import Iterator, Sequence
+
 from gateway.context import Relay, Result, ShardContext
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import ErrorCode
@@ -34,6 +36,7 @@ CLUSTER_OPERATIONS = (
     8096  # Bits: create, alter, describe, cluster action, configs' two, idempotent.
 )
 BY_ID_FROM = 12
+PART_ROWS = 500  # Of a part: topics and partitions.
 AUTO_CREATE_FLAG_FROM = 4
 ALL_WHEN_EMPTY_UNTIL = 0
 
@@ -71,19 +74,30 @@ def names_to_create(request: MetadataRequest, catalog: Catalog) -> list[str]:
 
 def answer(
     request: MetadataRequest, version: int, catalog: Catalog, nodes: list[Node]
-) -> MetadataResponse:
-    """The response from a catalog as it is."""
+) -> Iterator[MetadataResponse]:
+    """The response from a catalog as it is, in parts."""
     wrong = _impossible(request, version)
     if wrong is not None:
-        return wrong
+        yield wrong
+        return
     if request.topics is None or (version <= ALL_WHEN_EMPTY_UNTIL and not request.topics):
-        topics = [_described(topic, nodes) for topic in catalog.by_name.values()]
+        found: list[_Found] = [(topic, None) for topic in catalog.by_name.values()]
     else:
         once = {(asked.name, asked.topic_id): asked for asked in request.topics}
-        topics = [_answer_one(asked, catalog, nodes) for asked in once.values()]
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+        found = [_find(asked, catalog) for asked in once.values()]
+    for topics in _parts(found, nodes):
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+        yield _response(request, topics, catalog, nodes)
+
+
+def _response(
+    request: MetadataRequest,
+    topics: list[MetadataResponseTopic],
+    catalog: Catalog,
+    nodes: list[Node],
+) -> MetadataResponse:
     asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -95,6 +109,31 @@ def answer(
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NO_OPERATIONS_ASKED,
     )
+
+
+_Found = tuple[Topic | None, MetadataResponseTopic | None]  # One of both.
+
+
+def _parts(found: Sequence[_Found], nodes: list[Node]) -> Iterator[list[MetadataResponseTopic]]:
+    """Rows for topics, PART_ROWS of theirs and their partitions' at a time."""
+    rows: list[MetadataResponseTopic] = []
+    count = 0
+    for topic, refusal in found:
+        if topic is None:
+            assert refusal is not None
+            rows.append(refusal)
+            count += 1
+        else:
+            for first in range(0, topic.partition_count, PART_ROWS):
+                if first:
+                    yield rows
+                    rows, count = [], 0
+                rows.append(_described(topic, nodes, first))
+                count += 1 + min(topic.partition_count - first, PART_ROWS)
+        if count >= PART_ROWS:
+            yield rows
+            rows, count = [], 0
+    yield rows
 
 
 def _impossible(request: MetadataRequest, version: int) -> MetadataResponse | None:
@@ -122,9 +161,7 @@ def _impossible(request: MetadataRequest, version: int) -> MetadataResponse | No
     )
 
 
-def _answer_one(
-    asked: MetadataRequestTopic, catalog: Catalog, nodes: list[Node]
-) -> MetadataResponseTopic:
+def _find(asked: MetadataRequestTopic, catalog: Catalog) -> _Found:
     if asked.topic_id != ZERO_UUID:
         topic = catalog.by_id.get(asked.topic_id)
         error, name = ErrorCode.UNKNOWN_TOPIC_ID, None
@@ -133,18 +170,22 @@ def _answer_one(
         topic = catalog.by_name.get(name)
         valid = is_valid_topic_name(name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-    if topic is None:
-        return MetadataResponseTopic(
-            error_code=error, name=name, topic_id=asked.topic_id, partitions=[]
-        )
-    return _described(topic, nodes)
+    if topic is not None:
+        return topic, None
+    return None, MetadataResponseTopic(
+        error_code=error, name=name, topic_id=asked.topic_id, partitions=[]
+    )
 
 
-def _described(topic: Topic, nodes: list[Node]) -> MetadataResponseTopic:
+def _described(topic: Topic, nodes: list[Node], first: int) -> MetadataResponseTopic:
+    """A row with some of the topic's partitions, from one on."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
-        partitions=[_partition(i, log, nodes) for i, log in enumerate(topic.logs)],
+        partitions=[
+            _partition(first + i, log, nodes)
+            for i, log in enumerate(topic.logs[first : first + PART_ROWS])
+        ],
     )
 
 

@@ -10,7 +10,7 @@
 - From 10: topics by id; an unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from gateway.coordinator_context import CoordinatorContext
@@ -31,22 +31,45 @@ from smq.wire.generated.offset_fetch import (
 
 GROUPS_FROM = 8
 IDS_FROM = 10
+PAGE_OFFSETS = 300  # Of a part, where all are asked for.
 NOTHING = CommittedOffset(-1, -1, "", 0)
 
 
-def handle(request: OffsetFetchRequest, context: CoordinatorContext) -> OffsetFetchResponse:
-    """The offsets of each group."""
+def handle(
+    request: OffsetFetchRequest, context: CoordinatorContext
+) -> Iterator[OffsetFetchResponse]:
+    """The offsets of each group, in parts."""
     if context.version >= GROUPS_FROM:
-        return OffsetFetchResponse(groups=[_group(each, context) for each in request.groups])
+        yield from _groups(request.groups, context)
+        return
     only = OffsetFetchRequestGroup(group_id=request.group_id, topics=_upgraded(request))
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name, partitions=[_downgraded(each) for each in topic.partitions]
-            )
-            for topic in _group(only, context).topics
-        ]
-    )
+    for part in _group(only, context):
+        yield OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=topic.name, partitions=[_downgraded(each) for each in topic.partitions]
+                )
+                for topic in part.topics
+            ]
+        )
+
+
+def _groups(
+    groups: Sequence[OffsetFetchRequestGroup], context: CoordinatorContext
+) -> Iterator[OffsetFetchResponse]:
+    """A part for some groups of whom partitions are named, and for each page of the others."""
+    named: list[OffsetFetchResponseGroup] = []
+    for asked in groups:
+        if asked.topics is not None:
+            named += _group(asked, context)
+            continue
+        if named:
+            yield OffsetFetchResponse(groups=named)
+            named = []
+        for page in _group(asked, context):
+            yield OffsetFetchResponse(groups=[page])
+    if named or not groups:
+        yield OffsetFetchResponse(groups=named)
 
 
 def _upgraded(request: OffsetFetchRequest) -> Sequence[OffsetFetchRequestTopics] | None:
@@ -67,15 +90,23 @@ def _downgraded(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponse
     )
 
 
-def _group(asked: OffsetFetchRequestGroup, context: CoordinatorContext) -> OffsetFetchResponseGroup:
-    store = context.coordinator.store
-    if asked.topics is None:
-        topics = _all(store.committed_offsets(asked.group_id), context)
-    else:
+def _group(
+    asked: OffsetFetchRequestGroup, context: CoordinatorContext
+) -> Iterator[OffsetFetchResponseGroup]:
+    """What is asked for in one; or everything that is committed, page by page."""
+    store, group_id, above = context.coordinator.store, asked.group_id, -1
+    if asked.topics is not None:
         numbers = {number for each in asked.topics for number in _numbers(each, context)}
-        committed = store.committed_offsets_of(asked.group_id, numbers)
+        committed = store.committed_offsets_of(group_id, numbers)
         topics = [_topic(each, committed, context) for each in asked.topics]
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+        yield OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+        return
+    while True:
+        page = store.committed_offsets(group_id, above, PAGE_OFFSETS)
+        yield OffsetFetchResponseGroup(group_id=group_id, topics=_all(page, context))
+        if len(page) < PAGE_OFFSETS:
+            return
+        above = max(page)
 
 
 def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> set[int]:
@@ -96,14 +127,14 @@ def _all(
     committed: dict[int, CommittedOffset], context: CoordinatorContext
 ) -> list[OffsetFetchResponseTopics]:
     # By number, and the numbers of a topic were given in one go.
-    catalog, places = context.coordinator.topics.catalog, context.coordinator.topics.places
+    places = context.coordinator.topics.places
     return [
         OffsetFetchResponseTopics(
-            name=name,
-            topic_id=catalog.by_name[name].id,
+            name=topic.name,
+            topic_id=topic.id,
             partitions=[_partition(places[number][1], each) for number, each in of_topic],
         )
-        for name, of_topic in groupby(committed.items(), lambda item: places[item[0]][0].name)
+        for topic, of_topic in groupby(committed.items(), lambda item: places[item[0]][0])
     ]
 
 

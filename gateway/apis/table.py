@@ -3,6 +3,10 @@
 SHARD       every node answers it itself
 COORDINATOR a node relays it, as it came, to the coordinator, which answers from the same table
 KERNEL      Produce: parsed, appended and answered by shm.kernels.request.produce
+
+Each API has bounds of its own for a request: no one may hold a loop for more than 10 ms, or make a
+process grow by more than 4 times its size and a megabyte. tests/gateway/test_bounds.py sends the
+largest of each.
 """
 
 from collections.abc import Callable
@@ -12,6 +16,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
+from gateway import large_fetch
 from gateway.apis import (
     api_versions,
     create_topics,
@@ -69,14 +74,69 @@ class Where(Enum):
 
 
 @dataclass(frozen=True)
+class Cut:
+    """How an answer is made in parts, from a version on.
+
+    request      the array that is cut, if the request is: (array, array in its elements, …)
+    response     the arrays whose rows the parts give, likewise
+    portion_max  elements of a portion: a few milliseconds of work
+    """
+
+    first_version: int
+    request: tuple[str, ...]
+    response: tuple[str, ...]
+    portion_max: int = 300
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a request may be; a larger one closes the connection, as Kafka does with what is larger
+    than socket.request.max.bytes.
+
+    bytes_max     without its size
+    elements_max  of all its arrays together
+    cuts          how it is answered in parts, the newest version first
+    """
+
+    bytes_max: int
+    elements_max: int
+    cuts: tuple[Cut, ...] = ()
+
+
+KiB, MiB = 1024, 1024 * 1024
+WHOLE_ELEMENTS_MAX = 1000  # At once: reading, handling, writing one takes ten microseconds.
+
+# A few strings, of 32 KiB at most each, and no arrays of note.
+SMALL = Bounds(128 * KiB, WHOLE_ELEMENTS_MAX)
+
+# What a group is made of: Kafka keeps it as one record, which is a megabyte at most.
+GROUP = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
+
+
+def _listing(*cuts: Cut, elements_max: int = 20_000, bytes_max: int = 1 * MiB) -> Bounds:
+    """10,000 partitions, each in a topic of its own, in names of usual length."""
+    return Bounds(bytes_max, elements_max, cuts)
+
+
+_PARTITIONS = ("topics", "partitions")
+_NAMED = _listing(Cut(0, _PARTITIONS, _PARTITIONS))
+
+
+@dataclass(frozen=True)
 class Api:
-    """One row of the table: key and versions come from the codecs."""
+    """One row of the table: key and versions come from the codecs.
+
+    `in_parts` makes the steps of a request that is too large to be handled whole, where the parts
+    are not independent of each other.
+    """
 
     name: str
     where: Where
     codec: ModuleType
     handle: Callable[..., Any] | None
     left_out: str = ""
+    bounds: Bounds = SMALL
+    in_parts: Callable[..., Any] | None = None
 
     @cached_property
     def key(self) -> int:
@@ -100,6 +160,10 @@ class Api:
     def write_response(self) -> Callable[..., Any]:
         return getattr(self.codec, f"write_{self._snake()}_response")  # type: ignore[no-any-return]
 
+    def cut(self, version: int) -> Cut | None:
+        """How a version is answered in parts, if it ever is."""
+        return next((each for each in self.bounds.cuts if version >= each.first_version), None)
+
     def _snake(self) -> str:
         return self.codec.__name__.rpartition(".")[2]
 
@@ -109,25 +173,73 @@ def _advertised() -> list[tuple[int, int, int]]:
 
 
 APIS: tuple[Api, ...] = (
-    Api("Produce", Where.KERNEL, produce_codec, None, "0-2: advertised and refused, as Kafka does"),
-    Api("Fetch", Where.SHARD, fetch_codec, fetch.handle, "sessions, follower fetching"),
-    Api("ListOffsets", Where.SHARD, list_offsets_codec, list_offsets.handle),
-    Api("Metadata", Where.SHARD, metadata_codec, metadata.handle),
-    Api("OffsetCommit", Where.COORDINATOR, offset_commit_codec, offset_commit.handle),
-    Api("OffsetFetch", Where.COORDINATOR, offset_fetch_codec, offset_fetch.handle),
+    Api(
+        "Produce",
+        Where.KERNEL,
+        produce_codec,
+        None,
+        "0-2: advertised and refused, as Kafka does",
+        Bounds(2**31 - 1, 0),  # The kernel looks at socket.request.max.bytes and its plan's rows.
+    ),
+    Api(
+        "Fetch",
+        Where.SHARD,
+        fetch_codec,
+        fetch.handle,
+        "sessions, follower fetching",
+        # There are no sessions to shorten it, and names may have 249 bytes.
+        _listing(Cut(0, _PARTITIONS, ("responses", "partitions")), bytes_max=4 * MiB),
+        large_fetch.steps,
+    ),
+    Api("ListOffsets", Where.SHARD, list_offsets_codec, list_offsets.handle, "", _NAMED),
+    Api(
+        "Metadata",
+        Where.SHARD,
+        metadata_codec,
+        metadata.handle,
+        "",
+        _listing(Cut(0, ("topics",), _PARTITIONS)),
+    ),
+    Api("OffsetCommit", Where.COORDINATOR, offset_commit_codec, offset_commit.handle, "", _NAMED),
+    Api(
+        "OffsetFetch",
+        Where.COORDINATOR,
+        offset_fetch_codec,
+        offset_fetch.handle,
+        "",
+        _listing(
+            Cut(8, ("groups", "topics", "partition_indexes"), ("groups", *_PARTITIONS)),
+            Cut(0, ("topics", "partition_indexes"), _PARTITIONS),
+        ),
+    ),
     Api(
         "FindCoordinator",
         Where.COORDINATOR,
         find_coordinator_codec,
         find_coordinator.handle,
         "transactions, share groups",
+        _listing(Cut(4, ("coordinator_keys",), ("coordinators",)), elements_max=10_000),
     ),
-    Api("JoinGroup", Where.COORDINATOR, join_group_codec, join_group.handle),
+    Api("JoinGroup", Where.COORDINATOR, join_group_codec, join_group.handle, "", GROUP),
     Api("Heartbeat", Where.COORDINATOR, heartbeat_codec, heartbeat.handle),
-    Api("LeaveGroup", Where.COORDINATOR, leave_group_codec, leave_group.handle),
-    Api("SyncGroup", Where.COORDINATOR, sync_group_codec, sync_group.handle),
-    Api("DescribeGroups", Where.COORDINATOR, describe_groups_codec, describe_groups.handle),
-    Api("ListGroups", Where.COORDINATOR, list_groups_codec, list_groups.handle),
+    Api("LeaveGroup", Where.COORDINATOR, leave_group_codec, leave_group.handle, "", GROUP),
+    Api("SyncGroup", Where.COORDINATOR, sync_group_codec, sync_group.handle, "", GROUP),
+    Api(
+        "DescribeGroups",
+        Where.COORDINATOR,
+        describe_groups_codec,
+        describe_groups.handle,
+        "",
+        _listing(Cut(0, ("groups",), ("groups",)), elements_max=10_000),
+    ),
+    Api(
+        "ListGroups",
+        Where.COORDINATOR,
+        list_groups_codec,
+        list_groups.handle,
+        "",
+        Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, (Cut(0, (), ("groups",)),)),
+    ),
     Api(
         "ApiVersions",
         Where.SHARD,
@@ -141,8 +253,16 @@ APIS: tuple[Api, ...] = (
         create_topics_codec,
         create_topics.handle,
         "replication factors above 1, quotas",
+        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("topics",)),)),
     ),
-    Api("DeleteTopics", Where.COORDINATOR, delete_topics_codec, delete_topics.handle, "quotas"),
+    Api(
+        "DeleteTopics",
+        Where.COORDINATOR,
+        delete_topics_codec,
+        delete_topics.handle,
+        "quotas",
+        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("responses",)),)),
+    ),
     Api(
         "InitProducerId",
         Where.COORDINATOR,
@@ -155,6 +275,8 @@ APIS: tuple[Api, ...] = (
         Where.SHARD,
         offset_for_leader_epoch_codec,
         offset_for_leader_epoch.handle,
+        "",
+        _NAMED,
     ),
     Api(
         "DescribeConfigs",
@@ -162,8 +284,16 @@ APIS: tuple[Api, ...] = (
         describe_configs_codec,
         describe_configs.handle,
         "loggers, client metrics, groups",
+        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("results",)),)),
     ),
-    Api("DeleteGroups", Where.COORDINATOR, delete_groups_codec, delete_groups.handle),
+    Api(
+        "DeleteGroups",
+        Where.COORDINATOR,
+        delete_groups_codec,
+        delete_groups.handle,
+        "",
+        _listing(Cut(0, ("groups_names",), ("results",), 50), elements_max=10_000),
+    ),
     Api("DescribeCluster", Where.SHARD, describe_cluster_codec, describe_cluster.handle),
 )
 

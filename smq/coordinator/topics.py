@@ -108,6 +108,10 @@ class Topics:
             self._changed(topic, +1)
         return topic
 
+    def has(self, topic: Topic) -> bool:
+        """Whether this incarnation of a topic is there."""
+        return self._topics.get(topic.name) is topic
+
     def delete(self, topic: Topic) -> None:
         """Delete a topic of the catalog."""
         assert self._topics[topic.name] is topic

@@ -140,12 +140,15 @@ class Store:
             [(group_id, number, *committed) for number, committed in offsets.items()],
         )
 
-    def committed_offsets(self, group_id: str) -> dict[int, CommittedOffset]:
-        """A group's offsets, by partition number."""
+    def committed_offsets(
+        self, group_id: str, above: int = -1, count_max: int = -1
+    ) -> dict[int, CommittedOffset]:
+        """A group's offsets, by partition number: so many of those above a number, or all."""
         rows = self._database.rows(
             "SELECT partition_number, offset, leader_epoch, metadata, commit_ms, expire_ms "
-            "FROM committed_offsets WHERE group_id = ? ORDER BY partition_number",
-            (group_id,),
+            "FROM committed_offsets WHERE group_id = ? AND partition_number > ? "
+            "ORDER BY partition_number LIMIT ?",
+            (group_id, above, count_max),
         )
         return {number: CommittedOffset(*fields) for number, *fields in rows}
 

@@ -7,6 +7,7 @@ from typing import Any
 from gateway.apis.table import API_BY_KEY
 from gateway.coordinator_context import Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
+from gateway.parts import Parts
 from smq.shard.shard import Node
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer
@@ -36,6 +37,13 @@ def decoded(name: str, version: int, body: bytes) -> Any:
     return read(body, at, version)
 
 
+def finished(parts: Parts) -> Writer:
+    """The answer that is made in parts."""
+    while not parts.step():
+        assert parts.pending is None, "nobody is asked"
+    return parts.written()
+
+
 class CoordinatorBench(CoordinatorDriver):
     """Asks, and collects the answers that come later by the number `ask` returned for them."""
 
@@ -49,6 +57,8 @@ class CoordinatorBench(CoordinatorDriver):
         place = next(self._places)
         question = relayed(name, version, request, node_id)
         asked = dispatch(question, self.coordinator, NODES, self.now, place)
+        if isinstance(asked.response, Parts):
+            return decoded(name, version, finished(asked.response).to_bytes())
         if asked.response is not None:
             return decoded(name, version, asked.origin.encode(asked.response))
         self._collect()

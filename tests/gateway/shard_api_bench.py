@@ -6,10 +6,11 @@ from typing import Any
 
 from gateway.context import Ask, Later, Message, Relay, Wait
 from gateway.dispatch import Dispatched, dispatch, encode
+from gateway.parts import Parts
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.shard.shard import Shard
-from tests.gateway.coordinator_bench import decoded, relayed
+from tests.gateway.coordinator_bench import decoded, finished, relayed
 from tests.shard.shard_bench import NODES, NOW_MS, Appender, catalog, new_log
 
 EPOCH = 5  # The generation of the logs that a bench has made.
@@ -17,6 +18,8 @@ EPOCH = 5  # The generation of the logs that a bench has made.
 
 def sent(asked: Dispatched) -> bytes:
     """The bytes of an answer as a socket takes them, size first; gives back what is lent."""
+    if isinstance(asked.result, Parts):
+        return joined(finished(asked.result).framed())
     return joined(encode(asked.api, asked.header, asked.result))
 
 

@@ -56,6 +56,7 @@ ANSWERED = 1
 WAITS = 2  # There is too little to say yet.
 
 FETCH_BYTES_MAX = 55 * 1024 * 1024  # Kafka's fetch.max.bytes: what one answer may hold of us.
+WAIT_MS_MAX = 600_000  # Kafka waits as long as it is told, but hangs up after ten idle minutes.
 RECORDS_BYTES_MAX = 48 * 1024  # Of a partition: what costs less to copy than to lend.
 LEND_FROM_BYTES = 8 * 1024  # Batches that are smaller on average cost less to gather.
 LENT_MAX = 960  # Batches; with what stands between them no more than a sendmsg takes, 1024.
@@ -106,7 +107,7 @@ def _read_head(data, at, end, state):
     at = _skip_header(data, at, end, version)
     if at == BAD or end - at < 13 + 8 * (version >= SESSIONS_FROM):
         return np.int64(BAD)
-    state[STATE_MAX_WAIT_MS] = get32(data, at)
+    state[STATE_MAX_WAIT_MS] = min(get32(data, at), np.int64(WAIT_MS_MAX))
     state[STATE_MIN_BYTES] = get32(data, at + 4)
     state[STATE_BYTES_LEFT] = min(get32(data, at + 8), np.int64(FETCH_BYTES_MAX))
     state[STATE_ISOLATION] = np.int64(data[at + 12])

@@ -1,0 +1,193 @@
+"""Requests that are answered part by part, because all at once would hold a loop for too long.
+
+A large request is read through first: what is malformed has changed nothing. Then portion after
+portion is handled and encoded. A handler may also give its answer in parts, as an iterator: where
+the request is small and the answer is not.
+
+Each `step` takes a few milliseconds at most; who runs the steps serves others between them. A
+portion sees the catalog and the groups as they are when its turn comes, and what comes twice is
+looked for within a portion.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from struct import error
+from typing import Any
+
+from gateway.apis.table import Api, Cut
+from gateway.context import Ask, Message, Relay, Step, WaitForAny
+from gateway.rows import Rows
+from smq.model.errors import PeerError
+from smq.wire.codec import Buffer, Writer
+from smq.wire.headers import RequestHeader, write_response_header
+from smq.wire.messages.tables import APIS
+from smq.wire.portions import RequestReader, request_structure
+
+PLAIN_BYTES_MAX = 1024  # Elements need not be counted: each takes a byte at least.
+_RESPONSES = {api.key: api.messages[f"{api.name}Response"] for api in APIS}
+
+
+class Parts:
+    """One answer on its way: `step` until it says True, or leaves something to the caller.
+
+    `request` are its bytes, if it was large. Invariant: while `pending` is there, the caller is to
+    `add` the response that comes of it (Ask), to `go_on` when there may be more (WaitForAny), or to
+    have all of the request answered elsewhere (Relay).
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        header: RequestHeader,
+        cut: Cut,
+        steps: Iterator[Step],
+        request: bytes = b"",
+    ) -> None:
+        self.api, self.header, self.request = api, header, request
+        self._cut, self._steps = cut, steps
+        [field] = (each for each in _RESPONSES[api.key].fields if each.name == cut.response[0])
+        self._new_rows = partial(Rows, api.codec, field, header.api_version, cut.response[1:])
+        self._rows = self._new_rows()
+        self._last: Message = None
+        self._continues = False
+        self.pending: Ask | Relay | WaitForAny | None = None
+        self.due_ns = 0  # For the caller: until when it waits.
+
+    def step(self) -> bool:
+        """Take one step; whether the answer is complete. Raises PeerError."""
+        assert self.pending is None, "its response is to be added first"
+        done = object()
+        step = next(self._steps, done)
+        if step is done:
+            return True
+        assert isinstance(step, Step)
+        if step.result is not None:
+            self._continues = step.continues
+            if isinstance(step.result, (Ask, Relay, WaitForAny)):
+                self.pending = step.result
+                if isinstance(step.result, WaitForAny):
+                    self.drop()
+            else:
+                self.add(step.result)
+        return False
+
+    def add(self, response: Message) -> None:
+        """Add the response to a part. Raises PeerError."""
+        self.pending = None
+        name = self._cut.response[0]
+        with saying(self.api):
+            self._rows.add(getattr(response, name), continues=self._continues)
+        setattr(response, name, ())  # It is held by its bytes.
+        self._last = response
+
+    def go_on(self) -> None:
+        """Whatever was waited for may be there now, or the time is over."""
+        assert isinstance(self.pending, WaitForAny)
+        self.pending = None
+
+    def drop(self) -> None:
+        """What was made of the answer is not sent: give back what is lent to it."""
+        self._rows.release()
+        self._rows = self._new_rows()
+
+    def written(self) -> Writer:
+        """The whole answer, with its header. Raises PeerError."""
+        assert self._last is not None, "there is a part at least"
+        writer, header = Writer(), self.header
+        write_response_header(header.correlation_id, header.api_key, header.api_version, writer)
+        setattr(self._last, self._cut.response[0], self._rows.written(writer.append))
+        with saying(self.api):
+            self.api.write_response(self._last, header.api_version, writer)
+        return writer
+
+
+@contextmanager
+def saying(api: Api) -> Iterator[None]:
+    """Raises PeerError when an answer cannot be said in a version.
+
+    A name that came by a flexible version may be longer than the older ones can write.
+    """
+    try:
+        yield
+    except error as reason:
+        raise PeerError(f"{api.name}: the answer does not fit: {reason}") from reason
+
+
+Handle = Callable[[Message, Any], Any]
+
+
+def taken(
+    api: Api, header: RequestHeader, body: tuple[Buffer, int], handle: Handle, context: object
+) -> Any:  # noqa: ANN401  (what handlers answer, or Parts)
+    """What comes of a request: its handler's result, or Parts. Raises PeerError.
+
+    `body`: the request, and where its body begins. One that is read later is copied: it is lent.
+    """
+    request, at = body
+    assert len(request) <= api.bounds.bytes_max, "it is refused unread"
+    version, elements_max = header.api_version, api.bounds.elements_max
+    cut = api.cut(version)
+    path = cut.request if cut is not None else ()
+    structure = request_structure(api.codec, api.key, version)
+    reader = RequestReader(structure, request, at, path, elements_max)
+    if not _is_small(reader, cut, len(request)):
+        assert cut is not None
+        kept = bytes(request)
+        reader = RequestReader(structure, kept, at, path, elements_max)
+        steps = _portions(api, header, reader, handle, context)
+        return Parts(api, header, cut, steps, kept)
+    result = handle(api.read_request(request, at, version), context)
+    if not isinstance(result, Iterator):
+        return result
+    first, second = next(result), next(result, _END)
+    if second is _END:
+        return first
+    assert cut is not None, f"{api.name} is not answered in parts"
+    return Parts(api, header, cut, map(_continued, chain([first, second], result)))
+
+
+_END = object()
+
+
+def _is_small(reader: RequestReader, cut: Cut | None, size: int) -> bool:
+    """Whether a request is handled whole. Raises PeerError."""
+    if size <= PLAIN_BYTES_MAX:
+        return True
+    if cut is None:
+        for _ in reader.check():
+            pass  # What is not cut holds few elements.
+        return True
+    return next(reader.check(), _END) is _END and reader.fits(cut.portion_max)
+
+
+def _continued(response: Message) -> Step:
+    return Step(response, continues=True)
+
+
+def _portions(
+    api: Api,
+    header: RequestHeader,
+    reader: RequestReader,
+    handle: Handle,
+    context: Any,  # noqa: ANN401
+) -> Iterator[Step]:
+    cut = api.cut(header.api_version)
+    assert cut is not None
+    for _ in reader.check():
+        yield Step(None)
+    if not reader.is_cut:
+        response = handle(api.read_request(*reader.body, header.api_version), context)
+        yield from map(_continued, response)
+        return
+    if api.in_parts is not None:
+        yield from api.in_parts(partial(reader.portions, cut.portion_max), context)
+        return
+    for portion in reader.portions(cut.portion_max):
+        result = handle(portion.message, context)
+        if not isinstance(result, Iterator):
+            yield Step(result, portion.continues)
+            continue
+        for index, part in enumerate(result):
+            yield Step(part, portion.continues or index > 0)

@@ -1,0 +1,121 @@
+"""An answer put together from the answers to a request's portions, encoded as they come.
+
+The rows of the first portion's answer, then those of the second, and so on: what is kept of them
+is their bytes. An outer row that goes on in the next portion is written when it is complete;
+everything that is no row is as the last answer has it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from smq.shard.lent import Sendable
+from smq.wire.codec import Append
+from smq.wire.messages.notation import Field
+from smq.wire.structure_code import snake
+
+Path = tuple[str, ...]
+
+
+class Written(Sequence[Any]):
+    """An array that is encoded already: who writes its rows gets their bytes, and no rows."""
+
+    def __init__(self, count: int, pieces: list[bytes | Sendable], append: Append) -> None:
+        self._count, self._pieces, self._append = count, pieces, append
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        for piece in self._pieces:
+            self._append(piece)
+        return iter(())
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401  (Sequence asks for it.)
+        raise AssertionError("what is written is not read")
+
+
+class Rows:
+    """The rows of one array of an answer, of which the last may still grow.
+
+    `field` describes the array, `path` the arrays below it that are put together likewise.
+    Invariant: only the last row is held as an object.
+    """
+
+    def __init__(self, module: ModuleType, field: Field, version: int, path: Path) -> None:
+        self._module, self._field, self._version, self._path = module, field, version, path
+        self._write: Callable[[Any, int, Append], None] = getattr(
+            module, f"_write_{snake(field.type)}"
+        )
+        self.pieces: list[bytes | Sendable] = []
+        self._count = 0
+        self._last: Any = None  # With self._inner, the rows in it.
+        self._inner: Rows | None = None
+
+    def add(self, rows: Sequence[Any], *, continues: bool) -> None:
+        """Add a portion's rows; `continues`: the first may be the last one of those before."""
+        pieces: list[Any] = []
+        for row in rows:
+            if not self._path:
+                self._write(row, self._version, pieces.append)
+                self._count += 1
+                continue
+            inner = getattr(row, self._path[0])
+            if continues and self._inner is not None and self._is_same(row):
+                self._inner.add(inner, continues=True)
+            else:
+                self._close(pieces)
+                self._open(row, inner)
+            continues = False
+        self.pieces += joined(pieces)
+
+    def written(self, append: Append) -> Written:
+        """All rows, for the array of a message that is written with `append`."""
+        pieces: list[Any] = []
+        self._close(pieces)
+        self.pieces += pieces
+        return Written(self._count, self.pieces, append)
+
+    def release(self) -> None:
+        """Give back what is lent."""
+        for piece in self.pieces:
+            if not isinstance(piece, bytes):
+                piece.release()
+        self.pieces = []
+        if self._inner is not None:
+            self._inner.release()
+
+    def _is_same(self, row: Any) -> bool:  # noqa: ANN401  (a row of some message)
+        names = (name for name in type(row).__slots__ if name != self._path[0])
+        return all(getattr(row, name) == getattr(self._last, name) for name in names)
+
+    def _open(self, row: Any, inner: Sequence[Any]) -> None:  # noqa: ANN401
+        [field] = (each for each in self._field.fields if each.name == self._path[0])
+        self._last = row
+        self._inner = Rows(self._module, field, self._version, self._path[1:])
+        self._inner.add(inner, continues=False)
+        setattr(row, self._path[0], ())  # It is held by its bytes.
+
+    def _close(self, pieces: list[Any]) -> None:
+        if self._inner is not None:
+            setattr(self._last, self._path[0], self._inner.written(pieces.append))
+            self._write(self._last, self._version, pieces.append)
+            self._count += 1
+            self._last = self._inner = None
+
+
+def joined(pieces: list[Any]) -> list[bytes | Sendable]:
+    """Pieces with adjacent bytes as one."""
+    whole: list[Any] = []
+    run: list[bytes] = []
+    for piece in pieces:
+        if isinstance(piece, (bytes, bytearray, memoryview)):
+            run.append(bytes(piece))
+            continue
+        if run:
+            whole.append(b"".join(run))
+            run = []
+        whole.append(piece)
+    if run:
+        whole.append(b"".join(run))
+    return whole

@@ -1,0 +1,188 @@
+"""No request holds a loop for long, and none makes a process grow much: every API and version.
+
+The newest version of each API with the largest requests there are, the others with some portions.
+Work is counted, in calls of Python functions and of those in C: a count does not depend on what
+else the machine does. A call takes a tenth of a microsecond or two.
+"""
+
+import gc
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from gateway.apis.table import APIS, Api, Where
+from gateway.context import Ask, Relay, Wait, WaitForAny
+from gateway.coordinator_context import Ticket
+from gateway.coordinator_dispatch import dispatch as dispatch_in_coordinator
+from gateway.dispatch import dispatch
+from gateway.parts import Parts
+from smq.model.errors import PeerError
+from smq.store.rows import CommittedOffset
+from smq.wire.internal import Relayed
+from tests.gateway.coordinator_bench import NODES, CoordinatorBench
+from tests.gateway.groups import join_request, make_topic
+from tests.gateway.largest import NOTHING, Names, largest
+from tests.gateway.shard_api_bench import ShardBench, sent
+from tests.shard.shard_bench import NOW_MS, batch, topic
+
+MiB = 1024 * 1024
+CALLS_MAX = 80_000  # Ten milliseconds, and then some.
+SECONDS_MAX = 0.2  # Of the thread: what is done within one call, at a twentieth of the speed.
+PARTITIONS, GROUPS = 900, 300
+# Of requests in all versions but the newest of each API: several portions, and parts of answers.
+ELEMENTS = 1500
+
+
+class Meter:
+    """What is done while it runs: the most of any one step, and what is held at most."""
+
+    def __init__(self) -> None:
+        self.calls_max, self.seconds_max, self.grown = 0, 0.0, 0
+        self._calls = 0
+
+    def _count(self, _frame: FrameType, event: str, _argument: object) -> None:
+        if event in {"call", "c_call"}:
+            self._calls += 1
+
+    def step(self, work: Callable[[], Any]) -> Any:
+        """Do some work of one turn."""
+        self._calls, began = 0, time.thread_time()
+        sys.setprofile(self._count)
+        try:
+            return work()
+        finally:
+            sys.setprofile(None)
+            self.seconds_max = max(self.seconds_max, time.thread_time() - began)
+            self.calls_max = max(self.calls_max, self._calls)
+
+    def run(self, work: Callable[["Meter"], None]) -> None:
+        """Do all of it."""
+        gc.disable()  # As in shards, which collect in idle moments.
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        try:
+            work(self)
+        except PeerError:
+            pass
+        finally:
+            self.grown = tracemalloc.get_traced_memory()[1] - before
+            tracemalloc.stop()
+            gc.enable()
+
+    def check(self, what: str, request_bytes: int) -> None:
+        """It has kept to the bounds."""
+        said = f"{what}, {request_bytes} bytes"
+        assert self.calls_max <= CALLS_MAX, f"{said}: {self.calls_max} calls in a turn"
+        assert self.seconds_max <= SECONDS_MAX, f"{said}: {self.seconds_max} s in a turn"
+        assert self.grown <= 4 * request_bytes + MiB, f"{said}: grown by {self.grown} bytes"
+
+
+def finish(meter: Meter, parts: Parts) -> None:
+    """Take the steps of an answer, each in a turn of its own."""
+    while not meter.step(parts.step):
+        if isinstance(parts.pending, Ask):
+            ask = parts.pending
+            nothing = [None] * len(ask.commands)
+            parts.add(meter.step(lambda: ask.then(nothing)))  # noqa: B023
+        elif isinstance(parts.pending, WaitForAny):
+            parts.pending.is_over = True
+            parts.go_on()
+        elif isinstance(parts.pending, Relay):
+            return
+    meter.step(lambda: parts.written().framed())
+
+
+def asked_of_shard(meter: Meter, bench: ShardBench, request: bytes) -> None:
+    asked = meter.step(lambda: dispatch(memoryview(request), bench.shard, NOW_MS))
+    result = asked.result
+    if isinstance(result, Parts):
+        finish(meter, result)
+        return
+    if isinstance(result, Wait):
+        result = meter.step(lambda: asked.result.attempt(is_last=True))
+    while isinstance(result, Ask):
+        ask = result
+        result = meter.step(lambda: ask.then([None] * len(ask.commands)))  # noqa: B023
+    if not isinstance(result, Relay):
+        meter.step(lambda: sent(asked._replace(result=result)))
+
+
+def asked_of_coordinator(meter: Meter, bench: CoordinatorBench, request: bytes) -> None:
+    question = Relayed(1, "10.0.0.9", memoryview(request))
+    asked = meter.step(
+        lambda: dispatch_in_coordinator(question, bench.coordinator, NODES, bench.now, 1)
+    )
+    if isinstance(asked.response, Parts):
+        finish(meter, asked.response)
+    elif asked.response is not None:
+        meter.step(lambda: asked.origin.encode(asked.response))
+    for answer in bench.coordinator.groups.take_answers():
+        assert isinstance(answer.ticket, Ticket)
+        meter.step(lambda: asked.origin.encode(answer.ticket.respond(answer.answer)))  # type: ignore[attr-defined]  # noqa: B023
+
+
+def versions(where: Where) -> list[Any]:
+    return [
+        pytest.param(
+            api,
+            version,
+            id=f"{api.name}-{version}",
+            marks=[pytest.mark.slow] if version == api.versions[-1] else [],
+        )
+        for api in APIS
+        if api.where is where
+        for version in api.versions
+    ]
+
+
+@pytest.fixture(scope="module")
+def shard(tmp_path_factory: pytest.TempPathFactory) -> ShardBench:
+    wide = topic("wide", range(1, PARTITIONS + 1))
+    bench = ShardBench(tmp_path_factory.mktemp("shard"), wide)
+    bench.appender.append("wide", 0, batch(b"a", b"b"))
+    return bench
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoordinatorBench]:
+    bench = CoordinatorBench(tmp_path_factory.mktemp("coordinator") / "store.sqlite")
+    wide = make_topic(bench, "wide", PARTITIONS)
+    for number in range(GROUPS):
+        bench.ask("JoinGroup", 9, join_request(group_id=f"group-{number}"))
+    offsets = {number: CommittedOffset(7, 1, "", 0) for number in wide.partition_numbers}
+    bench.coordinator.store.commit_offsets("wide", offsets)
+    yield bench
+    bench.close()
+
+
+def check(api: Api, version: int, known: UUID, ask: Callable[[Meter, bytes], None]) -> None:
+    names = Names("wide", known) if (api.versions[-1] - version) % 2 == 0 else NOTHING
+    elements_max = None if version == api.versions[-1] else ELEMENTS
+    for what, request in largest(api, version, names, elements_max):
+        meter = Meter()
+        meter.run(lambda meter: ask(meter, request))  # noqa: B023
+        meter.check(f"{api.name} {version}, {what}, {names.text!r}", len(request))
+
+
+@pytest.mark.parametrize(("api", "version"), versions(Where.SHARD))
+def test_no_request_holds_a_shard(shard: ShardBench, api: Api, version: int) -> None:
+    known = shard.shard.catalog.by_name["wide"].id
+    check(api, version, known, lambda meter, request: asked_of_shard(meter, shard, request))
+
+
+@pytest.mark.parametrize(("api", "version"), versions(Where.COORDINATOR))
+def test_no_request_holds_the_coordinator(
+    coordinator: CoordinatorBench, api: Api, version: int
+) -> None:
+    known = coordinator.coordinator.topics.catalog.by_name["wide"].id
+
+    def ask(meter: Meter, request: bytes) -> None:
+        asked_of_coordinator(meter, coordinator, request)
+
+    check(api, version, known, ask)
