@@ -19,8 +19,10 @@ from functools import partial
 
 from gateway.coordinator_context import Message, Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
+from gateway.parts import Parts
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop, Timer
+from smq.app.process.steps import Steps
 from smq.coordinator.commands import execute
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
@@ -55,6 +57,7 @@ class CoordinatorServer:
         self._publish, self._clock = publish, clock
         self._links: set[Link] = set()
         self._answers: list[tuple[Link, bytes]] = []
+        self._steps = Steps(loop)
         self._alarm: Timer | None = None
         self._alarm_ms = 0
         self._coordinator = self._build()
@@ -88,8 +91,25 @@ class CoordinatorServer:
         except PeerError:
             send(CLOSE_CONNECTION)
             return
-        if asked.response is not None:
+        if isinstance(asked.response, Parts):
+            self._steps.add(partial(self._step, link, asked.response, send))
+        elif asked.response is not None:
             send(_encoded(asked.origin, asked.response))
+
+    def _step(self, link: Link, parts: Parts, send: Callable[[bytes], None]) -> bool:
+        """One step of an answer that is made in parts; whether there are more to take."""
+        if link.closed:
+            return False
+        try:
+            if not parts.step():
+                assert parts.pending is None, "the coordinator asks nobody"
+                return True
+            send(parts.written().to_bytes())
+        except PeerError:
+            send(CLOSE_CONNECTION)
+        except StoreError as reason:
+            self._start_over(reason)
+        return False
 
     def _command(self, link: Link, frame: InternalFrame) -> None:
         answer = execute(json.loads(frame.body), self._coordinator, self._clock())
@@ -143,6 +163,7 @@ class CoordinatorServer:
         sys.stderr.write(f"coordinator: {reason}; clients are asked to try again\n")
         self.close()
         self._answers.clear()
+        self._steps.clear()  # They are about a state that is no more.
         self._coordinator.store.rollback()
         self._coordinator = self._build()
         self._published_changes = -1

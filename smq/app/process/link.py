@@ -54,6 +54,11 @@ class Link:
         """
         return cls(loop, loop.connect(path), on_frame, on_close)
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What the other side has not taken yet."""
+        return len(self._unsent)
+
     def send(self, frame: bytes) -> None:
         """Send one encoded frame, now or when the other side can take it."""
         if self.closed:

@@ -14,8 +14,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from smq.app.process.link import Link
+from smq.app.process.link import UNSENT_BYTES_MAX as LINK_UNSENT_BYTES_MAX, Link
 from smq.app.process.loop import Loop
+from smq.wire.codec import Buffer
 from smq.wire.internal import (
     KIND_KAFKA,
     InternalFrame,
@@ -24,6 +25,9 @@ from smq.wire.internal import (
     encode_relay,
 )
 
+# What the other side has not taken: a client that asks beyond it is refused, and nobody else. The
+# link itself is dropped at four times that.
+UNSENT_BYTES_MAX = 64 * 1024 * 1024
 SEALER_WAIT_MS = 10_000  # Clients wait 30 s for an answer, by default, and then hang up.
 
 
@@ -44,6 +48,10 @@ class Peer:
             except OSError:
                 answered(b"")
                 return
+        assert 4 * UNSENT_BYTES_MAX <= LINK_UNSENT_BYTES_MAX
+        if self._link.unsent_bytes > UNSENT_BYTES_MAX:
+            answered(b"")
+            return
         frame_id = next(self._ids)
         self._waiting[frame_id] = answered
         self._link.send(encode(frame_id))
@@ -79,9 +87,7 @@ class Peers:
         self._loop, self._node_id, self._sealer_wait_ms = loop, node_id, sealer_wait_ms
         self._coordinator, self._sealer = Peer(loop, coordinator), Peer(loop, sealer)
 
-    def relay(
-        self, client_host: str, request: memoryview, answered: Callable[[bytes], None]
-    ) -> None:
+    def relay(self, client_host: str, request: Buffer, answered: Callable[[bytes], None]) -> None:
         """Have the coordinator answer a client's request; b"" when it cannot."""
         body = encode_relay(self._node_id, client_host, request)
         self._coordinator.ask(lambda i: encode_frame(i, KIND_KAFKA, body), answered)

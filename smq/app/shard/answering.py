@@ -1,17 +1,22 @@
 """How the results of requests come to the slots of those who asked: now, or when they are known."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.apis.fetch import lent_of
-from gateway.context import Ask, Later, Message, Result, Wait
+from gateway.context import Ask, Later, Message, Relay, Result, Wait, WaitForAny
 from gateway.dispatch import Dispatched, encode
+from gateway.parts import Parts
 from shm.kernels.base.wire import SIZE_BYTES
+from smq.app.process.clock import monotonic_ns
 from smq.app.process.peers import Peers
+from smq.app.process.steps import Steps
 from smq.app.shard.connection import Connection, Slot
 from smq.app.shard.long_polls import LongPolls
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
+from smq.wire.codec import Buffer
 
 if TYPE_CHECKING:
     from smq.app.shard.session import Session
@@ -23,21 +28,22 @@ class Answering:
     dirty   whose slots have changed in this turn, in the order they are sent to
     """
 
-    def __init__(self, peers: Peers, polls: LongPolls) -> None:
-        self._peers, self._polls = peers, polls
+    def __init__(self, peers: Peers, polls: LongPolls, steps: Steps) -> None:
+        self._peers, self._polls, self._steps = peers, polls, steps
         self.dirty: dict[Connection | Session, None] = {}
 
     def settle(
-        self, connection: Connection, slot: Slot, dispatched: Dispatched, result: Result
+        self, connection: Connection, slot: Slot, dispatched: Dispatched, result: Result | Parts
     ) -> None:
         """Carry a handler's result to the slot, now or when it is known."""
-        while isinstance(result, Ask):  # One may lead to the next, many times.
-            answers = self._ask(connection, slot, dispatched, result)
-            if answers is None:
-                return
-            result = result.then(answers)
+        result = self._found_out(result, partial(self.settle, connection, slot, dispatched))
+        if result is None:
+            return
         if isinstance(result, Wait):
             self.wait(connection, slot, dispatched, result)
+        elif isinstance(result, Parts):
+            connection.working += 1
+            self._steps.add(partial(self._step, connection, slot, result))
         else:
             self._answer(connection, slot, dispatched, result)
 
@@ -60,10 +66,17 @@ class Answering:
             return
         self.dirty[connection] = None
 
-    def relay(self, connection: Connection, slot: Slot, request: memoryview) -> None:
+    def relay(self, connection: Connection, slot: Slot, request: Buffer) -> None:
         """Have the coordinator answer."""
+        connection.relayed_count += 1
+        connection.relayed_bytes += len(request)
+        size = len(request)
 
         def answered(response: bytes) -> None:
+            connection.relayed_count -= 1
+            connection.relayed_bytes -= size
+            assert connection.relayed_count >= 0
+            assert connection.relayed_bytes >= 0
             if connection.closed:
                 return
             if not response:
@@ -74,10 +87,94 @@ class Answering:
 
         self._peers.relay(connection.host, request, answered)
 
-    def _ask(
-        self, connection: Connection, slot: Slot, dispatched: Dispatched, ask: Ask
-    ) -> list[Any] | None:
-        """The answers, if all of them came at once; else the slot is settled with the last one."""
+    def _step(self, connection: Connection, slot: Slot, parts: Parts) -> bool:
+        """One step of an answer that is made in parts; whether there are more to take at once."""
+        if connection.closed:
+            parts.drop()
+            return False
+        try:
+            if parts.step():
+                connection.working -= 1
+                slot.fill(parts.written().framed())  # type: ignore[arg-type]
+                self.dirty[connection] = None
+                return False
+        except PeerError:
+            self._refuse(connection, slot, parts)
+            return False
+        if parts.pending is None:
+            return True
+        if isinstance(parts.pending, Relay):
+            connection.working -= 1
+            self.relay(connection, slot, parts.request)
+        elif isinstance(parts.pending, WaitForAny):
+            self._wait_for_any(connection, slot, parts, parts.pending)
+        else:
+            self._add(connection, slot, parts, parts.pending)
+        return False  # Whoever ends what is pending has it go on.
+
+    def _wait_for_any(
+        self, connection: Connection, slot: Slot, parts: Parts, wait: WaitForAny
+    ) -> None:
+        """Go on when there may be enough; the time runs from the first wait on."""
+        if parts.due_ns == 0:
+            parts.due_ns = monotonic_ns() + wait.timeout_ms * 1_000_000
+        connection.working -= 1  # It is read on: else it could leave unseen.
+        connection.relayed_bytes += len(parts.request)
+        self.dirty[connection] = None
+
+        def go_on() -> None:
+            connection.polls.discard(poll)
+            connection.working += 1
+            connection.relayed_bytes -= len(parts.request)
+            parts.go_on()
+            self._steps.add(partial(self._step, connection, slot, parts))
+
+        poll = self._polls.add_wide(wait, parts.due_ns, go_on)
+        connection.polls.add(poll)
+        if wait.has_moved and monotonic_ns() < parts.due_ns:
+            self._polls.go_on(poll)
+
+    def _add(self, connection: Connection, slot: Slot, parts: Parts, result: Message | Ask) -> None:
+        """A part that was asked for has come, or the next is to be asked for."""
+        result = self._found_out(result, partial(self._add, connection, slot, parts))
+        if result is None:
+            return
+        if connection.closed:
+            for lent in lent_of(result) if parts.api.name == "Fetch" else ():
+                lent.release()
+            parts.drop()
+            return
+        try:
+            parts.add(result)
+        except PeerError:
+            self._refuse(connection, slot, parts)
+            return
+        self._steps.add(partial(self._step, connection, slot, parts))
+
+    def _refuse(self, connection: Connection, slot: Slot, parts: Parts) -> None:
+        """Close, when what was asked before is answered."""
+        parts.drop()
+        if connection.closed:
+            return
+        connection.working -= 1
+        if connection.slots[-1] is not slot:  # It had waited, and more was asked meanwhile.
+            connection.close()
+            return
+        connection.slots.pop()
+        connection.close_after_answers()
+        self.dirty[connection] = None
+
+    def _found_out(self, result: Result | Parts, settle: Callable[[Any], None]) -> Any:  # noqa: ANN401
+        """The result when nothing is to be asked for any more; None: `settle` gets the next one."""
+        while isinstance(result, Ask):  # One may lead to the next, many times.
+            answers = self._ask(result, settle)
+            if answers is None:
+                return None
+            result = result.then(answers)
+        return result
+
+    def _ask(self, ask: Ask, settle: Callable[[Any], None]) -> list[Any] | None:
+        """The answers, if all of them came at once; else `settle` gets the result of the last."""
         answers: list[Any] = [None] * len(ask.commands)
         missing, is_asking = len(ask.commands), True
         assert missing, "who asks for nothing is answered by nobody"
@@ -88,7 +185,7 @@ class Answering:
             missing -= 1
             assert missing >= 0, "each is answered once"
             if not missing and not is_asking:
-                self.settle(connection, slot, dispatched, ask.then(answers))
+                settle(ask.then(answers))
 
         for index, command in enumerate(ask.commands):
             if isinstance(command, Later):

@@ -26,10 +26,17 @@ from smq.shard.lent import Sendable
 from smq.shard.references import Patience
 
 if TYPE_CHECKING:
-    from smq.app.shard.long_polls import LongPoll
+    from smq.app.shard.long_polls import LongPoll, WidePoll
 
 PROGRESS_MS = 30_000  # While answers are stuck, the client must have taken in each such time …
 PROGRESS_BYTES = 256 * 1024  # … so much: far less than Kafka's clients need for their timeouts.
+# What the coordinator is asked for one client and has not answered; large fetches that wait count
+# as bytes too. Kafka takes one request at a time from a connection; clients have five on their way.
+RELAYED_MAX, RELAYED_BYTES_MAX = 8, 1024 * 1024
+# What one client may cost others in a turn, in bytes: of answers that are made for it; a byte of a
+# request stands for the work it may make, and so does each request.
+SHARE = 64 * 1024
+REQUEST_COST, REQUEST_BYTE_COST = 1024, 32
 SLOTS_MAX = 256  # Answers that a client has not read yet; then we read no more requests.
 UNSENT_BYTES_MAX = 4 * 1024 * 1024  # Of known answers; so much is sent before we read on.
 COPIED_BYTES_MAX = 16 * 1024  # What is lent and no larger is copied: it costs less than a sendmsg.
@@ -140,9 +147,13 @@ class Connection:
         "last_used_ns",
         "patience",
         "polls",
+        "relayed_bytes",
+        "relayed_count",
         "rest",
         "slots",
         "socket",
+        "spent",
+        "working",
     )
 
     def __init__(self, loop: Loop, sock: socket.socket, host: str, owner: Owner) -> None:
@@ -150,10 +161,12 @@ class Connection:
         self.socket, self.fd, self.host = sock, sock.fileno(), host
         self.rest = Rest()
         self.slots: deque[Slot] = deque()
-        self.polls: set[LongPoll] = set()
+        self.polls: set[LongPoll | WidePoll] = set()
         self.closed = self.is_closing = self._is_blocked = self._is_loading = False
         self.is_held = False  # The next request waits for the acks that are due.
+        self.working = 0  # Answers that are made in parts; the next request waits for them.
         self.acks_due = self.last_used_ns = 0
+        self.relayed_count = self.relayed_bytes = self.spent = 0
         self.patience = Patience()
         self._sent_bytes = self._taken_before = 0
         self._counted: deque[int] = deque()  # The lengths of the first slots: they sum up to …
@@ -187,6 +200,9 @@ class Connection:
         return (
             self._is_blocked
             or self.is_held
+            or self.working > 0
+            or self.relayed_count >= RELAYED_MAX
+            or self.relayed_bytes >= RELAYED_BYTES_MAX
             or len(self.slots) >= SLOTS_MAX
             or self._muted is not None
             or self._owes_much()
@@ -215,6 +231,18 @@ class Connection:
         """Called after each read: stop reading while the connection is full."""
         if self.is_full and not self.closed and self._events & _READ:
             self._listen_to(self._events & ~_READ)
+
+    def charge(self, request_bytes: int) -> None:
+        """A request has been taken: count what it costs, with its answer if that is made."""
+        self.spent += REQUEST_COST + REQUEST_BYTE_COST * request_bytes
+        if self.slots:
+            pieces = self.slots[-1].pieces
+            self.spent += sum(len(each) for each in pieces if isinstance(each, (bytes, memoryview)))
+
+    def end_share(self) -> None:
+        """Take no more requests in this turn when it has had its share of it."""
+        if self.spent >= SHARE and not self.is_full and not self.closed:
+            self.mute(0)
 
     def mute(self, delay_ms: int) -> None:
         """Take no requests for a while; answers go out."""

@@ -4,12 +4,15 @@ When high watermarks move, a poll looks only at the partitions that moved; when 
 all of them look at everything again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
-from gateway.context import Ask, Message, Place, Wait
+from gateway.context import Ask, Message, Place, Wait, WaitForAny
 from smq.app.process.loop import Loop, Timer
+
+_NARROW, _WIDE = np.uint8(1), np.uint8(2)  # Who watches a slot.
+_SLOT_MASK = 2**32 - 1
 
 
 class LongPoll:
@@ -23,11 +26,23 @@ class LongPoll:
         self.timer: Timer | None = None
 
 
+class WidePoll:
+    """One of many partitions. `settle()` is called once, unless the poll is dropped."""
+
+    __slots__ = ("settle", "timer", "wait")
+
+    def __init__(self, wait: WaitForAny, settle: Callable[[], None]) -> None:
+        self.wait, self.settle = wait, settle
+        self.timer: Timer | None = None
+
+
 class LongPolls:
     """All polls of a shard. Invariant: until it ends, a poll stands under the places where its
     partitions are now, and under no others.
 
-    watched   uint8 by slot: 1 where somebody waits, for kernels that serve a shard of one log
+    A poll of many partitions keeps their codes in an array, and stands under none of them.
+
+    watched   uint8 by slot: not 0 where somebody waits, for kernels that serve a shard of one log
     """
 
     def __init__(self, loop: Loop, slots: int) -> None:
@@ -35,6 +50,7 @@ class LongPolls:
         self._by_place: dict[Place, set[LongPoll]] = {}
         self._all: dict[LongPoll, None] = {}
         self._logs: set[int] = set()  # Of which anybody has ever waited for a partition.
+        self._wide: dict[WidePoll, None] = {}
 
     def invariants(self) -> None:
         """Raise AssertionError when a wake-up would reach the wrong polls."""
@@ -47,7 +63,13 @@ class LongPolls:
             assert polls, "a place that nobody waits for is forgotten"
             assert all(poll in self._all and place in poll.places for poll in polls)
         if len(self._logs) <= 1:  # Else slots of several logs coincide.
-            assert {slot for _, slot in self._by_place} == set(np.flatnonzero(self.watched))
+            watched = set(np.flatnonzero(self.watched & _NARROW))
+            assert {slot for _, slot in self._by_place} == watched
+        codes = {int(code) & _SLOT_MASK for wide in self._wide for code in wide.wait.codes}
+        assert codes == set(np.flatnonzero(self.watched & _WIDE))
+        for wide in self._wide:
+            assert wide.timer is not None
+            assert wide.timer.action is not None, "it would never end"
 
     def add(self, wait: Wait, settle: Callable[[Message | Ask], None]) -> LongPoll:
         """Wait for enough to read."""
@@ -62,7 +84,7 @@ class LongPolls:
         poll.places = tuple(poll.wait.places)
         for place in poll.places:
             self._by_place.setdefault(place, set()).add(poll)
-            self.watched[place[1]] = 1
+            self.watched[place[1]] |= _NARROW
             self._logs.add(place[0])
 
     def _leave(self, poll: LongPoll) -> None:
@@ -71,15 +93,15 @@ class LongPolls:
             polls.discard(poll)
             if not polls:
                 del self._by_place[place]
-                self.watched[place[1]] = 0
+                self.watched[place[1]] &= ~_NARROW
 
-    def hurry(self, poll: LongPoll, due_ns: int) -> None:
+    def hurry(self, poll: "LongPoll | WidePoll", due_ns: int) -> None:
         """It has waited before it came here: it ends at this time (monotonic)."""
         assert poll.timer is not None
         poll.timer.cancel()
         poll.timer = self._loop.call_at(due_ns, lambda: self.end(poll))
 
-    def moved(self, places: Iterable[Place]) -> None:
+    def moved(self, places: Collection[Place]) -> None:
         """The HWM of these places has moved."""
         concerned: dict[LongPoll, list[Place]] = {}
         for place in self._by_place.keys() & places:  # One step where nobody waits for any.
@@ -88,6 +110,10 @@ class LongPolls:
         for poll, its_places in concerned.items():
             if poll in self._all:
                 self._settle(poll, poll.wait.moved(its_places))
+        if self._wide:
+            codes = np.array([log << 32 | slot for log, slot in places], np.int64)
+            for wide in [each for each in self._wide if _meet(each.wait.codes, codes)]:
+                self.go_on(wide)
 
     def look_again(self) -> None:
         """The catalog has changed: partitions may be gone, or elsewhere, created again."""
@@ -98,13 +124,46 @@ class LongPolls:
             if poll in self._all and poll.places != tuple(poll.wait.places):
                 self._leave(poll)
                 self._stand(poll)
+        for wide in list(self._wide):
+            if wide in self._wide:
+                self.go_on(wide)
 
-    def end(self, poll: LongPoll) -> None:
+    def add_wide(self, wait: WaitForAny, due_ns: int, settle: Callable[[], None]) -> "WidePoll":
+        """Wait for any of many partitions, until a monotonic time."""
+        poll = WidePoll(wait, settle)
+        poll.timer = self._loop.call_at(due_ns, lambda: self.end(poll))
+        self._wide[poll] = None
+        self.watched[wait.codes & _SLOT_MASK] |= _WIDE
+        return poll
+
+    def go_on(self, poll: "WidePoll") -> None:
+        """There may be enough."""
+        settle = poll.settle
+        self._drop_wide(poll)
+        settle()
+
+    def _drop_wide(self, poll: "WidePoll") -> None:
+        assert poll.timer is not None
+        poll.timer.cancel()
+        poll.settle = lambda: _nobody(None)
+        del self._wide[poll]
+        self.watched &= ~_WIDE
+        for other in self._wide:
+            self.watched[other.wait.codes & _SLOT_MASK] |= _WIDE
+
+    def end(self, poll: "LongPoll | WidePoll") -> None:
         """Answer with what there is."""
+        if isinstance(poll, WidePoll):
+            poll.wait.is_over = True
+            self.go_on(poll)
+            return
         self._settle(poll, poll.wait.attempt(is_last=True))
 
-    def drop(self, poll: LongPoll) -> None:
+    def drop(self, poll: "LongPoll | WidePoll") -> None:
         """Nobody wants the answer any more."""
+        if isinstance(poll, WidePoll):
+            self._drop_wide(poll)
+            return
         assert poll.timer is not None
         poll.timer.cancel()
         poll.settle = _nobody  # The other one knows the poll: only the collector would free both.
@@ -116,6 +175,13 @@ class LongPolls:
             settle = poll.settle
             self.drop(poll)
             settle(result)
+
+
+def _meet(ascending: np.ndarray, codes: np.ndarray) -> bool:
+    """Whether one of some codes is among those that ascend."""
+    at = np.searchsorted(ascending, codes)
+    inside = at < len(ascending)
+    return bool((ascending[at[inside]] == codes[inside]).any())
 
 
 def _nobody(_: Message | Ask) -> None:

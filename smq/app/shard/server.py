@@ -35,6 +35,7 @@ from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms, monotonic_ns, wall_ms
 from smq.app.process.loop import Loop, Timer
 from smq.app.process.peers import Peers
+from smq.app.process.steps import Steps
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
 from smq.app.shard.connection import Connection, Slot
@@ -110,7 +111,7 @@ class ShardServer:
         self._acks = Acks(shard)
         slots = max(log.memory.layout.partition_capacity for log in shard.logs.values())
         self._polls = LongPolls(loop, slots)
-        self._answering = Answering(peers, self._polls)
+        self._answering = Answering(peers, self._polls, Steps(loop))
         self._quick_turns = QuickTurns(
             loop.fileno(),
             shard,
@@ -338,7 +339,7 @@ class ShardServer:
 
     def _take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer."""
-        directory, now_ms = self._shard.directory, wall_ms()
+        directory, now_ms, connection.spent = self._shard.directory, wall_ms(), 0
         while buffer.start < buffer.end and not (
             connection.closed or connection.is_closing or connection.is_full
         ):
@@ -348,6 +349,7 @@ class ShardServer:
             self._taken(connection, buffer, produced, now_ms)
             if produced.stop == STOP_NEED_MORE:
                 break
+            connection.end_share()
 
     def _taken(
         self, connection: Connection, buffer: Buffer, produced: Produced, now_ms: int
@@ -402,6 +404,7 @@ class ShardServer:
         start, end = buffer.start + SIZE_BYTES, buffer.start + buffer.wanted_bytes()
         buffer.start = end
         self._take_request(connection, buffer.array, start, end)
+        connection.charge(end - start)
 
     def _take_request(self, connection: Connection, data: np.ndarray, start: int, end: int) -> None:
         """Handle the request in data[start:end]."""

@@ -10,7 +10,7 @@ import pytest
 
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.link import Link
-from smq.app.process.peers import Peer, Peers
+from smq.app.process.peers import UNSENT_BYTES_MAX, Peer, Peers
 from smq.model.errors import PeerError
 from smq.wire.internal import (
     KIND_COMMAND,
@@ -90,6 +90,23 @@ def test_nobody_there_answers_with_nothing(loop: TidyLoop, tmp_path: Path) -> No
     answers: list[bytes] = []
     peer.ask(question(b"x"), answers.append)
     assert answers == [b""]
+
+
+def test_who_asks_a_peer_that_takes_nothing_is_refused_and_nobody_else(
+    loop: TidyLoop, tmp_path: Path
+) -> None:
+    path = tmp_path / "stopped.sock"
+    listener = listen(path)
+    loop.opened.append(listener)
+    peer = Peer(loop, path)
+    early: list[bytes] = []
+    late: list[bytes] = []
+    for _ in range(3):
+        peer.ask(question(bytes(UNSENT_BYTES_MAX // 2)), early.append)
+    peer.ask(question(b"x"), late.append)
+    assert late == [b""]
+    assert early == [], "they still wait for their answers"
+    peer.close()
 
 
 def test_the_coordinator_learns_who_asks_and_what(loop: TidyLoop, tmp_path: Path) -> None:

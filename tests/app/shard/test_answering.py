@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from smq.app.shard.connection import RELAYED_BYTES_MAX, RELAYED_MAX
 from smq.log.background import BackgroundThread, InlineBackground
 from smq.model.errors import ErrorCode
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -14,6 +15,7 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from smq.wire.generated.metadata import MetadataRequest
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
     ServerBench,
@@ -225,3 +227,130 @@ def test_an_answer_that_cannot_be_given_holds_nothing(make: Make) -> None:
     bench.peers.asked[0][1](None)
     client.wait_closed()
     assert all(segment.pins == segment.loans == 0 for segment in log.wal.segments)
+
+
+# --- what one client may cost others -------------------------------------------------------------
+
+
+def find(*keys: str, correlation: int = 1) -> bytes:
+    asked = FindCoordinatorRequest(coordinator_keys=list(keys))
+    return request("FindCoordinator", 4, asked, correlation)
+
+
+def test_one_client_has_few_requests_at_the_coordinator_and_others_are_not_held_up(
+    make: Make,
+) -> None:
+    bench = make()
+    flood, other = bench.client(), bench.client()
+    for number in range(3 * RELAYED_MAX):
+        flood.send(find("g", correlation=number))
+    settle(bench, flood)
+    assert len(bench.peers.relayed) == RELAYED_MAX
+    other.send(find("h", correlation=99))
+    settle(bench, flood, other)
+    assert len(bench.peers.relayed) == RELAYED_MAX + 1
+    while bench.peers.relayed:
+        asked, answered = bench.peers.relayed.pop(0)
+        answered(asked[4:8] + b"found")
+        settle(bench, flood, other)
+    assert other.correlations() == [99]
+    assert flood.correlations() == list(range(3 * RELAYED_MAX))
+
+
+def test_one_client_has_few_bytes_at_the_coordinator(make: Make) -> None:
+    bench = make()
+    client, long = bench.client(), find(*["k" * 30_000] * 12)
+    assert 2 * len(long) < RELAYED_BYTES_MAX < 3 * len(long)
+    for _ in range(5):
+        client.send(long)
+    settle(bench, client)
+    assert sum(len(asked) for asked, _ in bench.peers.relayed) < RELAYED_BYTES_MAX + len(long)
+    assert len(bench.peers.relayed) == 3
+
+
+def test_a_request_that_is_too_large_for_its_api_closes_after_what_was_asked_before(
+    make: Make,
+) -> None:
+    bench = make()
+    client = bench.client()
+    client.send(versions(5) + find(*["k" * 30_000] * 40))
+    client.wait_closed()
+    assert client.correlations() == [5]
+    assert not bench.peers.relayed
+
+
+# --- answers in parts ----------------------------------------------------------------------------
+
+WIDE = 900
+
+
+def all_topics(correlation: int = 1) -> bytes:
+    return request("Metadata", 12, MetadataRequest(topics=None), correlation)
+
+
+def wide_fetch(correlation: int, wait_ms: int = 20_000, count: int = WIDE) -> bytes:
+    partitions = [FetchPartition(partition=i, partition_max_bytes=1000) for i in range(count)]
+    asked = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        topics=[FetchTopic(topic="wide", partitions=partitions)],
+    )
+    return request("Fetch", 12, asked, correlation)
+
+
+def test_a_large_answer_is_made_in_turns_and_others_are_served_meanwhile(make: Make) -> None:
+    bench = make(topic("wide", range(1, WIDE + 1)))
+    greedy, other = bench.client(), bench.client()
+    greedy.send(b"".join(all_topics(number) for number in range(20)))
+    bench.turn(1)
+    other.send(versions(7))
+    other.wait(1)
+    greedy.pull()
+    assert len(greedy.frames()) < 10, "it has not had more than its share"
+    assert len(greedy.wait(20)) == 20
+    assert greedy.correlations() == list(range(20))
+
+
+def test_a_fetch_of_many_partitions_waits_for_any_of_them(make: Make) -> None:
+    bench = make(topic("wide", range(1, WIDE + 1)))
+    client, producer = bench.client(), bench.client()
+    client.send(wide_fetch(3) + versions(4))
+    settle(bench, client)
+    turn_until(bench.loop, lambda: bool(bench.server._polls.watched.any()))
+    assert client.frames() == [], "answers come in the order asked"
+    producer.send(produce_request({"wide": {700: batch(b"come")}}))
+    found, _ = client.wait(2)
+    rows = decoded("Fetch", 12, found).responses[0].partitions
+    assert [row.partition_index for row in rows if row.records] == [700]
+    assert client.correlations() == [3, 4]
+    assert not bench.server._polls.watched.any()
+
+
+def test_who_leaves_while_a_large_fetch_waits_is_forgotten(make: Make) -> None:
+    bench = make(topic("wide", range(1, WIDE + 1)))
+    client = bench.client()
+    client.send(wide_fetch(3))
+    turn_until(bench.loop, lambda: bool(bench.server._polls.watched.any()))
+    client.socket.close()
+    turn_until(bench.loop, lambda: bench.server.connection_count() == 0)
+    assert not bench.server._polls.watched.any()
+
+
+def test_a_large_fetch_that_has_waited_its_time_is_answered(make: Make) -> None:
+    bench = make(topic("wide", range(1, WIDE + 1)))
+    client = bench.client()
+    client.send(wide_fetch(3, wait_ms=50))
+    [found] = client.wait(1)
+    rows = decoded("Fetch", 12, found).responses[0].partitions
+    assert len(rows) == WIDE
+    assert not any(row.records for row in rows)
+
+
+def test_a_large_request_that_is_malformed_closes_after_what_was_asked_before(make: Make) -> None:
+    bench = make(topic("wide", range(1, WIDE + 1)))
+    client = bench.client()
+    good = wide_fetch(3)
+    body = good[4:-20]
+    client.send(versions(5) + len(body).to_bytes(4) + body)
+    client.wait_closed()
+    assert client.correlations() == [5]

@@ -1,0 +1,46 @@
+"""Work that is done in steps: one a turn of the loop, each piece of work in rotation.
+
+Whoever asks for much waits longer; everybody else waits a step longer at most.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from smq.app.process.loop import Loop
+
+Work = Callable[[], bool]  # A step; False: it was the last one, or the work goes on by itself.
+
+
+class Steps:
+    """All work of a loop that is done in steps."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._waiting: deque[Work] = deque()
+        self._is_due = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, work: Work) -> None:
+        """Take the steps of some work, the first of them in a turn to come."""
+        self._waiting.append(work)
+        self._call()
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self._waiting.clear()
+
+    def _call(self) -> None:
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            self._loop.call_later(0, self._step)
+
+    def _step(self) -> None:
+        self._is_due = False
+        if not self._waiting:
+            return
+        work = self._waiting.popleft()
+        if work():
+            self._waiting.append(work)
+        self._call()
