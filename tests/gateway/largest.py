@@ -67,7 +67,7 @@ class Maker:
         count = (self._elements_max - len(path) + 1) // levels
         count = min(count, (bounds.bytes_max - one - 8) // step)
         yield Largest(what, self._request(path, names, count, spread=spread))
-        if not spread:
+        if not spread and self._elements_max == bounds.elements_max:
             more = min(3 * count, (bounds.bytes_max - one - 8) // step)
             yield Largest(f"too {what}", self._request(path, names, more, spread=spread))
 

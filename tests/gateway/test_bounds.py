@@ -36,7 +36,7 @@ CALLS_MAX = 80_000  # Ten milliseconds, and then some.
 SECONDS_MAX = 0.2  # Of the thread: what is done within one call, at a twentieth of the speed.
 PARTITIONS, GROUPS = 900, 300
 # Of requests in all versions but the newest of each API: several portions, and parts of answers.
-ELEMENTS = 1500
+ELEMENTS = 700
 
 
 class Meter:
