@@ -9,7 +9,7 @@ A handler returns the response message, or
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -23,11 +23,15 @@ Place: TypeAlias = tuple[int, int]  # A partition as a shard knows it: (log, slo
 
 @dataclass(frozen=True, slots=True)
 class ShardContext:
-    """A request that a shard answers itself."""
+    """A request that a shard answers itself.
+
+    `described`: names that its earlier portions have answered, for handlers that answer each once.
+    """
 
     header: RequestHeader
     shard: Shard
     now_ms: int
+    described: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ is due at once goes through a ticket too where a group decides, so that there is
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from smq.coordinator.coordinator import Coordinator
@@ -26,7 +26,10 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorContext:
-    """A request that a node has relayed. `origin` is for whoever sends the answer."""
+    """A request that a node has relayed. `origin` is for whoever sends the answer.
+
+    `described`: names that its earlier portions have answered, for handlers that answer each once.
+    """
 
     header: RequestHeader
     client_host: str
@@ -35,6 +38,7 @@ class CoordinatorContext:
     coordinator: Coordinator
     now: Now
     origin: object
+    described: dict[str, None] = field(default_factory=dict)
 
     @property
     def version(self) -> int:

@@ -75,4 +75,6 @@ def _make_topics(
 ) -> Iterator[MetadataResponse]:
     topics = context.coordinator.topics
     topics.ensure(metadata.names_to_create(request, topics.catalog), context.now)
-    return metadata.answer(request, context.version, topics.catalog, context.nodes)
+    return metadata.answer(
+        request, context.version, topics.catalog, context.nodes, context.described
+    )

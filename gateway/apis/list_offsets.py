@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from gateway.context import Ask, Later, Result, ShardContext
+from gateway.context import Ask, Later, Result, ShardContext, Step
 from smq.log.background import Lane
 from smq.log.reading import DamagedFrame
 from smq.log.record_search import Done, Searched, Wanted, search_batch
@@ -35,6 +35,7 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from smq.wire.portions import Portion
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 _FROM_VERSION = {
@@ -117,11 +118,24 @@ class _Search(NamedTuple):
         return None
 
 
-class _Request:
-    """A request on its way. Invariant: an answer that is not finished is in `_searches`, or waits
-    for the sealer; at most PARTITIONS_A_TURN are."""
+class _Budget:
+    """What a request may still have inflated, over all its portions."""
 
-    def __init__(self, request: ListOffsetsRequest, context: ShardContext) -> None:
+    def __init__(self) -> None:
+        self.bytes_left = INFLATED_BYTES_MAX
+
+    def spend(self, count: int) -> None:
+        self.bytes_left = max(0, self.bytes_left - count)
+
+
+class _Request:
+    """A request on its way, or a portion of one.
+
+    Invariant: an answer that is not finished is in `_searches`, or waits for the sealer; at most
+    PARTITIONS_A_TURN are.
+    """
+
+    def __init__(self, request: ListOffsetsRequest, context: ShardContext, budget: _Budget) -> None:
         self._context, self._isolation = context, request.isolation_level
         self._topics: list[ListOffsetsTopicResponse] = []
         named: dict[str, list[ListOffsetsPartition]] = {}
@@ -135,7 +149,7 @@ class _Request:
         self._count, self._answered = sum(map(len, once.values())), 0
         self._left = self._each(named, once)
         self._searches: deque[_Search] = deque()
-        self._bytes_left = INFLATED_BYTES_MAX
+        self._budget = budget
 
     def _each(
         self,
@@ -203,7 +217,7 @@ class _Request:
     def _search_on(self) -> ListOffsetsResponse | Ask:
         """Look into one batch more, or go on with the partitions of the next turn."""
         while self._searches:
-            later = self._searches[0].asks(self._context.shard, self._bytes_left)
+            later = self._searches[0].asks(self._context.shard, self._budget.bytes_left)
             if later is not None:
                 return Ask([later], self._take_searched)
             self._searches.popleft()
@@ -218,7 +232,7 @@ class _Request:
         if search is not None:
             self._searches.appendleft(search)
         if isinstance(searched, Searched):
-            self._bytes_left = max(0, self._bytes_left - searched.bytes_looked_at - SEARCH_BYTES)
+            self._budget.spend(searched.bytes_looked_at + SEARCH_BYTES)
         return self._search_on()
 
     def _next_turn(self, done: Callable[[Any], None]) -> None:
@@ -228,7 +242,15 @@ class _Request:
 
 def handle(request: ListOffsetsRequest, context: ShardContext) -> Result:
     """Answer, or ask for what is not known in the loop."""
-    return _Request(request, context).go_on()
+    return _Request(request, context, _Budget()).go_on()
+
+
+def steps(portions: Callable[[], Iterator[Portion]], context: ShardContext) -> Iterator[Step]:
+    """The steps of a request that is too large to be handled whole: its portions share a budget."""
+    budget = _Budget()
+    for message, continues in portions():
+        assert isinstance(message, ListOffsetsRequest)
+        yield Step(_Request(message, context, budget).go_on(), continues)
 
 
 def _find(name: str, asked: ListOffsetsPartition, context: ShardContext) -> Led | ErrorCode:

@@ -4,7 +4,7 @@
 - A topic that is not there: UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID when asked by id; an
   impossible name: INVALID_TOPIC_EXCEPTION. If the client allows it (before 4 it always does) and
   the broker is configured so, the coordinator creates what is missing and answers.
-- A topic named twice is answered once.
+- A topic named twice is answered once; so is one that is not there, within a portion.
 - Leader and only replica of a partition is the node of its log; its epoch is that node's
   generation, the same from every node.
 - Ids from 10 (KIP-516); by id from 12, before that an id, or no name, is INVALID_REQUEST, and then
@@ -53,7 +53,7 @@ def handle(request: MetadataRequest, context: ShardContext) -> Result:
         missing = set(names_to_create(request, shard.catalog))
         if missing:
             return Relay()
-    return answer(request, version, shard.catalog, shard.nodes())
+    return answer(request, version, shard.catalog, shard.nodes(), context.described)
 
 
 def creates(request: MetadataRequest, version: int) -> bool:
@@ -73,9 +73,16 @@ def names_to_create(request: MetadataRequest, catalog: Catalog) -> list[str]:
 
 
 def answer(
-    request: MetadataRequest, version: int, catalog: Catalog, nodes: list[Node]
+    request: MetadataRequest,
+    version: int,
+    catalog: Catalog,
+    nodes: list[Node],
+    described: dict[str, None],
 ) -> Iterator[MetadataResponse]:
-    """The response from a catalog as it is, in parts."""
+    """The response from a catalog as it is, in parts, but for the topics described already.
+
+    The names of those described now are added to `described`.
+    """
     wrong = _impossible(request, version)
     if wrong is not None:
         yield wrong
@@ -84,12 +91,23 @@ def answer(
         found: list[_Found] = [(topic, None) for topic in catalog.by_name.values()]
     else:
         once = {(asked.name, asked.topic_id): asked for asked in request.topics}
-        found = [_find(asked, catalog) for asked in once.values()]
+        found = [
+            (topic, refusal)
+            for topic, refusal in (_find(asked, catalog) for asked in once.values())
+            if topic is None or _is_new(topic, described)
+        ]
     for topics in _parts(found, nodes):
         if request.include_topic_authorized_operations:
             for topic in topics:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
         yield _response(request, topics, catalog, nodes)
+
+
+def _is_new(topic: Topic, described: dict[str, None]) -> bool:
+    if topic.name in described:
+        return False
+    described[topic.name] = None
+    return True
 
 
 def _response(

@@ -89,8 +89,8 @@ class Maker:
             if self._version not in each.versions or each.tag is not None:
                 continue
             if each.is_array and path and each.name == path[0]:
-                is_last = len(path) == 1
-                number = count if is_last != spread or (spread and field is self._message) else 1
+                is_where = field is self._message if spread else len(path) == 1
+                number = count if is_where else 1
                 element = self._element(each, path[1:], names, count, spread=spread)
                 value: Any = [element] * number
             elif each.is_array or is_structure(each):

@@ -1,6 +1,6 @@
 """A shard's APIs without a process: requests and answers as bytes, over logs in memory."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,13 @@ from tests.shard.shard_bench import NODES, NOW_MS, Appender, catalog, new_log
 EPOCH = 5  # The generation of the logs that a bench has made.
 
 
-def sent(asked: Dispatched) -> bytes:
-    """The bytes of an answer as a socket takes them, size first; gives back what is lent."""
+def sent(asked: Dispatched, known: Callable[[Any], Any] | None = None) -> bytes:
+    """The bytes of an answer as a socket takes them, size first; gives back what is lent.
+
+    `known` finds out what a part of it waits for.
+    """
     if isinstance(asked.result, Parts):
-        return joined(finished(asked.result).framed())
+        return joined(finished(asked.result, known).framed())
     return joined(encode(asked.api, asked.header, asked.result))
 
 
@@ -66,7 +69,7 @@ class ShardBench:
     def read(self, response: Message) -> Any:
         """A response to the last request, as its client reads it."""
         asked = self.asked._replace(result=self.known(response))
-        data = sent(asked)
+        data = sent(asked, self.known)
         assert int.from_bytes(data[:4]) == len(data) - 4
         return decoded(asked.api.name, asked.header.api_version, data[4:])
 

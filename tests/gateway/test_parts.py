@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.apis import list_offsets
 from gateway.apis.table import API_BY_KEY, APIS
 from gateway.coordinator_dispatch import dispatch as ask
 from gateway.dispatch import dispatch
@@ -13,6 +14,11 @@ from smq.model.errors import PeerError
 from smq.store.rows import CommittedOffset
 from smq.wire.api import API_BY_NAME
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
+from smq.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from smq.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from smq.wire.generated.offset_for_leader_epoch import (
@@ -23,7 +29,7 @@ from smq.wire.generated.offset_for_leader_epoch import (
 from tests.gateway.coordinator_bench import NODES, CoordinatorBench, finished, relayed
 from tests.gateway.groups import make_topic
 from tests.gateway.shard_api_bench import ShardBench
-from tests.shard.shard_bench import NOW_MS, topic
+from tests.shard.shard_bench import NOW_MS, batch, topic
 
 PARTITIONS = 900
 
@@ -122,3 +128,38 @@ def test_what_is_malformed_at_its_end_has_changed_nothing(bench: CoordinatorBenc
         finished(asked.response)
     assert not bench.coordinator.topics.catalog.by_name
     assert API_BY_KEY[API_BY_NAME["Metadata"].key].cut(12) is not None
+
+
+def test_a_topic_named_many_times_is_described_once(shard: ShardBench) -> None:
+    named = ["wide", *(f"none-{number}" for number in range(400)), "wide"] * 3
+    topics = [MetadataRequestTopic(name=name) for name in named]
+    question = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    found = shard.ask("Metadata", 12, question)
+    assert isinstance(shard.asked.result, Parts)
+    assert [each.name for each in found.topics].count("wide") == 1
+    again = shard.ask("Metadata", 12, question)
+    assert [each.name for each in again.topics] == [each.name for each in found.topics]
+
+
+def test_portions_share_what_may_be_inflated(
+    shard: ShardBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budgets: list[int] = []
+    asks = list_offsets._Search.asks
+
+    def noted(search: Any, of: Any, bytes_max: int) -> Any:
+        budgets.append(bytes_max)
+        return asks(search, of, bytes_max)
+
+    monkeypatch.setattr(list_offsets._Search, "asks", noted)
+    for partition in range(PARTITIONS):
+        shard.appender.append("wide", partition, batch(b"a"))
+    asked = [ListOffsetsPartition(partition_index=i, timestamp=NOW_MS) for i in range(PARTITIONS)]
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="wide", partitions=asked)]
+    )
+    found = shard.ask("ListOffsets", 7, request)
+    assert isinstance(shard.asked.result, Parts)
+    assert [each.offset for each in found.topics[0].partitions] == [0] * PARTITIONS
+    assert budgets == sorted(budgets, reverse=True)
+    assert budgets[0] == list_offsets.INFLATED_BYTES_MAX > budgets[-1]
