@@ -22,6 +22,8 @@ NAMESPACE_DEFAULT = "kafka"
 class Topic:
     """One incarnation of a topic. A topic deleted and created again has another id and numbers.
 
+    Immutable, and so is what it holds: its line is made once.
+
     `configs` holds what was set for this topic only; defaults are in `smq.model.topic_configs`.
     """
 
@@ -31,6 +33,7 @@ class Topic:
     logs: tuple[int, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
     namespace: str = NAMESPACE_DEFAULT
+    _line: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         assert len(self.partition_numbers) == len(self.logs) > 0
@@ -40,18 +43,18 @@ class Topic:
         return len(self.logs)
 
     def line(self) -> str:
-        """This topic as one line of JSON, for the published catalog."""
-        return json.dumps(
-            [
+        """This topic as one line of JSON. Made once: each new catalog has all lines."""
+        if not self._line:
+            fields = (
                 self.namespace,
                 self.name,
                 self.id.hex,
                 self.partition_numbers,
                 self.logs,
                 dict(self.configs),
-            ],
-            separators=(",", ":"),
-        )
+            )
+            self._line.append(json.dumps(fields, separators=(",", ":")))
+        return self._line[0]
 
 
 @lru_cache(maxsize=65536)

@@ -1,5 +1,6 @@
 """The catalog as it is published: what is encoded is decoded, and what stays is the same object."""
 
+from dataclasses import replace
 from uuid import UUID, uuid5
 
 import pytest
@@ -46,3 +47,12 @@ def test_logs_go_to_nodes_in_turn_whatever_their_number() -> None:
 def test_a_topic_without_partitions_is_our_bug() -> None:
     with pytest.raises(AssertionError):
         Topic("t", SPACE, (), ())
+
+
+def test_a_topic_that_did_not_change_is_not_encoded_again() -> None:
+    kept = Topic("kept", SPACE, (1,), (0,), {"a": "b"})
+    first = kept.line()
+    assert Catalog("c", 1, {"kept": kept}).encode().decode().endswith(first)
+    assert kept.line() is first
+    other = replace(kept, configs={"a": "c"})
+    assert (other.line() != first, other == kept) == (True, False)
