@@ -76,9 +76,10 @@ ROW_TRANSACTIONAL = 10  # As the request's.
 DONE = 1
 REFERENCES_CHECKED = 2  # Its handles are good, or it has none.
 
-# Topics, and rows, of the largest plan: ten times what a catalog holds, and some 150 MB. Else a
-# request of 100 MB could ask for gigabytes of plan and answers by naming topics of three bytes.
-ROWS_MAX = 1 << 20
+# Topics, and rows, of the largest plan. A request is taken in one step, half a microsecond a row:
+# more rows would hold the loop for more than 10 ms, and a request of 100 MB that names topics of
+# three bytes would ask for gigabytes of plan and answers. As many batches take over a megabyte.
+ROWS_MAX = 1 << 14
 
 
 def new_plan(requests: int, topics: int, rows: int) -> np.ndarray:

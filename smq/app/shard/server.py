@@ -38,7 +38,7 @@ from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
-from smq.app.shard.connection import Connection, Slot
+from smq.app.shard.connection import SHARE, Connection, Slot
 from smq.app.shard.long_polls import LongPolls
 from smq.app.shard.payloads import payloads_of
 from smq.app.shard.quick_turns import QuickTurns
@@ -349,6 +349,8 @@ class ShardServer:
             self._taken(connection, buffer, produced, now_ms)
             if produced.stop == STOP_NEED_MORE:
                 break
+            if produced.stop == STOP_PLAN_FULL:
+                connection.spent = SHARE  # A plan takes milliseconds.
             connection.end_share()
 
     def _taken(

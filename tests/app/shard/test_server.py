@@ -1,5 +1,6 @@
 """The server over real sockets: cuts, order, levels, slow clients, garbage."""
 
+import itertools
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ from smq.app.process.clock import monotonic_ms
 from smq.app.shard.receive import BUFFER_BYTES
 from smq.app.shard.server import HOST_SEND_BYTES
 from smq.model.errors import ErrorCode
+from smq.shard.produce import REQUESTS_MAX
+from smq.shard.shard import Led
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from smq.wire.generated.metadata import MetadataRequest
 from tests.app.fake_peers import turn_until
@@ -445,3 +448,25 @@ def test_what_goes_to_a_client_on_this_host_goes_through_a_buffer_that_caches_ho
 
 def send_bytes(sock: socket.socket) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
+def test_many_small_produce_requests_are_taken_over_several_turns(make: Make) -> None:
+    bench = make(topic("one"))
+    client = bench.client()
+    settle(bench, client)
+    count = 6 * REQUESTS_MAX
+
+    def taken() -> int:
+        led = bench.shard.find(bench.shard.catalog.by_name["one"], 0)
+        assert isinstance(led, Led)
+        return led.offsets().log_end
+
+    one = produce_request({"one": {0: batch(b"")}})
+    client.send(one * count)
+    offsets = [taken()]
+    while offsets[-1] < count:
+        bench.turn(1)
+        offsets.append(taken())
+    most = max(after - before for before, after in itertools.pairwise(offsets))
+    assert most <= 3 * REQUESTS_MAX  # What comes in two pieces, and what is left of the second.
+    assert len(client.wait(count)) == count
