@@ -354,3 +354,22 @@ def test_a_large_request_that_is_malformed_closes_after_what_was_asked_before(ma
     client.send(versions(5) + len(body).to_bytes(4) + body)
     client.wait_closed()
     assert client.correlations() == [5]
+
+
+def test_a_large_fetch_whose_partitions_move_while_it_is_read_is_answered_once(make: Make) -> None:
+    bench = make(topic("wide", range(1, WIDE + 1)))
+    client = bench.client()
+    client.send(wide_fetch(3))
+    turn_until(bench.loop, lambda: len(bench.server._answering._steps) == 1)
+    bench.turn(1)  # Some portions are read, the first partition with them.
+    appended = bench.shard.logs[0].tail
+    producer = bench.client()
+    producer.send(produce_request({"wide": {0: batch(b"come")}}))
+    turn_until(bench.loop, lambda: bench.shard.logs[0].tail > appended)
+    [found] = client.wait(1)
+    rows = decoded("Fetch", 12, found).responses[0].partitions
+    assert [row.partition_index for row in rows] == list(range(WIDE))
+    assert [row.partition_index for row in rows if row.records] == [0]
+    assert len(bench.server._answering._steps) == 0
+    client.send(versions(4))
+    assert len(client.wait(2)) == 2
