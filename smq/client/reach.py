@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.door.door import Door
 from smq.client.facts import BrokerFacts, broker_facts
 from smq.client.kafka.cluster import DEADLINE_SECONDS, METADATA_MAX_AGE_S, Cluster
@@ -15,12 +16,14 @@ class Reach:
 
     open_door           by node id; raises DoorUnavailable
     metadata_max_age_s  after which topics are asked about again, unasked: they may have grown
+    clock               what everything made with this tells the time by
     """
 
     bootstrap: str
     open_door: Callable[[int], Door] | None = None
     deadline_seconds: float = DEADLINE_SECONDS
     metadata_max_age_s: float = METADATA_MAX_AGE_S
+    clock: Clock = SYSTEM_CLOCK
 
     def cluster(self) -> Cluster:
         """A view of the cluster, and connections, of one's own."""
