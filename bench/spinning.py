@@ -51,7 +51,7 @@ def _send(door: Door, request: np.ndarray, count: int, pause: Callable[[], objec
     for _ in range(count):
         tail = acquire_word(memory, WORD_TAIL)
         started = time.perf_counter_ns()
-        door.reserve(size, 0)[:] = request
+        door.reserve_until(size, 0)[:] = request
         door.commit(size)
         while acquire_word(memory, WORD_TAIL) == tail:
             pass

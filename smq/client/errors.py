@@ -49,6 +49,13 @@ class BufferFull(Exception):
     sent: "BatchFuture | None" = None
 
 
+class ChannelGone(Exception):
+    """The broker or shard at the other end has ended, or has dropped us.
+
+    Requests without an answer may have been taken. Programs never see this: producers send again.
+    """
+
+
 class Closed(Exception):
     """The client, producer or consumer has been closed, or its process has forked since."""
 

@@ -115,7 +115,7 @@ def live(broker: SmqBroker, fate: Fate, acked: np.ndarray) -> None:
         die("attached")
         value = RECORD.pack(fate.victim, number) + bytes(fate.chance.randrange(PADDING_BYTES_MAX))
         data = np.frombuffer(request(TOPIC, value), np.uint8)
-        room = door.reserve(len(data), monotonic_ns() + int(ANSWER_SECONDS_MAX * 1e9))
+        room = door.reserve_until(len(data), monotonic_ns() + int(ANSWER_SECONDS_MAX * 1e9))
         die("room")
         room[: len(data) // 2] = data[: len(data) // 2]
         die("half")
@@ -157,7 +157,7 @@ def witness(broker: SmqBroker, longest_ns: np.ndarray) -> None:
     pids = (os.getpid(), broker.status().processes["shard-1"].pid)
     while True:
         start, queued = monotonic_ns(), queued_ns(pids)
-        door.reserve(len(data), start + int(ANSWER_SECONDS_MAX * 1e9))[:] = data
+        door.reserve_until(len(data), start + int(ANSWER_SECONDS_MAX * 1e9))[:] = data
         door.commit(len(data))
         while not door.answers():
             if not door.wait(ANSWER_SECONDS_MAX):

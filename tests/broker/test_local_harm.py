@@ -23,7 +23,8 @@ from shm.cluster import ClusterBlock
 from shm.kernels.session import words
 from shm.session import SessionMemory
 from smq.app.process.status import read_status
-from smq.client.door.door import Door, DoorGone, _descriptors
+from smq.client.door.door import Door, _descriptors
+from smq.client.errors import ChannelGone
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode, PeerError
@@ -79,7 +80,7 @@ def assert_serves(running: SmqBroker) -> None:
     door = Door.open(running.runtime_dir.parent, 1, running.runtime_dir.name)
     request = produce_request({TOPIC: {0: batch(b"x")}})
     deadline_ns = monotonic_ns() + 10_000_000_000
-    door.reserve(len(request), deadline_ns)[:] = np.frombuffer(request, np.uint8)
+    door.reserve_until(len(request), deadline_ns)[:] = np.frombuffer(request, np.uint8)
     door.commit(len(request))
     assert door.wait(10.0)
     assert len(door.answers()) == 1
@@ -211,7 +212,7 @@ def test_who_writes_into_another_s_session_ends_that_one_and_no_other(running: S
     os.close(fd)
     memory.words[words.INBOX_TAIL] = -1
     started = monotonic()
-    with pytest.raises(DoorGone):
+    with pytest.raises(ChannelGone):
         victim.wait(10.0)
     assert monotonic() - started < DROP_SECONDS_MAX
     assert f"local process {os.getpid()} is dropped: its inbox ends where" in running.tail()
@@ -264,7 +265,7 @@ def test_another_s_producer_id_is_held_to_its_sequence_as_on_a_connection(
             [Record(0, 0, None, b"x")], producer_id=777, producer_epoch=0, base_sequence=sequence
         )
         request = produce_request({TOPIC: {0: records}})
-        door.reserve(len(request), monotonic_ns() + 10_000_000_000)[:] = np.frombuffer(
+        door.reserve_until(len(request), monotonic_ns() + 10_000_000_000)[:] = np.frombuffer(
             request, np.uint8
         )
         door.commit(len(request))

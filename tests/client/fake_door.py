@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from smq.client.door.door import DoorGone
+from smq.client.errors import ChannelGone
 from smq.model.catalog import Catalog, Topic
 from tests.shm.kernels.reader.test_lend import NUMBERS, Reader, Writer
 
@@ -46,7 +46,7 @@ class FakeDoor:
 
     def disarm(self) -> bool:
         if self.closed:
-            raise DoorGone
+            raise ChannelGone
         return False
 
     def sleep(self, reader: "ReaderState", also: int, timeout_ms: int) -> bool:
@@ -57,7 +57,7 @@ class FakeDoor:
 
     def watch(self, numbers: Iterable[int]) -> None:
         if self.closed:
-            raise DoorGone
+            raise ChannelGone
         self.watched = set(numbers)
 
     def close(self) -> None:

@@ -10,8 +10,9 @@ from collections import defaultdict, deque
 import numpy as np
 
 from shm.kernels.record.records_encode import One, encode_one
+from smq.client.errors import ChannelGone
 from smq.client.producing.batch_writer import Stamp
-from smq.client.producing.channel import PRODUCE_VERSION, ChannelGone, put_head
+from smq.client.producing.channel import PRODUCE_VERSION, put_head
 from smq.model.errors import ErrorCode
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (
@@ -161,8 +162,8 @@ class FakeChannel:
     def arm(self) -> bool:
         return not self.received
 
-    def disarm(self) -> None:
-        pass
+    def disarm(self) -> bool:
+        return bool(self.received)
 
     def events(self) -> int:
         return select.POLLIN

@@ -1,21 +1,23 @@
-"""The door to one shard on this host: Produce requests in through shared memory, the logs to read.
+"""The door to one shard on this host: it sends Produce requests and reads logs in shared memory.
 
     door = Door.open(runtime_dir, node_id, cluster_id)      raises DoorUnavailable
-    room = door.reserve(size, deadline_ns)                  room for one request in the inbox
-    room[:used] = …                                         size-prefixed, as on a socket
-    door.commit(used)
+    room = door.reserve(size_bytes)                         room for one request; None: no room now
+    room[:used_bytes] = …                                   size-prefixed, as on a socket
+    door.commit(used_bytes)
     door.wait(1.0); answers = door.answers()                responses, in the order of requests
 
     door.watch(numbers)                                     partitions: wait() ends when one moves
     door.readers[log]                                       the log's memory, read-only
 
-Waiting is a handshake in the session's memory (shm.kernels.session.client) and, when there is
-nothing, a sleep on the attach socket, over which the shard sends a byte. When that socket closes
-the shard is gone, or has dropped us: every call raises DoorGone from then on, and a new door may be
-opened, which waits in line while the shard is being restarted.
+A door is a producer's channel (smq.client.producing's `Channel`) and a consumer's `ReadingDoor`.
+
+Whoever waits shakes hands with the shard in the session's memory (shm.kernels.session.client), then
+sleeps on the attach socket, over which the shard sends a byte. The shard has ended, or has dropped
+this session, when that socket closes. Every call then raises ChannelGone. A new door may be opened
+at once: it waits in line while the shard restarts.
 
 Threads: one may send (reserve, commit, send_one) while another one waits and takes answers.
-Processes: a fork's doors are closed in it; the parent's go on.
+Processes: a fork closes its copies of the doors; the parent's stay open.
 """
 
 import os
@@ -50,6 +52,7 @@ from shm.kernels.session.one_record import MUST_RING, NO_ROOM, send_one
 from shm.reader import LogReader
 from shm.segment import LogMemory
 from shm.session import SessionMemory
+from smq.client.errors import ChannelGone
 from smq.model.catalog import Catalog
 from smq.model.errors import PeerError
 from smq.wire.attach import ANSWER_BYTES, DESCRIPTORS_BEFORE_LOGS, LOGS_MAX, Answer, Hello
@@ -64,19 +67,22 @@ _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
 class DoorUnavailable(Exception):
-    """There is no way into this shard by shared memory: use the wire."""
-
-
-class DoorGone(Exception):
-    """The shard has ended or has dropped us. Requests without an answer may have been taken."""
+    """This shard cannot be reached through shared memory: use the wire."""
 
 
 class InboxFull(Exception):
-    """The shard has not made room in time. Nothing was sent; the same call may succeed later."""
+    """The shard did not make room in time. Nothing was sent; the same call may succeed later."""
 
 
 class Door:
-    """An attached session. `readers` are the logs this shard serves, by id."""
+    """An attached session.
+
+    readers             the logs that this shard serves, by id
+    request_bytes_max   the largest request that the inbox ever has room for, with its size
+    is_quiet            an answer wakes nobody who polls, unless `arm` has asked for that
+    """
+
+    is_quiet = True
 
     def __init__(self, sock: socket.socket, descriptors: Sequence[int]) -> None:
         self._socket = sock
@@ -135,57 +141,72 @@ class Door:
 
     # --- sending ---------------------------------------------------------------------------------
 
-    def reserve(self, size: int, deadline_ns: int) -> np.ndarray:
-        """Room for one request of at most `size` bytes, its own size included.
+    def reserve(self, size_bytes: int) -> np.ndarray | None:
+        """Room for one request of at most this size, its size field included; None: no room now.
 
-        Waits for room until `deadline_ns` (time.monotonic_ns), then raises InboxFull. A reservation
-        that is not committed costs nothing: the next one replaces it.
+        A reservation that is not committed costs nothing: the next one replaces it.
         """
-        self._check_size(size)
+        self._check_size(size_bytes)
         self._check_open()
-        at = find_room(self._memory, self._side, size)
-        while at < 0:
-            left_ns = deadline_ns - monotonic_ns()
+        return self._room(find_room(self._memory, self._side, size_bytes), size_bytes)
+
+    def reserve_until(self, size_bytes: int, deadline_ns: int) -> np.ndarray:
+        """As `reserve`, but waits for room until `deadline_ns`. Raises InboxFull."""
+        room = self.reserve(size_bytes)
+        while room is None:
+            left_ns = min(deadline_ns - monotonic_ns(), ROOM_SLICE_NS)
             if left_ns <= 0:
                 raise InboxFull("the shard has not made room in time")
-            at = await_room(self._memory, self._side, size, min(left_ns, ROOM_SLICE_NS))
-            if at < 0:
+            at = await_room(self._memory, self._side, size_bytes, left_ns)
+            room = self._room(at, size_bytes)
+            if room is None:
                 self._check_hung_up()
-        self._reserved = size
-        return self._memory[at : at + size]
+        return room
+
+    def _room(self, at: int, size_bytes: int) -> np.ndarray | None:
+        if at < 0:
+            return None
+        self._reserved = size_bytes
+        return self._memory[at : at + size_bytes]
 
     def send_one(
         self,
-        size: int,
+        size_bytes: int,
         head: np.ndarray,
         correlation_id: int,
         one: One,
         stamp: tuple[int, int, int],
     ) -> bool:
-        """Hand over a request of one record, in `size` bytes or less; False: there is no room.
+        """Send a request of one record in at most this size; False: there is no room now.
 
-        See shm.kernels.session.one_record; `stamp` is the producer's id, epoch and sequence.
+        See shm.kernels.session.one_record. `stamp` is the producer's id, epoch and sequence.
         """
-        self._check_size(size)
+        self._check_size(size_bytes)
         self._check_open()
-        done = send_one(self._memory, self._side, size, head, correlation_id, *one, *stamp)
+        done = send_one(self._memory, self._side, size_bytes, head, correlation_id, *one, *stamp)
         if done == MUST_RING:
             self._ring()
         return bool(done != NO_ROOM)
 
     def commit(self, used_bytes: int) -> None:
-        """Hand over the request in the first bytes of the room that was reserved last."""
+        """Send the request in the first bytes of the room that was reserved last."""
         if not SIZE_BYTES < used_bytes <= self._reserved:
-            raise ValueError(f"used_bytes is {used_bytes}, of {self._reserved} reserved")
+            raise ValueError(
+                f"used_bytes is {used_bytes}; it must be above {SIZE_BYTES} and at most the "
+                f"{self._reserved} bytes reserved"
+            )
         self._check_open()
         self._reserved = 0
         if publish_request(self._memory, self._side, used_bytes):
             self._ring()
 
+    def push(self) -> None:
+        """Nothing to do: the inbox keeps nothing back."""
+
     # --- answers ---------------------------------------------------------------------------------
 
     def answers(self) -> list[bytes]:
-        """The responses that have come, without their sizes, in the order of the requests."""
+        """The answers that have come, without their sizes, in the order of the requests."""
         self._check_ours()
         found: list[bytes] = []
         count = ANSWERED_BYTES
@@ -194,30 +215,30 @@ class Door:
             if count:
                 self._rest = _cut(self._rest + self._answered[:count].tobytes(), found)
             if must_ring_for_room(self._memory, self._side) and not self.closed:
-                with suppress(DoorGone):  # The next call says so: these answers are not lost.
+                with suppress(ChannelGone):  # The next call raises: these answers are not lost.
                     self._ring()
-        if not found:  # What was answered before the shard left is not lost.
+        if not found:  # What the shard answered before it ended is not lost.
             self._check_open()
         return found
 
     # --- the logs --------------------------------------------------------------------------------
 
     def watch(self, numbers: Iterable[int]) -> None:
-        """Have wait() end whenever one of these partitions (by number) shows new records.
+        """Have `wait` end whenever one of these partitions (by number) shows new records.
 
-        Nothing is watched at first. Replaces what was watched before, and may wake once for
-        nothing; a changed catalog also wakes who watches.
+        A new door watches nothing. A call replaces the numbers of the one before, and may end
+        `wait` once for nothing. A changed catalog ends it too, while anything is watched.
         """
         self._check_open()
         self._session.watch(numbers)
         self._ring()
 
     def nodes(self) -> list[Node]:
-        """The nodes of the broker, as its supervisor sees them."""
+        """The nodes of the broker, as its supervisor lists them."""
         return self._cluster.nodes()
 
     def catalog(self) -> Catalog:
-        """The topics, as of now; the same object until something has changed."""
+        """The topics as of now: the same object until the catalog changes."""
         if self._catalog_block.has_moved(self._catalog_version):
             self._catalog_version, published = self._catalog_block.read()
             self._catalog = Catalog.decode(published)
@@ -226,9 +247,9 @@ class Door:
     # --- waiting ---------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float, *, spin_us: int = 0) -> bool:
-        """Sleep until there are answers or something watched has moved; whether there is news.
+        """Sleep until there are answers, or a watched partition has moved; whether either is so.
 
-        Movement is told once: look at the logs after this has returned, then wait again.
+        A movement ends one wait only: look at the logs when this returns, then wait again.
         """
         end_ns = monotonic_ns() + int(timeout_s * 1e9)
         if spin_us:
@@ -244,7 +265,7 @@ class Door:
                 return False
 
     def sleep(self, reader: ReaderState, also: int, timeout_ms: int) -> bool:
-        """Sleep until a reader may have something, or `also` is readable; False: we are closed.
+        """Sleep until a reader may have records, or `also` is readable; False: the door is closed.
 
         It may end early. `also` is a descriptor, or -1.
         """
@@ -258,15 +279,19 @@ class Door:
         return not self.closed
 
     def fileno(self) -> int:
-        """Readable when somebody rings, for event loops; between arm() and disarm()."""
+        """Readable when the shard rings, between `arm` and `disarm`; -1 once it is closed."""
         return self._socket.fileno()
 
+    def events(self) -> int:
+        """What to poll for: nothing is ever left to push."""
+        return select.POLLIN
+
     def arm(self) -> bool:
-        """Ask for a bell at the next news; False: there is some already, do not sleep."""
+        """Ask for a bell at the next news; False: there is news already, do not sleep."""
         return not self.closed and bool(fall_asleep_client(self._memory, self._side))
 
     def disarm(self) -> bool:
-        """After a sleep: swallow the bells; whether there is news. Raises DoorGone."""
+        """After a sleep: discard the bells; whether there is news. Raises ChannelGone."""
         self._check_ours()
         if not self.closed:
             self._swallow()
@@ -276,7 +301,7 @@ class Door:
         return news
 
     def spin(self) -> bool:
-        """Look for news for some microseconds, without sleeping; whether there is some."""
+        """Look for news for some microseconds, without sleeping; whether there is any."""
         return bool(spin(self._memory, self._side, SPIN_ROUNDS))
 
     # --- the socket ------------------------------------------------------------------------------
@@ -285,7 +310,7 @@ class Door:
         try:
             self._socket.send(_BELL, socket.MSG_DONTWAIT)
         except BlockingIOError:
-            return  # So many bells are on their way that one more changes nothing.
+            return  # The socket is full of bells: one more would change nothing.
         except OSError:
             self.close()
             self._check_open()
@@ -307,22 +332,24 @@ class Door:
         except OSError:
             return True
 
-    def _check_size(self, size: int) -> None:
-        if not 0 < size <= self.request_bytes_max:
-            raise ValueError(f"size is {size}; a request takes 1 to {self.request_bytes_max} bytes")
+    def _check_size(self, size_bytes: int) -> None:
+        if not 0 < size_bytes <= self.request_bytes_max:
+            raise ValueError(
+                f"size_bytes is {size_bytes}; it must be from 1 to {self.request_bytes_max}"
+            )
 
     def _check_ours(self) -> None:
         if self._is_anothers:
-            raise DoorGone("this is the door of the process that forked us")
+            raise ChannelGone("the door belongs to the process that forked this one")
 
     def _check_open(self) -> None:
         if self.closed:
-            raise DoorGone("the shard has ended or has dropped this session, or it was closed")
+            raise ChannelGone("the shard has ended or dropped this session, or the door was closed")
 
     def close(self) -> None:
-        """Leave; whoever waits in another thread wakes.
+        """End the session. A thread that waits wakes.
 
-        The memory stays mapped while arrays or batches made from it live.
+        The memory stays mapped as long as arrays or batches over it live.
         """
         if not self.closed:
             self.closed = True
@@ -331,13 +358,13 @@ class Door:
             self._socket.close()
 
     def forget(self) -> None:
-        """In a fork: this is the parent's; let it be."""
+        """In a fork: close the copy. The parent's session goes on."""
         self.closed = self._is_anothers = True
         self._socket.close()
 
 
 def _cut(stream: bytes, found: list[bytes]) -> bytes:
-    """Append the whole frames of a stream to `found`, without their sizes; what is left."""
+    """Append the whole frames of a stream to `found`, without their sizes; return the rest."""
     at = 0
     while len(stream) - at >= SIZE_BYTES:
         end = at + SIZE_BYTES + int.from_bytes(stream[at : at + SIZE_BYTES])

@@ -13,7 +13,8 @@ from uuid import UUID
 from shm.kernels.reader.sleep import ReaderState
 from shm.reader import LogReader
 from smq.client.consuming.record import TopicPartition
-from smq.client.door.door import DoorGone, DoorUnavailable
+from smq.client.door.door import DoorUnavailable
+from smq.client.errors import ChannelGone
 from smq.model.catalog import Catalog
 
 REOPEN_SECONDS = 0.5
@@ -39,7 +40,7 @@ class ReadingDoor(Protocol):
         """Ask to be rung for; False: there is something already."""
 
     def disarm(self) -> bool:
-        """Ask no more; whether there is something. Raises DoorGone."""
+        """Ask no more; whether there is something. Raises ChannelGone."""
 
     def sleep(self, reader: ReaderState, also: int, timeout_ms: int) -> bool:
         """Sleep until a reader of one log may have something, or `also` (-1: nothing) is readable.
@@ -48,7 +49,7 @@ class ReadingDoor(Protocol):
         """
 
     def watch(self, numbers: Iterable[int]) -> None:
-        """Have it ring when one of these partitions shows new records. Raises DoorGone."""
+        """Have it ring when one of these partitions shows new records. Raises ChannelGone."""
 
     def close(self) -> None:
         """Let go of the shard."""
@@ -115,7 +116,7 @@ class Doors:
                 self._watched[node] = wanted
                 try:
                     door.watch(wanted)
-                except DoorGone:
+                except ChannelGone:
                     self._drop(node)
 
     def arm(self) -> bool:
@@ -127,7 +128,7 @@ class Doors:
         for node, door in list(self._doors.items()):
             try:
                 door.disarm()
-            except DoorGone:
+            except ChannelGone:
                 self._drop(node)
 
     def filenos(self) -> list[int]:

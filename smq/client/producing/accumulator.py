@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shm.kernels.base.words import BATCH_HEADER_BYTES
 from smq.client.errors import (
     BrokerUnavailable,
+    ChannelGone,
     NoSuchTopic,
     RecordTooLarge,
     ReferenceRejected,
@@ -40,7 +41,6 @@ from smq.client.producing.channel import (
     REQUEST_BYTES_MAX,
     Answer,
     Channel,
-    ChannelGone,
     put_head,
     read_answer,
 )

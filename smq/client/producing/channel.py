@@ -1,6 +1,6 @@
 """A channel to one broker: whole Produce requests go in, answers come out, both in order.
 
-There are two: a socket (`wire_channel`) and memory shared with a shard (`door_channel`). What is on
+There are two: a socket (`wire_channel`) and a door to a shard (`smq.client.door.door`). What is on
 its way when a channel is gone may have been taken or not; the accumulator sends it again.
 """
 
@@ -30,10 +30,6 @@ PRODUCE_TIMEOUT_MS = 30_000  # How long a broker may wait for its followers.
 
 _HEAD = Struct(">ihhi")  # Size, the API's key and version, correlation.
 _INT16, _INT32 = Struct(">h"), Struct(">i")
-
-
-class ChannelGone(Exception):
-    """Nobody is at the other end any more."""
 
 
 class Channel(Protocol):
@@ -69,8 +65,8 @@ class Channel(Protocol):
     def arm(self) -> bool:
         """About to sleep; False: there is something already."""
 
-    def disarm(self) -> None:
-        """Awake again."""
+    def disarm(self) -> bool:
+        """Awake again; whether there may be answers."""
 
     def events(self) -> int:
         """What to poll for: POLLIN, and POLLOUT while there is something to push."""

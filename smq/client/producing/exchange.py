@@ -11,8 +11,9 @@ import select
 import time
 from contextlib import suppress
 
+from smq.client.errors import ChannelGone
 from smq.client.producing.accumulator import Accumulator
-from smq.client.producing.channel import Channel, ChannelGone
+from smq.client.producing.channel import Channel
 from smq.model.errors import PeerError
 
 NAP_MS = 10  # Until acks are taken that nobody waits for.
@@ -173,7 +174,8 @@ class Exchange:
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake_fd)
         for channel in self.channels.values():
-            channel.disarm()
+            with suppress(ChannelGone):  # `answers` says so too.
+                channel.disarm()
         return self._answers()
 
     # --- the end ---------------------------------------------------------------------------------

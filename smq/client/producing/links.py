@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from smq.client.door.door import DoorUnavailable
+from smq.client.door.door import Door, DoorUnavailable
 from smq.client.kafka.admin import topic_configs
 from smq.client.kafka.cluster import SILENT_SECONDS_MAX, Cluster, check
 from smq.client.kafka.connection import Question
 from smq.client.producing.channel import Channel
-from smq.client.producing.door_channel import DoorChannel
 from smq.client.producing.wire_channel import WireChannel
 from smq.client.reach import Reach
 from smq.wire.generated.init_producer_id import (
@@ -82,7 +81,7 @@ class Links:
 
     def channel(self, node_id: int, request_bytes: int = 0) -> Channel:
         """A new channel to a broker that takes requests of this size. Raises BrokerError."""
-        door = self._door_channel(node_id)
+        door = self._door(node_id)
         if door is not None and door.request_bytes_max >= request_bytes:
             return door
         if door is not None:
@@ -90,11 +89,11 @@ class Links:
             door.close()
         return WireChannel(*self._ask(lambda cluster: cluster.address(node_id)))
 
-    def _door_channel(self, node_id: int) -> DoorChannel | None:
+    def _door(self, node_id: int) -> Door | None:
         if self._reach.open_door is None:
             return None
         try:
-            return DoorChannel(self._reach.open_door(node_id))
+            return self._reach.open_door(node_id)
         except DoorUnavailable as reason:
             logger.info("producing to broker %s over the wire: %s", node_id, reason)
             return None

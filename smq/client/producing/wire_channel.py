@@ -9,10 +9,10 @@ import numpy as np
 
 from shm.kernels.record.records_encode import One
 from shm.kernels.session.one_record import put_one
-from smq.client.errors import BrokerUnavailable
+from smq.client.errors import BrokerUnavailable, ChannelGone
 from smq.client.kafka.connection import CONNECT_SECONDS_MAX, RESPONSE_BYTES_MAX
 from smq.client.producing.batch_writer import Stamp
-from smq.client.producing.channel import REQUEST_BYTES_MAX, ChannelGone
+from smq.client.producing.channel import REQUEST_BYTES_MAX
 
 # What a slow broker may let pile up here. The producer's buffer bounds what may follow.
 UNSENT_BYTES_MAX = 4 * 1024 * 1024
@@ -119,8 +119,9 @@ class WireChannel:
         """Nothing to tell: the socket itself wakes who polls."""
         return True
 
-    def disarm(self) -> None:
-        """As above."""
+    def disarm(self) -> bool:
+        """As above: only the socket knows."""
+        return True
 
     def events(self) -> int:
         """What to poll for."""

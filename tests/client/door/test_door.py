@@ -1,6 +1,7 @@
 """The door to a shard, against a real broker: requests, answers, watching, and the ends of both."""
 
 import os
+import select
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -9,19 +10,25 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 from time import monotonic, monotonic_ns
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from smq.client.door import door as door_file
-from smq.client.door.door import Door, DoorGone, DoorUnavailable, InboxFull
+from smq.client.door.door import Door, DoorUnavailable, InboxFull
+from smq.client.errors import ChannelGone
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
+from smq.client.producing.columns import one_of
 from smq.testing import broker
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.attach import ANSWER_BYTES
 from tests.shard.shard_bench import batch, produce_request, responses
 from tests.shm.forks import forked
+
+if TYPE_CHECKING:
+    from smq.client.producing.channel import Channel
 
 TOPIC = "one"
 SECOND_NS = 1_000_000_000
@@ -52,7 +59,7 @@ def opened(running: SmqBroker) -> Iterator[Door]:
 
 def send(door: Door, partition: int = 0, value: bytes = b"x", correlation: int = 1) -> None:
     request = produce_request({TOPIC: {partition: batch(value)}}, correlation=correlation)
-    room = door.reserve(len(request) + 100, monotonic_ns() + 10 * SECOND_NS)
+    room = door.reserve_until(len(request) + 100, monotonic_ns() + 10 * SECOND_NS)
     room[: len(request)] = np.frombuffer(request, np.uint8)
     door.commit(len(request))
 
@@ -85,7 +92,7 @@ def test_answers_taken_while_the_shard_leaves_are_not_lost(
     monkeypatch.setattr(door_file, "must_ring_for_room", lambda *_: True)
     door._socket.shutdown(socket.SHUT_RDWR)
     assert len(door.answers()) == 1
-    with pytest.raises(DoorGone):
+    with pytest.raises(ChannelGone):
         door.answers()
 
 
@@ -141,11 +148,23 @@ def test_the_catalog_is_the_newest(running: SmqBroker, door: Door) -> None:
     assert [node.id for node in door.nodes()] == [NODE]
 
 
+def test_a_door_is_a_channel_that_keeps_nothing_back(door: Door) -> None:
+    channel: Channel = door
+    send(door)
+    channel.push()
+    assert (channel.is_quiet, channel.events()) == (True, select.POLLIN)
+    poller = select.poll()
+    poller.register(channel.fileno(), channel.events())
+    assert not channel.arm() or poller.poll(1000 * DEADLINE_S)
+    assert channel.disarm()
+    assert len(channel.answers()) == 1
+
+
 def test_arguments_out_of_bounds_are_named(door: Door) -> None:
     for size in (0, -1, door.request_bytes_max + 1):
-        with pytest.raises(ValueError, match=f"size is {size}; .* 1 to {door.request_bytes_max}"):
-            door.reserve(size, 0)
-    door.reserve(100, 0)
+        with pytest.raises(ValueError, match=f"is {size}; .* 1 to {door.request_bytes_max}"):
+            door.reserve(size)
+    door.reserve(100)
     for used in (0, 4, 101):
         with pytest.raises(ValueError, match=f"used_bytes is {used}"):
             door.commit(used)
@@ -233,10 +252,9 @@ def fill(door: Door) -> int:
     request = np.frombuffer(produce_request({TOPIC: {0: batch(b"v" * 100_000)}}), np.uint8)
     count = 0
     while True:
-        try:
-            door.reserve(len(request), 0)[:] = request
-        except InboxFull:
+        if (room := door.reserve(len(request))) is None:
             return count
+        room[:] = request
         door.commit(len(request))
         count += 1
 
@@ -249,9 +267,9 @@ def test_a_full_inbox_says_so_at_the_deadline_and_goes_on_later(
         assert count > 20
         start = monotonic()
         with pytest.raises(InboxFull, match="not made room in time"):
-            door.reserve(100_000, monotonic_ns() + SECOND_NS // 5)
+            door.reserve_until(100_000, monotonic_ns() + SECOND_NS // 5)
         assert 0.2 <= monotonic() - start < 5
-    door.reserve(100_000, monotonic_ns() + int(DEADLINE_S) * SECOND_NS)
+    door.reserve_until(100_000, monotonic_ns() + int(DEADLINE_S) * SECOND_NS)
     assert len(answered(door, count)) == count
 
 
@@ -264,8 +282,8 @@ def test_who_waits_for_room_notices_that_the_shard_is_gone() -> None:
         fill(door)
         killer = Thread(target=running.kill, args=("shard-1",))
         killer.start()
-        with pytest.raises(DoorGone):
-            door.reserve(100_000, monotonic_ns() + int(DEADLINE_S) * SECOND_NS)
+        with pytest.raises(ChannelGone):
+            door.reserve_until(100_000, monotonic_ns() + int(DEADLINE_S) * SECOND_NS)
         killer.join()
 
 
@@ -276,16 +294,20 @@ def test_a_door_ends_with_its_shard_and_a_new_one_can_be_opened() -> None:
         with opened(running) as door, opened(running) as waiting:
             send(door)
             assert door.wait(DEADLINE_S)
+            head = np.zeros(1, np.uint8)
+            assert door.reserve(100) is not None  # To be committed too late.
             killer = Thread(target=running.kill, args=("shard-1",))
             killer.start()
-            with pytest.raises(DoorGone):
+            with pytest.raises(ChannelGone):
                 waiting.wait(DEADLINE_S)
             killer.join()
             assert len(door.answers()) == 1  # Of before: it is not lost.
             calls: list[Callable[[], object]] = [partial(door.wait, 0), door.answers]
-            calls += [partial(send, door), partial(door.watch, [])]
+            calls += [partial(send, door), partial(door.watch, []), door.disarm]
+            calls += [partial(door.reserve, 10), partial(door.commit, 10)]
+            calls += [lambda: door.send_one(100, head, 1, one_of(b"v", None, (), 0), (1, 0, 0))]
             for call in calls:
-                with pytest.raises(DoorGone):
+                with pytest.raises(ChannelGone):
                     call()
             assert door.catalog().by_name  # What was mapped is there still.
         with opened(running) as again:  # Waits in line until the shard is back.
@@ -296,8 +318,8 @@ def test_a_door_ends_with_its_shard_and_a_new_one_can_be_opened() -> None:
 
 def test_a_fork_has_no_door_and_its_parent_s_goes_on(door: Door) -> None:
     def act() -> None:
-        for call in (partial(door.wait, 0), door.answers, partial(door.reserve, 10, 0)):
-            with pytest.raises(DoorGone):
+        for call in (partial(door.wait, 0), door.answers, partial(door.reserve, 10)):
+            with pytest.raises(ChannelGone):
                 call()
 
     send(door)
@@ -312,7 +334,7 @@ def test_closing_wakes_who_waits_in_another_thread(door: Door) -> None:
     def wait() -> None:
         try:
             door.wait(DEADLINE_S)
-        except DoorGone as reason:
+        except ChannelGone as reason:
             ended.append(reason)
 
     waiter = Thread(target=wait)

@@ -27,6 +27,7 @@ class Polled(FakeChannel):
         super().__init__()
         self.descriptor = os.eventfd(0)
         self.is_armed = False
+        self.is_closing = False  # Found by whoever wakes.
 
     def fileno(self) -> int:
         return self.descriptor
@@ -35,8 +36,11 @@ class Polled(FakeChannel):
         self.is_armed = True
         return super().arm()
 
-    def disarm(self) -> None:
+    def disarm(self) -> bool:
         self.is_armed = False
+        self.is_gone |= self.is_closing
+        self._check()
+        return super().disarm()
 
 
 class Rig:
@@ -115,6 +119,17 @@ def test_who_is_asked_listens(rig: Rig, who: str) -> None:
     assert rig.fall_asleep(is_asked=who == "a thread") == LONG_MS
     assert not rig.exchange.is_deaf
     assert rig.channel.is_armed
+
+
+def test_a_channel_that_is_found_to_be_gone_on_waking_is_given_up(rig: Rig) -> None:
+    parcel = rig.send()
+    rig.channel.is_closing = True
+    rig.fall_asleep()
+    rig.wake_up()
+    rig.exchange.mourn(0)
+    assert rig.exchange.channels == {}
+    assert not parcel.is_resolved()
+    assert rig.exchange.missing() == {NODE}
 
 
 def test_whoever_asks_hears_what_has_come(rig: Rig) -> None:

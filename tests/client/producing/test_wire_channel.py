@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from smq.client.errors import BrokerUnavailable
+from smq.client.errors import BrokerUnavailable, ChannelGone
 from smq.client.producing.batch_writer import BatchWriter, Stamp
-from smq.client.producing.channel import ChannelGone, put_head, request_head
+from smq.client.producing.channel import put_head, request_head
 from smq.client.producing.columns import one_of
 from smq.client.producing.wire_channel import UNSENT_BYTES_MAX, WireChannel
 from smq.wire.compression import Codec
