@@ -12,9 +12,9 @@ from uuid import uuid4
 
 from bench.clients import librdkafka, raw
 from bench.machine import cpu_seconds
-from smq.client.consuming.offsets import LATEST, resolve
 from smq.client.kafka.admin import create_topic, delete_topic
 from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import LATEST, resolve
 from smq.testing.processes import Broker
 
 Figures = dict[str, float]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smq.client.consuming.record import TopicPartition
+from smq.client.names import TopicPartition
 from smq.model.names import NAME_CHARACTERS_MAX, is_valid_topic_name
 from smq.wire.records import Headers
 

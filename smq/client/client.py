@@ -17,12 +17,12 @@ from smq.client.consuming.consumer_settings import (
     SESSION_TIMEOUT_S,
     ConsumerSettings,
 )
-from smq.client.consuming.offsets import Start
 from smq.client.errors import Closed
 from smq.client.facts import broker_facts
 from smq.client.kafka import admin
 from smq.client.kafka.cluster import DEADLINE_SECONDS, METADATA_MAX_AGE_S, Cluster
 from smq.client.kafka.connection import CLIENT_ID
+from smq.client.kafka.offsets import Start
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, reach_of
 from smq.client.producing.producer import Producer
 from smq.client.producing.sender import Options

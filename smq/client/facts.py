@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from smq.client.kafka.admin import DESCRIBE_CONFIGS
 from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.questions import DESCRIBE_CONFIGS
 from smq.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 RESOURCE_BROKER = 4

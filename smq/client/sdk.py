@@ -9,8 +9,8 @@ from smq.client.aio import (
 from smq.client.client import Client as Client, connect as connect
 from smq.client.consuming.aio_consumer import AsyncConsumer as AsyncConsumer
 from smq.client.consuming.batch import Batch as Batch
+from smq.client.consuming.chunk import Record as Record
 from smq.client.consuming.consumer import Consumer as Consumer
-from smq.client.consuming.record import Record as Record, TopicPartition as TopicPartition
 from smq.client.consuming.statistics import ConsumerStatistics as ConsumerStatistics
 from smq.client.errors import (
     BatchReleased as BatchReleased,
@@ -24,6 +24,7 @@ from smq.client.errors import (
     RecordTooLarge as RecordTooLarge,
     ReferenceRejected as ReferenceRejected,
 )
+from smq.client.names import TopicPartition as TopicPartition
 from smq.client.producing.futures import (
     BatchFuture as BatchFuture,
     Deliveries as Deliveries,

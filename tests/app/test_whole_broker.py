@@ -12,9 +12,9 @@ import pytest
 
 from smq.app.process.clock import monotonic_ms
 from smq.client.client import connect
-from smq.client.consuming.offsets import LATEST, resolve
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import LATEST, resolve
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.list_groups import ListGroupsRequest

@@ -1,6 +1,6 @@
 """What tests ask a broker outright, with nothing tried again behind their back."""
 
-from smq.client.kafka.connection import Question
+from smq.client.kafka.questions import Question
 from smq.wire.generated.fetch import (
     FetchRequest,
     FetchResponse,

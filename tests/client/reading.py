@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from smq.client.consuming.chunk import Headers
 from smq.client.consuming.consumer import Consumer
 from smq.client.consuming.consumer_settings import ConsumerSettings
-from smq.client.consuming.offsets import Start
-from smq.client.consuming.record import Headers
 from smq.client.door.door import Door
+from smq.client.kafka.offsets import Start
 from smq.client.reach import Reach
 
 

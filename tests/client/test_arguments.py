@@ -24,7 +24,7 @@ from smq.client.arguments import (
     topic_name,
     whole_number,
 )
-from smq.client.consuming.record import TopicPartition
+from smq.client.names import TopicPartition
 
 
 @pytest.mark.parametrize(

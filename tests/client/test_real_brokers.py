@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from smq.client.client import connect
-from smq.client.consuming.offsets import LATEST, Place, resolve
 from smq.client.kafka import admin
 from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import LATEST, Place, resolve
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker

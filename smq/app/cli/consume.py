@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from smq.client.client import Client
+    from smq.client.consuming.chunk import Record
     from smq.client.consuming.consumer import Consumer
-    from smq.client.consuming.offsets import Place
-    from smq.client.consuming.record import Record, TopicPartition
+    from smq.client.kafka.offsets import Place
+    from smq.client.names import TopicPartition
 
 PLACES = "earliest, latest, an offset, or @ and a time: milliseconds since 1970, or ISO 8601"
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -92,7 +93,7 @@ def _records(
     *,
     follow: bool,
 ) -> "Iterator[Record]":
-    from smq.client.consuming.offsets import EARLIEST  # noqa: PLC0415  (takes its time)
+    from smq.client.kafka.offsets import EARLIEST  # noqa: PLC0415  (takes its time)
 
     (start, until), least = places, places[0].offset
     begin = start if least is None else EARLIEST
@@ -127,7 +128,7 @@ def _go_to(
 
 def place(text: str, option: str) -> "Place":
     """What an option says of a place in the log."""
-    from smq.client.consuming.offsets import EARLIEST, LATEST, Place  # noqa: PLC0415  (takes its time)
+    from smq.client.kafka.offsets import EARLIEST, LATEST, Place  # noqa: PLC0415  (takes its time)
 
     if text in {"earliest", "latest"}:
         return EARLIEST if text == "earliest" else LATEST

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from smq.app.process.clock import monotonic_ns
-from smq.client.kafka.admin import LIST_GROUPS, group_lags
+from smq.client.kafka.admin import group_lags
 from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.questions import LIST_GROUPS
 from smq.model.errors import BrokerError, PeerError
 from smq.wire.generated.list_groups import ListedGroup, ListGroupsRequest
 

@@ -123,8 +123,8 @@ def _cluster_with(topic: str, bootstrap: str) -> Iterator["Cluster"]:
 
 
 def _facts(topic: str, bootstrap: str) -> dict[str, Any]:
-    from smq.client.consuming.offsets import EARLIEST, LATEST, resolve  # noqa: PLC0415
     from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.client.kafka.offsets import EARLIEST, LATEST, resolve  # noqa: PLC0415
 
     with _cluster_with(topic, bootstrap) as cluster:
         leaders = cluster.retrying(lambda: cluster.topic(topic)).leaders

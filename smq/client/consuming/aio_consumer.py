@@ -18,10 +18,11 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from smq.client.arguments import duration
 from smq.client.consuming.batch import Batch
+from smq.client.consuming.chunk import Record
 from smq.client.consuming.consumer import SLEEP_SECONDS_MAX, Consumer
-from smq.client.consuming.offsets import Start
-from smq.client.consuming.record import OffsetsIn, Record, TopicPartition
 from smq.client.consuming.statistics import ConsumerStatistics
+from smq.client.kafka.offsets import Start
+from smq.client.names import OffsetsIn, TopicPartition
 
 P = ParamSpec("P")
 R = TypeVar("R")

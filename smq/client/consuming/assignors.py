@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from itertools import cycle
 from typing import NamedTuple
 
-from smq.client.consuming.record import TopicPartition
+from smq.client.names import TopicPartition
 
 
 class Member(NamedTuple):

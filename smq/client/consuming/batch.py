@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
-from smq.client.consuming.chunk import Chunk
-from smq.client.consuming.record import Record, TopicPartition
+from smq.client.consuming.chunk import Chunk, Record
 from smq.client.errors import BatchReleased, Overrun
+from smq.client.names import TopicPartition
 from smq.client.payload_formats import ARROW_STREAM, CONTENT_TYPE, NPY
 
 if TYPE_CHECKING:

@@ -4,8 +4,10 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from smq.client.arguments import partition_name
-from smq.client.consuming.commits import Committing, by_topic
-from smq.client.consuming.offsets import (
+from smq.client.consuming.commits import Committing
+from smq.client.consuming.source import Partition
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import (
     EARLIEST,
     LATEST,
     Place,
@@ -13,9 +15,7 @@ from smq.client.consuming.offsets import (
     resolve,
     timestamp_of,
 )
-from smq.client.consuming.record import TopicPartition
-from smq.client.consuming.source import Partition
-from smq.client.kafka.cluster import Cluster
+from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import BrokerError, ErrorCode
 
 

@@ -13,28 +13,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from smq.client.consuming.record import TopicPartition
-from smq.client.kafka.admin import OFFSET_FETCH, coordinator
+from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import DEADLINE_SECONDS, RETRY_SECONDS, Cluster, check
-from smq.client.kafka.connection import Connection, Question
+from smq.client.kafka.connection import Connection
+from smq.client.kafka.questions import OFFSET_COMMIT, OFFSET_FETCH
+from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    read_offset_commit_response,
-    write_offset_commit_request,
 )
 from smq.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-
-OFFSET_COMMIT = Question[OffsetCommitRequest, OffsetCommitResponse](
-    "OffsetCommit",
-    write_offset_commit_request,
-    read_offset_commit_response,
-    version_max=8,  # Later ones are for groups of the consumer protocol.
-)
-
 
 Result = TypeVar("Result")
 
@@ -216,11 +206,3 @@ def _done() -> "Future[None]":
     done: Future[None] = Future()
     done.set_result(None)
     return done
-
-
-def by_topic(names: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partitions of each topic."""
-    topics: dict[str, list[int]] = {}
-    for name in names:
-        topics.setdefault(name.topic, []).append(name.partition)
-    return topics

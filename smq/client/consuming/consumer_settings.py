@@ -6,7 +6,7 @@ from typing import Any
 
 from smq.client.arguments import duration, text, topic_name, whole_number
 from smq.client.consuming.assignors import ASSIGNORS
-from smq.client.consuming.offsets import Start, place_of
+from smq.client.kafka.offsets import Start, place_of
 
 MiB = 1024 * 1024
 INT31_END = 2**31

@@ -29,8 +29,8 @@ from smq.client.consuming.assignors import COOPERATIVE
 from smq.client.consuming.commits import Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings
 from smq.client.consuming.group_session import GroupSession, Stopped
-from smq.client.consuming.record import TopicPartition
 from smq.client.kafka.cluster import PASSING
+from smq.client.names import TopicPartition
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from struct import Struct, error as struct_error
 
 from smq.client.consuming.assignors import Member
-from smq.client.consuming.commits import by_topic
-from smq.client.consuming.record import TopicPartition
+from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import PeerError
 
 VERSION = 2  # The first whose owned partitions have a generation.

@@ -20,55 +20,33 @@ from smq.client.consuming.group_protocol import (
     write_assignment,
     write_subscription,
 )
-from smq.client.consuming.record import TopicPartition
 from smq.client.facts import broker_facts
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import Cluster, check
-from smq.client.kafka.connection import Connection, Question
+from smq.client.kafka.connection import Connection
+from smq.client.kafka.questions import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, Question
+from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.heartbeat import (
     HeartbeatRequest,
-    HeartbeatResponse,
-    read_heartbeat_response,
-    write_heartbeat_request,
 )
 from smq.wire.generated.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-    read_join_group_response,
-    write_join_group_request,
 )
 from smq.wire.generated.leave_group import (
     LeaveGroupRequest,
-    LeaveGroupResponse,
     MemberIdentity,
-    read_leave_group_response,
-    write_leave_group_request,
 )
 from smq.wire.generated.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
-    read_sync_group_response,
-    write_sync_group_request,
 )
 
 PROTOCOL_TYPE = "consumer"
 SESSION_TIMEOUTS = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
-
-JOIN_GROUP = Question[JoinGroupRequest, JoinGroupResponse](
-    "JoinGroup", write_join_group_request, read_join_group_response
-)
-SYNC_GROUP = Question[SyncGroupRequest, SyncGroupResponse](
-    "SyncGroup", write_sync_group_request, read_sync_group_response
-)
-HEARTBEAT = Question[HeartbeatRequest, HeartbeatResponse](
-    "Heartbeat", write_heartbeat_request, read_heartbeat_response
-)
-LEAVE_GROUP = Question[LeaveGroupRequest, LeaveGroupResponse](
-    "LeaveGroup", write_leave_group_request, read_leave_group_response
-)
 
 
 class Stopped(Exception):

@@ -14,7 +14,7 @@ from smq.client.consuming.beginnings import Beginnings
 from smq.client.consuming.commits import Committing, Membership
 from smq.client.consuming.group import Assigned, Event, Failed, GroupMember, Rebalance
 from smq.client.consuming.reading import Reading
-from smq.client.consuming.record import TopicPartition
+from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError
 
 if TYPE_CHECKING:

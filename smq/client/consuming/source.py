@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from smq.client.consuming.chunk import Batches, Chunk
-from smq.client.consuming.record import TopicPartition
+from smq.client.names import TopicPartition
 from smq.wire.codec import ZERO_UUID
 
 

@@ -27,11 +27,12 @@ from shm.kernels.reader.lend import F_FIELDS, F_ROW, F_START
 from shm.kernels.record.records import B_AT, B_ATTRIBUTES, B_LAST_OFFSET, scan_batches
 from smq.client.consuming.beginnings import Beginnings
 from smq.client.consuming.chunk import Batches
-from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition, Taken, everything_stands
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import PASSING, Cluster, check
-from smq.client.kafka.connection import Connection, Question
+from smq.client.kafka.connection import Connection
+from smq.client.kafka.questions import FETCH, FETCH_BY_NAME
+from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.fetch import (
@@ -40,23 +41,12 @@ from smq.wire.generated.fetch import (
     FetchResponse,
     FetchTopic,
     PartitionData,
-    read_fetch_response,
-    write_fetch_request,
 )
 
 FETCH_WAIT_MS = 500  # How long a broker keeps a fetch that has nothing to answer; Kafka's default.
 RETRY_SECONDS = 0.1
 FETCH_BYTES_FACTOR = 4  # One answer is for several partitions.
 
-FETCH = Question[FetchRequest, FetchResponse](
-    "Fetch",
-    write_fetch_request,
-    read_fetch_response,
-    version_max=13,  # The first that has ids instead of names; later ones are for brokers.
-)
-FETCH_BY_NAME = Question[FetchRequest, FetchResponse](
-    "Fetch", write_fetch_request, read_fetch_response, version_max=12
-)
 
 Spot = tuple[int, UUID]
 """A position, and the id of the topic that it is in."""
@@ -200,11 +190,8 @@ class WireSource:
 
     def _ask(self, spots: dict[TopicPartition, Spot]) -> None:
         """Have each leader answer from these positions on."""
-        by_topic: dict[str, list[int]] = {}
-        for name in spots:
-            by_topic.setdefault(name.topic, []).append(name.partition)
         wanted: dict[int, dict[TopicPartition, Spot]] = {}
-        for topic, partitions in by_topic.items():
+        for topic, partitions in by_topic(spots).items():
             for leader, led in self._cluster.by_leader(topic, partitions).items():
                 names = (TopicPartition(topic, each) for each in led)
                 wanted.setdefault(leader, {}).update((name, spots[name]) for name in names)

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from shm.kernels.reader.sleep import ReaderState
 from shm.reader import LogReader
-from smq.client.consuming.record import TopicPartition
 from smq.client.door.door import DoorUnavailable
 from smq.client.errors import ChannelGone
+from smq.client.names import TopicPartition
 from smq.model.catalog import Catalog
 
 REOPEN_SECONDS = 0.5

@@ -3,52 +3,41 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from smq.client.consuming.offsets import LATEST, resolve
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import Cluster, check
-from smq.client.kafka.connection import Question
+from smq.client.kafka.offsets import LATEST, resolve
+from smq.client.kafka.questions import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    FIND_COORDINATOR,
+    LIST_GROUPS,
+    OFFSET_FETCH,
+)
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
-    CreateTopicsResponse,
-    read_create_topics_response,
-    write_create_topics_request,
 )
 from smq.wire.generated.delete_topics import (
     DeleteTopicsRequest,
-    DeleteTopicsResponse,
     DeleteTopicState,
-    read_delete_topics_response,
-    write_delete_topics_request,
 )
 from smq.wire.generated.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    read_describe_configs_response,
-    write_describe_configs_request,
 )
 from smq.wire.generated.find_coordinator import (
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    read_find_coordinator_response,
-    write_find_coordinator_request,
 )
 from smq.wire.generated.list_groups import (
     ListedGroup,
     ListGroupsRequest,
-    ListGroupsResponse,
-    read_list_groups_response,
-    write_list_groups_request,
 )
 from smq.wire.generated.offset_fetch import (
     OffsetFetchRequest,
-    OffsetFetchResponse,
-    read_offset_fetch_response,
-    write_offset_fetch_request,
 )
 
 TIMEOUT_MS = 30_000
@@ -56,31 +45,6 @@ DEFAULT_OF_THE_BROKER = -1  # For partition counts and replication factors.
 RESOURCE_TOPIC = 2
 SOURCE_TOPIC = 1  # A setting of this topic, and not a default.
 KEY_TYPE_GROUP = 0
-
-CREATE_TOPICS = Question[CreateTopicsRequest, CreateTopicsResponse](
-    "CreateTopics", write_create_topics_request, read_create_topics_response
-)
-DELETE_TOPICS = Question[DeleteTopicsRequest, DeleteTopicsResponse](
-    "DeleteTopics", write_delete_topics_request, read_delete_topics_response
-)
-DESCRIBE_CONFIGS = Question[DescribeConfigsRequest, DescribeConfigsResponse](
-    "DescribeConfigs", write_describe_configs_request, read_describe_configs_response
-)
-FIND_COORDINATOR = Question[FindCoordinatorRequest, FindCoordinatorResponse](
-    "FindCoordinator",
-    write_find_coordinator_request,
-    read_find_coordinator_response,
-    version_max=3,  # Later ones ask for several groups at once.
-)
-LIST_GROUPS = Question[ListGroupsRequest, ListGroupsResponse](
-    "ListGroups", write_list_groups_request, read_list_groups_response
-)
-OFFSET_FETCH = Question[OffsetFetchRequest, OffsetFetchResponse](
-    "OffsetFetch",
-    write_offset_fetch_request,
-    read_offset_fetch_response,
-    version_max=7,  # As above.
-)
 
 
 @dataclass(frozen=True, slots=True)

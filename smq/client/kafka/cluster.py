@@ -17,18 +17,13 @@ from smq.client.errors import NoSuchTopic
 from smq.client.kafka.connection import (
     ANSWER_SECONDS_MAX,
     Connection,
-    Question,
-    Request,
-    Response,
 )
+from smq.client.kafka.questions import METADATA, Question, Request, Response
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
-    MetadataResponse,
     MetadataResponseTopic,
-    read_metadata_response,
-    write_metadata_request,
 )
 
 DEADLINE_SECONDS = 30.0
@@ -59,9 +54,6 @@ PASSING = frozenset(
     }
 )
 
-METADATA = Question[MetadataRequest, MetadataResponse](
-    "Metadata", write_metadata_request, read_metadata_response
-)
 Result = TypeVar("Result")
 
 

@@ -7,19 +7,16 @@ questions for several brokers starts them all before finishing the first.
 
 import socket
 from collections import deque
-from collections.abc import Callable
 from struct import Struct
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from smq.client.errors import BrokerUnavailable
+from smq.client.kafka.questions import API_VERSIONS, Question, Request, Response
 from smq.model.errors import BrokerError, ErrorCode, PeerError
-from smq.wire.api import API_BY_NAME
-from smq.wire.codec import Buffer, Writer
+from smq.wire.codec import Writer
 from smq.wire.generated.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
-    read_api_versions_response,
-    write_api_versions_request,
 )
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 
@@ -29,30 +26,6 @@ ANSWER_SECONDS_MAX = 60.0  # Longer than a broker lets any of our questions wait
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # What one answer may make us hold.
 
 _SIZE = Struct(">i")
-
-Request = TypeVar("Request")
-Response = TypeVar("Response")
-
-
-class Question(Generic[Request, Response]):
-    """An API as this client uses it: how to ask, how to read, and up to which version."""
-
-    def __init__(
-        self,
-        name: str,
-        write: Callable[[Request, int, Writer], None],
-        read: Callable[[Buffer, int, int], Response],
-        version_max: int | None = None,
-    ) -> None:
-        self.api = API_BY_NAME[name]
-        self.write = write
-        self.read = read
-        self.version_max = self.api.last_version if version_max is None else version_max
-
-
-API_VERSIONS = Question[ApiVersionsRequest, ApiVersionsResponse](
-    "ApiVersions", write_api_versions_request, read_api_versions_response
-)
 
 
 class Connection:

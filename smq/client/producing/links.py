@@ -11,20 +11,14 @@ from typing import NamedTuple, TypeVar
 from smq.client.door.door import Door, DoorUnavailable
 from smq.client.kafka.admin import topic_configs
 from smq.client.kafka.cluster import SILENT_SECONDS_MAX, Cluster, check
-from smq.client.kafka.connection import Question
+from smq.client.kafka.questions import INIT_PRODUCER_ID
 from smq.client.producing.channel import Channel
 from smq.client.producing.wire_channel import WireChannel
 from smq.client.reach import Reach
 from smq.wire.generated.init_producer_id import (
     InitProducerIdRequest,
-    InitProducerIdResponse,
-    read_init_producer_id_response,
-    write_init_producer_id_request,
 )
 
-INIT_PRODUCER_ID = Question[InitProducerIdRequest, InitProducerIdResponse](
-    "InitProducerId", write_init_producer_id_request, read_init_producer_id_response
-)
 MESSAGE_BYTES_MAX_NAME = "max.message.bytes"
 MESSAGE_BYTES_MAX_DEFAULT = 1_048_588  # Kafka's, for a broker that does not say.
 

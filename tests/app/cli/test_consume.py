@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from smq.app.cli.consume import place
 from smq.app.cli.main import app
 from smq.client.client import connect
-from smq.client.consuming.offsets import EARLIEST, LATEST, Place
+from smq.client.kafka.offsets import EARLIEST, LATEST, Place
 from tests.app.smq_command import SMQ
 from tests.client.fake_kafka import FakeKafka, fake_kafka
 

@@ -13,7 +13,7 @@ from smq.client.consuming.assignors import (
     assign_range,
     assign_roundrobin,
 )
-from smq.client.consuming.record import TopicPartition
+from smq.client.names import TopicPartition
 
 TOPICS = ["a", "b", "c"]
 _members = st.dictionaries(

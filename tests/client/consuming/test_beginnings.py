@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from smq.client.consuming.beginnings import Beginnings
-from smq.client.consuming.offsets import Start, place_of
-from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import Start, place_of
+from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.records import Record
 from tests.client.fake_kafka import FakeKafka

@@ -7,11 +7,11 @@ from functools import partial
 import pytest
 
 import smq
-from smq.client.consuming.commits import Committing, Membership, by_topic
+from smq.client.consuming.commits import Committing, Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings
 from smq.client.consuming.group_session import GroupSession
-from smq.client.consuming.record import TopicPartition
 from smq.client.kafka.cluster import Cluster
+from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.smq_broker import SmqBroker
 from tests.client.both import client, running, topic
@@ -153,8 +153,3 @@ def test_it_is_due_after_a_while(
     assert not committing.is_due()
     monkeypatch.setattr("smq.client.consuming.commits.time.monotonic", lambda: committing._due_at)
     assert committing.is_due()
-
-
-def test_partitions_by_topic() -> None:
-    names = [TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0)]
-    assert by_topic(names) == {"a": [1, 0], "b": [0]}

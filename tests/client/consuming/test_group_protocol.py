@@ -12,7 +12,7 @@ from smq.client.consuming.group_protocol import (
     write_assignment,
     write_subscription,
 )
-from smq.client.consuming.record import TopicPartition
+from smq.client.names import TopicPartition
 from smq.model.errors import PeerError
 
 _names = st.frozensets(

@@ -10,8 +10,8 @@ import smq
 from smq.client.consuming.commits import Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings
 from smq.client.consuming.group_session import GroupSession, Stopped
-from smq.client.consuming.record import TopicPartition
 from smq.client.kafka.cluster import Cluster
+from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.smq_broker import SmqBroker
 from tests.client.both import client, running, topic

@@ -10,12 +10,11 @@ import pytest
 
 import smq
 from smq.client.consuming.batch import Batch
-from smq.client.consuming.chunk import Chunk, cut
+from smq.client.consuming.chunk import Chunk, Record, cut
 from smq.client.consuming.consumer import Consumer
 from smq.client.consuming.lane import Lane
 from smq.client.consuming.local_source import LocalSource
 from smq.client.consuming.reading import Reading
-from smq.client.consuming.record import Record
 from smq.client.consuming.walk import Walk
 from smq.client.consuming.wire_source import WireSource
 from tests.client.both import client, running, topic

@@ -9,9 +9,9 @@ import pytest
 from shm.kernels.reader.lend_few import BATCHES_FEW
 from smq.client.consuming.local_source import LocalSource
 from smq.client.consuming.reading import Lot, Reading
-from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition, Taken, everything_stands
 from smq.client.door.doors import Doors
+from smq.client.names import TopicPartition
 from smq.model.catalog import Catalog
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.records import Record, write_batch

@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from smq.client.consuming.chunk import Chunk, cut
-from smq.client.consuming.record import Record, TopicPartition
+from smq.client.consuming.chunk import Chunk, Record, cut
 from smq.client.errors import BatchReleased
 from smq.client.facts import BrokerFacts
+from smq.client.names import TopicPartition
 from smq.client.payload_formats import write_array, write_table
 from smq.client.reference import Payloads
 from smq.model.references import HEADER, HEADER_VALUE, NotAHandle

@@ -12,9 +12,9 @@ import pytest
 from smq.client.consuming.commits import Membership, Renewed
 from smq.client.consuming.group import Assigned, Event, Failed, Lost, Rebalance
 from smq.client.consuming.reading import Reading
-from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.sharing import Sharing
 from smq.client.errors import BrokerUnavailable
+from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
 from tests.client.consuming.test_reading import FakeWire
 from tests.client.interrupts import code_of, is_interrupted

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition
+from smq.client.names import TopicPartition
 from smq.wire.codec import ZERO_UUID
 
 OLD, NEW = UUID(int=1), UUID(int=2)

@@ -12,13 +12,13 @@ import pytest
 from smq.client.consuming import wire_source
 from smq.client.consuming.beginnings import Beginnings
 from smq.client.consuming.chunk import cut
-from smq.client.consuming.offsets import EARLIEST
-from smq.client.consuming.record import TopicPartition
 from smq.client.consuming.source import Partition
 from smq.client.consuming.wire_source import WireSource
 from smq.client.errors import BrokerUnavailable, NoSuchTopic
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.connection import Connection
+from smq.client.kafka.offsets import EARLIEST
+from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.records import Record
 from tests.client import fake_kafka

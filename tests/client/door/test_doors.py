@@ -2,9 +2,9 @@
 
 import pytest
 
-from smq.client.consuming.record import TopicPartition
 from smq.client.door.door import DoorUnavailable
 from smq.client.door.doors import Doors
+from smq.client.names import TopicPartition
 from smq.model.catalog import Catalog
 from tests.client.fake_door import TOPIC, FakeDoor
 from tests.shm.kernels.reader.test_lend import NUMBERS, Writer

@@ -7,7 +7,8 @@ from concurrent.futures import Future
 import pytest
 
 from smq.client.errors import BrokerUnavailable, NoSuchTopic
-from smq.client.kafka.cluster import METADATA, Cluster, check
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.questions import METADATA
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from tests.client.fake_kafka import FakeKafka, FakePartition, fake_kafka

@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-from smq.client.consuming.wire_source import FETCH
-from smq.client.kafka.cluster import METADATA
 from smq.client.kafka.connection import Connection
+from smq.client.kafka.questions import FETCH, METADATA
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.generated.fetch import FetchRequest
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import smq
-from smq.client.consuming.offsets import LATEST, resolve
 from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import LATEST, resolve
 from smq.client.payload_formats import read_array, read_table
 from smq.model.partitioner import partition_of_key
 from smq.testing.smq_broker import SmqBroker

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from smq.client.consuming.offsets import (
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import (
     EARLIEST,
     LATEST,
     Place,
@@ -14,7 +15,6 @@ from smq.client.consuming.offsets import (
     resolve,
     timestamp_of,
 )
-from smq.client.kafka.cluster import Cluster
 from smq.wire.records import Record
 from tests.client.fake_kafka import FakeKafka
 

@@ -10,24 +10,17 @@ from datetime import datetime
 
 from smq.client.arguments import milliseconds_of, whole_number
 from smq.client.kafka.cluster import Cluster, check
-from smq.client.kafka.connection import Question
+from smq.client.kafka.questions import LIST_OFFSETS
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsTopic,
-    read_list_offsets_response,
-    write_list_offsets_request,
 )
 
 REPLICA_ID_OF_A_CONSUMER = -1
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 INT63_END = 2**63
-
-LIST_OFFSETS = Question[ListOffsetsRequest, ListOffsetsResponse](
-    "ListOffsets", write_list_offsets_request, read_list_offsets_response
-)
 
 
 @dataclass(frozen=True, slots=True)
