@@ -18,7 +18,7 @@ WITHOUT_OWN_TEST = {
     "smq/wire/messages": "facts; tests/wire compares each with two other libraries",
     "smq/model/errors.py": "facts, and exceptions without behaviour",
     "smq/client/errors.py": "exceptions without behaviour",
-    "smq/client/consuming/source.py": "a protocol; its two sources' tests use it",
+    "smq/client/consuming/source/source.py": "a protocol; its two sources' tests use it",
     "smq/store/rows.py": "records without behaviour",
     "smq/coordinator/group_events.py": "records without behaviour",
     "shm/kernels/base/words.py": "numbers; tests/shm/test_layout.py pins them",

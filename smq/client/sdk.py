@@ -8,8 +8,8 @@ from smq.client.aio import (
 )
 from smq.client.client import Client as Client, connect as connect
 from smq.client.consuming.aio_consumer import AsyncConsumer as AsyncConsumer
-from smq.client.consuming.batch import Batch as Batch
-from smq.client.consuming.chunk import Record as Record
+from smq.client.consuming.batch.batch import Batch as Batch
+from smq.client.consuming.batch.chunk import Record as Record
 from smq.client.consuming.consumer import Consumer as Consumer
 from smq.client.consuming.statistics import ConsumerStatistics as ConsumerStatistics
 from smq.client.errors import (

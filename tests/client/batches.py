@@ -5,7 +5,7 @@ import numpy as np
 from shm.arrow import read_only
 from shm.kernels.reader.lend import F_FIELDS, F_ROW, F_START
 from shm.kernels.record.records import B_BASE_OFFSET, scan_batches
-from smq.client.consuming.chunk import Batches, Record
+from smq.client.consuming.batch.chunk import Batches, Record
 from smq.client.names import TopicPartition
 from smq.wire.records import read_batches
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from smq.client.client import Client
-    from smq.client.consuming.chunk import Record
+    from smq.client.consuming.batch.chunk import Record
     from smq.client.consuming.consumer import Consumer
     from smq.client.kafka.offsets import Place
     from smq.client.names import TopicPartition

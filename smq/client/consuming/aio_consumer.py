@@ -17,8 +17,8 @@ from datetime import datetime
 from typing import Any, ParamSpec, Self, TypeVar
 
 from smq.client.arguments import duration
-from smq.client.consuming.batch import Batch
-from smq.client.consuming.chunk import Record
+from smq.client.consuming.batch.batch import Batch
+from smq.client.consuming.batch.chunk import Record
 from smq.client.consuming.consumer import SLEEP_SECONDS_MAX, Consumer
 from smq.client.consuming.statistics import ConsumerStatistics
 from smq.client.kafka.offsets import Start

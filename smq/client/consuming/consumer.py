@@ -23,19 +23,19 @@ from datetime import datetime
 from typing import Self
 
 from smq.client.arguments import duration, iterator, offsets_by_partition, partition_name
-from smq.client.consuming.batch import Batch
-from smq.client.consuming.beginnings import Beginnings
-from smq.client.consuming.chunk import Record
-from smq.client.consuming.commits import Committing
+from smq.client.consuming.batch.batch import Batch
+from smq.client.consuming.batch.chunk import Record
 from smq.client.consuming.consumer_settings import ConsumerSettings, checked_topics
-from smq.client.consuming.group import GroupMember
-from smq.client.consuming.local_source import LocalSource
-from smq.client.consuming.reading import Lot, Move, Reading
+from smq.client.consuming.group.commits import Committing
+from smq.client.consuming.group.group_member import GroupMember
 from smq.client.consuming.sharing import Sharing
-from smq.client.consuming.source import Partition
+from smq.client.consuming.source.beginnings import Beginnings
+from smq.client.consuming.source.local_source import LocalSource
+from smq.client.consuming.source.reading import Lot, Move, Reading
+from smq.client.consuming.source.source import Partition
+from smq.client.consuming.source.wire_source import WireSource
 from smq.client.consuming.statistics import ConsumerStatistics
 from smq.client.consuming.walk import Walk
-from smq.client.consuming.wire_source import WireSource
 from smq.client.door.doors import Doors
 from smq.client.errors import Closed, Overrun
 from smq.client.kafka.offsets import Start, place_of, resolve

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from smq.client.arguments import duration, text, topic_name, whole_number
-from smq.client.consuming.assignors import ASSIGNORS
 from smq.client.kafka.offsets import Start, place_of
 
 MiB = 1024 * 1024
@@ -13,7 +12,8 @@ INT31_END = 2**31
 BATCH_BYTES_MAX = MiB  # Kafka's max.partition.fetch.bytes; and what a core's cache can hold.
 SESSION_TIMEOUT_S = 45.0  # Kafka's default.
 POLL_INTERVAL_S_MAX = 300.0  # Kafka's default.
-DEFAULT_ASSIGNORS = ("range", "roundrobin")  # librdkafka's and kafka-python's; Java knows both.
+RANGE, ROUNDROBIN, COOPERATIVE = ASSIGNORS = "range", "roundrobin", "cooperative-sticky"
+DEFAULT_ASSIGNORS = (RANGE, ROUNDROBIN)  # librdkafka's and kafka-python's; Java knows both.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from smq.client.consuming.beginnings import Beginnings
-from smq.client.consuming.commits import Committing, Membership
-from smq.client.consuming.group import Assigned, Event, Failed, GroupMember, Rebalance
-from smq.client.consuming.reading import Reading
+from smq.client.consuming.group.commits import Committing, Membership
+from smq.client.consuming.group.group_member import Assigned, Event, Failed, GroupMember, Rebalance
+from smq.client.consuming.source.beginnings import Beginnings
+from smq.client.consuming.source.reading import Reading
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError
 

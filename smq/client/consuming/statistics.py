@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from smq.client.consuming.reading import Counts
+from smq.client.consuming.source.reading import Counts
 
 
 @dataclass(frozen=True, slots=True)

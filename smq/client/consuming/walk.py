@@ -9,9 +9,9 @@ given last, not behind the batch, which only its reader has seen.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from smq.client.consuming.batch import Batch
-from smq.client.consuming.chunk import Record
-from smq.client.consuming.reading import Move, Reading
+from smq.client.consuming.batch.batch import Batch
+from smq.client.consuming.batch.chunk import Record
+from smq.client.consuming.source.reading import Move, Reading
 from smq.client.kafka.offsets import INT63_END
 from smq.client.names import TopicPartition
 

@@ -9,14 +9,14 @@ from types import FunctionType
 import pytest
 
 import smq
-from smq.client.consuming.batch import Batch
-from smq.client.consuming.chunk import Chunk, Record, cut
+from smq.client.consuming.batch.batch import Batch
+from smq.client.consuming.batch.chunk import Chunk, Record, cut
 from smq.client.consuming.consumer import Consumer
-from smq.client.consuming.lane import Lane
-from smq.client.consuming.local_source import LocalSource
-from smq.client.consuming.reading import Reading
+from smq.client.consuming.source.lane import Lane
+from smq.client.consuming.source.local_source import LocalSource
+from smq.client.consuming.source.reading import Reading
+from smq.client.consuming.source.wire_source import WireSource
 from smq.client.consuming.walk import Walk
-from smq.client.consuming.wire_source import WireSource
 from tests.client.both import client, running, topic
 from tests.client.interrupts import code_of, is_interrupted
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from smq.client.consuming.commits import Membership, Renewed
-from smq.client.consuming.group import Assigned, Event, Failed, Lost, Rebalance
-from smq.client.consuming.reading import Reading
+from smq.client.consuming.group.commits import Membership, Renewed
+from smq.client.consuming.group.group_member import Assigned, Event, Failed, Lost, Rebalance
 from smq.client.consuming.sharing import Sharing
+from smq.client.consuming.source.reading import Reading
 from smq.client.errors import BrokerUnavailable
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
-from tests.client.consuming.test_reading import FakeWire
+from tests.client.consuming.source.test_reading import FakeWire
 from tests.client.interrupts import code_of, is_interrupted
 
 ZERO, ONE, TWO = (TopicPartition("t", each) for each in range(3))

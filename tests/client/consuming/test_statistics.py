@@ -1,6 +1,6 @@
 """Statistics are those of a moment."""
 
-from smq.client.consuming.reading import Counts
+from smq.client.consuming.source.reading import Counts
 from smq.client.consuming.statistics import ConsumerStatistics
 
 

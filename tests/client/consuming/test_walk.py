@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import smq
-from smq.client.consuming.batch import Batch
+from smq.client.consuming.batch.batch import Batch
 from smq.testing.smq_broker import SmqBroker
 from tests.client.both import client, running, topic
 

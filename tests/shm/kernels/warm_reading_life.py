@@ -6,10 +6,10 @@ from typing import Any
 from numba.core import event
 
 from shm.warm.reader import warm_reader
-from smq.client.consuming.batch import Batch
-from smq.client.consuming.chunk import cut
-from smq.client.consuming.lane import Lane
-from smq.client.consuming.source import Partition
+from smq.client.consuming.batch.batch import Batch
+from smq.client.consuming.batch.chunk import cut
+from smq.client.consuming.source.lane import Lane
+from smq.client.consuming.source.source import Partition
 from smq.client.names import TopicPartition
 from tests.shm.kernels.reader.test_lend import NUMBERS, Reader, Writer
 from tests.shm.kernels.warm_life import Compilations

@@ -1,4 +1,4 @@
-"""The kernels behind smq.client.consuming.chunk, whose test compares records; here: their edges."""
+"""The edges of the kernels behind smq.client.consuming.batch.chunk, whose test compares records."""
 
 import numpy as np
 

@@ -9,7 +9,7 @@ The broker passes these on unread. Newer versions have more behind what we know:
 from collections.abc import Iterable
 from struct import Struct, error as struct_error
 
-from smq.client.consuming.assignors import Member
+from smq.client.consuming.group.assignors import Member
 from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import PeerError
 

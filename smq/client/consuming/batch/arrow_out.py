@@ -33,7 +33,7 @@ from shm.kernels.record.records import (
     H_VALUE_LENGTH,
     count_utf8,
 )
-from smq.client.consuming.chunk import Chunk
+from smq.client.consuming.batch.chunk import Chunk
 
 COLUMNS_KEPT = 16  # Of each kind; the largest have a row for every seven bytes of a poll.
 

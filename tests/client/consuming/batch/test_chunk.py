@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.twin.records import PlainRecord, batch
-from smq.client.consuming.chunk import Chunk, cut
+from smq.client.consuming.batch.chunk import Chunk, cut
 from smq.client.errors import BatchReleased
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec, compress

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from smq.client.consuming.chunk import Chunk, Record, cut
+from smq.client.consuming.batch.chunk import Chunk, Record, cut
 from smq.client.errors import BatchReleased
 from smq.client.facts import BrokerFacts
 from smq.client.names import TopicPartition

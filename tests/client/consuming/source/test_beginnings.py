@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from smq.client.consuming.beginnings import Beginnings
-from smq.client.consuming.source import Partition
+from smq.client.consuming.source.beginnings import Beginnings
+from smq.client.consuming.source.source import Partition
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import Start, place_of
@@ -16,7 +16,7 @@ from smq.wire.records import Record
 from tests.client.fake_kafka import FakeKafka
 
 if TYPE_CHECKING:
-    from smq.client.consuming.commits import Committing
+    from smq.client.consuming.group.commits import Committing
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from smq.client.arguments import partition_name
-from smq.client.consuming.commits import Committing
-from smq.client.consuming.source import Partition
+from smq.client.consuming.group.commits import Committing
+from smq.client.consuming.source.source import Partition
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import (
     EARLIEST,

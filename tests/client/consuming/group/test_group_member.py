@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import smq
-from smq.client.consuming.group_session import GroupSession
+from smq.client.consuming.group.group_session import GroupSession
 from smq.model.errors import ErrorCode
 from smq.testing.smq_broker import SmqBroker
 from tests.client.both import client, running, topic

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from smq.client.consuming.chunk import Batches, Chunk
+from smq.client.consuming.batch.chunk import Batches, Chunk
 from smq.client.names import TopicPartition
 from smq.wire.codec import ZERO_UUID
 

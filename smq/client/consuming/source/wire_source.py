@@ -25,9 +25,9 @@ from shm.arrow import read_only
 from shm.kernels.base.words import ATTRIBUTE_CONTROL, BATCH_HEADER_BYTES
 from shm.kernels.reader.lend import F_FIELDS, F_ROW, F_START
 from shm.kernels.record.records import B_AT, B_ATTRIBUTES, B_LAST_OFFSET, scan_batches
-from smq.client.consuming.beginnings import Beginnings
-from smq.client.consuming.chunk import Batches
-from smq.client.consuming.source import Partition, Taken, everything_stands
+from smq.client.consuming.batch.chunk import Batches
+from smq.client.consuming.source.beginnings import Beginnings
+from smq.client.consuming.source.source import Partition, Taken, everything_stands
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import PASSING, Cluster, check
 from smq.client.kafka.connection import Connection

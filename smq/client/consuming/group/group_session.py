@@ -11,10 +11,10 @@ goes on in its place, while what was there before is fenced.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from smq.client.consuming.assignors import ASSIGNORS, Member
-from smq.client.consuming.commits import Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings
-from smq.client.consuming.group_protocol import (
+from smq.client.consuming.group.assignors import ASSIGNORS, Member
+from smq.client.consuming.group.commits import Membership
+from smq.client.consuming.group.group_protocol import (
     read_assignment,
     read_subscription,
     write_assignment,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from smq.client.consuming.assignors import (
+from smq.client.consuming.group.assignors import (
     ASSIGNORS,
     Assignor,
     Member,

@@ -33,8 +33,8 @@ from shm.kernels.reader.lend_few import NOT_FEW, lend_few, new_few
 from shm.kernels.reader.sleep import ReaderState
 from shm.kernels.record.records import B_LAST_OFFSET
 from shm.reader import LogReader
-from smq.client.consuming.chunk import Batches, Chunk
-from smq.client.consuming.source import Partition, Taken
+from smq.client.consuming.batch.chunk import Batches, Chunk
+from smq.client.consuming.source.source import Partition, Taken
 from smq.client.door.doors import ReadingDoor
 
 BATCHES_MAX = 256  # Lent at a time: the facts of one batch lie on few pages.

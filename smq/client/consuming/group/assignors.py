@@ -15,6 +15,12 @@ from collections.abc import Callable, Mapping
 from itertools import cycle
 from typing import NamedTuple
 
+from smq.client.consuming.consumer_settings import (
+    ASSIGNORS as NAMES,
+    COOPERATIVE,
+    RANGE,
+    ROUNDROBIN,
+)
 from smq.client.names import TopicPartition
 
 
@@ -125,8 +131,8 @@ def _partitions(partition_counts: Mapping[str, int]) -> list[TopicPartition]:
 
 
 ASSIGNORS: dict[str, Assignor] = {
-    "range": assign_range,
-    "roundrobin": assign_roundrobin,
-    "cooperative-sticky": assign_cooperative_sticky,
+    RANGE: assign_range,
+    ROUNDROBIN: assign_roundrobin,
+    COOPERATIVE: assign_cooperative_sticky,
 }
-COOPERATIVE = "cooperative-sticky"
+assert (*ASSIGNORS,) == NAMES, "the settings take every assignor that there is"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
-from smq.client.consuming.chunk import Chunk, Record
+from smq.client.consuming.batch.chunk import Chunk, Record
 from smq.client.errors import BatchReleased, Overrun
 from smq.client.names import TopicPartition
 from smq.client.payload_formats import ARROW_STREAM, CONTENT_TYPE, NPY
@@ -76,7 +76,7 @@ class Batch:
 
         Of keys and values nothing longer than 12 bytes is copied.
         """
-        from smq.client.consuming.arrow_out import to_table  # noqa: PLC0415  (slow)
+        from smq.client.consuming.batch.arrow_out import to_table  # noqa: PLC0415  (slow)
 
         return to_table(self._lent())
 

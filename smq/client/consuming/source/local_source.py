@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from smq.client.consuming.lane import Lane
-from smq.client.consuming.source import Partition, Taken
+from smq.client.consuming.source.lane import Lane
+from smq.client.consuming.source.source import Partition, Taken
 from smq.client.door.doors import Doors
 
 

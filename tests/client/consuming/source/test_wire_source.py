@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from smq.client.consuming import wire_source
-from smq.client.consuming.beginnings import Beginnings
-from smq.client.consuming.chunk import cut
-from smq.client.consuming.source import Partition
-from smq.client.consuming.wire_source import WireSource
+from smq.client.consuming.batch.chunk import cut
+from smq.client.consuming.source import wire_source
+from smq.client.consuming.source.beginnings import Beginnings
+from smq.client.consuming.source.source import Partition
+from smq.client.consuming.source.wire_source import WireSource
 from smq.client.errors import BrokerUnavailable, NoSuchTopic
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.connection import Connection

@@ -3,9 +3,9 @@
 import pytest
 
 from shm.kernels.reader.lend_few import BATCHES_FEW
-from smq.client.consuming.chunk import cut
-from smq.client.consuming.lane import Lane
-from smq.client.consuming.source import Partition, Taken
+from smq.client.consuming.batch.chunk import cut
+from smq.client.consuming.source.lane import Lane
+from smq.client.consuming.source.source import Partition, Taken
 from smq.client.names import TopicPartition
 from tests.client.fake_door import FakeDoor
 from tests.shm.kernels.reader.test_lend import NUMBERS, Reader, Writer

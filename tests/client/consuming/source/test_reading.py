@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from shm.kernels.reader.lend_few import BATCHES_FEW
-from smq.client.consuming.local_source import LocalSource
-from smq.client.consuming.reading import Lot, Reading
-from smq.client.consuming.source import Partition, Taken, everything_stands
+from smq.client.consuming.source.local_source import LocalSource
+from smq.client.consuming.source.reading import Lot, Reading
+from smq.client.consuming.source.source import Partition, Taken, everything_stands
 from smq.client.door.doors import Doors
 from smq.client.names import TopicPartition
 from smq.model.catalog import Catalog
@@ -140,7 +140,7 @@ def test_a_door_that_closes_costs_nothing_and_is_opened_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    for module in ("door.doors", "consuming.reading"):
+    for module in ("door.doors", "consuming.source.reading"):
         monkeypatch.setattr(f"smq.client.{module}.time.monotonic", lambda: now)
     rig.reading.assign({ZERO: 0})
     rig.append(0)
@@ -159,7 +159,7 @@ def test_a_door_that_opens_to_other_memory_has_nothing_of_the_old_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    for module in ("door.doors", "consuming.reading"):
+    for module in ("door.doors", "consuming.source.reading"):
         monkeypatch.setattr(f"smq.client.{module}.time.monotonic", lambda: now)
     rig = Rig()
     rig.reading.assign({ZERO: 0, ONE: 0})

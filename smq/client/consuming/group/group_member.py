@@ -25,10 +25,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from smq.client.consuming.assignors import COOPERATIVE
-from smq.client.consuming.commits import Membership
-from smq.client.consuming.consumer_settings import ConsumerSettings
-from smq.client.consuming.group_session import GroupSession, Stopped
+from smq.client.consuming.consumer_settings import COOPERATIVE, ConsumerSettings
+from smq.client.consuming.group.commits import Membership
+from smq.client.consuming.group.group_session import GroupSession, Stopped
 from smq.client.kafka.cluster import PASSING
 from smq.client.names import TopicPartition
 from smq.client.reach import Reach

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from smq.client.consuming.arrow_out import SCHEMA, to_table
-from smq.client.consuming.chunk import cut
+from smq.client.consuming.batch.arrow_out import SCHEMA, to_table
+from smq.client.consuming.batch.chunk import cut
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
@@ -64,7 +64,7 @@ def test_a_ring_beyond_what_views_reach_is_cut_to_what_they_need(
     (whole,), _ = cut(batches)
     (last,), _ = cut(batches._replace(facts=np.ascontiguousarray(batches.facts[:, 2:])))
     expected_rows = to_table([whole]).to_pylist()
-    monkeypatch.setattr("smq.client.consuming.arrow_out.VIEW_OFFSET_MAX", len(data) + 10)
+    monkeypatch.setattr("smq.client.consuming.batch.arrow_out.VIEW_OFFSET_MAX", len(data) + 10)
     for chunk in (whole, last):
         table = to_table([chunk])
         table.validate(full=True)

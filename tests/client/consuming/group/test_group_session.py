@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 import smq
-from smq.client.consuming.commits import Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings
-from smq.client.consuming.group_session import GroupSession, Stopped
+from smq.client.consuming.group.commits import Membership
+from smq.client.consuming.group.group_session import GroupSession, Stopped
 from smq.client.kafka.cluster import Cluster
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode

@@ -5,8 +5,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, strategies as st
 
-from smq.client.consuming.assignors import Member
-from smq.client.consuming.group_protocol import (
+from smq.client.consuming.group.assignors import Member
+from smq.client.consuming.group.group_protocol import (
     read_assignment,
     read_subscription,
     write_assignment,

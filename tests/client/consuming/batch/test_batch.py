@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from smq.client.consuming.batch import Batch
-from smq.client.consuming.chunk import cut
+from smq.client.consuming.batch.batch import Batch
+from smq.client.consuming.batch.chunk import cut
 from smq.client.errors import BatchReleased, Overrun
 from smq.client.payload_formats import ARROW_STREAM, NPY, write_array, write_table
 from smq.wire.records import Record, write_batch

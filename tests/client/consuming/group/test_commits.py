@@ -7,15 +7,15 @@ from functools import partial
 import pytest
 
 import smq
-from smq.client.consuming.commits import Committing, Membership
 from smq.client.consuming.consumer_settings import ConsumerSettings
-from smq.client.consuming.group_session import GroupSession
+from smq.client.consuming.group.commits import Committing, Membership
+from smq.client.consuming.group.group_session import GroupSession
 from smq.client.kafka.cluster import Cluster
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.smq_broker import SmqBroker
 from tests.client.both import client, running, topic
-from tests.client.consuming.test_group_session import await_readable
+from tests.client.consuming.group.test_group_session import await_readable
 
 __all__ = ["client", "running", "topic"]  # Fixtures.
 
@@ -104,7 +104,9 @@ def test_it_is_not_due_while_the_last_one_is_on_its_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     committing.commit_if_moved({TopicPartition(topic, 0): 5}, Membership())
-    monkeypatch.setattr("smq.client.consuming.commits.time.monotonic", lambda: committing._due_at)
+    monkeypatch.setattr(
+        "smq.client.consuming.group.commits.time.monotonic", lambda: committing._due_at
+    )
     assert not committing.is_due()
     gate.set()
     committing.settle()
@@ -151,5 +153,7 @@ def test_it_is_due_after_a_while(
 ) -> None:
     assert committing.is_automatic
     assert not committing.is_due()
-    monkeypatch.setattr("smq.client.consuming.commits.time.monotonic", lambda: committing._due_at)
+    monkeypatch.setattr(
+        "smq.client.consuming.group.commits.time.monotonic", lambda: committing._due_at
+    )
     assert committing.is_due()

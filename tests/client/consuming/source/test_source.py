@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from smq.client.consuming.source import Partition
+from smq.client.consuming.source.source import Partition
 from smq.client.names import TopicPartition
 from smq.wire.codec import ZERO_UUID
 

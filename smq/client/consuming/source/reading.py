@@ -20,10 +20,10 @@ from typing import Concatenate, NamedTuple, ParamSpec
 
 from shm.kernels.reader.lend import F_ROW, F_START
 from shm.kernels.record.records import B_BASE_OFFSET, B_LAST_OFFSET
-from smq.client.consuming.chunk import Chunk, cut
-from smq.client.consuming.local_source import LocalSource
-from smq.client.consuming.source import Partition, Taken
-from smq.client.consuming.wire_source import WireSource
+from smq.client.consuming.batch.chunk import Chunk, cut
+from smq.client.consuming.source.local_source import LocalSource
+from smq.client.consuming.source.source import Partition, Taken
+from smq.client.consuming.source.wire_source import WireSource
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.codec import ZERO_UUID

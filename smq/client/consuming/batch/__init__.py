@@ -1,0 +1,1 @@
+"""What a poll gives: batches of records, lent or copied."""

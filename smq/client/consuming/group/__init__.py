@@ -1,0 +1,1 @@
+"""The consumer group: joining it, sharing partitions, committing offsets."""

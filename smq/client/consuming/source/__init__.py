@@ -1,0 +1,1 @@
+"""Where records come from: rings in shared memory, or Fetch over the wire."""
