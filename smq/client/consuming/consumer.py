@@ -31,7 +31,7 @@ from smq.client.consuming.group.group_member import GroupMember
 from smq.client.consuming.sharing import Sharing
 from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.local_source import LocalSource
-from smq.client.consuming.source.reading import Lot, Move, Reading
+from smq.client.consuming.source.reading import Move, Reading
 from smq.client.consuming.source.source import Partition
 from smq.client.consuming.source.wire_source import WireSource
 from smq.client.consuming.statistics import ConsumerStatistics
@@ -303,13 +303,15 @@ class Consumer:
             self._sharing.turn()
         if self._whole and time.monotonic() >= self._look_at:
             self._read_new_partitions()
-        lot = self._reading.take()
-        if lot is None:
+        taken = self._reading.take()
+        if not taken:
             return None
-        for chunk in lot.chunks:
+        chunks = [chunk for each in taken for chunk in each.chunks or ()]
+        for chunk in chunks:
             chunk.payloads = self._payloads
-        self._moves = lot.moves
-        self._lent = Batch(lot.chunks, lot.is_intact, lambda intact: self._returned(lot, intact))
+        moves = self._moves = self._reading.moves
+        checks = [each.is_intact for each in taken if each.batches.is_lent]
+        self._lent = Batch(chunks, checks, lambda intact: self._returned(moves, intact))
         return self._lent
 
     def give_back(self) -> None:
@@ -331,9 +333,9 @@ class Consumer:
         """The batch that was taken last has reached who wanted it: else it comes again."""
         self._reading.is_given = True
 
-    def _returned(self, lot: Lot, is_intact: bool) -> None:  # noqa: FBT001  (a callback)
+    def _returned(self, moves: list[Move], is_intact: bool) -> None:  # noqa: FBT001  (a callback)
         if not is_intact:
-            self._reading.go_back(lot)
+            self._reading.go_back(moves)
         self._lent = None
 
     def _wait(self, timeout_s: float) -> None:

@@ -14,6 +14,7 @@ Overrun then.
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from operator import call
 from typing import TYPE_CHECKING, Self
 
 from smq.client.consuming.batch.chunk import Chunk, Record
@@ -34,24 +35,24 @@ def _content_type(record: Record) -> bytes | None:
     return next((value for name, value in record.headers if name == CONTENT_TYPE_HEADER), None)
 
 
-def _always() -> bool:
-    return True
-
-
 class Batch:
-    """Records of some partitions, each partition's in order. Empty if none came in time."""
+    """Records of some partitions, each partition's in order. Empty if none came in time.
 
-    __slots__ = ("_chunks", "_count", "_is_intact", "_on_release")
+    checks      whether the memory that is lent is still theirs
+    on_release  is told once whether it was when the batch is given back
+    """
+
+    __slots__ = ("_checks", "_chunks", "_count", "_on_release")
 
     def __init__(
         self,
         chunks: Sequence[Chunk],
-        is_intact: Callable[[], bool] = _always,
+        checks: Sequence[Callable[[], bool]] = (),
         on_release: Callable[[bool], None] | None = None,
     ) -> None:
         self._chunks: Sequence[Chunk] | None = chunks
         self._count = sum(map(len, chunks))
-        self._is_intact = is_intact
+        self._checks = checks
         self._on_release = on_release
 
     def __len__(self) -> int:
@@ -118,6 +119,9 @@ class Batch:
         if not self._is_intact():
             raise Overrun(f"the ring has overtaken {self._count} records: poll again")
         return copied
+
+    def _is_intact(self) -> bool:
+        return all(map(call, self._checks))
 
     def _lent(self) -> Sequence[Chunk]:
         if self._chunks is None:

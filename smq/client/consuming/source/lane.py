@@ -130,15 +130,15 @@ class Lane:
         chunk = Chunk(batches, columns[:, :records].copy(), counts[:count].copy())
         ends = [(self.partitions[moves[i]], moves[i + 1]) for i in range(0, 2 * moved, 2)]
         is_intact = partial(has_from, self._memory, position)
-        return Taken(batches, ends, _has_committed, is_intact, chunk)
+        return Taken(batches, ends, _has_committed, is_intact, [chunk])
 
     def _taken(self, facts: np.ndarray) -> Taken:
         moved = self._wanted[W_MOVED, : self._cursor.item(CURSOR_MOVED)].tolist()
-        ends = self._wanted[W_AFTER]
-        moves = [(self.partitions[row], ends.item(row)) for row in moved]
+        after = self._wanted[W_AFTER]
+        ends = [(self.partitions[row], after.item(row)) for row in moved]
         batches = Batches(self._ring, facts, self._names, is_lent=True)
         is_intact = partial(has_from, self._memory, facts.item(F_POSITION, 0))
-        return Taken(batches, moves, partial(self._commit, facts), is_intact)
+        return Taken(batches, ends, partial(self._commit, facts), is_intact)
 
     def _commit(self, facts: np.ndarray, good: int) -> None:
         if good == facts.shape[1]:

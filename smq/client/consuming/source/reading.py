@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from math import ceil
-from operator import call
-from typing import Concatenate, NamedTuple, ParamSpec
+from typing import Concatenate, ParamSpec
 
 from shm.kernels.reader.lend import F_ROW, F_START
 from shm.kernels.record.records import B_BASE_OFFSET, B_LAST_OFFSET
@@ -48,21 +47,6 @@ Move = tuple[TopicPartition, int, int]
 """A partition, its positions before and after."""
 
 
-class Lot(NamedTuple):
-    """Records that are handed out together.
-
-    checks  whether what is lent of it still stands
-    """
-
-    chunks: list[Chunk]
-    checks: list[Callable[[], bool]]
-    moves: list[Move]
-
-    def is_intact(self) -> bool:
-        """Whether nothing of it has been overtaken."""
-        return all(map(call, self.checks))
-
-
 Step = Callable[Concatenate["Reading", P], None]
 
 
@@ -81,6 +65,7 @@ def _or_begin_again(step: Step[P]) -> Step[P]:
 class Reading:
     """Some partitions and how far they have been read. `local` is None away from the broker.
 
+    moves     of the partitions whose records were taken last
     is_given  whether somebody has what was taken last; who gives it says so
     is_torn   whether the sources may read something else than the partitions, where they stand
 
@@ -91,7 +76,7 @@ class Reading:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.counts = Counts()
         self.is_given, self.is_torn = True, False
-        self._moves: list[Move] = []  # Of what was taken last.
+        self.moves: list[Move] = []
         self._local = local
         self._wire = wire
         self._on_wire: dict[TopicPartition, Partition] = {}
@@ -203,14 +188,14 @@ class Reading:
         elif self._local is not None:
             self._local.remove(partition)
 
-    def take(self) -> Lot | None:
-        """Records that are there now; their partitions go on behind them. Raises BrokerError.
+    def take(self) -> list[Taken]:
+        """Take the records that are there now, cut. Raises BrokerError.
 
-        They come again, after `put_back`, unless `is_given` is set.
+        Their partitions go on behind them. They come again after `put_back`, unless `is_given`.
         """
         if self.is_torn:
             self._begin_again()
-        self._moves = []
+        self.moves = []
         self.is_given = False
         self._tell_left()
         if self._local is not None and self._on_wire:
@@ -218,16 +203,11 @@ class Reading:
         taken = [] if self._local is None else self._take_from_rings(self._local)
         if self._on_wire:
             taken += self._take_from_wire(has_others=bool(taken))
-        lot = Lot([], [], self._moves)
-        for part in taken:
-            if part.chunk is None:
-                self._cut(part, lot)
-            else:
-                self._add(part, [part.chunk], part.moves, lot)
-        if not lot.chunks:
+        intact = [each for each in map(self._cut, taken) if each is not None]
+        if not any(each.chunks for each in intact):
             self._tell_unreadable()
-            return None
-        return lot
+            return []
+        return intact
 
     def _tell_left(self) -> None:
         """Raise what the last take has left to this one, which gave what others had."""
@@ -251,7 +231,7 @@ class Reading:
         if self.is_given:
             return
         self.is_torn = True
-        for name, before, after in self._moves:
+        for name, before, after in self.moves:
             partition = self.partitions.get(name)
             if partition is not None and partition.position == after:
                 partition.position = before
@@ -260,7 +240,7 @@ class Reading:
     def position(self, name: TopicPartition) -> int:
         """Where a partition goes on: before what nobody was given yet. Only looks."""
         position = self.partitions[name].position
-        moves = [] if self.is_given else self._moves
+        moves = [] if self.is_given else self.moves
         befores = (before for each, before, after in moves if (each, after) == (name, position))
         return next(befores, position)
 
@@ -277,10 +257,10 @@ class Reading:
         self._start(on_rings)
         self.is_torn = False
 
-    def go_back(self, lot: Lot) -> None:
-        """Have the partitions of an overtaken lot stand before it again, but those moved since."""
+    def go_back(self, moves: Iterable[Move]) -> None:
+        """Undo the moves over records that were overtaken, but of partitions moved since."""
         self.counts.overruns += 1
-        for name, before, after in lot.moves:
+        for name, before, after in moves:
             partition = self.partitions.get(name)
             if partition is not None and partition.position == after:
                 self.stand_at(name, before)
@@ -298,7 +278,7 @@ class Reading:
                 raise
             self._wire_error = error  # Behind what the rings have given.
             return []
-        self._returning += [partition for part in taken for partition, _ in part.moves]
+        self._returning += [partition for part in taken for partition, _ in part.ends]
         return taken
 
     def _return(self, local: LocalSource) -> None:
@@ -317,32 +297,31 @@ class Reading:
             self._wire.remove(self._on_wire.pop(name))
             self._note(asking[name])
 
-    def _cut(self, taken: Taken, lot: Lot) -> None:
-        """Add the records of what was taken, as far as it can be read."""
-        moves, (chunks, good) = taken.moves, cut(taken.batches)
+    def _cut(self, taken: Taken) -> Taken | None:
+        """Cut what can be read of it, and move its partitions on; None: it was overtaken."""
+        if taken.chunks is not None:
+            return self._move_on(taken, taken.chunks)
+        chunks, good = cut(taken.batches)
         if not taken.is_intact():
             taken.commit(0)
-            return
+            return None
+        taken = taken._replace(chunks=chunks)
         if good < taken.batches.facts.shape[1]:
             self._stopped = _unreadable(taken, good)
-            moves = _moves_before(taken, good)
+            taken = taken._replace(ends=_ends_before(taken, good))
         taken.commit(good)
-        self._add(taken, chunks, moves, lot)
+        return self._move_on(taken, chunks)
 
-    def _add(
-        self, taken: Taken, chunks: list[Chunk], moves: list[tuple[Partition, int]], lot: Lot
-    ) -> None:
-        """Add records; their partitions move on."""
+    def _move_on(self, taken: Taken, chunks: list[Chunk]) -> Taken:
         records = sum(map(len, chunks))
         self.counts.records += records
         if taken.batches.is_lent:
             self.counts.records_from_rings += records
-            lot.checks.append(taken.is_intact)
-        for partition, position in moves:
+        for partition, position in taken.ends:
             move = partition.name, partition.position, position
-            lot.moves.append(move)  # First: what is interrupted here is put back.
+            self.moves.append(move)  # First: an interrupt from here on has it put back.
             partition.position = position
-        lot.chunks.extend(chunks)
+        return taken
 
     def fall_asleep(self) -> list[int] | None:
         """What becomes readable when there may be something to take; None: there is already.
@@ -375,11 +354,11 @@ class Reading:
         return max(0.0, timeout_s)
 
 
-def _moves_before(taken: Taken, good: int) -> list[tuple[Partition, int]]:
+def _ends_before(taken: Taken, good: int) -> list[tuple[Partition, int]]:
     """Where partitions go on when only the first so many batches could be cut."""
     rows, last_offsets = taken.batches.facts[[F_ROW, B_LAST_OFFSET], :good].tolist()
     ends = dict(zip(rows, last_offsets, strict=True))  # Of each partition its last one.
-    by_name = {partition.name: partition for partition, _ in taken.moves}
+    by_name = {partition.name: partition for partition, _ in taken.ends}
     return [(by_name[taken.batches.names[row]], last + 1) for row, last in ends.items()]
 
 

@@ -43,19 +43,19 @@ class Partition:
 
 
 class Taken(NamedTuple):
-    """Batches that a source has now.
+    """Batches that a source has taken, and what became of them.
 
-    moves      where partitions go on when all of these batches were cut
-    commit     called with how many batches were cut, unless there is a chunk
-    is_intact  whether they are still what they were
-    chunk      the records of all of them, if they have been cut and were intact then
+    ends       where their partitions go on behind the batches that were cut, or behind all of them
+    commit     tells the source how many batches were cut, unless it has cut them itself
+    is_intact  whether the memory they lie in is still theirs
+    chunks     the records of the batches that were cut; None: none has been cut yet
     """
 
     batches: Batches
-    moves: list[tuple[Partition, int]]
+    ends: list[tuple[Partition, int]]
     commit: Callable[[int], None]
     is_intact: Callable[[], bool]
-    chunk: Chunk | None = None
+    chunks: list[Chunk] | None = None
 
 
 class Source(Protocol):
@@ -80,6 +80,6 @@ class Source(Protocol):
         """Give back what it holds."""
 
 
-def everything_stands() -> bool:
-    """Of memory that is nobody else's."""
+def always_intact() -> bool:
+    """`Taken.is_intact` of memory that nobody overwrites."""
     return True

@@ -27,7 +27,7 @@ from shm.kernels.reader.lend import F_FIELDS, F_ROW, F_START
 from shm.kernels.record.records import B_AT, B_ATTRIBUTES, B_LAST_OFFSET, scan_batches
 from smq.client.consuming.batch.chunk import Batches
 from smq.client.consuming.source.beginnings import Beginnings
-from smq.client.consuming.source.source import Partition, Taken, everything_stands
+from smq.client.consuming.source.source import Partition, Taken, always_intact
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import PASSING, Cluster, check
 from smq.client.kafka.connection import Connection
@@ -136,7 +136,7 @@ class WireSource:
             for fetch in self._answered():
                 asked, fetch.asked = fetch.asked, None
                 taken += self._read(fetch.connection.finish(), asked or {})
-            moved = {each.name: offset for part in taken for each, offset in part.moves}
+            moved = {each.name: offset for part in taken for each, offset in part.ends}
             self._ask(
                 {
                     name: (moved.get(name, each.position), each.topic_id)
@@ -254,8 +254,7 @@ class WireSource:
             return []
         self._partitions[partition.name] = self._partitions.pop(partition.name)  # To the end.
         batches, after = _batches(read_only(data.records), partition)
-        move = [(partition, after)]
-        return [Taken(batches, move, lambda _: None, everything_stands)]
+        return [Taken(batches, [(partition, after)], lambda _: None, always_intact)]
 
     def _fail(self, error: BrokerError) -> None:
         """Have it tried again; raises what does not pass, or has not passed for too long."""

@@ -29,7 +29,7 @@ class Ring:
 
     def lend(self) -> Batch:
         chunks, _ = cut(batches_of(DATA, is_lent=True))
-        return Batch(chunks, lambda: self.is_intact, self.returned.append)
+        return Batch(chunks, [lambda: self.is_intact], self.returned.append)
 
 
 @pytest.fixture

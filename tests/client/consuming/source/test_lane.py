@@ -32,7 +32,7 @@ def offsets(taken: Taken | None) -> list[tuple[int, int]]:
     chunks, good = cut(taken.batches)
     assert taken.is_intact()
     taken.commit(good)
-    for each, position in taken.moves:
+    for each, position in taken.ends:
         each.position = position
     return [(record.partition, record.offset) for chunk in chunks for record in chunk.records()]
 
@@ -87,10 +87,11 @@ def test_a_few_are_cut_and_had_at_once(writer: Writer, lane: Lane) -> None:
     writer.show(0, 1)
     taken, _ = lane.take()
     assert taken is not None
-    assert taken.chunk is not None
-    found = [(each.partition, each.offset) for each in taken.chunk.records()]
+    assert taken.chunks is not None
+    (chunk,) = taken.chunks
+    found = [(each.partition, each.offset) for each in chunk.records()]
     assert found == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert [(each.name.partition, end) for each, end in taken.moves] == [(0, 2), (1, 2)]
+    assert [(each.name.partition, end) for each, end in taken.ends] == [(0, 2), (1, 2)]
     assert taken.is_intact()
     assert lane.take() == (None, [])
 

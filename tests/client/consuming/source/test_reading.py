@@ -8,8 +8,8 @@ import pytest
 
 from shm.kernels.reader.lend_few import BATCHES_FEW
 from smq.client.consuming.source.local_source import LocalSource
-from smq.client.consuming.source.reading import Lot, Reading
-from smq.client.consuming.source.source import Partition, Taken, everything_stands
+from smq.client.consuming.source.reading import Reading
+from smq.client.consuming.source.source import Partition, Taken, always_intact
 from smq.client.door.doors import Doors
 from smq.client.names import TopicPartition
 from smq.model.catalog import Catalog
@@ -55,7 +55,7 @@ class FakeWire:
         if self.is_broken:
             data = data[:-1] + b"?"
         batches = batches_of(data)._replace(names=[partition.name])
-        return Taken(batches, [(partition, end)], lambda _: None, everything_stands)
+        return Taken(batches, [(partition, end)], lambda _: None, always_intact)
 
     def leave(self) -> list[Partition]:
         return []
@@ -89,14 +89,14 @@ class Rig:
 
     def read(self) -> list[tuple[int, int, str]]:
         """(partition, offset, whence) of what there is now."""
-        lot = self.reading.take()
-        return [] if lot is None else told(lot)
+        return told(self.reading.take())
 
 
-def told(lot: Lot) -> list[tuple[int, int, str]]:
+def told(taken: list[Taken]) -> list[tuple[int, int, str]]:
     return [
         (each.partition, each.offset, "wire" if bytes(each.value or b"") == b"wire" else "ring")
-        for chunk in lot.chunks
+        for part in taken
+        for chunk in part.chunks or ()
         for each in chunk.records()
     ]
 
@@ -205,22 +205,20 @@ def test_away_from_the_broker_all_comes_over_the_wire() -> None:
     wire.ends[ZERO] = 4
     reading.assign({ZERO: 1})
     assert not reading.is_local
-    lot = reading.take()
-    assert lot is not None
-    assert told(lot) == [(0, 1, "wire"), (0, 2, "wire"), (0, 3, "wire")]
+    assert told(reading.take()) == [(0, 1, "wire"), (0, 2, "wire"), (0, 3, "wire")]
     assert reading.fall_asleep() == []
     reading.close()
     assert wire.closed
 
 
-def test_a_lot_can_be_taken_back_unless_one_has_gone_elsewhere(rig: Rig) -> None:
+def test_records_can_be_taken_back_unless_one_has_gone_elsewhere(rig: Rig) -> None:
     rig.reading.assign({ZERO: 0, ONE: 0})
     rig.append(0)
     rig.append(1)
-    lot = rig.reading.take()
-    assert lot is not None
+    assert rig.reading.take()
+    moves = rig.reading.moves
     rig.reading.seek(ONE, 1)
-    rig.reading.go_back(lot)
+    rig.reading.go_back(moves)
     assert rig.read() == [(0, 0, "ring"), (0, 1, "ring"), (1, 1, "ring")]
     assert rig.reading.counts.overruns == 1
 
@@ -327,15 +325,15 @@ def test_each_change_between_ring_and_wire_is_counted(rig: Rig, way: str) -> Non
     counts = rig.reading.counts
     rig.reading.assign({ZERO: 0})
     rig.append(0)
-    lot = rig.reading.take()
-    assert lot is not None
+    assert rig.reading.take()
+    moves = rig.reading.moves
     for times in (1, 2):
         rig.append(0, 40, 500)
         if way == "seek":
             rig.reading.seek(ZERO, 0)
         elif way == "overrun":
-            rig.reading.partitions[ZERO].position = 2  # As it stood behind that lot.
-            rig.reading.go_back(lot)
+            rig.reading.partitions[ZERO].position = 2  # As it stood behind these moves.
+            rig.reading.go_back(moves)
         else:
             rig.reading.pause([ZERO])
             rig.reading.partitions[ZERO].position = 0
@@ -389,9 +387,8 @@ def test_a_batch_that_was_overwritten_while_it_was_cut_is_not_handed_out(rig: Ri
     rig.append(0, BATCHES_FEW)  # So many are not cut as they are lent.
     taken = rig.local.take()
     rig.append(0, 40, 500)
-    lot = Lot([], [], [])
-    rig.reading._cut(taken[0], lot)
-    assert lot == Lot([], [], [])
+    assert rig.reading._cut(taken[0]) is None
+    assert rig.reading.moves == []
     assert rig.reading.partitions[ZERO].position == 0
 
 

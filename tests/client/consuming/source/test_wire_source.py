@@ -53,7 +53,7 @@ def step(source: WireSource) -> list[int]:
     for taken in source.take():
         chunks, good = cut(taken.batches)
         taken.commit(good)
-        for partition, position in taken.moves:
+        for partition, position in taken.ends:
             partition.position = position
         found += [int(bytes(r.value or b"")) for chunk in chunks for r in chunk.records()]
     poll = select.poll()
