@@ -73,7 +73,7 @@ class Client:
         self._cluster: Cluster | None = None
         self._is_closed = False
         self._opened: weakref.WeakSet[Producer | Consumer] = weakref.WeakSet()
-        self._payloads = Payloads(lambda: self._ask(broker_facts))
+        self._payloads = Payloads(lambda: self._ask(broker_facts), reach.clock)
         _clients.add(self)
 
     @property

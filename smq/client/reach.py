@@ -27,11 +27,11 @@ class Reach:
 
     def cluster(self) -> Cluster:
         """A view of the cluster, and connections, of one's own."""
-        return Cluster(self.bootstrap, self.deadline_seconds)
+        return Cluster(self.bootstrap, self.deadline_seconds, self.clock)
 
     def payloads(self) -> Payloads:
         """The broker's filer, which is looked for when it is first used."""
-        return Payloads(self._facts)
+        return Payloads(self._facts, self.clock)
 
     def _facts(self) -> BrokerFacts:
         with self.cluster() as cluster:

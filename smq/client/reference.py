@@ -11,7 +11,6 @@ it is a directory of another host they go through the broker's HTTP door.
 """
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from mmap import ACCESS_READ, mmap
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from smq.client.arguments import flag, function, has_objects
+from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import PayloadDamaged, PayloadMissing
 from smq.client.facts import BrokerFacts
 from smq.client.remote_filer import RemoteFiler
@@ -236,8 +236,9 @@ class StoredPayload(Payload):
 class Payloads:
     """A broker's filer, as this client reaches it; `ask` gives the broker's facts, once."""
 
-    def __init__(self, ask: Callable[[], BrokerFacts]) -> None:
+    def __init__(self, ask: Callable[[], BrokerFacts], clock: Clock = SYSTEM_CLOCK) -> None:
         self._ask = ask
+        self._clock = clock
         self._spaces: dict[str, Space] = {}  # By topic.
 
     @cached_property
@@ -254,7 +255,7 @@ class Payloads:
         )
         if not location.is_s3 and not is_marked(Path(root), cluster_id):
             if (port := int(settings.get("http.port", -1))) > 0:
-                return RemoteFiler(host, port)
+                return RemoteFiler(host, port, self._clock)
             raise Unavailable(
                 root, "the broker's filer is on another host, and it has no http.port to reach it"
             )
@@ -274,7 +275,7 @@ class Payloads:
         is gone and nobody may write to it any more. Raises TypeError, ValueError, OSError,
         StoreError.
         """
-        now_ms, chance = time.time_ns() // 1_000_000, os.urandom(10)
+        now_ms, chance = self._clock.wall_ms(), os.urandom(10)
         content_type, move = checked_content_type(content_type), flag("move", move)
         # Half of a payload's time is left then to finish it, and to name it.
         lately_ms = int(self._facts.settings.get("reference.orphan.ms", 0)) // 2

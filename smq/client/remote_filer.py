@@ -4,7 +4,6 @@ A connection for each call, for calls are few and large. An upload that breaks l
 a read did not get it asks for again, for a while, because objects that are read so never change.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
@@ -12,6 +11,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.parse import quote
 
+from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.filer.store import CREATE, Data, Mode, Sink
 from smq.model.errors import AlreadyExists, Full, NotFound, StoreError, Unavailable
 
@@ -29,8 +29,9 @@ _ERRORS: dict[int, type[StoreError]] = {
 class RemoteFiler:
     """A filer behind `http://host:port/filer/`."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._host, self._port = host, port
+        self._clock = clock
 
     @contextmanager
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
@@ -52,14 +53,14 @@ class RemoteFiler:
 
         Raises NotFound, Unavailable; StoreError: it is refused.
         """
-        give_up_s = time.monotonic() + PATIENCE_S
+        give_up_s = self._clock.monotonic_s() + PATIENCE_S
         while True:
             try:
                 return self._get(key, start, length)
             except Unavailable:
-                if time.monotonic() >= give_up_s:
+                if self._clock.monotonic_s() >= give_up_s:
                     raise
-            time.sleep(PAUSE_S)
+            self._clock.sleep(PAUSE_S)
 
     def local_path(self, key: str) -> Path | None:  # noqa: ARG002  (as a Store)
         """None: its files are on another host."""

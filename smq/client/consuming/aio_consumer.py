@@ -11,7 +11,6 @@ ends before the next call begins, and records that it took come again.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 from datetime import datetime
 from typing import Any, ParamSpec, Self, TypeVar
@@ -38,7 +37,7 @@ class AsyncConsumer:
 
     async def poll(self, timeout_s: float = 1.0) -> Batch:
         """Records that have come, or come in time; else an empty batch."""
-        deadline = time.monotonic() + duration("timeout_s", timeout_s)
+        deadline = self._consumer.clock.monotonic_s() + duration("timeout_s", timeout_s)
         await self._settle()
         self._consumer.give_back()
         while True:
@@ -46,7 +45,7 @@ class AsyncConsumer:
             if batch is not None:
                 self._consumer.given()
                 return batch
-            left_s = deadline - time.monotonic()
+            left_s = deadline - self._consumer.clock.monotonic_s()
             if left_s <= 0:
                 self._consumer.given()  # There was nothing to give.
                 return Batch([])

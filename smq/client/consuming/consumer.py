@@ -15,7 +15,6 @@ made it.
 import math
 import os
 import select
-import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -53,6 +52,7 @@ class Consumer:
         self, reach: Reach, topics: str | Sequence[str], settings: ConsumerSettings
     ) -> None:
         self._settings = settings
+        self.clock = reach.clock
         self._topics = checked_topics(topics)
         self._whole: list[str] = []  # Of these all partitions are read, also those to come.
         self._pid = os.getpid()
@@ -64,15 +64,18 @@ class Consumer:
         self._cluster, self._payloads = reach.cluster(), reach.payloads()
         group, every_s, deadline_s = settings.group, settings.auto_commit_s, reach.deadline_seconds
         self._committing = (
-            None if group is None else Committing(reach.cluster, group, every_s, deadline_s)
+            None
+            if group is None
+            else Committing(reach.cluster, group, every_s, deadline_s, reach.clock)
         )
         self._beginnings = Beginnings(self._cluster, place_of(settings.start), self._committing)
         bytes_max, self._metadata_max_age_s = settings.batch_bytes_max, reach.metadata_max_age_s
-        self._look_at = time.monotonic() + self._metadata_max_age_s
-        doors = None if reach.open_door is None else Doors(reach.open_door)
+        self._look_at = self.clock.monotonic_s() + self._metadata_max_age_s
+        doors = None if reach.open_door is None else Doors(reach.open_door, reach.clock)
         self._reading = Reading(
             None if doors is None else LocalSource(doors, bytes_max),
             WireSource(self._cluster, bytes_max, deadline_s, self._beginnings),
+            reach.clock,
         )
         self._member: GroupMember | None = None
         self._sharing: Sharing | None = None
@@ -179,9 +182,13 @@ class Consumer:
             raise ValueError(f"{topic}-{partition} is not assigned; {self.assignment()} are")
         return found
 
+    def _must_look(self) -> bool:
+        """Whether our topics may have got more partitions since we looked."""
+        return bool(self._whole) and self.clock.monotonic_s() >= self._look_at
+
     def _read_new_partitions(self) -> None:
         """Read also what our topics have got meanwhile."""
-        self._look_at = time.monotonic() + self._metadata_max_age_s
+        self._look_at = self.clock.monotonic_s() + self._metadata_max_age_s
         with suppress(BrokerError):  # Whoever reads notices too, and waits for what passes.
             self._cluster.forget_topics()
             counts = [(topic, len(self._cluster.topic(topic).leaders)) for topic in self._whole]
@@ -206,14 +213,14 @@ class Consumer:
     def _await(self, timeout_s: float) -> Batch:
         timeout_s = duration("timeout_s", timeout_s)
         self.give_back()
-        now = time.monotonic()
+        now = self.clock.monotonic_s()
         deadline, spin_until = now + timeout_s, now + self._settings.spin_us / 1e6
         # Who had to wait for the last batch probably has to again, and looks as he falls asleep.
         sleeps = self._has_waited and timeout_s and not self._reading.is_torn
         batch = None if sleeps else self.take()
         self._has_waited = False
         while batch is None:
-            now = time.monotonic()
+            now = self.clock.monotonic_s()
             if now >= deadline:
                 return Batch([])
             if now >= spin_until:
@@ -301,7 +308,7 @@ class Consumer:
         """What there is now, without waiting for records; None: nothing yet."""
         if self._sharing is not None:
             self._sharing.turn()
-        if self._whole and time.monotonic() >= self._look_at:
+        if self._must_look():
             self._read_new_partitions()
         taken = self._reading.take()
         if not taken:
@@ -353,7 +360,7 @@ class Consumer:
 
     def may_wait(self) -> bool:
         """Whether `take` may have to ask a broker first."""
-        if not self._reading.is_local or (self._whole and time.monotonic() >= self._look_at):
+        if not self._reading.is_local or self._must_look():
             return True
         return bool(self._member and self._member.events)
 

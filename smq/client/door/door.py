@@ -28,7 +28,6 @@ import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic_ns
 
 import numpy as np
 
@@ -52,6 +51,7 @@ from shm.kernels.session.one_record import MUST_RING, NO_ROOM, send_one
 from shm.reader import LogReader
 from shm.segment import LogMemory
 from shm.session import SessionMemory
+from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import ChannelGone
 from smq.model.catalog import Catalog
 from smq.model.errors import PeerError
@@ -84,8 +84,11 @@ class Door:
 
     is_quiet = True
 
-    def __init__(self, sock: socket.socket, descriptors: Sequence[int]) -> None:
+    def __init__(
+        self, sock: socket.socket, descriptors: Sequence[int], clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._socket = sock
+        self._now_ns = clock.monotonic_ns
         session, cluster, catalog, *logs = descriptors
         self._session = SessionMemory.attach(session)
         self._memory, self._side = self._session.memory, self._session.side
@@ -113,7 +116,12 @@ class Door:
 
     @classmethod
     def open(
-        cls, runtime_dir: Path, node_id: int, cluster_id: str, timeout_s: float = ATTACH_SECONDS_MAX
+        cls,
+        runtime_dir: Path,
+        node_id: int,
+        cluster_id: str,
+        timeout_s: float = ATTACH_SECONDS_MAX,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> "Door":
         """Attach to a node of the broker whose setting `runtime.dir` this is.
 
@@ -128,7 +136,7 @@ class Door:
             _check_owner(sock)
             sock.sendall(Hello(node_id, cluster_id).encode())
             descriptors = _descriptors(sock)
-            return cls(sock, descriptors)
+            return cls(sock, descriptors, clock)
         except (OSError, PeerError, ValueError) as reason:
             sock.close()
             raise DoorUnavailable(f"{path}: {reason}") from reason
@@ -154,7 +162,7 @@ class Door:
         """As `reserve`, but waits for room until `deadline_ns`. Raises InboxFull."""
         room = self.reserve(size_bytes)
         while room is None:
-            left_ns = min(deadline_ns - monotonic_ns(), ROOM_SLICE_NS)
+            left_ns = min(deadline_ns - self._now_ns(), ROOM_SLICE_NS)
             if left_ns <= 0:
                 raise InboxFull("the shard has not made room in time")
             at = await_room(self._memory, self._side, size_bytes, left_ns)
@@ -251,17 +259,17 @@ class Door:
 
         A movement ends one wait only: look at the logs when this returns, then wait again.
         """
-        end_ns = monotonic_ns() + int(timeout_s * 1e9)
+        end_ns = self._now_ns() + int(timeout_s * 1e9)
         if spin_us:
-            spin_end_ns = monotonic_ns() + 1000 * spin_us
-            while monotonic_ns() < spin_end_ns and not self.spin():
+            spin_end_ns = self._now_ns() + 1000 * spin_us
+            while self._now_ns() < spin_end_ns and not self.spin():
                 pass
         while True:
             if self.arm():
-                self._poll.poll(max(0.0, (end_ns - monotonic_ns()) / 1e6))
+                self._poll.poll(max(0.0, (end_ns - self._now_ns()) / 1e6))
             if self.disarm():
                 return True
-            if monotonic_ns() >= end_ns:
+            if self._now_ns() >= end_ns:
                 return False
 
     def sleep(self, reader: ReaderState, also: int, timeout_ms: int) -> bool:

@@ -4,7 +4,6 @@ A door goes away with its shard. Then its partitions are read over the wire, and
 again, no more often than every REOPEN_SECONDS.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
@@ -12,6 +11,7 @@ from uuid import UUID
 
 from shm.kernels.reader.sleep import ReaderState
 from shm.reader import LogReader
+from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.door.door import DoorUnavailable
 from smq.client.errors import ChannelGone
 from smq.client.names import TopicPartition
@@ -68,8 +68,11 @@ class Found(NamedTuple):
 class Doors:
     """One door for each node, opened when a partition of its logs is looked for."""
 
-    def __init__(self, open_door: Callable[[int], ReadingDoor]) -> None:
+    def __init__(
+        self, open_door: Callable[[int], ReadingDoor], clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._open_door = open_door
+        self._clock = clock
         self._doors: dict[int, ReadingDoor] = {}
         self._watched: dict[int, set[int]] = {}
         self._tried_at: dict[int, float] = {}
@@ -141,7 +144,7 @@ class Doors:
             self._drop(node)
 
     def _open(self, node: int) -> ReadingDoor | None:
-        now = time.monotonic()
+        now = self._clock.monotonic_s()
         if node not in self._doors and now >= self._tried_at.get(node, 0) + REOPEN_SECONDS:
             self._tried_at[node] = now
             with suppress(DoorUnavailable):

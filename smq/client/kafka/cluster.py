@@ -7,12 +7,12 @@ too; where any broker will do, one that is silent is left early for another, and
 then on until it has answered.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
+from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.connection import (
     ANSWER_SECONDS_MAX,
@@ -89,10 +89,16 @@ class Cluster:
     Raises ValueError for what is no address.
     """
 
-    def __init__(self, bootstrap: str, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self.bootstrap = bootstrap
         self._bootstrap = addresses_of(bootstrap)
         self._deadline_seconds = deadline_seconds
+        self.clock = clock
         self.cluster_id = ""  # Learnt from Metadata.
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
@@ -134,11 +140,11 @@ class Cluster:
                 if error.code not in PASSING or self._seconds_left() <= 0:
                     raise
             self.forget()
-            time.sleep(RETRY_SECONDS)
+            self.clock.sleep(RETRY_SECONDS)
 
     def within(self, seconds: float, work: Callable[[], Result]) -> Result:
         """The result of some work, whose answers are waited for so long altogether."""
-        outer, deadline = self._deadline, time.monotonic() + seconds
+        outer, deadline = self._deadline, self.clock.monotonic_s() + seconds
         self._deadline = deadline if outer is None else min(outer, deadline)
         try:
             return work()
@@ -148,7 +154,7 @@ class Cluster:
     def _seconds_left(self) -> float:
         if self._deadline is None:
             return self._deadline_seconds
-        return self._deadline - time.monotonic()
+        return self._deadline - self.clock.monotonic_s()
 
     def _patience(self, others: int = 0) -> float:
         """How long to wait for a broker, when so many others may be asked instead."""

@@ -151,7 +151,7 @@ def test_what_the_ring_has_overtaken_is_read_again_and_nobody_sees_it(
 
     def overtaken(batch: Batch) -> Batch:
         if next(times, False):
-            monkeypatch.setattr(batch, "_is_intact", lambda: False)
+            monkeypatch.setattr(batch, "_checks", [lambda: False])
         return copy(batch)
 
     monkeypatch.setattr(Batch, "copy", overtaken)

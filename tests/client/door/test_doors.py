@@ -6,6 +6,7 @@ from smq.client.door.door import DoorUnavailable
 from smq.client.door.doors import Doors
 from smq.client.names import TopicPartition
 from smq.model.catalog import Catalog
+from smq.testing.stepped_clock import SteppedClock
 from tests.client.fake_door import TOPIC, FakeDoor
 from tests.shm.kernels.reader.test_lend import NUMBERS, Writer
 
@@ -51,17 +52,15 @@ def test_a_partition_is_found_by_the_catalog(house: House) -> None:
     assert house.opened[0].closed
 
 
-def test_a_house_that_is_not_there_is_asked_now_and_then(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 100.0
-    monkeypatch.setattr("smq.client.door.doors.time.monotonic", lambda: now)
+def test_a_house_that_is_not_there_is_asked_now_and_then(house: House) -> None:
+    clock = SteppedClock(100 * 10**9)
     house.is_there = False
-    doors = Doors(house.open_door)
+    doors = Doors(house.open_door, clock)
     for _ in range(3):
         assert doors.find(NAME) is None
     assert house.asked == 1
-    house.is_there, now = True, now + 1
+    house.is_there = True
+    clock.step(1)
     assert doors.find(NAME) is not None
 
 

@@ -7,12 +7,12 @@ A member's group may share anew while a commit is on its way, which then comes a
 longer. If all its partitions are the member's as before, it is made again as who the member is now.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import DEADLINE_SECONDS, RETRY_SECONDS, Cluster, check
 from smq.client.kafka.connection import Connection
@@ -59,12 +59,14 @@ class Committing:
         group: str,
         every_s: float | None,
         deadline_seconds: float = DEADLINE_SECONDS,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._open_cluster = open_cluster
         self._group = group
         self._every_s = every_s
         self._deadline_seconds = deadline_seconds
-        self._due_at = time.monotonic() + (every_s or 0)
+        self._due_at = self._clock.monotonic_s() + (every_s or 0)
         self._unasked = _done()  # What was committed last without being asked.
         self._committed: dict[TopicPartition, int] = {}
         self._cluster: Cluster | None = None
@@ -87,7 +89,7 @@ class Committing:
 
     def is_due(self) -> bool:
         """Whether it is time to commit without being asked, and the last time is over."""
-        is_time = self._every_s is not None and time.monotonic() >= self._due_at
+        is_time = self._every_s is not None and self._clock.monotonic_s() >= self._due_at
         return is_time and self._unasked.done()
 
     def commit_if_moved(
@@ -97,7 +99,7 @@ class Committing:
         renewed: Renewed = _nobody,
     ) -> "Future[None]":
         """Commit those of these that are not committed when all that is on its way has come."""
-        self._due_at = time.monotonic() + (self._every_s or 0)
+        self._due_at = self._clock.monotonic_s() + (self._every_s or 0)
         self._unasked = self._thread.submit(self._commit_moved, offsets, membership, renewed)
         return self._unasked
 
@@ -134,17 +136,17 @@ class Committing:
     def _commit_as(
         self, offsets: Mapping[TopicPartition, int], membership: Membership, renewed: Renewed
     ) -> None:
-        deadline = time.monotonic() + self._deadline_seconds
+        deadline = self._clock.monotonic_s() + self._deadline_seconds
         while True:
             try:
                 self._retrying(partial(self._commit, self._request(offsets, membership)))
                 break
             except BrokerError as error:
                 again = renewed() if error.code in SHARED_ANEW else None
-                if again is None or time.monotonic() > deadline:
+                if again is None or self._clock.monotonic_s() > deadline:
                     raise
             if again == membership:  # The group is still about it.
-                time.sleep(RETRY_SECONDS)
+                self._clock.sleep(RETRY_SECONDS)
             membership = again
         self._committed |= offsets
 

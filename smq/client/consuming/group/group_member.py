@@ -19,7 +19,6 @@ group share anew if so.
 import os
 import select
 import threading
-import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
@@ -82,9 +81,10 @@ class GroupMember:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # For the thread.
         self._topics = frozenset(topics)
         self._settings = settings
+        self._clock = reach.clock
         self._deadline_seconds = reach.deadline_seconds
         self._metadata_max_age_s = reach.metadata_max_age_s
-        self._look_at = self._polled_at = time.monotonic()
+        self._look_at = self._polled_at = self._clock.monotonic_s()
         self._wanted: frozenset[TopicPartition] | None = frozenset()
         self._is_member = False
         self._is_told = False
@@ -115,7 +115,7 @@ class GroupMember:
 
     def polled(self) -> None:
         """The user's code is alive."""
-        self._polled_at = time.monotonic()
+        self._polled_at = self._clock.monotonic_s()
 
     def take_event(self) -> Event:
         """What has happened: the oldest of `events`."""
@@ -159,7 +159,7 @@ class GroupMember:
                 self._wanted = owned
                 raise
             self._is_member, self._is_told = True, False
-            self._look_at = time.monotonic() + self._metadata_max_age_s
+            self._look_at = self._clock.monotonic_s() + self._metadata_max_age_s
             self._tell(Assigned(assigned))
         elif not self._is_member:
             self._sleep(None)
@@ -168,7 +168,7 @@ class GroupMember:
         self._failing_since = None
 
     def _beat(self) -> None:
-        if time.monotonic() - self._polled_at > self._settings.poll_interval_s_max:
+        if self._clock.monotonic_s() - self._polled_at > self._settings.poll_interval_s_max:
             self._session.leave()
             self._lose()
             return
@@ -178,10 +178,10 @@ class GroupMember:
             if error.code != ErrorCode.REBALANCE_IN_PROGRESS:
                 raise
             self._share_anew()
-        if time.monotonic() >= self._look_at:
+        if self._clock.monotonic_s() >= self._look_at:
             if self._session.has_other_partitions():
                 self._share_anew()
-            self._look_at = time.monotonic() + self._metadata_max_age_s
+            self._look_at = self._clock.monotonic_s() + self._metadata_max_age_s
 
     def _share_anew(self) -> None:
         if not self._is_told:
@@ -199,7 +199,7 @@ class GroupMember:
             self._give_up(error)
 
     def _retry_later(self, error: BrokerError) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic_s()
         self._failing_since = self._failing_since or now
         if now - self._failing_since > self._deadline_seconds:
             self._failing_since = now

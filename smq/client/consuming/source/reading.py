@@ -10,7 +10,6 @@ an interrupt the sources begin again where the partitions stand, and those of wh
 taken that nobody was given stand before that.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -19,6 +18,7 @@ from typing import Concatenate, ParamSpec
 
 from shm.kernels.reader.lend import F_ROW, F_START
 from shm.kernels.record.records import B_BASE_OFFSET, B_LAST_OFFSET
+from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.consuming.batch.chunk import Chunk, cut
 from smq.client.consuming.source.local_source import LocalSource
 from smq.client.consuming.source.source import Partition, Taken
@@ -72,13 +72,16 @@ class Reading:
     Invariant, unless it is torn: the sources have those partitions that are wanted, and no others.
     """
 
-    def __init__(self, local: LocalSource | None, wire: WireSource) -> None:
+    def __init__(
+        self, local: LocalSource | None, wire: WireSource, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.counts = Counts()
         self.is_given, self.is_torn = True, False
         self.moves: list[Move] = []
         self._local = local
         self._wire = wire
+        self._clock = clock
         self._on_wire: dict[TopicPartition, Partition] = {}
         self._paused: set[TopicPartition] = set()
         self._only: frozenset[TopicPartition] | None = None  # If so, these, paused or not.
@@ -283,7 +286,7 @@ class Reading:
 
     def _return(self, local: LocalSource) -> None:
         """Have those go back to their rings that can."""
-        now = time.monotonic()
+        now = self._clock.monotonic_s()
         if now >= self._return_at:
             self._return_at = now + RETURN_SECONDS
             self._returning = list(self._on_wire.values())

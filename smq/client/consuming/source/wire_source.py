@@ -14,7 +14,6 @@ cannot begin anew, is told behind what the others have given, and looked for aga
 """
 
 import select
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
@@ -74,7 +73,7 @@ class WireSource:
         deadline_seconds: float,
         beginnings: Beginnings,
     ) -> None:
-        self._cluster = cluster
+        self._cluster, self._clock = cluster, cluster.clock
         self._bytes_max = batch_bytes_max
         self._deadline_seconds = deadline_seconds
         self._beginnings = beginnings
@@ -123,11 +122,11 @@ class WireSource:
     def retry_in_seconds(self) -> float:
         """How long until it makes sense to ask again; 0: now."""
         retry_at = max(self._retry_at, self._look_at if self._missing else 0.0)
-        return max(0.0, retry_at - time.monotonic())
+        return max(0.0, retry_at - self._clock.monotonic_s())
 
     def take(self) -> list[Taken]:
         """What has come by now; sends what is to be asked next. Raises BrokerError."""
-        if not self._partitions or time.monotonic() < self._retry_at:
+        if not self._partitions or self._clock.monotonic_s() < self._retry_at:
             return []
         self._tell_missing()  # The last look may have left it behind what it gave.
         taken: list[Taken] = []
@@ -160,7 +159,7 @@ class WireSource:
 
     def _begin_anew(self) -> None:
         """Have those begin anew whose topic is another one by now; notes what is missing."""
-        now = time.monotonic()
+        now = self._clock.monotonic_s()
         if now >= self._look_at:
             self._missing.clear()
         for partition in self._partitions.values():
@@ -258,7 +257,7 @@ class WireSource:
 
     def _fail(self, error: BrokerError) -> None:
         """Have it tried again; raises what does not pass, or has not passed for too long."""
-        now = time.monotonic()
+        now = self._clock.monotonic_s()
         self._failing_since = self._failing_since or now
         is_too_long = now - self._failing_since > self._deadline_seconds
         self._retry_at = now + RETRY_SECONDS  # Also for who asks again in spite of an error.

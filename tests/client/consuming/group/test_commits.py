@@ -14,15 +14,24 @@ from smq.client.kafka.cluster import Cluster
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.smq_broker import SmqBroker
+from smq.testing.stepped_clock import SteppedClock
 from tests.client.both import client, running, topic
 from tests.client.consuming.group.test_group_session import await_readable
 
 __all__ = ["client", "running", "topic"]  # Fixtures.
 
 
+EVERY_S = 60.0
+
+
 @pytest.fixture
-def committing(running: SmqBroker, topic: str) -> Iterator[Committing]:
-    committing = Committing(partial(Cluster, running.bootstrap), topic, 60)
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+@pytest.fixture
+def committing(running: SmqBroker, topic: str, clock: SteppedClock) -> Iterator[Committing]:
+    committing = Committing(partial(Cluster, running.bootstrap), topic, EVERY_S, clock=clock)
     yield committing
     committing.close()
 
@@ -101,12 +110,10 @@ def test_it_is_not_due_while_the_last_one_is_on_its_way(
     topic: str,
     committing: Committing,
     gate: threading.Event,
-    monkeypatch: pytest.MonkeyPatch,
+    clock: SteppedClock,
 ) -> None:
     committing.commit_if_moved({TopicPartition(topic, 0): 5}, Membership())
-    monkeypatch.setattr(
-        "smq.client.consuming.group.commits.time.monotonic", lambda: committing._due_at
-    )
+    clock.step(EVERY_S)
     assert not committing.is_due()
     gate.set()
     committing.settle()
@@ -148,12 +155,8 @@ def test_a_group_that_does_not_come_to_rest_is_told(running: SmqBroker, topic: s
     committing.close()
 
 
-def test_it_is_due_after_a_while(
-    topic: str, committing: Committing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_due_after_a_while(topic: str, committing: Committing, clock: SteppedClock) -> None:
     assert committing.is_automatic
     assert not committing.is_due()
-    monkeypatch.setattr(
-        "smq.client.consuming.group.commits.time.monotonic", lambda: committing._due_at
-    )
+    clock.step(EVERY_S)
     assert committing.is_due()

@@ -14,6 +14,7 @@ from smq.client.door.doors import Doors
 from smq.client.names import TopicPartition
 from smq.model.catalog import Catalog
 from smq.model.errors import BrokerError, ErrorCode
+from smq.testing.stepped_clock import SteppedClock
 from smq.wire.records import Record, write_batch
 from tests.client.batches import batches_of
 from tests.client.fake_door import TOPIC, FakeDoor
@@ -77,8 +78,9 @@ class Rig:
         self.writer = Writer()
         self.door = FakeDoor(self.writer)
         self.wire = FakeWire()
-        self.local = LocalSource(Doors(lambda _: self.door), 1 << 20)
-        self.reading = Reading(self.local, self.wire)  # type: ignore[arg-type]
+        self.clock = SteppedClock(100 * 10**9)
+        self.local = LocalSource(Doors(lambda _: self.door, self.clock), 1 << 20)
+        self.reading = Reading(self.local, self.wire, self.clock)  # type: ignore[arg-type]
 
     def append(self, slot: int, count: int = 1, size: int = 1) -> None:
         for _ in range(count):
@@ -136,12 +138,7 @@ def test_what_the_ring_has_lost_comes_over_the_wire_until_it_is_caught_up(rig: R
     assert rig.wire.partitions == {}
 
 
-def test_a_door_that_closes_costs_nothing_and_is_opened_again(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 100.0
-    for module in ("door.doors", "consuming.source.reading"):
-        monkeypatch.setattr(f"smq.client.{module}.time.monotonic", lambda: now)
+def test_a_door_that_closes_costs_nothing_and_is_opened_again(rig: Rig) -> None:
     rig.reading.assign({ZERO: 0})
     rig.append(0)
     rig.read()
@@ -150,24 +147,21 @@ def test_a_door_that_closes_costs_nothing_and_is_opened_again(
     rig.append(0)
     assert rig.read() == [(0, 2, "wire"), (0, 3, "wire")]
     assert not rig.reading.is_local
-    rig.door, now = FakeDoor(rig.writer), now + 1
+    rig.door = FakeDoor(rig.writer)
+    rig.clock.step(1)
     rig.append(0)
     assert rig.read() == [(0, 4, "ring"), (0, 5, "ring")]
 
 
-def test_a_door_that_opens_to_other_memory_has_nothing_of_the_old_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 100.0
-    for module in ("door.doors", "consuming.source.reading"):
-        monkeypatch.setattr(f"smq.client.{module}.time.monotonic", lambda: now)
+def test_a_door_that_opens_to_other_memory_has_nothing_of_the_old_read() -> None:
     rig = Rig()
     rig.reading.assign({ZERO: 0, ONE: 0})
     rig.append(0)
     assert rig.read() == [(0, 0, "ring"), (0, 1, "ring")]
     rig.door.close()  # The whole broker starts again, and has the log in a ring of its own.
     rig.writer = Writer()
-    rig.door, now = FakeDoor(rig.writer), now + 1
+    rig.door = FakeDoor(rig.writer)
+    rig.clock.step(1)
     rig.append(0)
     rig.reading.seek(ZERO, 2)
     rig.append(0)

@@ -4,7 +4,6 @@ import select
 import time
 from collections.abc import Iterator
 from itertools import count
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from smq.client.kafka.connection import Connection
 from smq.client.kafka.offsets import EARLIEST
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.testing.stepped_clock import SteppedClock
 from smq.wire.records import Record
 from tests.client import fake_kafka
 from tests.client.fake_kafka import FakeKafka
@@ -292,9 +292,9 @@ def test_brokers_without_ids_of_topics_are_asked_by_name(
 
 
 def test_what_does_not_pass_is_told_and_asked_again_a_little_later(
-    kafka: FakeKafka, source: WireSource, monkeypatch: pytest.MonkeyPatch
+    kafka: FakeKafka, source: WireSource
 ) -> None:
-    monkeypatch.setattr(wire_source, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    source._clock = SteppedClock(100 * 10**9)
     kafka.add_topic("a", 1)
     kafka.faults["Fetch"] += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 9
     source.add(partitions(0))
@@ -308,14 +308,13 @@ def test_what_does_not_pass_is_told_and_asked_again_a_little_later(
 
 
 def test_a_failure_is_over_when_nothing_is_read_any_more(
-    kafka: FakeKafka, source: WireSource, monkeypatch: pytest.MonkeyPatch
+    kafka: FakeKafka, source: WireSource
 ) -> None:
-    clock = SimpleNamespace(monotonic=lambda: 100.0)
-    monkeypatch.setattr(wire_source, "time", clock)
+    clock = source._clock = SteppedClock(100 * 10**9)
     kafka.add_topic("a", 1)
     (partition,) = partitions(0)
-    for now in (100.0, 200.0, 300.0):
-        clock.monotonic = lambda now=now: now
+    for _ in range(3):
+        clock.step(100)
         kafka.faults["Fetch"] += [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         source.add([partition])
         while not source.retry_in_seconds():
