@@ -207,7 +207,7 @@ class Consumer:
         What it has taken when it is interrupted comes with the next poll.
         """
         batch = self._await(timeout_s)
-        self._reading.is_given = True  # One step with the return: no calls, no interrupts.
+        self._reading.is_given = True  # Uninterruptible with the return.
         return batch
 
     def _await(self, timeout_s: float) -> Batch:

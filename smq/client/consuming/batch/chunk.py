@@ -204,7 +204,7 @@ class Chunk:
     def records(self) -> Iterator[Record]:
         """All of them: tuples that look at the columns when they are asked."""
         columns, count = self.columns, len(self)
-        if count <= RECORDS_FEW:  # All fields in one step: somebody waits for them.
+        if count <= RECORDS_FEW:  # One conversion for all fields is quicker.
             every = columns.tolist()
             self.keys = every[C_KEY_AT], every[C_KEY_LENGTH]
             self.values = every[C_VALUE_AT], every[C_VALUE_LENGTH]

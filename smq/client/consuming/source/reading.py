@@ -344,7 +344,7 @@ class Reading:
     def sleep(self, also: int, timeout_s: float) -> bool:
         """Sleep until there may be something to take, or `also` is readable, or for so long.
 
-        False: not in one step; see `fall_asleep`.
+        False: one call cannot wait for all of them; use `fall_asleep`.
         """
         if self._local is None or self._on_wire:
             return False
