@@ -1,12 +1,12 @@
-"""The SDK for asyncio: the same clients and producers, whose waiting does not hold up the loop.
+"""The SDK for asyncio: the same clients and producers, which never block the event loop.
 
     async with smq.connect_async("127.0.0.1:9092") as client:
         async with client.producer() as producer:
             sent = await producer.send("clicks", b"value")      waits only while the buffer is full
             print(await sent)                                   a Delivery
 
-`await` opens one as well, without closing it: `client = await smq.connect_async(…)`. A producer
-sends from its own thread anyway; what may wait is handed to asyncio's threads.
+`await` opens one too, and leaves closing it to you: `client = await smq.connect_async(…)`.
+Producers send without waiting. Calls that may wait run in asyncio's threads.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from smq.model.references import HANDLE_BYTES_MAX, Reference
 
 
 class AsyncProducer:
-    """See Producer, whose arguments and errors these methods have."""
+    """The methods of Producer, with its arguments and errors."""
 
     def __init__(self, open_producer: Callable[[], Producer]) -> None:
         self._open_producer = open_producer
         self._producer: Producer
 
     async def send(self, topic: str, value: Bytes | None, **fields: Any) -> Future:  # noqa: ANN401
-        """Send a record; on return it is on its way, and its future may be awaited."""
+        """Send a record. On return it is accepted; await its future for the result."""
         work = partial(self._producer.send, topic, value, **fields)
         must_wait = self._producer.must_wait(topic, value, fields.get("key"))
         return await asyncio.to_thread(work) if must_wait else work()
@@ -52,18 +52,18 @@ class AsyncProducer:
         return await asyncio.to_thread(partial(self._producer.send_array, topic, array, **fields))
 
     async def send_reference(self, topic: str, source: Source, **fields: Any) -> Future:  # noqa: ANN401
-        """Upload a payload, then send a record that stands for it."""
+        """Upload a payload, then send a record that refers to it."""
         work = partial(self._producer.send_reference, topic, source, **fields)
         return await asyncio.to_thread(work)
 
     async def send_handle(self, topic: str, reference: Reference, **fields: Any) -> Future:  # noqa: ANN401
-        """Send a record that stands for a payload which was uploaded to the topic."""
+        """Send a record that refers to a payload which was uploaded to the topic."""
         work = partial(self._producer.send_handle, topic, reference, **fields)
         must_wait = self._producer.must_wait(topic, bytes(HANDLE_BYTES_MAX), fields.get("key"))
         return await asyncio.to_thread(work) if must_wait else work()
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until the fate of all records sent so far is known."""
+        """Wait until all records sent so far are acknowledged or have failed."""
         await asyncio.to_thread(self._producer.flush, timeout_s)
 
     async def close(self, timeout_s: float | None = None) -> None:
@@ -90,7 +90,7 @@ class AsyncProducer:
 
 
 class AsyncClient:
-    """See Client, whose arguments and errors these methods have."""
+    """The methods of Client, with its arguments and errors."""
 
     def __init__(self, open_client: Callable[[], Client]) -> None:
         self._open_client = open_client
@@ -104,7 +104,7 @@ class AsyncClient:
     async def create_topic(
         self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> int:
-        """Create a topic; the number of its partitions."""
+        """Create a topic; return the number of its partitions."""
         return await asyncio.to_thread(self._client.create_topic, name, partitions, configs)
 
     async def delete_topic(self, name: str) -> None:
@@ -112,11 +112,11 @@ class AsyncClient:
         await asyncio.to_thread(self._client.delete_topic, name)
 
     async def topics(self) -> dict[str, int]:
-        """The topics by name, and how many partitions each has."""
+        """The number of partitions of each topic, by name."""
         return await asyncio.to_thread(self._client.topics)
 
     async def upload(self, topic: str, source: Source, **options: Any) -> Reference:  # noqa: ANN401
-        """Upload a payload that records of a topic may name."""
+        """Upload a payload that records of a topic may refer to."""
         return await asyncio.to_thread(partial(self._client.upload, topic, source, **options))
 
     def producer(self, **settings: Any) -> AsyncProducer:  # noqa: ANN401
@@ -128,7 +128,7 @@ class AsyncClient:
         return AsyncConsumer(partial(self._client.consumer, topics, **settings))
 
     async def close(self) -> None:
-        """Close what was opened here."""
+        """Close the client and everything that was opened with it."""
         await asyncio.to_thread(self._client.close)
 
     async def _open(self) -> Self:

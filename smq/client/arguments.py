@@ -1,4 +1,4 @@
-"""Arguments as they are kept, or an error that names argument, value and what is allowed."""
+"""Checks arguments: returns what is kept, or raises an error with name, value and allowed range."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,11 +16,11 @@ SECONDS_MAX = 2_000_000  # Three weeks: polls, and Kafka's requests, have millis
 TEXT_BYTES_MAX = 2**15 - 1  # The length of a text of Kafka's protocol is an int16.
 SHOWN_BITS_MAX = 1024  # Python writes out 4300 digits at most.
 _EPOCH, _MILLISECOND = datetime.fromtimestamp(0, UTC), timedelta(milliseconds=1)
-_FIELD_NAME = re.compile(":[^:]*:")  # As in the format of a structured array's buffer.
+_FIELD_NAME = re.compile(":[^:]*:")  # As in a structured array's buffer format.
 
 
 def bytes_of(name: str, value: Any) -> bytes | None:  # noqa: ANN401  (whatever was given)
-    """A key or a value: bytes, another buffer's bytes, or None."""
+    """A key or a value: bytes, a buffer's bytes, or None."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, np.ma.MaskedArray):
@@ -39,7 +39,7 @@ def bytes_of(name: str, value: Any) -> bytes | None:  # noqa: ANN401  (whatever 
 
 
 def has_objects(view: memoryview) -> bool:
-    """Whether the items are objects, or have some: an O outside of the names of fields."""
+    """Whether items are or contain Python objects: an O outside of field names."""
     return "O" in _FIELD_NAME.sub("", view.format)
 
 
@@ -50,12 +50,12 @@ def header_pairs(headers: Any) -> Headers:  # noqa: ANN401
 
 
 def iterator(name: str, value: Any, allowed: str) -> Iterator[Any]:  # noqa: ANN401
-    """What is in a list, or in something like one; text is none."""
+    """An iterator over a list or another iterable; text is refused."""
     found: Iterator[Any] | None = None
     try:
         if not isinstance(value, str | bytes):
             found = iter(value)
-    except TypeError:  # Of an array without dimensions too, though it has the method.
+    except TypeError:  # Arrays without dimensions raise it too, though they have the method.
         pass
     if found is None:
         raise TypeError(f"{name} is {allowed}, not {type(value).__name__}")
@@ -68,7 +68,9 @@ def _pair(pair: Any) -> tuple[bytes, bytes | None]:  # noqa: ANN401
     key, value = pair
     if isinstance(key, str):
         try:
-            key = key.encode(errors="surrogateescape")  # As consumers have those that are no UTF-8.
+            key = key.encode(
+                errors="surrogateescape"
+            )  # As consumers decode keys that are not UTF-8.
         except UnicodeEncodeError:
             raise ValueError(f"a header's key is {key!r}, which has no bytes in UTF-8") from None
     elif not isinstance(key, bytes | bytearray | memoryview):
@@ -78,7 +80,7 @@ def _pair(pair: Any) -> tuple[bytes, bytes | None]:  # noqa: ANN401
 
 
 def text(name: str, value: Any) -> str:  # noqa: ANN401
-    """Text, as it is, which Kafka's protocol can carry."""
+    """Text that Kafka's protocol can carry, unchanged."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is text, not {type(value).__name__}")
     try:
@@ -91,14 +93,14 @@ def text(name: str, value: Any) -> str:  # noqa: ANN401
 
 
 def milliseconds_of(name: str, moment: datetime) -> int:
-    """The milliseconds since 1970 of a time with its zone."""
+    """The milliseconds since 1970 of a time with a time zone."""
     if moment.tzinfo is None:
         raise ValueError(f"{name}: {moment} has no time zone; say which, e.g. with tzinfo=UTC")
     return (moment - _EPOCH) // _MILLISECOND
 
 
 def topic_name(name: str, value: Any) -> str:  # noqa: ANN401
-    """A name that a topic can have."""
+    """A valid topic name."""
     if not is_valid_topic_name(text(name, value)):
         raise ValueError(
             f"{name} is {value!r}; it should be 1 to {NAME_CHARACTERS_MAX} ASCII letters, digits, "
@@ -108,20 +110,20 @@ def topic_name(name: str, value: Any) -> str:  # noqa: ANN401
 
 
 def flag(name: str, value: Any) -> bool:  # noqa: ANN401
-    """True or False: of anything else nobody knows which it was to mean."""
+    """True or False. Other values are refused: their meaning would be a guess."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} is True or False, not {type(value).__name__}")
     return value
 
 
 def function(name: str, value: Any) -> None:  # noqa: ANN401
-    """Something to call."""
+    """A callable."""
     if not callable(value):
         raise TypeError(f"{name} is a function, not {type(value).__name__}")
 
 
 def duration(name: str, seconds: Any, above: float | None = None) -> float:  # noqa: ANN401
-    """Seconds: 0 or more, or above a number, and not more than can be waited for."""
+    """Seconds: 0 or more, or above a given number, and at most SECONDS_MAX."""
     is_one = hasattr(seconds, "__float__") and not isinstance(seconds, bool | np.ndarray)
     if not is_one:
         raise TypeError(f"{name} is a number of seconds, not {type(seconds).__name__}")
@@ -167,7 +169,7 @@ def whole_number(name: str, number: Any, least: int, beyond: int) -> int:  # noq
     """A whole number in [least, beyond)."""
     try:
         found = None if isinstance(number, bool) else index(number)
-    except TypeError:  # Of an array too, though it has the method.
+    except TypeError:  # Arrays raise it too, though they have the method.
         found = None
     if found is None:
         raise TypeError(f"{name} is a whole number, not {type(number).__name__}")
@@ -177,7 +179,7 @@ def whole_number(name: str, number: Any, least: int, beyond: int) -> int:  # noq
 
 
 def _shown(number: Any) -> Any:  # noqa: ANN401
-    """A number as it is told: Python does not write out those of thousands of digits."""
+    """A number for an error message: Python refuses to print thousands of digits."""
     if isinstance(number, int) and number.bit_length() > SHOWN_BITS_MAX:
         return f"a number of {number.bit_length()} bits"
     return number

@@ -1,4 +1,4 @@
-"""`smq.connect`: a broker, its topics, and producers and consumers of it."""
+"""`smq.connect`: a client of a broker, which opens producers and consumers."""
 
 import os
 import threading
@@ -51,11 +51,12 @@ def connect(
 ) -> "Client":
     """A client of the broker at bootstrap addresses ("host:port,…") or of a data directory.
 
-    `transport`: "shared memory", "kafka", or "auto": shared memory when the broker is on this host
-    and ours, else Kafka's protocol. `timeout_s` bounds how long a call waits for a broker that is
-    away or does not answer. After `metadata_max_age_s` producers and consumers look whether their
-    topics have got more partitions. Raises BrokerUnavailable when nobody answers now, TypeError,
-    ValueError.
+    transport           "shared memory", "kafka", or "auto": shared memory if the broker runs on
+                        this host for this user, else Kafka's protocol
+    timeout_s           how long a call waits for a broker that is away or does not answer
+    metadata_max_age_s  how often producers and consumers look for new partitions of their topics
+
+    Raises BrokerUnavailable (no broker answers now), TypeError, ValueError.
     """
     text("client_id", client_id)
     timeout_s = duration("timeout_s", timeout_s)
@@ -64,7 +65,7 @@ def connect(
 
 
 class Client:
-    """A broker. Threads may share it; a forked or pickled one connects anew, by itself."""
+    """A client of a broker. Threads may share it. Forked or pickled copies connect again."""
 
     def __init__(self, reach: Reach, client_id: str = CLIENT_ID) -> None:
         self._reach = reach
@@ -78,15 +79,15 @@ class Client:
 
     @property
     def transport(self) -> str:
-        """'shared memory' or 'kafka': how records travel. All else goes over Kafka's protocol."""
+        """How records travel: 'shared memory' or 'kafka'. All else uses Kafka's protocol."""
         return KAFKA if self._reach.open_door is None else SHARED_MEMORY
 
     def create_topic(
         self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> int:
-        """Create a topic, with the broker's number of partitions unless one is given; the number.
+        """Create a topic; return its number of partitions, which is by default the broker's.
 
-        `configs` are Kafka's, and SMQ's (docs/topic_configs.md). It has leaders on return.
+        `configs` are Kafka's and SMQ's (docs/topic_configs.md). On return it has leaders.
         Raises TypeError, ValueError, BrokerError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG …
         """
         if partitions is None:
@@ -102,7 +103,7 @@ class Client:
         self._ask(lambda cluster: admin.delete_topic(cluster, name))
 
     def topics(self) -> dict[str, int]:
-        """The topics by name, and how many partitions each has."""
+        """The number of partitions of each topic, by name."""
         found = self._ask(lambda cluster: cluster.retrying(cluster.topics))
         return {topic.name: len(topic.leaders) for topic in found if not topic.is_internal}
 
@@ -114,12 +115,12 @@ class Client:
         content_type: str = CONTENT_TYPE_DEFAULT,
         move: bool = False,
     ) -> Reference:
-        """Upload a payload that records of a topic may name: a file, bytes, or a stream.
+        """Upload a payload that records of a topic may refer to: a file, bytes, or a stream.
 
-        A path names a file; its bytes go straight into the filer, on this host without passing
-        through any process. `move`: the file itself becomes the payload and loses its name; nobody
-        may write to it any more. The payload is whole and durable on return. Unless a record names
-        it, it is deleted after the topic's smq.reference.orphan.ms.
+        A path names a file. On this host its bytes are copied into the filer by the kernel. With
+        `move` the file itself becomes the payload and loses its name; do not write to it any more.
+        On return the payload is complete and durable. It is deleted after the topic's
+        smq.reference.orphan.ms unless a record refers to it.
         Raises NoSuchTopic, TypeError, ValueError, OSError, StoreError.
         """
         topic_name("topic", topic)
@@ -139,13 +140,12 @@ class Client:
         """An idempotent producer.
 
         compression         none, gzip, snappy, lz4 or zstd
-        linger_ms           how long a record waits for others to share a batch; with 0 it leaves at
-                            once unless its topic has some on the way, which it would only queue
-                            behind
-        batch_bytes         of a batch at most, before compression; one record may be larger
-        buffer_bytes        how much may linger, or wait to be acknowledged; above it `send` …
-        block_s             … waits so long, then raises BufferFull; with 0 it raises at once
-        delivery_timeout_s  a record that is not acknowledged by then fails with BrokerUnavailable
+        linger_ms           how long a record waits for others to share its batch. With 0 it waits
+                            only while other records of its topic are in flight
+        batch_bytes         the largest batch, before compression; a single record may be larger
+        buffer_bytes        how much may wait to be sent or acknowledged; above it `send` blocks …
+        block_s             … for this long, then raises BufferFull; with 0 it raises at once
+        delivery_timeout_s  a record that is not acknowledged in time fails with BrokerUnavailable
         """
         self._check_open()
         codecs = {codec.name.lower(): codec for codec in Codec}
@@ -178,24 +178,24 @@ class Client:
         batch_bytes_max: int = BATCH_BYTES_MAX,
         spin_us: int = 0,
     ) -> Consumer:
-        """A consumer of one or some topics, or of what its `assign` is told.
+        """A consumer of one or more topics, or of the partitions that `assign` names.
 
-        group                consumers of a group share the partitions and commit how far they came
-        group_instance_id    a name of its own, which makes this a static member: closed and opened
-                             again within session_timeout_s it has its partitions back, and the
-                             others notice nothing
-        start                where partitions begin that nothing is committed of: "earliest",
-                             "latest", an offset, or a datetime with its zone
-        assignors            how a group may share: range, roundrobin, cooperative-sticky; the
-                             first that all members know is taken
-        auto_commit_s        commit what was handed out about so often, and at the end; None: never
-        session_timeout_s    a member that is not heard of for so long is out of the group; the
-                             broker bounds it, and polls raise BrokerError beyond its bounds
-        poll_interval_s_max  so is one that has not polled for so long
-        batch_bytes_max      what a poll takes of a log's ring, or over the wire of a partition;
-                             one batch is always taken
-        spin_us              look for records so long before going to sleep: a lower delay, for a
-                             core
+        group                the consumers of a group share the partitions, and commit their offsets
+        group_instance_id    makes this a static member, by a name of its own: if it is opened again
+                             within session_timeout_s it gets its partitions back without a
+                             rebalance
+        start                where partitions without a committed offset begin: "earliest",
+                             "latest", an offset, or a datetime with its time zone
+        assignors            how the group may share partitions: range, roundrobin,
+                             cooperative-sticky; the first that all members know is used
+        auto_commit_s        how often to commit the positions, and at the end; None: never
+        session_timeout_s    without a heartbeat for this long a member is out of the group; polls
+                             raise BrokerError if the broker does not allow the value
+        poll_interval_s_max  without a poll for this long it is out of the group too
+        batch_bytes_max      how much a poll takes from a log's ring, or fetches of a partition; one
+                             batch is always taken
+        spin_us              how long to look for records before sleeping: lower latency, at the
+                             cost of a core
 
         Raises NoSuchTopic, BrokerUnavailable, TypeError, ValueError.
         """
@@ -216,9 +216,9 @@ class Client:
         return consumer
 
     def close(self) -> None:
-        """Close what was opened here, consumers and producers too; all, whatever some raise.
+        """Close the client, and its consumers and producers.
 
-        Raises the first error afterwards.
+        All are closed, even if some raise; then the first error is raised.
         """
         self._close_all(lambda each: each.close())
 
@@ -244,8 +244,8 @@ class Client:
             if self._cluster is None:
                 self._cluster = self._reach.cluster()
             cluster = self._cluster
-            # A broker may have gone and come back since the last call, and not all work can be
-            # repeated: it begins with a connection that has just answered.
+            # The broker may have restarted since the last call, and not all work can be repeated.
+            # So it begins on a connection that has just answered.
             cluster.retrying(lambda: cluster.metadata([]))
             return work(cluster)
 
@@ -265,15 +265,15 @@ class Client:
         if error is None:
             self.close()
             return
-        with suppress(Exception):  # The error of the block is the one to tell.
+        with suppress(Exception):  # The error of the block goes on.
             self._close_all(lambda each: each.__exit__(kind, error, trace))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In another process: a client that connects by itself."""
+        """Pickled: a client that connects again in the other process."""
         return Client, (self._reach, self._client_id)
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: connect anew, with a lock that nobody holds."""
+        """In a forked child: connect again, with a lock that nobody holds."""
         self._lock = threading.RLock()
         cluster, self._cluster = self._cluster, None
         if cluster is not None:

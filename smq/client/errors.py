@@ -1,6 +1,6 @@
-"""What the SDK raises, beside TypeError and ValueError for wrong arguments.
+"""The SDK's exceptions. Wrong arguments raise TypeError and ValueError instead.
 
-Those that are a broker's answer, or the lack of one, are BrokerErrors, whose `code` is Kafka's.
+A broker's error, or the lack of an answer, is a BrokerError with Kafka's `code`.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class NoSuchTopic(BrokerError):
-    """The cluster has no topic of this name; or it is deleted while records are on their way."""
+    """There is no topic of this name, or it was deleted while records were in flight."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -24,8 +24,8 @@ class NoSuchTopic(BrokerError):
 class BrokerUnavailable(BrokerError):
     """No broker answers, or none did in time.
 
-    Of a record it means that its fate is not known: the broker may have it, for it may have gone
-    away between taking and acknowledging it. It is in the topic once or not at all.
+    A record that fails with this may be in the topic, once, or not: the broker may have gone away
+    before or after it appended the record.
     """
 
     def __init__(self, message: str) -> None:
@@ -33,7 +33,7 @@ class BrokerUnavailable(BrokerError):
 
 
 class RecordTooLarge(BrokerError):
-    """A record, alone in its batch, is above the topic's max.message.bytes; it is not sent."""
+    """A record is larger than the topic's max.message.bytes allows. It is not sent."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
@@ -57,33 +57,33 @@ class ChannelGone(Exception):
 
 
 class Closed(Exception):
-    """The client, producer or consumer has been closed, or its process has forked since."""
+    """The client, producer or consumer is closed, or belongs to this process's parent."""
 
 
 class BatchReleased(Exception):
-    """A batch that was lent for a `with` block is used after its end."""
+    """A batch was used after the `with` block that it was lent for."""
 
     def __init__(self) -> None:
         super().__init__("the batch was lent for its `with` block, which has ended: batch.copy()")
 
 
 class Overrun(Exception):
-    """The ring has overtaken records that were lent: what was read of them is not to be used."""
+    """The ring has overwritten records that were lent. Discard what was read of them."""
 
 
 class PayloadMissing(NotFound):
-    """A record's payload is not in the filer: retention has ended it, or somebody deleted it."""
+    """A record's payload is not in the filer: retention or somebody has deleted it."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key, "the payload is gone")
 
 
 class PayloadDamaged(StoreError):
-    """A payload's bytes are not what was uploaded."""
+    """A payload's bytes differ from what was uploaded."""
 
 
 class ReferenceRejected(BrokerError):
-    """A handle was refused and not written: its payload is not there, or not the topic's."""
+    """The broker refused a handle: its payload does not exist, or belongs to another topic."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)

@@ -1,4 +1,4 @@
-"""What a client must know of a broker to find what of it is on this host."""
+"""What a client asks of a broker to find its memory and its files on this host."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,7 +11,7 @@ RESOURCE_BROKER = 4
 
 
 class BrokerFacts(NamedTuple):
-    """The cluster's id, a broker's settings by name, and the host at which it was reached."""
+    """The cluster's id, a broker's settings by name, and the host that answered."""
 
     cluster_id: str
     settings: Mapping[str, str]

@@ -1,7 +1,8 @@
-"""From an address to a broker: bootstrap addresses or a data directory, and whether it is here.
+"""Finds the broker behind an address, and whether it is on this host.
 
-A broker is on this host if what it calls its runtime directory has, under the id of its cluster, a
-socket that lets us in (`smq.client.door.door`). A broker elsewhere has none there, or not ours.
+An address is bootstrap addresses or a data directory. A broker is on this host if its runtime
+directory, by the path that the broker itself gives, has a socket under the cluster's id that lets
+us in (`smq.client.door.door`). A broker on another host has no such socket here, or another one.
 """
 
 import json
@@ -22,7 +23,7 @@ SHARED_MEMORY = "shared memory"
 KAFKA = "kafka"
 TRANSPORTS = (AUTO, SHARED_MEMORY, KAFKA)
 
-STATUS_NAME = "status.json"  # Which a running broker keeps in its data directory.
+STATUS_NAME = "status.json"  # A running broker keeps it in its data directory.
 
 
 def reach_of(
@@ -40,7 +41,7 @@ def reach_of(
 
 
 def bootstrap_of(address: str | os.PathLike[str]) -> str:
-    """Addresses as they are, or those of the broker that serves a data directory.
+    """The addresses that are given, or those of the broker that serves a data directory.
 
     Raises TypeError, ValueError, BrokerUnavailable.
     """

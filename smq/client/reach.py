@@ -1,4 +1,4 @@
-"""How a client reaches its broker: what everything it makes is made with."""
+"""How a client reaches its broker. Everything that the client makes is made with a Reach."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from smq.client.reference import Payloads
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Bootstrap addresses, and a way to open doors to the nodes when the broker is on this host.
+    """Bootstrap addresses; and, if the broker is on this host, how to open doors to its nodes.
 
     open_door           by node id; raises DoorUnavailable
-    metadata_max_age_s  after which topics are asked about again, unasked: they may have grown
-    clock               what everything made with this tells the time by
+    metadata_max_age_s  how often topics are asked about again: they may have got more partitions
+    clock               the clock of everything that is made with this
     """
 
     bootstrap: str
@@ -26,11 +26,11 @@ class Reach:
     clock: Clock = SYSTEM_CLOCK
 
     def cluster(self) -> Cluster:
-        """A view of the cluster, and connections, of one's own."""
+        """A new view of the cluster, with connections of its own."""
         return Cluster(self.bootstrap, self.deadline_seconds, self.clock)
 
     def payloads(self) -> Payloads:
-        """The broker's filer, which is looked for when it is first used."""
+        """The broker's filer. It is located at its first use."""
         return Payloads(self._facts, self.clock)
 
     def _facts(self) -> BrokerFacts:

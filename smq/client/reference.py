@@ -1,13 +1,13 @@
-"""Pass by reference: payloads are uploaded, records name them, consumers map them.
+"""Pass by reference: producers upload payloads, records refer to them, consumers map them.
 
     reference = client.upload("images", Path("scan.tiff"), content_type="image/tiff")
     producer.send_handle("images", reference, key=b"scan").result()
     …
     record.payload.view()          # the payload's bytes, mapped where they lie
 
-Where the broker's filer is a directory that this process can reach, bytes go straight into it and
-are mapped from it. Where it is a bucket they go there, with this process's own credentials. Where
-it is a directory of another host they go through the broker's HTTP door.
+If the broker's filer is a directory that this process can reach, bytes are written to it and mapped
+from it directly. If it is a bucket, this process uses it with its own credentials. If it is a
+directory of another host, bytes go through the broker's HTTP server.
 """
 
 import os
@@ -56,7 +56,7 @@ CONTENT_TYPE_HEADER = "content-type"
 _OBJECTS = "it holds Python objects, which are no bytes"
 
 Progress = Callable[[int, int], object]
-"""Called with the bytes there are and the bytes there will be."""
+"""Called with the number of bytes transferred and in all."""
 
 Source: TypeAlias = str | os.PathLike[str] | Data | Stream | np.ndarray
 
@@ -67,9 +67,9 @@ class _HasRead(Protocol):
 
 
 class Payload:
-    """What a record stands for; or its value, if it stands for nothing else. Nothing is read yet.
+    """The payload that a record refers to, or else the record's value. It is read when it is used.
 
-    It outlives the batch its record came in.
+    It outlives the batch of its record.
     """
 
     def __init__(self, length: int, content_type: str) -> None:
@@ -83,20 +83,20 @@ class Payload:
 
     @property
     def path(self) -> Path | None:
-        """The file it lies in on this host, to be read and not written; None: there is none."""
+        """The file on this host that holds it; never write to it. None: there is none."""
         return None
 
     def view(self, progress: Progress | None = None, *, verify: bool = True) -> memoryview:
-        """All its bytes, read-only: mapped where they lie on this host, else downloaded.
+        """All its bytes, read-only: mapped if the file is on this host, else downloaded.
 
-        The first time they are compared with the CRC-32C that the handle names, unless `verify` is
-        false. A download that breaks goes on where it broke, for some seconds without an answer.
+        The first call compares them with the CRC-32C in the handle, unless `verify` is false. A
+        download that breaks off resumes there; it gives up after some seconds without an answer.
         Raises PayloadMissing, PayloadDamaged; StoreError: the filer cannot be reached.
         """
         raise NotImplementedError
 
     def read(self, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes [start, start + length) that there are, unverified.
+        """The bytes of [start, start + length) that exist, unverified.
 
         Raises ValueError, PayloadMissing; StoreError as `view`.
         """
@@ -105,7 +105,7 @@ class Payload:
     def save(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
         """Write it to a file, verified.
 
-        Raises ValueError: it is the file that it lies in; StoreError as `view`; OSError.
+        Raises ValueError: `path` is the payload's own file; StoreError as `view`; OSError.
         """
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"path is text or a path, not {type(path).__name__}")
@@ -115,7 +115,7 @@ class Payload:
         target.write_bytes(view)
 
     def _end_of(self, start: int, length: int | None) -> int:
-        """Where a range ends, of what there is. Raises TypeError, ValueError."""
+        """The end of a range, at most the payload's own. Raises TypeError, ValueError."""
         for name, number in (("start", start), ("length", 0 if length is None else length)):
             _check_whole(name, number)
         if start < 0 or (length is not None and length < 0):
@@ -124,14 +124,14 @@ class Payload:
 
 
 class InlinePayload(Payload):
-    """The value of a record: nothing was passed by reference, or the broker delivered it."""
+    """A record's value: it refers to no payload, or the broker has delivered the payload inline."""
 
     def __init__(self, value: bytes, content_type: str) -> None:
         super().__init__(len(value), content_type)
         self._value = value
 
     def view(self, progress: Progress | None = None, *, verify: bool = True) -> memoryview:
-        """See Payload; the batch's own CRC has been looked at."""
+        """See Payload. The CRC of its batch has been checked already."""
         del verify
         if progress is not None:
             function("progress", progress)
@@ -144,7 +144,7 @@ class InlinePayload(Payload):
 
 
 class Space(NamedTuple):
-    """Where a topic's payloads lie: `keys` begin their keys, `files` their paths on this host."""
+    """Where a topic's payloads are: `keys` is the prefix of keys, `files` of paths on this host."""
 
     store: Place
     keys: str
@@ -152,7 +152,7 @@ class Space(NamedTuple):
 
     @classmethod
     def of(cls, store: Place, topic: str) -> "Space":
-        """A topic's. Found once: a store looks closely at each key."""
+        """A topic's space. Computed once: a store validates each key."""
         keys = directory_of(NAMESPACE_DEFAULT, topic)
         directory = store.local_path(keys.removesuffix("/"))
         return cls(store, keys, None if directory is None else f"{directory}/")
@@ -221,7 +221,7 @@ class StoredPayload(Payload):
             os.close(fd)
 
     def _downloaded(self, progress: Progress | None) -> memoryview:
-        data = bytearray()  # It grows with what comes: a handle may say any length.
+        data = bytearray()  # It grows with what arrives: a handle may state any length.
         while len(data) < self.length:
             wanted = min(RANGE_BYTES, self.length - len(data))
             piece = self.read(len(data), wanted)
@@ -234,7 +234,7 @@ class StoredPayload(Payload):
 
 
 class Payloads:
-    """A broker's filer, as this client reaches it; `ask` gives the broker's facts, once."""
+    """A broker's filer, as this client reaches it. `ask` is called once, for the broker's facts."""
 
     def __init__(self, ask: Callable[[], BrokerFacts], clock: Clock = SYSTEM_CLOCK) -> None:
         self._ask = ask
@@ -247,7 +247,7 @@ class Payloads:
 
     @cached_property
     def store(self) -> Place:
-        """The filer. Raises StoreError: it is out of reach."""
+        """The filer. Raises StoreError: it cannot be reached."""
         cluster_id, settings, host = self._facts
         root = settings["filer.root"]
         location = Location(
@@ -269,15 +269,15 @@ class Payloads:
         content_type: str = CONTENT_TYPE_DEFAULT,
         move: bool = False,
     ) -> Reference:
-        """Put a file (by its path), bytes or a stream where records of a topic may name it.
+        """Upload a file (by its path), bytes or a stream, for records of a topic to refer to.
 
-        `move`: the file itself becomes the payload, where it can without being copied; its old name
-        is gone and nobody may write to it any more. Raises TypeError, ValueError, OSError,
+        With `move` the file itself becomes the payload, without a copy where that is possible. It
+        loses its name; do not write to it any more. Raises TypeError, ValueError, OSError,
         StoreError.
         """
         now_ms, chance = self._clock.wall_ms(), os.urandom(10)
         content_type, move = checked_content_type(content_type), flag("move", move)
-        # Half of a payload's time is left then to finish it, and to name it.
+        # That leaves half of the time to finish the upload and to send a record.
         lately_ms = int(self._facts.settings.get("reference.orphan.ms", 0)) // 2
         naming = Naming(NAMESPACE_DEFAULT, topic, content_type, now_ms, chance, lately_ms=lately_ms)
         if isinstance(source, (str, os.PathLike)):
@@ -291,7 +291,7 @@ class Payloads:
     def of(
         self, topic: str, headers: Mapping[str, bytes | None], value: Data | None
     ) -> Payload | None:
-        """What a record stands for. Raises NotAHandle; StoreError: the filer is out of reach."""
+        """The payload of a record. Raises NotAHandle; StoreError: the filer cannot be reached."""
         if HEADER in headers:
             return self.of_handle(topic, value)
         if value is None:
@@ -300,7 +300,7 @@ class Payloads:
         return InlinePayload(bytes(value), content_type.decode(errors="replace"))
 
     def of_handle(self, topic: str, value: Data | None) -> StoredPayload:
-        """What a handle stands for. Raises as above."""
+        """The payload that a handle refers to. Raises as above."""
         reference = Reference.of_handle(None if value is None else bytes(value))
         space = self._spaces.get(topic)
         if space is None:
@@ -309,7 +309,7 @@ class Payloads:
 
 
 def _check_whole(name: str, number: Any) -> None:  # noqa: ANN401
-    """See that it is a whole number, however large: ranges are cut to what there is."""
+    """Check that it is a whole number, of any size: ranges are cut to the payload."""
     if not isinstance(number, int | np.integer) or isinstance(number, bool):
         raise TypeError(f"{name} is a whole number, not {type(number).__name__}")
 
@@ -333,7 +333,7 @@ def _bytes_of_view(view: memoryview) -> memoryview:
 
 
 def _bytes_of_array(array: np.ndarray) -> memoryview:
-    """An array's memory, whatever it is an array of. Raises TypeError."""
+    """The memory of an array of any dtype. Raises TypeError."""
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError("it is a masked array, whose mask would be lost")
     if array.dtype.hasobject:

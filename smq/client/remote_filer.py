@@ -1,7 +1,7 @@
-"""The filer of a broker on another host, over its HTTP door: what uploads and downloads need of it.
+"""Uploads to and downloads from the filer of a broker on another host, over HTTP.
 
-A connection for each call, for calls are few and large. An upload that breaks leaves nothing; what
-a read did not get it asks for again, for a while, because objects that are read so never change.
+Each call opens a connection: calls are few and large. An upload that breaks off leaves nothing
+behind. A read that fails is repeated for a while: payloads never change.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,13 +15,13 @@ from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.filer.store import CREATE, Data, Mode, Sink
 from smq.model.errors import AlreadyExists, Full, NotFound, StoreError, Unavailable
 
-WAIT_S = 30.0  # Of one send or receive; a large body is many.
-PATIENCE_S = 10.0  # With a read that breaks: a front that died is back by then.
+WAIT_S = 30.0  # For one send or receive; a large body takes many.
+PATIENCE_S = 10.0  # A front process that died is back by then.
 PAUSE_S = 0.1
 _ERRORS: dict[int, type[StoreError]] = {
     404: NotFound,
     409: AlreadyExists,
-    412: AlreadyExists,  # We only create.
+    412: AlreadyExists,  # We create only.
     507: Full,
 }
 
@@ -35,7 +35,7 @@ class RemoteFiler:
 
     @contextmanager
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
-        """Store what is written in the block when it ends; nothing if it ends by an exception."""
+        """Store what the block writes when it ends; nothing if it raises."""
         assert mode == CREATE, "payloads are created and never change"
         failures = partial(self._failures, key)
         with self._connection() as connection:
@@ -45,13 +45,13 @@ class RemoteFiler:
                 connection.putheader("If-None-Match", "*")
                 connection.putheader("Transfer-Encoding", "chunked")
                 connection.endheaders()
-            yield body  # What the source of the bytes raises is not the filer's failure.
+            yield body  # Errors of whoever writes are not the filer's.
             body.finish()
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes [start, start + length) that exist, asked for until PATIENCE_S have passed.
+        """The bytes [start, start + length) that exist. Retries for PATIENCE_S.
 
-        Raises NotFound, Unavailable; StoreError: it is refused.
+        Raises NotFound, Unavailable; StoreError: the filer refuses.
         """
         give_up_s = self._clock.monotonic_s() + PATIENCE_S
         while True:
@@ -63,18 +63,18 @@ class RemoteFiler:
             self._clock.sleep(PAUSE_S)
 
     def local_path(self, key: str) -> Path | None:  # noqa: ARG002  (as a Store)
-        """None: its files are on another host."""
+        """None: the files are on another host."""
         return None
 
     def _get(self, key: str, start: int, length: int | None) -> bytes:
-        method, headers = "HEAD", dict[str, str]()  # Of no bytes: whether it is there.
+        method, headers = "HEAD", dict[str, str]()  # Without bytes: whether the object exists.
         if length != 0:
             last = "" if length is None else start + length - 1
             method, headers = "GET", {"Range": f"bytes={start}-{last}"}
         with self._failures(key), self._connection() as connection:
             connection.request(method, _path(key), headers=headers)
             response = connection.getresponse()
-            if response.status == 416:  # There is nothing so far behind.
+            if response.status == 416:  # The object ends before the range.
                 return b""
             _check(key, response)
             return response.read()
@@ -92,7 +92,7 @@ class RemoteFiler:
 
 
 class _ChunkedBody:
-    """A body that goes out in chunks; the last one, of no bytes, says that it is whole."""
+    """A body sent in chunks. An empty chunk marks it complete."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class _ChunkedBody:
         return len(view)
 
     def finish(self) -> None:
-        """Say that this was all, and hear that it is there."""
+        """Mark the body complete, and wait for the filer to confirm."""
         with self._failures():
             self._send(b"0\r\n\r\n")
             _check(self._key, self._connection.getresponse())
@@ -121,7 +121,7 @@ class _ChunkedBody:
             for piece in pieces:
                 self._connection.send(piece)
         except OSError:
-            with suppress(OSError, HTTPException):  # It may have said why before it hung up.
+            with suppress(OSError, HTTPException):  # The filer may have answered before it hung up.
                 _check(self._key, self._connection.getresponse())
             raise
 

@@ -1,13 +1,13 @@
-"""The consumer for asyncio: waits on the event loop for what rings, and never holds it up.
+"""The consumer for asyncio: waits on the event loop, and never blocks it.
 
     async with client.consumer("clicks", group="readers") as consumer:
         async with await consumer.poll() as batch: ...
         async for record in consumer: ...
 
-Records that are in the rings are taken on the loop itself, which is a matter of microseconds.
-Whatever may have to ask a broker (joining a group, fetches over the wire, commits) is handed to
-asyncio's threads. One task uses a consumer at a time. A call may be cancelled: what its thread does
-ends before the next call begins, and records that it took come again.
+Records in the rings are taken on the loop itself, which takes microseconds. Calls that may ask a
+broker (joining a group, fetches over the wire, commits) run in asyncio's threads. Only one task may
+use a consumer at a time. A call may be cancelled: its thread ends before the next call begins, and
+the records that it took are given again.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 class AsyncConsumer:
-    """See Consumer, whose arguments and errors these methods have."""
+    """The methods of Consumer, with its arguments and errors."""
 
     def __init__(self, open_consumer: Callable[[], Consumer]) -> None:
         self._open_consumer = open_consumer
@@ -36,7 +36,7 @@ class AsyncConsumer:
         self._running: asyncio.Future[Any] | None = None  # In a thread.
 
     async def poll(self, timeout_s: float = 1.0) -> Batch:
-        """Records that have come, or come in time; else an empty batch."""
+        """The records that there are, or that come in time; else an empty batch."""
         deadline = self._consumer.clock.monotonic_s() + duration("timeout_s", timeout_s)
         await self._settle()
         self._consumer.give_back()
@@ -47,7 +47,7 @@ class AsyncConsumer:
                 return batch
             left_s = deadline - self._consumer.clock.monotonic_s()
             if left_s <= 0:
-                self._consumer.given()  # There was nothing to give.
+                self._consumer.given()  # Nothing was taken.
                 return Batch([])
             await self._sleep(left_s)
 
@@ -62,21 +62,21 @@ class AsyncConsumer:
         await self._settle()
         running = asyncio.ensure_future(asyncio.to_thread(function, *args, **keywords))
         self._running = running
-        await asyncio.wait([running])  # Whoever cancels this leaves it running.
+        await asyncio.wait([running])  # Cancelling this leaves the thread running.
         self._running = None
         return running.result()
 
     async def _settle(self) -> None:
-        """Wait for the end of what a cancelled call has left; records that it took come again."""
+        """Wait for the thread of a cancelled call; the records that it took are given again."""
         running = self._running
         if running is not None:
             await asyncio.wait([running])
-            running.exception()  # Nobody else looks at it.
+            running.exception()  # Retrieved, or asyncio logs it.
             if self._running is running:
                 self._running = None
 
     async def _sleep(self, seconds: float) -> None:
-        """Return when there may be something to take, or the time is over."""
+        """Return when there may be records, or the time is over."""
         loop, rung = asyncio.get_running_loop(), asyncio.Event()
         filenos = self._consumer.fall_asleep()
         if filenos is None:
@@ -93,13 +93,13 @@ class AsyncConsumer:
                 loop.remove_reader(fileno)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Records for ever, as they come: copies, as those of Consumer."""
+        """Records as they come, without end: copies, as those of Consumer."""
         while True:
             for record in self._consumer.walk(await self.poll(SLEEP_SECONDS_MAX)):
                 yield record
 
     async def follow(self, timeout_s: float | None = None) -> AsyncIterator[Record]:
-        """Records from the end on, as they come; ends when none has come for `timeout_s`."""
+        """Records from the end on; ends when none has come for `timeout_s`."""
         await self._in_thread(self._consumer.seek_to_end)
         while True:
             batch = await self.poll(SLEEP_SECONDS_MAX if timeout_s is None else timeout_s)
@@ -121,15 +121,15 @@ class AsyncConsumer:
         return self._consumer.position(topic, partition)
 
     async def seek(self, topic: str, partition: int, place: Start) -> None:
-        """Go on elsewhere."""
+        """Continue at another place."""
         await self._in_thread(self._consumer.seek, topic, partition, place)
 
     async def pause(self, topic: str, partition: int) -> None:
-        """Give no records of a partition until it is resumed."""
+        """Give no records of a partition until `resume`."""
         await self._in_thread(self._consumer.pause, topic, partition)
 
     async def resume(self, topic: str, partition: int) -> None:
-        """Go on with a paused partition."""
+        """Continue a paused partition."""
         await self._in_thread(self._consumer.resume, topic, partition)
 
     async def offsets_for_times(
@@ -152,7 +152,7 @@ class AsyncConsumer:
         await asyncio.wrap_future(self._consumer.commit_async(offsets))
 
     async def committed(self) -> dict[TopicPartition, int]:
-        """What the group has committed of the partitions that are read now."""
+        """The group's committed offsets of the assigned partitions."""
         return await self._in_thread(self._consumer.committed)
 
     @property
@@ -165,7 +165,7 @@ class AsyncConsumer:
         return self._consumer.statistics()
 
     async def close(self, *, commit: bool = True) -> None:
-        """Commit if that is automatic, leave the group, and let go of everything."""
+        """Commit if commits are automatic, leave the group, and close everything."""
         consumer = self._consumer
         await self._in_thread(lambda: consumer.close(commit=commit))
 

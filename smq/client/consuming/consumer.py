@@ -1,4 +1,4 @@
-"""Consumes topics: records of all partitions, of some, or of those that a group gives us.
+"""Consumes topics: all their partitions, some of them, or those that a group assigns.
 
     with client.consumer("clicks", group="readers", start="earliest") as consumer:
         while True:
@@ -6,10 +6,9 @@
                 for record in batch: ...
             consumer.commit()
 
-`poll` lends a batch; the positions then stand behind it. The batch is given back at the end of its
-block, or by the next poll. One thread uses a consumer; what must go on meanwhile (a group's
-heartbeats, commits that nobody waits for) has threads of its own. A consumer is of the process that
-made it.
+`poll` lends a batch and moves the positions behind it. The end of the `with` block, or the next
+poll, gives the batch back. Only one thread may use a consumer. Heartbeats and asynchronous commits
+have threads of their own. A forked process cannot use its parent's consumers.
 """
 
 import math
@@ -42,11 +41,11 @@ from smq.client.names import OffsetsIn, TopicPartition
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError
 
-SLEEP_SECONDS_MAX = 1.0  # A member that waits for records must be seen to poll.
+SLEEP_SECONDS_MAX = 1.0  # So that a member that waits for records is seen to poll.
 
 
 class Consumer:
-    """Reads all partitions of its topics, those a group gives it, or those of `assign`."""
+    """Reads all partitions of its topics, those that a group assigns, or those of `assign`."""
 
     def __init__(
         self, reach: Reach, topics: str | Sequence[str], settings: ConsumerSettings
@@ -54,11 +53,11 @@ class Consumer:
         self._settings = settings
         self.clock = reach.clock
         self._topics = checked_topics(topics)
-        self._whole: list[str] = []  # Of these all partitions are read, also those to come.
+        self._whole: list[str] = []  # All their partitions are read, future ones too.
         self._pid = os.getpid()
         self._is_closed = False
         self._lent: Batch | None = None
-        self._moves: list[Move] = []  # That came with it.
+        self._moves: list[Move] = []  # Those of that batch.
         self._walk: Walk | None = None
         self._has_waited = False
         self._cluster, self._payloads = reach.cluster(), reach.payloads()
@@ -96,9 +95,9 @@ class Consumer:
     # --- partitions ------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read these partitions and no others, from where the group has committed, or from `start`.
+        """Read these partitions and no others, from their committed offsets, else from `start`.
 
-        Not for a consumer whose group assigns. Raises NoSuchTopic, ValueError.
+        Not for a consumer whose group assigns partitions. Raises NoSuchTopic, ValueError.
         """
         self._check()
         if self._member is not None:
@@ -106,21 +105,21 @@ class Consumer:
         self.give_back()
         pairs = iterator("partitions", partitions, "a list of pairs of a topic and a partition")
         names = list(dict.fromkeys(partition_name("partitions", each) for each in pairs))
-        self._cluster.forget_topics()  # Positions are in the topics as they are now.
+        self._cluster.forget_topics()  # A topic may have been created again.
         self._beginnings.check(names)
         self._whole = []
         self._reading.assign(self._beginnings.positions(names))
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read now."""
+        """The assigned partitions."""
         return sorted(self._reading.partitions)
 
     def position(self, topic: str, partition: int) -> int:
-        """The offset of the record that comes next."""
+        """The offset of the next record."""
         return self._reading.position(self._partition(topic, partition).name)
 
     def seek(self, topic: str, partition: int, place: Start) -> None:
-        """Go on elsewhere: at an offset, "earliest", "latest", or a time with its zone."""
+        """Continue at an offset, "earliest", "latest", or a time with a time zone."""
         self._check()
         name = self._partition(topic, partition).name
         self.give_back()
@@ -130,44 +129,44 @@ class Consumer:
         self._reading.seek(name, offsets[name.partition])
 
     def pause(self, topic: str, partition: int) -> None:
-        """Give no records of a partition until it is resumed: in a loop, from the next one on."""
+        """Give no records of a partition until `resume`; in a loop, from the next record on."""
         self._check()
         name = self._partition(topic, partition).name
         self._reading.pause([name])
         self._leave_walk(name)
 
     def resume(self, topic: str, partition: int) -> None:
-        """Go on with a paused partition."""
+        """Continue a paused partition."""
         self._check()
         name = self._partition(topic, partition).name
         self._reading.resume([name])
         self._leave_walk(name)
 
     def _leave_walk(self, name: TopicPartition) -> None:
-        """Have what a loop has not yet given of a partition come again."""
+        """Have the records of a partition that a loop has not given read again."""
         if self._walk is not None:
             self._walk.leave(name)
 
     def offsets_for_times(
         self, times: Mapping[tuple[str, int], datetime | int]
     ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time (with its zone, or ms since 1970), by partition.
+        """The first offset at or after a time (with a zone, or in ms since 1970), by partition.
 
-        None where there is no record that late.
+        None where no record is that late.
         """
         self._check()
         return self._beginnings.at_times(times)
 
     def find(self, place: Start) -> dict[TopicPartition, int]:
-        """The offset of a place in each partition: of "earliest", "latest", a time with its zone.
+        """The offset of "earliest", "latest" or a time with a time zone in each assigned partition.
 
-        Where no record is that late it is the end.
+        Where no record is that late, the end.
         """
         self._check()
         return self._beginnings.find(self.assignment(), place_of(place, "place"))
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets each partition's position is behind its end."""
+        """The distance in offsets from each partition's position to its end."""
         self._check()
         partitions = self._reading.partitions
         return {
@@ -183,13 +182,13 @@ class Consumer:
         return found
 
     def _must_look(self) -> bool:
-        """Whether our topics may have got more partitions since we looked."""
+        """Whether it is time to look for new partitions of the topics."""
         return bool(self._whole) and self.clock.monotonic_s() >= self._look_at
 
     def _read_new_partitions(self) -> None:
-        """Read also what our topics have got meanwhile."""
+        """Read the partitions that the topics have got since."""
         self._look_at = self.clock.monotonic_s() + self._metadata_max_age_s
-        with suppress(BrokerError):  # Whoever reads notices too, and waits for what passes.
+        with suppress(BrokerError):  # Reading meets the error too, and retries.
             self._cluster.forget_topics()
             counts = [(topic, len(self._cluster.topic(topic).leaders)) for topic in self._whole]
             names = {
@@ -200,11 +199,11 @@ class Consumer:
     # --- records ---------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float = 1.0) -> Batch:
-        """Records that have come, or come in time; else an empty batch. Gives the last one back.
+        """The records that there are, or that come in time; else an empty batch.
 
-        Raises Overrun if that was overtaken by its ring, and BrokerError: NoSuchTopic,
-        BrokerUnavailable, CORRUPT_MESSAGE of a batch that cannot be read, and what a group answers.
-        What it has taken when it is interrupted comes with the next poll.
+        Gives the last batch back. Raises Overrun if the ring has overtaken that, and BrokerError:
+        NoSuchTopic, BrokerUnavailable, CORRUPT_MESSAGE (a batch that cannot be read), and the
+        group's errors. The next poll gives what an interrupted one has taken.
         """
         batch = self._await(timeout_s)
         self._reading.is_given = True  # Uninterruptible with the return.
@@ -215,7 +214,7 @@ class Consumer:
         self.give_back()
         now = self.clock.monotonic_s()
         deadline, spin_until = now + timeout_s, now + self._settings.spin_us / 1e6
-        # Who had to wait for the last batch probably has to again, and looks as he falls asleep.
+        # If the last poll had to wait, this one probably must too, and looks as it falls asleep.
         sleeps = self._has_waited and timeout_s and not self._reading.is_torn
         batch = None if sleeps else self.take()
         self._has_waited = False
@@ -230,16 +229,16 @@ class Consumer:
         return batch
 
     def __iter__(self) -> Iterator[Record]:
-        """Records for ever, as they come: copies, which stay.
+        """Records as they come, without end: copies, which stay valid.
 
-        Whoever leaves the loop, or commits in it, goes on behind the record that was given last.
+        The position is always behind the last record given, also after `break` and for commits.
         """
         return self._follow(None)
 
     def follow(self, timeout_s: float | None = None) -> Iterator[Record]:
-        """Records from the end on, as they come; ends when none has come for `timeout_s`.
+        """Records from the end on; ends when none has come for `timeout_s`.
 
-        From where the group is, if it assigns. They are copies, as in a loop over the consumer.
+        If a group assigns the partitions, from its positions on. Records are copies, as in a loop.
         """
         if timeout_s is not None:
             duration("timeout_s", timeout_s)
@@ -247,7 +246,7 @@ class Consumer:
         return self._follow(timeout_s)
 
     def seek_to_end(self) -> None:
-        """Have all partitions go on with what is yet to come, but those that a group gave us."""
+        """Continue all partitions at their ends, unless a group assigns them."""
         if self._member is None:
             for topic, partition in self.assignment():
                 self.seek(topic, partition, "latest")
@@ -260,11 +259,10 @@ class Consumer:
                 return
 
     def read_until(self, ends: OffsetsIn) -> Generator[Record, None, None]:
-        """Records below these offsets, until all have come: copies, as in a loop.
+        """Records below these offsets, until all have been given: copies, as in a loop.
 
-        Meanwhile nothing is read of partitions that are not named, and those that are named are
-        read even if they are paused. Afterwards, also when the loop is left, all is as it was.
-        Raises TypeError, ValueError.
+        Only the partitions that are named are read meanwhile, even if they are paused. The end of
+        the loop, also by `break`, restores what was read before. Raises TypeError, ValueError.
         """
         self._check()
         named = offsets_by_partition("ends", ends)
@@ -282,10 +280,9 @@ class Consumer:
             self._reading.read_only(None)
 
     def walk(self, batch: Batch, ends: Mapping[TopicPartition, int] = {}) -> Iterator[Record]:
-        """Give back the batch that was polled last; copies of its records, one by one.
+        """Give back the last batch; iterate over copies of its records, below `ends` where given.
 
-        Of partitions that have an end here those below it. None if the batch's ring has overtaken
-        it: the next poll reads it again.
+        Nothing if the ring has overtaken the batch: the next poll reads it again.
         """
         self._reading.is_given = False
         records = self._copies(batch, ends)
@@ -305,7 +302,7 @@ class Consumer:
         return self._walk.records()
 
     def take(self) -> Batch | None:
-        """What there is now, without waiting for records; None: nothing yet."""
+        """The records that there are now; None: there are none. Does not wait for records."""
         if self._sharing is not None:
             self._sharing.turn()
         if self._must_look():
@@ -322,7 +319,7 @@ class Consumer:
         return self._lent
 
     def give_back(self) -> None:
-        """Give back the batch that was polled last. Raises Overrun."""
+        """Give back the last batch. Raises Overrun."""
         self._check()
         if self._walk is not None:
             self._walk.stop()
@@ -331,13 +328,13 @@ class Consumer:
             self._lent.release()
 
     def _put_back(self) -> None:
-        """Have what was taken last come again, unless somebody was given it."""
+        """Undo the last take, unless its batch was given to the caller."""
         if not self._reading.is_given:
             self._lent = None
             self._reading.put_back()
 
     def given(self) -> None:
-        """The batch that was taken last has reached who wanted it: else it comes again."""
+        """The caller has the batch that was taken last; else the next call undoes the take."""
         self._reading.is_given = True
 
     def _returned(self, moves: list[Move], is_intact: bool) -> None:  # noqa: FBT001  (a callback)
@@ -356,7 +353,7 @@ class Consumer:
                 poll.register(fileno, select.POLLIN)
             poll.poll(math.ceil(1000 * self.nap_seconds(timeout_s)))
 
-    # For event loops: `take` what there is, sleep on what `fall_asleep` gives, take again.
+    # For event loops: `take`, sleep on the descriptors of `fall_asleep`, take again.
 
     def may_wait(self) -> bool:
         """Whether `take` may have to ask a broker first."""
@@ -365,24 +362,24 @@ class Consumer:
         return bool(self._member and self._member.events)
 
     def fall_asleep(self) -> list[int] | None:
-        """What becomes readable when there may be something to take; None: there is already."""
+        """Descriptors that become readable when there may be records; None: there are some now."""
         filenos = self._reading.fall_asleep()
         if filenos is not None and self._member is not None:
             filenos.append(self._member.fileno())
         return filenos
 
     def nap_seconds(self, timeout_s: float) -> float:
-        """How long to sleep at most, then `take` again."""
+        """How long to sleep at most before the next `take`."""
         return min(self._reading.nap_seconds(timeout_s), SLEEP_SECONDS_MAX)
 
     # --- the group -------------------------------------------------------------------------------
 
     def commit(self, offsets: OffsetsIn | None = None) -> None:
-        """Commit the positions, or these offsets: where the group goes on. Raises BrokerError."""
+        """Commit the positions, or these offsets. Raises BrokerError."""
         self.commit_async(offsets).result()
 
     def commit_async(self, offsets: OffsetsIn | None = None) -> Future[None]:
-        """As `commit`, not waited for; the future has the BrokerError if it fails."""
+        """Commit without waiting; the future raises BrokerError if the commit fails."""
         self._check()
         if self._sharing is None:
             raise ValueError("commit: only a consumer with a group can; name one with group=")
@@ -391,7 +388,7 @@ class Consumer:
         )
 
     def committed(self) -> dict[TopicPartition, int]:
-        """What the group has committed of the partitions that are read now."""
+        """The group's committed offsets of the assigned partitions."""
         self._check()
         if self._committing is None:
             raise ValueError("committed: only a consumer with a group has that; name one, group=")
@@ -401,7 +398,7 @@ class Consumer:
 
     @property
     def transport(self) -> str:
-        """How records are read now: 'shared memory', or 'kafka' for some or all of them."""
+        """How records are read now: 'shared memory', or 'kafka' for at least one partition."""
         return "shared memory" if self._reading.is_local else "kafka"
 
     def statistics(self) -> ConsumerStatistics:
@@ -417,17 +414,17 @@ class Consumer:
         self._put_back()
 
     def close(self, *, commit: bool = True) -> None:
-        """Commit if that is automatic, leave the group, and let go of everything."""
+        """Commit if commits are automatic, leave the group, and close everything."""
         if self._is_closed or os.getpid() != self._pid:
             return
         self._put_back()
         if self._lent is not None:
-            with suppress(Overrun):  # It is read again by who goes on.
+            with suppress(Overrun):  # Whoever continues reads it again.
                 self._lent.release()
         if commit and self._sharing is not None:
             self._sharing.give_up(self.assignment())
         if self._committing is not None:
-            self._committing.settle()  # As a member still.
+            self._committing.settle()  # While still a member.
         self._is_closed = True
         if self._member is not None:
             self._member.close()

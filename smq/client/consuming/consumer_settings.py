@@ -1,4 +1,4 @@
-"""What a consumer can be told, checked when it is told."""
+"""The settings of a consumer, checked when they are made."""
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ DEFAULT_ASSIGNORS = (RANGE, ROUNDROBIN)  # librdkafka's and kafka-python's; Java
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """What `Client.consumer` explains. Raises TypeError and ValueError, with the setting's name."""
+    """See `Client.consumer`. Raises TypeError, ValueError with the setting's name."""
 
     group: str | None = None
     group_instance_id: str | None = None

@@ -1,9 +1,9 @@
-"""A consumer's part in its group: it takes and gives up partitions, and commits where it is.
+"""A consumer's side of its group: takes and gives up partitions, and commits positions, in poll.
 
-What the group's thread has found out (group.py) is done here, inside poll. It may fail, or be
-interrupted, at any step, and is then begun again by the next poll: an event is taken when it is
-done, and what the group is still owed, a join, is remembered until it has it. What a cooperative
-member gives up is nobody's until it has joined without it.
+The group's thread (group/group_member.py) reports events; poll handles them here. Handling may fail
+or be interrupted at any point, and the next poll repeats it: an event is removed once it has been
+handled, and a join that is due is remembered until it is made. A partition that a cooperative
+member gives up has no owner until the member has joined without it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Sharing:
-    """Of one consumer. `member` is None if the group has no part in what is read."""
+    """Of one consumer. `member` is None if the group only keeps offsets."""
 
     def __init__(
         self,
@@ -35,16 +35,18 @@ class Sharing:
         self._beginnings = beginnings
         self._committing = committing
         self._member = member
-        self._to_join: Iterable[TopicPartition] | None = None  # Still to be joined with.
+        self._to_join: Iterable[TopicPartition] | None = (
+            None  # The partitions to join with; None: no join is due.
+        )
         self.rebalances = 0
 
     @property
     def membership(self) -> Membership:
-        """As whom commits are made now."""
+        """The membership that commits are made with now."""
         return Membership() if self._member is None else self._member.membership
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None) -> "Future[None]":
-        """Commit these, or where we are; the future has the BrokerError if it fails."""
+        """Commit these offsets, or the positions; the future raises BrokerError on failure."""
         if offsets is None:
             offsets = self._where_we_are()
         return self._committing.commit(offsets, self.membership, self._renewed(offsets))
@@ -53,9 +55,9 @@ class Sharing:
         return {name: each.position for name, each in self._reading.partitions.items()}
 
     def _renewed(self, names: Iterable[TopicPartition]) -> Callable[[], Membership | None]:
-        """As whom to commit of these once the group has shared anew.
+        """The membership to commit these partitions with after a rebalance.
 
-        None: not all of them have been ours all the time.
+        None: not all of them have stayed assigned to us.
         """
         partitions = self._reading.partitions
         held = [partitions.get(name) for name in names]
@@ -63,14 +65,14 @@ class Sharing:
         def renewed() -> Membership | None:
             if self._member is None or not self._member.is_member:
                 return None
-            membership = self.membership  # First: who gives up partitions joins after that.
+            membership = self.membership  # First: partitions are given up before the next join.
             is_ours = all(each is not None and partitions.get(each.name) is each for each in held)
             return membership if is_ours else None
 
         return renewed
 
     def turn(self) -> None:
-        """What the group wants of us, and commits that are due. Raises BrokerError."""
+        """Handle the group's events, and make commits that are due. Raises BrokerError."""
         if self._committing.is_due():
             self._commit_if_moved()
         member = self._member
@@ -83,7 +85,7 @@ class Sharing:
                 self._assigned(member, event.partitions)
             else:
                 self._unsettled(member, event)
-            member.take_event()  # Now: what failed is done again by the next poll.
+            member.take_event()  # Only now: the next poll repeats what failed.
             self._join(member)
             if isinstance(event, Failed):
                 raise event.error
@@ -93,7 +95,7 @@ class Sharing:
         owned = self._reading.partitions.keys()
         revoked, added = owned - partitions, partitions - owned
         if revoked and member.is_cooperative:
-            self._to_join = partitions  # What we give up can be another's only then.
+            self._to_join = partitions  # Only then may others get what we give up.
         self.give_up(revoked)
         self._reading.add(self._beginnings.positions_anew(added))
         self.rebalances += 1
@@ -116,13 +118,14 @@ class Sharing:
             self._to_join = None
 
     def give_up(self, names: Iterable[TopicPartition]) -> None:
-        """Leave partitions to others, who go on where we say that we are.
+        """Give up partitions, whose positions are committed first if commits are automatic.
 
-        Nothing is on its way then: who joins, or leaves, may no longer commit as who he was.
+        No commit is in flight afterwards: a member that joins or leaves must not commit under its
+        old membership.
         """
         names = set(names)
         if names and self._committing.is_automatic:
-            with suppress(BrokerError):  # Then others read again what we have read.
+            with suppress(BrokerError):  # Then the next owner reads records again.
                 self._commit_if_moved().result()
         elif names:
             self._committing.settle()

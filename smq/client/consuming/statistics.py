@@ -1,4 +1,4 @@
-"""What a consumer tells of itself: `Consumer.statistics()`."""
+"""A consumer's counters: `Consumer.statistics()`."""
 
 from dataclasses import asdict, dataclass
 from typing import Self
@@ -10,14 +10,14 @@ from smq.client.consuming.source.reading import Counts
 class ConsumerStatistics:
     """What a consumer has read, and from where.
 
-    records        those that were read again (after an overrun, of a poll that was broken off,
-                   behind the record where a loop was left) count again
-    ring_to_wire   how often a partition that was read from its ring went on over the wire: it was
-                   too far behind, or put back there by an overrun or a seek, or its shard was gone
-    wire_to_ring   how often one went on in its ring, also of those that began over the wire
+    records        records read; those that are read again count again (after an overrun, an
+                   interrupted poll, or a loop that was left)
+    ring_to_wire   how often a partition moved from its ring to the wire: it was too far behind, an
+                   overrun or a seek put it back there, or its shard had ended
+    wire_to_ring   how often a partition moved from the wire to its ring, also if it began there
     overruns       batches that the ring overtook while they were lent
-    resets         positions that were not there any more, or in a topic that was created again
-    rebalances     assignments that a group made
+    resets         positions that no longer exist, or are in a topic that was created again
+    rebalances     assignments that the group made
     """
 
     records: int
@@ -30,5 +30,5 @@ class ConsumerStatistics:
 
     @classmethod
     def of(cls, counts: Counts, resets: int, rebalances: int) -> Self:
-        """As they are now: the counts go on."""
+        """A snapshot of the counts."""
         return cls(**asdict(counts), resets=resets, rebalances=rebalances)

@@ -2,9 +2,9 @@
 
     for record in consumer: ...
 
-Whoever takes records one by one takes his time over them, stops where he likes, and commits in the
-midst. So they are copies, which no ring overtakes; and positions stand behind the record that was
-given last, not behind the batch, which only its reader has seen.
+A loop takes its time over each record, may stop anywhere, and may commit in the middle of a batch.
+So records are copies, which no ring overtakes, and positions are behind the last record that was
+given, not behind the batch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ from smq.client.names import TopicPartition
 
 
 class Walk:
-    """Through a batch of one's own, with the moves of partitions that it stands for.
+    """A loop's way through a copied batch. `moves` are those of the partitions in the batch.
 
-    Of partitions that have an end nothing is given from there on.
+    Records at or above a partition's end in `ends` are not given.
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class Walk:
         self._batch = batch
         self._moves = moves
         self._ends = ends
-        self._ours = {name for name, _, _ in moves}  # Those that nobody has moved meanwhile.
+        self._ours = {name for name, _, _ in moves}  # Those that nothing has moved meanwhile.
         for name, before, _ in moves:
             reading.partitions[name].position = before
 
     def records(self) -> Iterator[Record]:
-        """Each once; those of a partition that is left meanwhile are left out from there on."""
+        """Each record once; none of a partition after `leave`."""
         for name, records in self._batch.runs():
             partition = self._reading.partitions.get(name)
             if partition is None or name not in self._ours:
@@ -58,12 +58,12 @@ class Walk:
                 self._reading.partitions[name].position = after
 
     def leave(self, name: TopicPartition) -> None:
-        """Give no more of a partition: what was not given is read again."""
+        """Give no more of a partition: the rest is read again."""
         self._ours.discard(name)
-        self._reading.is_torn = True  # As the sources have it, all of it was given.
+        self._reading.is_torn = True  # The sources count all of it as given.
 
     def stop(self) -> None:
-        """Have those that stand in the midst of the batch read again what is behind that."""
+        """End: partitions in the middle of the batch continue at their positions."""
         for name, _, after in self._moves:
             partition = self._reading.partitions.get(name)
             if name in self._ours and partition is not None and partition.position != after:

@@ -1,1 +1,1 @@
-"""The way into a broker of this host: its shared memory."""
+"""Access to a broker on this host through its shared memory."""

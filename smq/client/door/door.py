@@ -57,11 +57,11 @@ from smq.model.catalog import Catalog
 from smq.model.errors import PeerError
 from smq.wire.attach import ANSWER_BYTES, DESCRIPTORS_BEFORE_LOGS, LOGS_MAX, Answer, Hello
 
-ATTACH_SECONDS_MAX = 5.0  # A shard that is being restarted is back in less.
-ROOM_SLICE_NS = 50_000_000  # Of a wait for room: then we look whether the shard is still there.
-ANSWERED_BYTES = 256 * 1024  # Taken at once; a thousand answers.
+ATTACH_SECONDS_MAX = 5.0  # A shard restarts in less.
+ROOM_SLICE_NS = 50_000_000  # While waiting for room: how often to check that the shard lives.
+ANSWERED_BYTES = 256 * 1024  # Taken at a time: a thousand answers.
 SPIN_ROUNDS = 200  # Some microseconds.
-BELLS = 4096  # More than can have come.
+BELLS = 4096  # More than can arrive.
 _BELL = b"\0"
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
@@ -111,7 +111,7 @@ class Door:
         self._reserved = 0
         self.request_bytes_max = self._session.request_bytes_max
         self.closed = False
-        self._is_anothers = False  # The parent's, in a fork: its answers are not ours to take.
+        self._is_anothers = False  # In a fork: the session is the parent's, and so are its answers.
         _doors.add(self)
 
     @classmethod
@@ -123,9 +123,9 @@ class Door:
         timeout_s: float = ATTACH_SECONDS_MAX,
         clock: Clock = SYSTEM_CLOCK,
     ) -> "Door":
-        """Attach to a node of the broker whose setting `runtime.dir` this is.
+        """Attach to a node of the broker with this `runtime.dir`.
 
-        Raises DoorUnavailable when there is no such socket, it is not ours, or we are refused.
+        Raises DoorUnavailable: there is no such socket, it is another user's, or the shard refuses.
         """
         path = runtime_dir / cluster_id / f"attach-{node_id}.sock"
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -384,7 +384,7 @@ def _cut(stream: bytes, found: list[bytes]) -> bytes:
 
 
 def _check_owner(sock: socket.socket) -> None:
-    """Only our own user's broker, or root's, is let near our records."""
+    """Records go only to a broker of our own user or of root. Raises PermissionError."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(credentials)
     if uid not in {0, os.getuid()}:
@@ -392,7 +392,7 @@ def _check_owner(sock: socket.socket) -> None:
 
 
 def _descriptors(sock: socket.socket) -> Sequence[int]:
-    """What comes with the answer to a hello. Raises PeerError, OSError."""
+    """The descriptors that come with the answer to a hello. Raises PeerError, OSError."""
     maximum = DESCRIPTORS_BEFORE_LOGS + LOGS_MAX
     data, descriptors, _, _ = socket.recv_fds(sock, ANSWER_BYTES, maximum, socket.MSG_CMSG_CLOEXEC)
     try:

@@ -1,7 +1,7 @@
 """The doors to the shards of a broker on this host, as a reader uses them.
 
-A door goes away with its shard. Then its partitions are read over the wire, and the door is tried
-again, no more often than every REOPEN_SECONDS.
+A door closes with its shard. Its partitions are then read over the wire. `find` opens the door
+again, at most once in REOPEN_SECONDS.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,25 +22,25 @@ FIRST_NODE = 1  # Every broker has it.
 
 
 class ReadingDoor(Protocol):
-    """What a reader needs of a door (smq.client.door.door)."""
+    """The part of a door (smq.client.door.door) that a reader uses."""
 
     readers: dict[int, LogReader]
     closed: bool
 
     def catalog(self) -> Catalog:
-        """The topics there are."""
+        """The topics as of now."""
 
     def nodes(self) -> Sequence[object]:
         """The nodes of the broker."""
 
     def fileno(self) -> int:
-        """Readable when the shard rang, or is gone."""
+        """Readable when the shard rings or ends."""
 
     def arm(self) -> bool:
-        """Ask to be rung for; False: there is something already."""
+        """Ask for a bell at the next news; False: there is news already."""
 
     def disarm(self) -> bool:
-        """Ask no more; whether there is something. Raises ChannelGone."""
+        """After a sleep: whether there is news. Raises ChannelGone."""
 
     def sleep(self, reader: ReaderState, also: int, timeout_ms: int) -> bool:
         """Sleep until a reader of one log may have something, or `also` (-1: nothing) is readable.
@@ -49,10 +49,10 @@ class ReadingDoor(Protocol):
         """
 
     def watch(self, numbers: Iterable[int]) -> None:
-        """Have it ring when one of these partitions shows new records. Raises ChannelGone."""
+        """Have the shard ring at new records of these partitions. Raises ChannelGone."""
 
     def close(self) -> None:
-        """Let go of the shard."""
+        """End the session."""
 
 
 class Found(NamedTuple):
@@ -66,7 +66,7 @@ class Found(NamedTuple):
 
 
 class Doors:
-    """One door for each node, opened when a partition of its logs is looked for."""
+    """A door for each node, opened when a partition of its logs is looked up."""
 
     def __init__(
         self, open_door: Callable[[int], ReadingDoor], clock: Clock = SYSTEM_CLOCK
@@ -77,10 +77,10 @@ class Doors:
         self._watched: dict[int, set[int]] = {}
         self._tried_at: dict[int, float] = {}
         self._catalog: Catalog | None = None
-        self.has_lost = False  # A door was dropped; who reads what was behind it takes this back.
+        self.has_lost = False  # A door was dropped; reset by whoever read through it.
 
     def find(self, name: TopicPartition) -> Found | None:
-        """Where a partition is; None: there is no way to it here, or not now."""
+        """Where a partition is; None: no door leads to it now."""
         some = next(iter(self._doors.values()), None) or self._open(FIRST_NODE)
         if some is None:
             return None
@@ -100,7 +100,7 @@ class Doors:
         return self._doors.get(node)
 
     def has_other_topics(self) -> bool:
-        """Whether topics have come, gone or changed since this was asked last."""
+        """Whether the catalog has changed since the last call."""
         some = next(iter(self._doors.values()), None)
         if some is None or some.catalog() is self._catalog:
             return False
@@ -112,7 +112,7 @@ class Doors:
         return {log for door in self._doors.values() for log in door.readers}
 
     def watch(self, numbers: Mapping[int, set[int]]) -> None:
-        """Have each node ring when one of these partitions, and no other, shows new records."""
+        """Have each node ring at new records of these partitions, and of no others."""
         for node, door in list(self._doors.items()):
             wanted = numbers.get(node, set())
             if self._watched.get(node, set()) != wanted:
@@ -123,11 +123,11 @@ class Doors:
                     self._drop(node)
 
     def arm(self) -> bool:
-        """Ask all to ring; False: one has something already, or is gone."""
+        """Ask all for bells; False: one has news already, or is gone."""
         return all(door.arm() for door in self._doors.values())
 
     def disarm(self) -> None:
-        """Ask no more; doors that are gone are dropped."""
+        """After a sleep: drop the doors that are gone."""
         for node, door in list(self._doors.items()):
             try:
                 door.disarm()
@@ -135,7 +135,7 @@ class Doors:
                 self._drop(node)
 
     def filenos(self) -> list[int]:
-        """What becomes readable when one rings, or goes."""
+        """Descriptors that become readable when a shard rings or ends."""
         return [door.fileno() for door in self._doors.values()]
 
     def close(self) -> None:

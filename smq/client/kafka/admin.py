@@ -1,4 +1,4 @@
-"""Topics and consumer groups: create, list, describe, delete; who lags how far behind."""
+"""Manages topics and consumer groups: create, list, describe, delete, and the lag of groups."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ KEY_TYPE_GROUP = 0
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a group has come in a partition."""
+    """What a group has committed in a partition, and where the partition ends."""
 
     topic: str
     partition: int
@@ -67,7 +67,7 @@ def create_topic(
     partition_count: int = DEFAULT_OF_THE_BROKER,
     configs: Mapping[str, str] | None = None,
 ) -> int:
-    """Create a topic and wait until it has leaders; the number of its partitions."""
+    """Create a topic and wait until it has leaders; return the number of its partitions."""
     wanted = CreatableTopic(
         name=name,
         num_partitions=partition_count,
@@ -85,7 +85,7 @@ def create_topic(
 def _partitions_with_leaders(cluster: Cluster, name: str) -> int:
     try:
         leaders = cluster.topic(name).leaders
-    except NoSuchTopic as error:  # Not here yet.
+    except NoSuchTopic as error:  # Not in this broker's metadata yet.
         raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
     cluster.by_leader(name, range(len(leaders)))
     return len(leaders)
@@ -103,7 +103,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
 
 
 def topic_configs(cluster: Cluster, name: str) -> Sequence[DescribeConfigsResourceResult]:
-    """All settings of a topic, those by default too; `config_source` says whence each is."""
+    """All settings of a topic, defaults included; `config_source` says where each is from."""
     resource = DescribeConfigsResource(
         resource_type=RESOURCE_TOPIC, resource_name=name, configuration_keys=None
     )
@@ -114,7 +114,7 @@ def topic_configs(cluster: Cluster, name: str) -> Sequence[DescribeConfigsResour
 
 
 def groups(cluster: Cluster) -> list[ListedGroup]:
-    """All groups, by id; each broker knows those it coordinates."""
+    """All groups, sorted by id. Each broker lists those that it coordinates."""
     found: dict[str, ListedGroup] = {}
     for broker in cluster.retrying(cluster.brokers):
         response = broker.ask(LIST_GROUPS, ListGroupsRequest())
@@ -124,7 +124,7 @@ def groups(cluster: Cluster) -> list[ListedGroup]:
 
 
 def group_lags(cluster: Cluster, group_id: str) -> list[Lag]:
-    """How far a group has come in each partition that it has committed an offset of."""
+    """The lag of a group in each partition of which it has committed an offset."""
     committed = cluster.retrying(lambda: _committed(cluster, group_id))
     lags = []
     for topic, offsets in committed.items():
@@ -144,7 +144,7 @@ def _committed(cluster: Cluster, group_id: str) -> dict[str, dict[int, int]]:
 
 
 def coordinator(cluster: Cluster, group_id: str) -> int:
-    """The broker that knows about a group."""
+    """The id of a group's coordinator."""
     request = FindCoordinatorRequest(key=group_id, key_type=KEY_TYPE_GROUP)
     response = cluster.anyone().ask(FIND_COORDINATOR, request)
     check(response.error_code, response.error_message)

@@ -1,10 +1,9 @@
 """A cluster as a client sees it: which broker leads which partition, and how to reach it.
 
-`Cluster` keeps one connection to each broker and what Metadata said last. Work that meets an error
-which passes by itself (a leader that moves, a broker that restarts) is done again by `retrying`,
-with fresh metadata, until it succeeds or the deadline has passed. Answers are waited for until then
-too; where any broker will do, one that is silent is left early for another, and asked last from
-then on until it has answered.
+`Cluster` keeps a connection to each broker, and the last Metadata. `retrying` repeats work that
+fails with a transient error (a leader moves, a broker restarts), with fresh metadata, until it
+succeeds or the deadline passes. Waits for answers end at the deadline too. Where any broker will
+do, a silent one is left early for another, and is asked last until it has answered again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,11 +28,11 @@ from smq.wire.generated.metadata import (
 DEADLINE_SECONDS = 30.0
 METADATA_MAX_AGE_S = 300.0  # Kafka's metadata.max.age.ms.
 RETRY_SECONDS = 0.1
-ATTEMPT_SECONDS_MIN = 0.5  # However little time is left, a broker has so long to answer.
-SILENT_SECONDS_MAX = 5.0  # Until another broker is asked, if any will do.
+ATTEMPT_SECONDS_MIN = 0.5  # A broker gets so much time to answer, even past the deadline.
+SILENT_SECONDS_MAX = 5.0  # Then another broker is asked, if any will do.
 PORT_MAX = 65_535
 
-# These pass: the same question may be answered soon, by this broker or by another.
+# Transient errors: this broker or another one may answer the same question soon.
 PASSING = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -59,9 +58,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What Metadata says of a topic: the leader of each partition, by partition.
+    """What Metadata says of a topic. `leaders` has the leader of each partition.
 
-    A topic that is deleted and created again has another id; ZERO_UUID: the broker knows no ids.
+    A topic that is deleted and created again has another id. Brokers without ids say ZERO_UUID.
     """
 
     name: str
@@ -71,7 +70,7 @@ class TopicFacts:
 
 
 def check(error_code: int, message: str | None = None) -> None:
-    """Raise what an error code says, if it says anything."""
+    """Raise BrokerError unless the code is NONE."""
     if error_code == ErrorCode.NONE:
         return
     try:
@@ -84,9 +83,9 @@ def check(error_code: int, message: str | None = None) -> None:
 
 
 class Cluster:
-    """The brokers behind some bootstrap addresses, one of which must answer now.
+    """The brokers behind bootstrap addresses, one of which must answer now.
 
-    Raises ValueError for what is no address.
+    Raises ValueError (not an address), BrokerUnavailable.
     """
 
     def __init__(
@@ -99,12 +98,12 @@ class Cluster:
         self._bootstrap = addresses_of(bootstrap)
         self._deadline_seconds = deadline_seconds
         self.clock = clock
-        self.cluster_id = ""  # Learnt from Metadata.
+        self.cluster_id = ""  # From Metadata.
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._topics: dict[str, TopicFacts] = {}
-        self._silent: set[tuple[str, int]] = set()  # Those that did not answer last time.
-        self._deadline: float | None = None  # Of the work that is being done.
+        self._silent: set[tuple[str, int]] = set()  # They did not answer the last time.
+        self._deadline: float | None = None  # Of the work in progress.
         self.within(deadline_seconds, self.anyone)
 
     def close(self) -> None:
@@ -127,7 +126,7 @@ class Cluster:
         self.close()
 
     def retrying(self, work: Callable[[], Result]) -> Result:
-        """The result of some work, done again while it fails in a way that passes."""
+        """The result of some work, which is repeated while it fails with a transient error."""
         return self.within(self._deadline_seconds, lambda: self._retry(work))
 
     def _retry(self, work: Callable[[], Result]) -> Result:
@@ -143,7 +142,7 @@ class Cluster:
             self.clock.sleep(RETRY_SECONDS)
 
     def within(self, seconds: float, work: Callable[[], Result]) -> Result:
-        """The result of some work, whose answers are waited for so long altogether."""
+        """The result of some work, which waits for answers for so long in all."""
         outer, deadline = self._deadline, self.clock.monotonic_s() + seconds
         self._deadline = deadline if outer is None else min(outer, deadline)
         try:
@@ -157,21 +156,21 @@ class Cluster:
         return self._deadline - self.clock.monotonic_s()
 
     def _patience(self, others: int = 0) -> float:
-        """How long to wait for a broker, when so many others may be asked instead."""
+        """How long to wait for a broker if so many others may be asked instead."""
         left = self._seconds_left()
         return max(min(left / 2, SILENT_SECONDS_MAX) if others else left, ATTEMPT_SECONDS_MIN)
 
     def forget(self) -> None:
-        """Drop what may be out of date: metadata, and connections, for they may be broken."""
+        """Drop metadata and connections, which may be stale."""
         self.forget_topics()
         self.close()
 
     def forget_topics(self) -> None:
-        """Drop what is known of topics: they may have got more partitions."""
+        """Drop the metadata of topics: they may have got more partitions."""
         self._topics.clear()
 
     def anyone(self) -> Connection:
-        """A connection to a broker, whichever answers."""
+        """A connection to any broker that answers."""
         self._drop_broken()
         failure: BrokerError | None = None
         left = self._known()
@@ -185,7 +184,7 @@ class Cluster:
         raise failure
 
     def _known(self) -> list[tuple[str, int]]:
-        """All addresses, those first that have answered."""
+        """All addresses; those first that answered the last time."""
         known = [*self._connections, *self._bootstrap, *self._addresses.values()]
         return sorted(dict.fromkeys(known), key=self._silent.__contains__)
 
@@ -194,7 +193,7 @@ class Cluster:
         return self._connection(self.address(node_id))
 
     def connect(self, node_id: int) -> Connection:
-        """A connection of the caller's own, for questions whose answers wait."""
+        """A new connection, for questions that the broker answers late."""
         connection = Connection(*self.address(node_id), self._patience())
         connection.wait_at_most(ANSWER_SECONDS_MAX)
         return connection
@@ -211,7 +210,7 @@ class Cluster:
         return [self.broker(node_id) for node_id in sorted(self._addresses)]
 
     def some_broker(self) -> tuple[int, Connection]:
-        """A broker of those that Metadata named, by its id; one that has answered, if any has."""
+        """A broker from Metadata and its id; one that has answered, if there is any."""
 
         def is_new(node_id: int) -> tuple[bool, bool]:
             address = self._addresses[node_id]
@@ -231,18 +230,18 @@ class Cluster:
     def ask_each(
         self, question: Question[Request, Response], requests: Mapping[int, Request]
     ) -> list[Response]:
-        """Ask brokers, by their ids, all at the same time."""
+        """Ask several brokers at the same time; requests by broker id."""
         asked = [(self.broker(node_id), request) for node_id, request in requests.items()]
         try:
             for connection, request in asked:
                 connection.start(question, request)
             return [connection.finish() for connection, _ in asked]
         except BaseException:
-            self.close()  # Or an answer that is still owed would be taken for another one.
+            self.close()  # Else an answer still owed would be taken for that of a later question.
             raise
 
     def topic(self, name: str) -> TopicFacts:
-        """A topic, from what is known or from the cluster. Raises NoSuchTopic."""
+        """A topic, cached or from the cluster. Raises NoSuchTopic."""
         if name not in self._topics:
             (found,) = self.metadata([name])
             if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -258,7 +257,7 @@ class Cluster:
     def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
         """Partitions of a topic, grouped by the broker that leads them."""
         partitions, leaders = list(partitions), self.topic(topic).leaders
-        if max(partitions, default=0) >= len(leaders):  # It may have got more.
+        if max(partitions, default=0) >= len(leaders):  # The topic may have got more.
             self.forget_topics()
             leaders = self.topic(topic).leaders
         groups: dict[int, list[int]] = {}
@@ -276,7 +275,7 @@ class Cluster:
         return groups
 
     def metadata(self, names: list[str] | None) -> list[MetadataResponseTopic]:
-        """Ask about these topics, or about all; brokers are learnt on the way."""
+        """Ask about these topics, or about all (None); also refreshes the brokers."""
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         broker = self.anyone()
@@ -289,7 +288,7 @@ class Cluster:
     def _connection(self, address: tuple[str, int], others: int = 0) -> Connection:
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
-            self._silent.add(address)  # Until it has answered.
+            self._silent.add(address)  # Until it answers.
             connection = Connection(*address, self._patience(others))
             self._connections[address] = connection
             self._silent.remove(address)
@@ -310,7 +309,7 @@ def _address(text: str) -> tuple[str, int]:
         raise ValueError(f"a port is at most {PORT_MAX}, and not {port}")
     host = host.strip("[]")
     try:
-        host.encode("idna")  # As who looks it up does, and would fail.
+        host.encode("idna")  # The resolver does this too, and would fail later.
     except UnicodeError as error:
         raise ValueError(f"{host!r} is no name of a host") from error
     return host, int(port)

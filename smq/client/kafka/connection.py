@@ -1,8 +1,8 @@
-"""A blocking connection to one broker: questions, and their answers in the same order.
+"""A blocking connection to one broker: it sends questions, and reads answers in the same order.
 
-The first question is for the versions that the broker knows; every other is then asked in the
-newest version that both know. `start` and `finish` are the two halves of `ask`: whoever has
-questions for several brokers starts them all before finishing the first.
+The first question asks for the versions that the broker knows. All others use the newest version
+that both sides know. `start` and `finish` are the halves of `ask`: to ask several brokers at the
+same time, start all before finishing the first.
 """
 
 import socket
@@ -22,14 +22,16 @@ from smq.wire.headers import RequestHeader, read_response_header, write_request_
 
 CLIENT_ID = "smq"
 CONNECT_SECONDS_MAX = 5.0
-ANSWER_SECONDS_MAX = 60.0  # Longer than a broker lets any of our questions wait, polls and joins.
-RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # What one answer may make us hold.
+ANSWER_SECONDS_MAX = (
+    60.0  # Above the longest that a broker holds back an answer: to a fetch or a join.
+)
+RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # The largest answer that is buffered.
 
 _SIZE = Struct(">i")
 
 
 class Connection:
-    """One socket. Raises BrokerUnavailable when nobody answers in time; then it is closed.
+    """One socket. Raises BrokerUnavailable, and is closed, if the broker does not answer in time.
 
     Invariant: the broker owes exactly the answers that `_owed` names, in that order.
     """
@@ -57,19 +59,19 @@ class Connection:
         return self._socket.fileno() < 0
 
     def fileno(self) -> int:
-        """The socket's: readable when an answer has begun to come, or never will."""
+        """Readable when an answer begins to arrive, or the connection ends."""
         return self._socket.fileno()
 
     def wait_at_most(self, seconds: float) -> None:
-        """From now on, for an answer to come, or to go on."""
+        """Wait at most so long for each part of an answer, from now on."""
         self._socket.settimeout(seconds)
 
     def close(self) -> None:
-        """Close the socket; what is owed is lost."""
+        """Close the socket. Answers still owed are lost."""
         self._socket.close()
 
     def ask(self, question: Question[Request, Response], request: Request) -> Response:
-        """One question and its answer."""
+        """Send a question, and return its answer."""
         self.start(question, request)
         response: Response = self.finish()
         return response
@@ -78,12 +80,12 @@ class Connection:
         """Send a question."""
         self._send(question, request, self._version_of(question))
 
-    def finish(self) -> Any:  # noqa: ANN401  (of the type that the question gives)
-        """The answer to the oldest question that has none yet."""
+    def finish(self) -> Any:  # noqa: ANN401  (the type is the question's)
+        """The answer to the oldest question that is not answered yet."""
         question, version, correlation_id = self._owed.popleft()
         try:
             data = self._receive()
-        except BaseException:  # What comes next begins in the middle of an answer.
+        except BaseException:  # The stream may be in the middle of an answer.
             self.close()
             raise
         answered, at = read_response_header(data, 0, question.api.key, version)
@@ -92,7 +94,7 @@ class Connection:
         return question.read(data, at, version)
 
     def _learn_versions(self) -> None:
-        # Version 0 is understood by every broker there is, and tells all that we want to know.
+        # Every broker knows version 0, and it says all that we need.
         self._send(API_VERSIONS, ApiVersionsRequest(), 0)
         response: ApiVersionsResponse = self.finish()
         self._versions = {
@@ -120,7 +122,7 @@ class Connection:
             self._socket.sendall(_SIZE.pack(len(body)) + body)
         except OSError as error:
             raise self._unavailable(error) from error
-        except BaseException:  # Half a question may have gone.
+        except BaseException:  # Half a question may have been sent.
             self.close()
             raise
         self._owed.append((question, version, self._last_correlation_id))

@@ -1,7 +1,7 @@
-"""Where to begin and to end: a place in every partition, and the offsets that brokers make of it.
+"""Places in partitions, and the offsets that brokers resolve them to.
 
-A `Place` is an offset, or a timestamp: of the first record at or after it, or the two that stand
-for the first record there is and the end of the log.
+A `Place` is an offset or a timestamp. A timestamp stands for the first record at or after it. Two
+special ones stand for the first record and for the end of the log.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ INT63_END = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in every partition: an offset, or what ListOffsets makes of a timestamp."""
+    """A place in every partition: an offset, or a timestamp for ListOffsets."""
 
     offset: int | None = None
     timestamp: int | None = None
@@ -36,11 +36,11 @@ LATEST = Place(timestamp=LATEST_TIMESTAMP)
 _NAMED = {"earliest": EARLIEST, "latest": LATEST}
 
 Start = str | int | datetime | Place
-"""How a caller names a place: "earliest", "latest", an offset, or a time with its zone."""
+"""How a caller names a place: "earliest", "latest", an offset, or a time with a time zone."""
 
 
 def place_of(start: object, name: str = "start") -> Place:
-    """The place that a caller named. Raises TypeError and ValueError, with the argument's name."""
+    """The place that a caller names. Raises TypeError, ValueError with the argument's name."""
     if isinstance(start, Place):
         return start
     if isinstance(start, str):
@@ -48,7 +48,7 @@ def place_of(start: object, name: str = "start") -> Place:
             raise ValueError(f"{name}: {start!r} is neither 'earliest' nor 'latest'")
         return _NAMED[start]
     if isinstance(start, datetime):
-        return Place(timestamp=max(0, milliseconds_of(name, start)))  # Nothing is older.
+        return Place(timestamp=max(0, milliseconds_of(name, start)))  # No record is older.
     if not hasattr(start, "__index__") or isinstance(start, bool):
         kind = type(start).__name__
         raise TypeError(f"{name} is 'earliest', 'latest', an offset or a datetime, not {kind}")
@@ -56,7 +56,7 @@ def place_of(start: object, name: str = "start") -> Place:
 
 
 def timestamp_of(name: str, time: object) -> int:
-    """The milliseconds since 1970 of a time: these, or a datetime with its zone."""
+    """The milliseconds since 1970 of a time, which is these or a datetime with a time zone."""
     if isinstance(time, datetime):
         found = place_of(time, name).timestamp
         assert found is not None
@@ -70,7 +70,7 @@ def timestamp_of(name: str, time: object) -> int:
 def resolve(
     cluster: Cluster, topic: str, partitions: Iterable[int], place: Place
 ) -> dict[int, int]:
-    """The offset of a place, by partition; where no record is that late, the end of the log."""
+    """The offset of a place, by partition; the end of the log where no record is that late."""
     partitions = list(partitions)
     if place.offset is not None:
         return dict.fromkeys(partitions, place.offset)

@@ -1,4 +1,4 @@
-"""Chunks of records as an Arrow table.
+"""Converts chunks of records to an Arrow table.
 
     topic      dictionary<int32, string>      offset     int64
     partition  int32                          timestamp  timestamp[ms, UTC]
@@ -57,12 +57,12 @@ def to_table(chunks: Sequence[Chunk]) -> pa.Table:
 
 
 def _in_reach(chunk: Chunk) -> Chunk:
-    """A view's offset has 31 bits: of a larger ring, the part that the batches lie in."""
+    """A view's offset has 31 bits: of a larger ring, take the part that holds the batches."""
     if len(chunk.memory) <= VIEW_OFFSET_MAX:
         return chunk
     facts = chunk.batches.facts
     start, end = int(facts[B_AT].min()), int(facts[B_END].max())
-    if end - start > VIEW_OFFSET_MAX:  # They lie around the ring's end.
+    if end - start > VIEW_OFFSET_MAX:  # They wrap around the ring's end.
         return chunk.copy()
     return chunk.moved(chunk.memory[start:end], np.full(len(chunk.counts), -start))
 
@@ -100,10 +100,10 @@ def _keys(chunk: Chunk, count: int) -> pa.Array:
     return binary_views(chunk.memory, chunk.columns[C_KEY_AT], lengths)
 
 
-# Columns in which all rows are the same are made once, and parts of them are handed out.
+# Columns with the same value in all rows are made once, and sliced.
 
 
-@lru_cache(4 * COLUMNS_KEPT)  # Slices: a producer's batches are often alike in their size.
+@lru_cache(4 * COLUMNS_KEPT)  # Slices: a producer's batches often have the same size.
 def _first(make: Callable[..., pa.Array], count: int, *facts: object) -> pa.Array:
     """The first rows of a column that `make(*facts, size)` makes, for some doubling sizes."""
     return make(*facts, 1 << max(count - 1, 0).bit_length()).slice(0, count)
@@ -157,7 +157,7 @@ def _headers(chunk: Chunk, count: int) -> pa.Array:
 
 
 def _text(memory: np.ndarray, ats: np.ndarray, lengths: np.ndarray) -> pa.Array:
-    """Strings as views; where one is not UTF-8, what can be read of all of them."""
+    """Strings as views; if one is not UTF-8, all are decoded with replacement characters."""
     keys = binary_views(memory, ats, lengths)
     if count_utf8(memory, ats, lengths) == len(ats):
         return keys.view(pa.string_view())

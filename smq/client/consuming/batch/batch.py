@@ -1,15 +1,15 @@
-"""What a poll gives: records where they lie, lent for a `with` block.
+"""A batch: the records that a poll gives, in place, lent for a `with` block.
 
     with consumer.poll(timeout_s=1) as batch:
         table = batch.to_arrow()
         for record in batch: ...
 
-From shared memory, keys and values are views over the ring itself. After the block, or the next
-poll, every method raises BatchReleased. A view that is kept longer (an Arrow table, a NumPy array,
-a memoryview) is not protected: the ring goes on, and its bytes change. Keep `batch.copy()` instead.
+With shared memory, values are views over the ring itself. After the block, or the next poll, every
+method raises BatchReleased. Views that are kept longer (an Arrow table, a NumPy array, a
+memoryview) are not protected: the ring overwrites their bytes. Keep `batch.copy()` instead.
 
-Leaving the block looks once more whether the ring has overtaken the batch meanwhile, and raises
-Overrun then.
+The end of the block checks once more whether the ring has overtaken the batch, and raises Overrun
+if so.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,15 +31,15 @@ CONTENT_TYPE_HEADER = CONTENT_TYPE.decode()
 
 
 def _content_type(record: Record) -> bytes | None:
-    """The first: `send_array` writes its own before those it is given."""
+    """The first one: `send_array` writes its own before the caller's headers."""
     return next((value for name, value in record.headers if name == CONTENT_TYPE_HEADER), None)
 
 
 class Batch:
     """Records of some partitions, each partition's in order. Empty if none came in time.
 
-    checks      whether the memory that is lent is still theirs
-    on_release  is told once whether it was when the batch is given back
+    checks      each says whether a piece of lent memory is intact
+    on_release  called once when the batch is given back, with whether all was intact
     """
 
     __slots__ = ("_checks", "_chunks", "_count", "_on_release")
@@ -114,7 +114,7 @@ class Batch:
         )
 
     def copy(self) -> "Batch":
-        """The same records in memory of their own, for as long as one likes. Raises Overrun."""
+        """The same records in memory of their own, which stays valid. Raises Overrun."""
         copied = Batch([chunk.copy() for chunk in self._lent()])
         if not self._is_intact():
             raise Overrun(f"the ring has overtaken {self._count} records: poll again")
@@ -129,7 +129,7 @@ class Batch:
         return self._chunks
 
     def release(self) -> None:
-        """Give it back; once is enough. Raises Overrun."""
+        """Give the batch back. A second call does nothing. Raises Overrun."""
         if self._chunks is None:
             return
         for chunk in self._chunks:
@@ -137,7 +137,7 @@ class Batch:
         is_intact = self._is_intact()
         if self._on_release is not None:
             self._on_release(is_intact)
-        self._chunks = None  # At last: what was interrupted is done again by the next poll.
+        self._chunks = None  # Last: the next poll repeats a release that was interrupted.
         if not is_intact:
             raise Overrun(f"the ring has overtaken {self._count} records: poll again")
 
@@ -148,7 +148,7 @@ class Batch:
         try:
             self.release()
         except Overrun:
-            if kind is None:  # Else what went wrong inside is told, garbage may be its reason.
+            if kind is None:  # Else the block's error goes on: overwritten bytes may be its cause.
                 raise
 
     async def __aenter__(self) -> Self:

@@ -1,10 +1,10 @@
-"""Records cut into columns, over the memory they lie in: the piece of which lent batches are made.
+"""Records cut into columns over the memory that holds them. Batches are made of chunks.
 
-    memory    uint8: a ring, the bytes of a fetch, or an arena of what was inflated
+    memory    uint8: a ring, the bytes of a fetch, or an arena of decompressed batches
     columns   int64 [C_FIELDS, records]: where each field begins in `memory`, and its length
 
-Nothing of a record is touched before somebody asks for it. A chunk of a ring is lent: the ring may
-overwrite it, so every place was bounded when it was cut, and garbage is all that can come of it.
+A record's fields are read when they are used. A chunk of a ring is lent: the ring may overwrite it.
+All places are bounds-checked when the chunk is cut, so a late read gets garbage, and nothing worse.
 """
 
 from bisect import bisect_right
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 
 
 class _Released:
-    """Stands where the memory was, so that a record used too late says so."""
+    """Replaces the memory of a released chunk: records raise BatchReleased."""
 
     def __getitem__(self, _: object) -> memoryview:
         raise BatchReleased
 
 
 RELEASED = _Released()
-_ONLY_HEADER = HANDLE_HEADERS_WRITTEN[1:]  # Behind their count.
+_ONLY_HEADER = HANDLE_HEADERS_WRITTEN[1:]  # Without their count.
 
 Found = TypeVar("Found")
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -65,10 +65,10 @@ Places = tuple[list[int], list[int]]
 
 
 class Batches(NamedTuple):
-    """Record batches where they lie.
+    """Record batches in place.
 
-    facts    those of shm.kernels.reader.lend, F_ROW an index of `names`
-    is_lent  whether somebody else may overwrite the memory
+    facts    as in shm.kernels.reader.lend; F_ROW is an index of `names`
+    is_lent  whether the memory may be overwritten
     """
 
     memory: np.ndarray
@@ -85,16 +85,16 @@ class _Place(NamedTuple):
 
 
 class Record(_Place):
-    """A record, valid as long as the batch it came in; then its fields raise BatchReleased.
+    """A record, valid as long as its batch; then its fields raise BatchReleased.
 
-    `key` and `headers` are copies, `value` is a view of its bytes where they lie.
+    `key` and `headers` are copies. `value` is a view of its bytes in place.
     """
 
     __slots__ = ()
 
     @property
     def value(self) -> memoryview | None:
-        """The value's bytes where they lie; None is null."""
+        """A view of the value's bytes in place; None is null."""
         chunk, row = self[2], self[3]
         starts, lengths = chunk.values or chunk.find_values()
         start, length = starts[row], lengths[row]
@@ -102,7 +102,7 @@ class Record(_Place):
 
     @property
     def key(self) -> bytes | None:
-        """The key."""
+        """The key; None is null."""
         chunk, row = self[2], self[3]
         starts, lengths = chunk.keys or chunk.find_keys()
         start, length = starts[row], lengths[row]
@@ -115,11 +115,11 @@ class Record(_Place):
 
     @property
     def payload(self) -> "Payload | None":
-        """What the record stands for, or its value where it stands for nothing else; None is null.
+        """The payload that the record refers to, or else its value; None is null.
 
-        It is not read before it is used, and outlives the batch. Raises NotAHandle (a value that
-        only says it were a handle), which names topic, partition and offset; StoreError (the filer
-        is out of reach).
+        It is read when it is used, and outlives the batch. Raises NotAHandle (a header announces a
+        handle, but the value is none), with topic, partition and offset; StoreError (the filer
+        cannot be reached).
         """
         try:
             return self.chunk.payload_of(self.row, self.value)
@@ -127,24 +127,24 @@ class Record(_Place):
             raise NotAHandle(f"{self._place()}: {error}") from error
 
     def array(self) -> "np.ndarray":
-        """The NumPy array that the value is, in the .npy format, as `send_array` sends it.
+        """The value as a NumPy array. It must be in the .npy format, as `send_array` writes it.
 
-        Shape, dtype and C or Fortran order are the sender's. It is a read-only view over `value`,
-        and as long valid: keep a copy. The record's content-type header is not asked.
+        Shape, dtype and C or Fortran order are the sender's. The array is a read-only view over
+        `value` and valid as long: copy it to keep it. The content-type header is ignored.
 
-        Raises ValueError, naming topic, partition and offset: the value is null, or no such array.
+        Raises ValueError, with topic, partition and offset: the value is null or no .npy array.
         Raises BatchReleased.
         """
         return self._read(read_array)
 
     def table(self) -> "pa.Table":
-        """The Arrow table that the value is, an IPC stream, as `send_arrow` sends it.
+        """The value as an Arrow table. It must be an IPC stream, as `send_arrow` writes it.
 
-        Schema and rows are the sender's. Its columns are views over `value`, and as long valid:
-        keep a copy. Their contents are not validated: see pyarrow's `validate(full=True)`. The
-        record's content-type header is not asked.
+        Schema and rows are the sender's. Columns are views over `value` and valid as long: copy the
+        table to keep it. Contents are not validated: use pyarrow's `validate(full=True)`. The
+        content-type header is ignored.
 
-        Raises ValueError, naming topic, partition and offset: the value is null, or no such stream.
+        Raises ValueError, with topic, partition and offset: the value is null or no IPC stream.
         Raises BatchReleased.
         """
         return self._read(read_table)
@@ -159,18 +159,18 @@ class Record(_Place):
             raise ValueError(f"{self._place()}: {error}") from error
 
     def _place(self) -> str:
-        """Which record it is, for whoever reads an error."""
+        """Which record it is, for error messages."""
         topic, partition = self.chunk.partition_of(self.row)
         return f"the record at offset {self.offset} of topic {topic}, partition {partition}"
 
     @property
     def topic(self) -> str:
-        """The topic it is in."""
+        """Its topic."""
         return self.chunk.partition_of(self.row).topic
 
     @property
     def partition(self) -> int:
-        """The partition it is in."""
+        """Its partition."""
         return self.chunk.partition_of(self.row).partition
 
     def __repr__(self) -> str:
@@ -181,7 +181,7 @@ _new_record = partial(tuple.__new__, Record)
 
 
 class Chunk:
-    """Records of some batches, in the order of their log; `counts` are the records of each."""
+    """Records of some batches, in log order; `counts` has the number of records of each batch."""
 
     def __init__(self, batches: Batches, columns: np.ndarray, counts: np.ndarray) -> None:
         self.batches = batches
@@ -189,20 +189,20 @@ class Chunk:
         self.columns = columns
         self.counts = counts
         self.view: memoryview | _Released = batches.memory.data
-        self.keys: Places | None = None  # Once somebody has asked for one.
+        self.keys: Places | None = None  # Filled at the first use.
         self.values: Places | None = None
-        self.payloads: Payloads | None = None  # Whom to ask for what handles stand for.
+        self.payloads: Payloads | None = None  # Finds the payloads of handles.
 
     def __len__(self) -> int:
         return int(self.columns.shape[1])
 
     def release(self) -> None:
-        """Have records that are used from now on say that they are gone."""
+        """Records that are used from now on raise BatchReleased."""
         self.view = RELEASED
         self.__dict__.pop("headers", None)
 
     def records(self) -> Iterator[Record]:
-        """All of them: tuples that look at the columns when they are asked."""
+        """All records: tuples that read the columns when they are used."""
         columns, count = self.columns, len(self)
         if count <= RECORDS_FEW:  # One conversion for all fields is quicker.
             every = columns.tolist()
@@ -214,25 +214,25 @@ class Chunk:
         return map(_new_record, zip(offsets, times, repeat(self), range(count), strict=False))
 
     def runs(self) -> Iterator[tuple[TopicPartition, Iterator[Record]]]:
-        """The same, batch by batch, with the partition of each."""
+        """All records, batch by batch, each with its partition."""
         records = self.records()
         for row, count in zip(self._rows, self.counts.tolist(), strict=True):
             run = islice(records, count)
             yield self.batches.names[row], run
-            deque(run, maxlen=0)  # What was left out of it.
+            deque(run, maxlen=0)  # Skips what the caller left.
 
     def find_keys(self) -> Places:
-        """Where each key begins, and its length; -1 is null."""
+        """Start and length of each key; length -1 is null."""
         self.keys = self.columns[C_KEY_AT].tolist(), self.columns[C_KEY_LENGTH].tolist()
         return self.keys
 
     def find_values(self) -> Places:
-        """Where each value begins, and its length; -1 is null."""
+        """Start and length of each value; length -1 is null."""
         self.values = self.columns[C_VALUE_AT].tolist(), self.columns[C_VALUE_LENGTH].tolist()
         return self.values
 
     def partition_of(self, row: int) -> TopicPartition:
-        """Whose record a row is."""
+        """The partition of a row's record."""
         names = self.batches.names
         return names[0 if len(names) == 1 else self._rows[bisect_right(self._ends, row)]]
 
@@ -248,7 +248,7 @@ class Chunk:
 
     @cached_property
     def headers(self) -> np.ndarray:
-        """A column for each header of all records, see `shm.kernels.record.records`."""
+        """A column for each header of all records; see `shm.kernels.record.records`."""
         headers = new_headers(int(self.columns[C_HEADER_COUNT].sum()))
         fill_headers(self.memory, self.columns, headers)
         return headers
@@ -269,7 +269,7 @@ class Chunk:
         )
 
     def payload_of(self, row: int, value: memoryview | None) -> "Payload | None":
-        """What a record of this value stands for."""
+        """The payload of a record with this value."""
         assert self.payloads is not None, "a consumer's chunks know its filer"
         topic = self.partition_of(row).topic
         if self._is_plainly_a_handle(row):
@@ -277,7 +277,7 @@ class Chunk:
         return self.payloads.of(topic, dict(self.headers_of(row)), value)
 
     def _is_plainly_a_handle(self, row: int) -> bool:
-        """Whether it has the one header that says so, as our producer writes it."""
+        """Whether its only header marks a handle, as our producer writes it."""
         if self.columns.item(C_HEADER_COUNT, row) != 1:
             return False
         at = self.columns.item(C_HEADERS_AT, row)
@@ -294,7 +294,7 @@ class Chunk:
         return self.moved(memory, np.concatenate(([0], (ends - starts).cumsum()[:-1])) - starts)
 
     def moved(self, memory: np.ndarray, moves: np.ndarray) -> "Chunk":
-        """The same records in other memory, where each batch lies so many bytes further on."""
+        """The same records in other memory, where each batch is so many bytes further on."""
         columns, by_record = self.columns.copy(), np.repeat(moves, self.counts)
         for field in (C_KEY_AT, C_VALUE_AT, C_HEADERS_AT):
             columns[field] += by_record
@@ -304,9 +304,9 @@ class Chunk:
 
 
 def cut(batches: Batches) -> tuple[list[Chunk], int]:
-    """Chunks of the records of some batches, and how many batches these are.
+    """Chunks of the records of some batches, and the number of batches that were cut.
 
-    That is all, or those before the first that cannot be read.
+    That is all of them, or those before the first that cannot be read.
     """
     memory, facts, names, _ = batches
     chunks: list[Chunk] = []

@@ -1,14 +1,13 @@
-"""How the members of a group share partitions. The group's leader decides for all, so each assignor
-must come to the same as Kafka's of its name.
+"""Assigns partitions to the members of a group. The group's leader, which may be another client,
+decides for all: each assignor must give the same result as Kafka's of its name.
 
-    range               topic by topic, neighbours to each member, in order
+    range               topic by topic, each member gets neighbouring partitions, in order
     roundrobin          partition by partition, in turns
-    cooperative-sticky  everybody keeps what it has as far as that is fair; what must move is given
-                        away in one rebalance and taken in the next, so that the rest goes on
+    cooperative-sticky  each member keeps what it has as far as that is fair; what moves is given up
+                        in one rebalance and assigned in the next, and the rest is read meanwhile
 
-Members are Member values by id; the result is what each gets. Members stand in the order of their
-ids; static ones before, in that of their names, so that who comes back under another id gets what
-it had.
+Members are Member values by id. They are ordered by id, after the static ones, which are ordered by
+their names: so a static member gets the same partitions when it returns under another id.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,12 +24,12 @@ from smq.client.names import TopicPartition
 
 
 class Member(NamedTuple):
-    """What a member says of itself: the topics it wants, and what it has from which generation."""
+    """A member's subscription: its topics, and the partitions it owns since which generation."""
 
     topics: frozenset[str]
     owned: frozenset[TopicPartition] = frozenset()
     generation: int = -1
-    instance_id: str | None = None  # Of a static member: what it is called in all its lives.
+    instance_id: str | None = None  # Of a static member: its name, which outlives its id.
 
 
 Members = Mapping[str, Member]
@@ -39,7 +38,7 @@ Assignor = Callable[[Members, Mapping[str, int]], Assignment]
 
 
 def assign_range(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
-    """Neighbouring partitions of each topic; the first members get one more."""
+    """Neighbouring partitions of each topic to each member; the first members get one more."""
     assignment: Assignment = {each: set() for each in members}
     for topic, count in partition_counts.items():
         takers = [each for each in _in_order(members) if topic in members[each].topics]
@@ -54,7 +53,7 @@ def assign_range(members: Members, partition_counts: Mapping[str, int]) -> Assig
 
 
 def assign_roundrobin(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
-    """In turns; a member that does not want a topic is passed over."""
+    """In turns, skipping members without the topic."""
     assignment: Assignment = {each: set() for each in members}
     turns = cycle(_in_order(members))
     for partition in _partitions(partition_counts):
@@ -73,7 +72,7 @@ def _in_order(members: Members) -> list[str]:
 
 
 def assign_cooperative_sticky(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
-    """As fair as can be, moving as little as can be; nothing is given that another still has."""
+    """As fair as possible with few moves; a partition that another still owns is not assigned."""
     owners = _owners(members, partition_counts)
     assignment: Assignment = {each: set() for each in members}
     for partition, owner in owners.items():
@@ -89,7 +88,7 @@ def assign_cooperative_sticky(members: Members, partition_counts: Mapping[str, i
 
 
 def _owners(members: Members, partition_counts: Mapping[str, int]) -> dict[TopicPartition, str]:
-    """Who has what and may keep it: of several who say so, one of the latest generation."""
+    """Owners that may keep a partition; of several claims, one of the latest generation."""
     owners: dict[TopicPartition, str] = {}
     for member in sorted(members, key=lambda each: (members[each].generation, each)):
         for each in members[member].owned:
@@ -100,7 +99,7 @@ def _owners(members: Members, partition_counts: Mapping[str, int]) -> dict[Topic
 
 
 def _balance(members: Members, assignment: Assignment) -> None:
-    """Move partitions from who has most to who has least while they differ by more than one."""
+    """Move partitions from the fullest to the emptiest member while they differ by more than 1."""
     moved = True
     while moved:
         moved = False

@@ -1,10 +1,10 @@
-"""What a group has committed: asked, and told, over a connection and in a thread of its own.
+"""Fetches and commits a group's offsets, over a connection and in a thread of its own.
 
-A thread, so that a commit need not be waited for; one, so that commits arrive in their order, and
-whoever comes behind them knows what became of them.
+The thread makes commits asynchronous. There is only one, so commits arrive in order, and later work
+knows the results of earlier commits.
 
-A member's group may share anew while a commit is on its way, which then comes as somebody who is no
-longer. If all its partitions are the member's as before, it is made again as who the member is now.
+The group may rebalance while a commit is in flight, which then fails: its membership is out of
+date. It is repeated with the new membership if all its partitions are still the member's.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class Membership(NamedTuple):
-    """As whom a commit is made; these values are nobody's."""
+    """The membership that a commit is made with. By default: none, for a group without members."""
 
     generation_id: int = -1
     member_id: str = ""
@@ -40,17 +40,17 @@ class Membership(NamedTuple):
 SHARED_ANEW = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
 
 Renewed = Callable[[], Membership | None]
-"""As whom to commit when the group has shared anew; None: of what is another's by now."""
+"""The membership to commit with after a rebalance; None: a partition has been reassigned."""
 
 
 def _nobody() -> None:
-    """Whoever commits has no partitions of a group."""
+    """For commits without a membership."""
 
 
 class Committing:
-    """The committed offsets of a group. `every_s`: how often to commit unasked, None: never.
+    """The committed offsets of a group. `every_s` is the interval of automatic commits, or None.
 
-    _committed  what the group has, as far as we know; only the thread looks at it
+    _committed  the group's offsets as far as we know; used by the thread only
     """
 
     def __init__(
@@ -67,28 +67,28 @@ class Committing:
         self._every_s = every_s
         self._deadline_seconds = deadline_seconds
         self._due_at = self._clock.monotonic_s() + (every_s or 0)
-        self._unasked = _done()  # What was committed last without being asked.
+        self._unasked = _done()  # The last automatic commit.
         self._committed: dict[TopicPartition, int] = {}
         self._cluster: Cluster | None = None
         self._thread = ThreadPoolExecutor(1, "smq-commits")
 
     def close(self) -> None:
-        """Wait for what is on its way."""
+        """Wait for commits in flight."""
         self._thread.shutdown()
         if self._cluster is not None:
             self._cluster.close()
 
     def settle(self) -> None:
-        """Wait for what is on its way, whatever becomes of it."""
+        """Wait for commits in flight, whether they succeed or fail."""
         self._thread.submit(lambda: None).result()
 
     @property
     def is_automatic(self) -> bool:
-        """Whether to commit without being asked."""
+        """Whether there are automatic commits."""
         return self._every_s is not None
 
     def is_due(self) -> bool:
-        """Whether it is time to commit without being asked, and the last time is over."""
+        """Whether an automatic commit is due, and the last one is done."""
         is_time = self._every_s is not None and self._clock.monotonic_s() >= self._due_at
         return is_time and self._unasked.done()
 
@@ -98,17 +98,17 @@ class Committing:
         membership: Membership,
         renewed: Renewed = _nobody,
     ) -> "Future[None]":
-        """Commit those of these that are not committed when all that is on its way has come."""
+        """Commit the offsets that differ from the group's once no commit is in flight."""
         self._due_at = self._clock.monotonic_s() + (self._every_s or 0)
         self._unasked = self._thread.submit(self._commit_moved, offsets, membership, renewed)
         return self._unasked
 
     def forget(self, name: TopicPartition) -> None:
-        """Of this partition nothing is committed any more."""
+        """A partition has no committed offset any more."""
         self._thread.submit(self._committed.pop, name, None)
 
     def fetch(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets of those of these partitions that have one."""
+        """The committed offsets, of the partitions that have one."""
         topics = [
             OffsetFetchRequestTopic(name=topic, partition_indexes=partitions)
             for topic, partitions in by_topic(names).items()
@@ -121,7 +121,7 @@ class Committing:
         membership: Membership,
         renewed: Renewed = _nobody,
     ) -> "Future[None]":
-        """Commit these; the future has the BrokerError if it fails."""
+        """Commit these; the future raises BrokerError on failure."""
         if not offsets:
             return _done()
         return self._thread.submit(self._commit_as, offsets, membership, renewed)
@@ -145,7 +145,7 @@ class Committing:
                 again = renewed() if error.code in SHARED_ANEW else None
                 if again is None or self._clock.monotonic_s() > deadline:
                     raise
-            if again == membership:  # The group is still about it.
+            if again == membership:  # The rebalance is not over.
                 self._clock.sleep(RETRY_SECONDS)
             membership = again
         self._committed |= offsets
@@ -184,7 +184,7 @@ class Committing:
         return self._cluster.broker(coordinator(self._cluster, self._group))
 
     def _fetch(self, topics: list[OffsetFetchRequestTopic]) -> dict[TopicPartition, int]:
-        self._committed.clear()  # Others may have committed since.
+        self._committed.clear()  # Others may have committed meanwhile.
         request = OffsetFetchRequest(group_id=self._group, topics=topics)
         response = self._coordinator().ask(OFFSET_FETCH, request)
         check(response.error_code)

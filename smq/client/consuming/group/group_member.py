@@ -8,12 +8,12 @@
     take_event() -> Rebalance <-----------------
     gives up its partitions, join(owned) ------>  JoinGroup …
 
-The thread joins only when poll says so, for then the partitions it had are in no block's hands any
-more. Meanwhile it keeps the session alive. Who does not poll for too long is taken for hung, and
-leaves the group so that others go on: its event is Lost.
+The thread joins only when poll says so: then no batch of the old partitions is lent any more.
+Meanwhile it keeps the session alive. A consumer that does not poll for too long counts as hung: the
+thread leaves the group so that others take over, with the event Lost.
 
-Who leads the group looks now and then whether its topics have got more partitions, and has the
-group share anew if so.
+The leader of the group looks at intervals for new partitions of the topics, and starts a rebalance
+if there are any.
 """
 
 import os
@@ -35,30 +35,30 @@ from smq.model.errors import BrokerError, ErrorCode, PeerError
 HEARTBEATS_A_SESSION = 15  # As many as Kafka's defaults make: 3 s of 45 s.
 RETRY_SECONDS = 0.1
 
-# What was ours may be somebody else's by now.
+# Our partitions may be assigned to others by now.
 LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The partitions that are this member's from now on."""
+    """These partitions are assigned to this member from now on."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The group shares anew: give up what must be given up, then join."""
+    """The group rebalances: give up partitions as needed, then join."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The group goes on without this member: what it had is another's. Join again."""
+    """The group has dropped this member, and reassigns its partitions. Join again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """There is no way to be a member, or there was none for long; `is_out`: it is not tried on."""
+    """Membership failed, or has been failing for long. `is_out`: it is not retried."""
 
     error: Exception
     is_out: bool
@@ -68,7 +68,7 @@ Event = Assigned | Rebalance | Lost | Failed
 
 
 class GroupMember:
-    """A member of a group. `events` is looked at by poll each time: a deque, empty mostly."""
+    """A member of a group. Each poll checks `events`: a deque that is mostly empty."""
 
     def __init__(
         self,
@@ -96,29 +96,29 @@ class GroupMember:
 
     @property
     def membership(self) -> Membership:
-        """As whom commits are made now."""
+        """The membership that commits are made with now."""
         return self._session.membership
 
     @property
     def is_member(self) -> bool:
-        """Whether the group counts us in, as far as is known; also while it shares anew."""
+        """Whether the group counts us in, as far as we know; also during a rebalance."""
         return self._is_member
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether partitions move without stopping the others."""
+        """Whether a rebalance stops only the partitions that move."""
         return set(self._settings.assignors) == {COOPERATIVE}
 
     def fileno(self) -> int:
-        """Readable while there are events that were not taken."""
+        """Readable while there are events."""
         return self._rings
 
     def polled(self) -> None:
-        """The user's code is alive."""
+        """The consumer polls: it is not hung."""
         self._polled_at = self._clock.monotonic_s()
 
     def take_event(self) -> Event:
-        """What has happened: the oldest of `events`."""
+        """Remove and return the oldest event."""
         with suppress(BlockingIOError):
             os.eventfd_read(self._rings)
         return self.events.popleft()
@@ -144,7 +144,7 @@ class GroupMember:
                 break
             except BrokerError as error:
                 self._failed(error)
-            except Exception as error:  # noqa: BLE001  (Whatever it is, who polls is told.)
+            except Exception as error:  # noqa: BLE001  (poll raises it, whatever it is.)
                 self._give_up(error)
         with suppress(BrokerError, PeerError):
             self._session.leave()
@@ -221,7 +221,7 @@ class GroupMember:
         os.eventfd_write(self._rings, 1)
 
     def _await(self, fileno: int) -> None:
-        """Return when there is something to read. Raises Stopped."""
+        """Return when the descriptor is readable. Raises Stopped."""
         while fileno not in select.select([fileno, self._wake], [], [])[0]:
             self._sleep(0)
             if self._stopping:

@@ -1,9 +1,9 @@
-"""What members of a group tell each other in JoinGroup and SyncGroup: Kafka's consumer protocol.
+"""The consumer protocol: what members of a group send each other in JoinGroup and SyncGroup.
 
     subscription = version, topics, user data, [from 1: owned], [2: generation], [3: rack]
     assignment   = version, [topic, partitions], user data
 
-The broker passes these on unread. Newer versions have more behind what we know: it is left unread.
+The broker does not read these. Newer versions append fields, which are ignored.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from smq.client.consuming.group.assignors import Member
 from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import PeerError
 
-VERSION = 2  # The first whose owned partitions have a generation.
+VERSION = 2  # The first with the generation of owned partitions.
 OWNED_FROM = 1
 GENERATION_FROM = 2
 
@@ -21,7 +21,7 @@ _INT16, _INT32 = Struct(">h"), Struct(">i")
 
 
 def write_subscription(member: Member) -> bytes:
-    """What a member says of itself."""
+    """Encode a member's subscription."""
     topics = sorted(member.topics)
     return b"".join(
         [
@@ -36,7 +36,7 @@ def write_subscription(member: Member) -> bytes:
 
 
 def read_subscription(data: bytes) -> Member:
-    """What a member says of itself. Raises PeerError."""
+    """Decode a member's subscription. Raises PeerError."""
     reader = _Reader(data)
     version = reader.int16()
     topics = frozenset(reader.string() for _ in range(reader.count()))
@@ -47,12 +47,12 @@ def read_subscription(data: bytes) -> Member:
 
 
 def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """What a member gets."""
+    """Encode the partitions of a member."""
     return _INT16.pack(0) + _partitions(partitions) + _INT32.pack(-1)
 
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """What a member gets; no bytes are nothing. Raises PeerError."""
+    """Decode the partitions of a member; none if there are no bytes. Raises PeerError."""
     if not data:
         return frozenset()
     reader = _Reader(data)
@@ -74,7 +74,7 @@ def _partitions(names: Iterable[TopicPartition]) -> bytes:
 
 
 class _Reader:
-    """Takes fields off the front. Raises PeerError when they are not there."""
+    """Reads one field after the other. Raises PeerError if the bytes end early."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -95,7 +95,7 @@ class _Reader:
         return int(value)
 
     def count(self) -> int:
-        """Of things that take at least two bytes each."""
+        """The count of entries that take at least two bytes each."""
         count = self.int32()
         if not 0 <= 2 * count <= len(self._data) - self._at:
             raise PeerError(f"{count} entries where {len(self._data) - self._at} bytes are left")

@@ -1,11 +1,11 @@
-"""The talk of a group's member with its coordinator: join, sync, heartbeat, leave.
+"""A member's requests to its group's coordinator: join, sync, heartbeat, leave.
 
-A join is answered when all members have joined, which takes as long as the slowest needs. So it is
-the member that waits for answers, and raises Stopped when it is told to stop meanwhile.
+The coordinator answers a join once all members have joined, which takes as long as the slowest
+needs. So the caller waits for answers, with `await_readable`, and may raise Stopped meanwhile.
 
-A static member, one with a name of its own (`group_instance_id`), never says that it leaves: it is
-out when nothing is heard of it for the session's timeout, and who comes with its name before that
-goes on in its place, while what was there before is fenced.
+A static member, which has a name of its own (`group_instance_id`), never sends that it leaves. It
+is out of the group after the session timeout. A member that joins under its name before then takes
+its place, and the old one is fenced.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -50,11 +50,11 @@ SESSION_TIMEOUTS = ("group.min.session.timeout.ms", "group.max.session.timeout.m
 
 
 class Stopped(Exception):
-    """The member was told to stop while it waited."""
+    """The member was stopped while it waited for an answer."""
 
 
 class GroupSession:
-    """Who this member is, as far as the coordinator has said. Raises BrokerError, PeerError."""
+    """A member's identity, as the coordinator gave it. Raises BrokerError, PeerError."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class GroupSession:
         self._cluster: Cluster | None = None
         self._connection: Connection | None = None
         self.membership = Membership()
-        self._counts: dict[str, int] | None = None  # Of partitions, as this leader has shared them.
+        self._counts: dict[str, int] | None = None  # Of partitions, as this leader assigned them.
 
     def forget(self) -> None:
-        """Look for the coordinator again."""
+        """Drop the connection, and find the coordinator again."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None
@@ -85,13 +85,13 @@ class GroupSession:
         self.forget()
 
     def resign(self) -> None:
-        """Be nobody: the coordinator does not know us any more."""
+        """Drop the membership: the coordinator does not know it any more."""
         self.membership, self._counts = Membership(), None
 
     def join(
         self, topics: frozenset[str], owned: frozenset[TopicPartition]
     ) -> frozenset[TopicPartition]:
-        """Join, or join again; the partitions that are ours then."""
+        """Join, or join again; return the partitions that are assigned to us."""
         me = Member(topics, owned, self.membership.generation_id if owned else -1)
         joined = self._join(me)
         instance_id = self._settings.group_instance_id
@@ -144,7 +144,7 @@ class GroupSession:
             self.membership = Membership(-1, joined.member_id)
 
     def _allowed_session(self) -> str:
-        """What the broker takes as the session's timeout, by what it says of itself."""
+        """An error message with the session timeouts that the broker allows."""
         assert self._cluster is not None
         settings = broker_facts(self._cluster).settings
         least, most = (settings.get(name, "?") for name in SESSION_TIMEOUTS)
@@ -162,7 +162,7 @@ class GroupSession:
         }
         topics = {topic for member in members.values() for topic in member.topics}
         self._counts = dict.fromkeys(topics, 0) | self._partition_counts(topics)
-        if joined.skip_assignment:  # A static leader is back: all keep what they have.
+        if joined.skip_assignment:  # A static leader has returned: all keep their partitions.
             return {}
         return ASSIGNORS[joined.protocol_name or ""](members, self._counts)
 
@@ -175,14 +175,14 @@ class GroupSession:
         }
 
     def has_other_partitions(self) -> bool:
-        """Whether this is the leader, and topics have other partitions than it has shared."""
+        """Whether this is the leader, and topics have got other partitions than it assigned."""
         counts = self._counts
         if counts is None:
             return False
         return counts != dict.fromkeys(counts, 0) | self._partition_counts(counts)
 
     def heartbeat(self) -> None:
-        """Say that we live; an error code says what to do."""
+        """Send a heartbeat. The error code says what to do."""
         request = HeartbeatRequest(
             group_id=self._group,
             generation_id=self.membership.generation_id,
@@ -192,7 +192,7 @@ class GroupSession:
         check(self._ask(HEARTBEAT, request).error_code)
 
     def leave(self) -> None:
-        """Have the others go on without us at once; a static member may be back soon."""
+        """Leave the group, so that others take over at once. A static member stays in it."""
         member_id, is_static = self.membership.member_id, self.membership.instance_id is not None
         self.resign()
         if not member_id or is_static:
@@ -217,6 +217,6 @@ class GroupSession:
         try:
             self._await_readable(connection.fileno())
         except Stopped:
-            connection.close()  # An answer is still owed: nobody else may ask over it.
+            connection.close()  # It owes an answer: it cannot be used again.
             raise
         return connection.finish()

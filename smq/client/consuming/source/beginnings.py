@@ -1,4 +1,4 @@
-"""Where the partitions of a consumer begin, and begin anew: as committed, or as `start` says."""
+"""Decides where partitions begin or are reset to: committed offsets, else the setting `start`."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
@@ -20,7 +20,7 @@ from smq.model.errors import BrokerError, ErrorCode
 
 
 class Beginnings:
-    """Asks the cluster, waiting for what passes. Raises NoSuchTopic, BrokerError."""
+    """Asks the cluster, retrying transient errors. Raises NoSuchTopic, BrokerError."""
 
     def __init__(
         self, cluster: Cluster, start: Place, committing: Committing | None = None
@@ -40,23 +40,23 @@ class Beginnings:
         ]
 
     def check(self, names: Iterable[TopicPartition]) -> None:
-        """See that there are such partitions."""
+        """Check that the partitions exist."""
         for topic, wanted in by_topic(names).items():
             self._cluster.retrying(lambda t=topic, w=wanted: self._cluster.by_leader(t, w))  # type: ignore[misc]
 
     def positions(self, names: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each begins: what is committed of it, else `start`."""
+        """Where each begins: its committed offset, else `start`."""
         committed = {} if self._committing is None else self._committing.fetch(names)
         missing = (name for name in names if name not in committed)
         return committed | self.find(missing, self._start)
 
     def positions_anew(self, names: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The same in the topics as they are now: they may have got more partitions."""
+        """As `positions`, with fresh metadata: topics may have got more partitions."""
         self._cluster.forget_topics()
         return self.positions(names)
 
     def of_new(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where those begin that came after us: all of it is news, also for who wants only that."""
+        """Where partitions begin that were created later: at the first record, if at "latest"."""
         return self.find(names, EARLIEST if self._start == LATEST else self._start)
 
     def find(self, names: Iterable[TopicPartition], place: Place) -> dict[TopicPartition, int]:
@@ -84,7 +84,7 @@ class Beginnings:
         return found
 
     def reset(self, partition: Partition) -> int:
-        """Where a partition goes on whose position is not there. Raises BrokerError."""
+        """The new position of a partition whose position does not exist. Raises BrokerError."""
         name = partition.name
         if self._start not in {EARLIEST, LATEST}:
             first, end = (self.find([name], place)[name] for place in (EARLIEST, LATEST))
@@ -97,13 +97,13 @@ class Beginnings:
         return self.find([name], self._start)[name]
 
     def in_another(self, partition: Partition) -> int:
-        """Where a partition goes on whose topic was deleted and created again: it is all news.
+        """The new position of a partition whose topic was created again: as of a new partition.
 
         Raises BrokerError.
         """
         name = partition.name
         if self._committing is not None:
-            self._committing.forget(name)  # Its offsets went with the topic.
+            self._committing.forget(name)  # The offsets were deleted with the topic.
         if self._start not in {EARLIEST, LATEST}:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -1,4 +1,4 @@
-"""The partitions of one log that are read where they lie, in the ring."""
+"""Reads the partitions of one log in place, in its ring."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -37,14 +37,14 @@ from smq.client.consuming.batch.chunk import Batches, Chunk
 from smq.client.consuming.source.source import Partition, Taken
 from smq.client.door.doors import ReadingDoor
 
-BATCHES_MAX = 256  # Lent at a time: the facts of one batch lie on few pages.
+BATCHES_MAX = 256  # Lent at a time: the facts of one batch fit on few pages.
 _FAR = np.iinfo(np.int64).max
 
 
 class Lane:
-    """Reads partitions of a log. Their numbers are the columns of `_wanted`, sorted.
+    """Reads partitions of a log. Each has a column of `_wanted`, sorted by partition number.
 
-    Invariant: a partition that the ring does not have is not in a lane.
+    Invariant: the ring has the next record of each partition, or will get it.
     """
 
     def __init__(self, log: LogReader, batch_bytes_max: int) -> None:
@@ -61,12 +61,12 @@ class Lane:
         self._few = new_few()
 
     def numbers(self) -> list[int]:
-        """What frames call its partitions."""
+        """The partitions' numbers, as frames have them."""
         numbers: list[int] = self._wanted[W_NUMBER].tolist()
         return numbers
 
     def add(self, partitions: Iterable[tuple[int, Partition]]) -> list[Partition]:
-        """Read these, by their numbers; those whose next record the ring has not are given back."""
+        """Read these, by their numbers; returns those whose next record the ring has lost."""
         added = list(partitions)
         numbers = self._wanted[W_NUMBER].tolist()
         rows = sorted(
@@ -83,12 +83,12 @@ class Lane:
         return self._place()
 
     def remove(self, partition: Partition) -> None:
-        """Read a partition no longer."""
+        """Stop reading a partition."""
         if partition in self.partitions:
             self._keep(np.array([each is not partition for each in self.partitions]))
 
     def take(self) -> tuple[Taken | None, list[Partition]]:
-        """What comes next; and those that the ring no longer has, which are read here no longer."""
+        """The next batches; and the partitions that it has stopped reading: the ring lost them."""
         gone = self._leave_away()
         state = self._wanted, self._cursor, *self._few
         count = lend_few(self._memory, self._ring, *state, self._bytes_max)
@@ -100,7 +100,7 @@ class Lane:
             self._wanted[W_STATE] = W_SEEKING
             gone += self._place()
             count = self._lend()
-        if count == OVERTAKEN:  # Again: the ring goes round faster than we look.
+        if count == OVERTAKEN:  # Again: the ring moves faster than we read.
             self._wanted[W_STATE] = self._cursor[CURSOR_AWAY] = W_AWAY
         if count <= 0:
             return None, gone + self._leave_away()
@@ -153,7 +153,7 @@ class Lane:
         return self._leave_away()
 
     def _leave_away(self) -> list[Partition]:
-        """Drop what the ring has not."""
+        """Drop the partitions whose next record the ring has lost."""
         if not self._cursor.item(CURSOR_AWAY):
             return []
         self._cursor[CURSOR_AWAY] = 0
@@ -172,4 +172,4 @@ class Lane:
 
 
 def _has_committed(_good: int) -> None:
-    """The kernel has, since it cut all of them."""
+    """Nothing to do: the kernel cuts all batches and commits them."""

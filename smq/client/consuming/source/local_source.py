@@ -1,4 +1,4 @@
-"""Records from the rings of a broker on this host."""
+"""Reads records from the rings of a broker on this host."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from smq.client.door.doors import Doors
 
 
 class LocalSource:
-    """Reads partitions in shared memory, a lane for each log."""
+    """Reads partitions in shared memory, with a lane for each log."""
 
     def __init__(self, doors: Doors, batch_bytes_max: int) -> None:
         self.doors = doors
@@ -18,11 +18,11 @@ class LocalSource:
         self._left: list[Partition] = []
 
     def add(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Read these from their positions on; those that the rings do not have are given back.
+        """Read these from their positions on; returns those that the rings do not have.
 
-        So are those whose topic is another one by now: where they begin anew the wire finds.
+        And those whose topic was created again: the wire source finds their new positions.
         """
-        self._leave_lost()  # Before a door is opened again, to other memory.
+        self._leave_lost()  # First: a door that is opened again leads to other memory.
         by_log: dict[int, list[tuple[int, Partition]]] = {}
         wanted, refused = dict.fromkeys(partitions), []
         for partition in wanted:
@@ -35,20 +35,20 @@ class LocalSource:
                 self._nodes[found.log] = found.node
             by_log.setdefault(found.log, []).append((found.number, partition))
         for log, numbered in by_log.items():
-            for partition in self._lanes[log].add(numbered):  # Perhaps one that was there before.
+            for partition in self._lanes[log].add(numbered):  # It may be one that was read before.
                 (refused if partition in wanted else self._left).append(partition)
         self._watch()
         return refused
 
     def remove(self, partition: Partition) -> None:
-        """Read a partition no longer, if it was read here."""
+        """Stop reading a partition, if it is read here."""
         self._left = [each for each in self._left if each is not partition]
         for lane in self._lanes.values():
             lane.remove(partition)
         self._watch()
 
     def clear(self) -> None:
-        """Read none. A lane that was interrupted may have lent what nobody got, or be torn."""
+        """Stop reading all. An interrupted lane may be inconsistent, or ahead of its positions."""
         self._lanes.clear()
         self._left.clear()
 
@@ -59,7 +59,7 @@ class LocalSource:
         self.doors.watch(numbers)
 
     def take(self) -> list[Taken]:
-        """What is there now."""
+        """The batches that there are now."""
         taken = []
         for lane in self._lanes.values():
             found, gone = lane.take()
@@ -69,13 +69,13 @@ class LocalSource:
         return taken
 
     def is_ready(self) -> bool:
-        """Whether there is something to take, or to leave. Notices topics that are gone."""
+        """Whether there is something to take or to leave. Notices deleted topics."""
         return self._has_to_leave() or any(lane.is_ready() for lane in self._lanes.values())
 
     def sleep(self, also: int, timeout_ms: int) -> bool:
         """Sleep until there may be something to take or to leave, or `also` is readable.
 
-        False: it cannot, for it reads more than one log, or has something to leave.
+        False: it cannot sleep, for it reads several logs, or has something to leave.
         """
         if len(self._lanes) != 1 or self._has_to_leave():
             return False
@@ -89,7 +89,7 @@ class LocalSource:
         return self.doors.has_lost or bool(self._left)
 
     def leave(self) -> list[Partition]:
-        """Those that are read here no longer: the ring has gone on, or shard or topic are gone."""
+        """Partitions that it has stopped reading: the ring lost them, or shard or topic ended."""
         self._leave_lost()
         if not self._left:
             return []

@@ -1,13 +1,13 @@
-"""Reads partitions from the rings where these have what comes next, else over the wire.
+"""Reads each partition from its ring if that has the next record, else over the wire.
 
     ring ──overtaken, seek, shard gone──► wire ──caught up, door open again──► ring
 
-A partition is read by one source at a time and changes between them by itself, at the offset where
-it stands; each change is counted. Where it begins is no change.
+One source at a time reads a partition. Partitions change between sources by themselves, at their
+positions; each change is counted, but not where a partition begins.
 
-KeyboardInterrupt may break off whatever is done here. A partition's position is what counts: after
-an interrupt the sources begin again where the partitions stand, and those of which something was
-taken that nobody was given stand before that.
+KeyboardInterrupt may break off any call here. The positions of the partitions are what counts:
+after an interrupt the sources start again from these, and `put_back` moves positions back over
+records that were taken but not given to the caller.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,12 +29,12 @@ from smq.wire.codec import ZERO_UUID
 
 P = ParamSpec("P")
 
-RETURN_SECONDS = 0.5  # A partition on the wire that does not move looks for its ring so often.
+RETURN_SECONDS = 0.5  # How often a partition on the wire without new records looks for its ring.
 
 
 @dataclass(slots=True)
 class Counts:
-    """What has been read so far; what is read again counts again."""
+    """What has been read so far. Records that are read again count again."""
 
     records: int = 0
     records_from_rings: int = 0
@@ -44,14 +44,14 @@ class Counts:
 
 
 Move = tuple[TopicPartition, int, int]
-"""A partition, its positions before and after."""
+"""A partition, and its positions before and after."""
 
 
 Step = Callable[Concatenate["Reading", P], None]
 
 
 def _or_begin_again(step: Step[P]) -> Step[P]:
-    """If it is broken off, `take` begins again."""
+    """If the step is broken off, the next `take` starts the sources again."""
 
     @wraps(step)
     def whole(reading: "Reading", /, *args: P.args, **keywords: P.kwargs) -> None:
@@ -63,13 +63,13 @@ def _or_begin_again(step: Step[P]) -> Step[P]:
 
 
 class Reading:
-    """Some partitions and how far they have been read. `local` is None away from the broker.
+    """Some partitions and their positions. `local` is None if the broker is on another host.
 
-    moves     of the partitions whose records were taken last
-    is_given  whether somebody has what was taken last; who gives it says so
-    is_torn   whether the sources may read something else than the partitions, where they stand
+    moves     the moves of the last take
+    is_given  whether the caller has what was taken last; whoever hands it over sets this
+    is_torn   whether the sources may disagree with the partitions and their positions
 
-    Invariant, unless it is torn: the sources have those partitions that are wanted, and no others.
+    Invariant, unless is_torn: the sources read exactly the partitions that are wanted.
     """
 
     def __init__(
@@ -84,52 +84,54 @@ class Reading:
         self._clock = clock
         self._on_wire: dict[TopicPartition, Partition] = {}
         self._paused: set[TopicPartition] = set()
-        self._only: frozenset[TopicPartition] | None = None  # If so, these, paused or not.
+        self._only: frozenset[TopicPartition] | None = (
+            None  # If set, only these are read, paused or not.
+        )
         self._returning: list[Partition] = []
         self._return_at = 0.0
         self._stopped: tuple[TopicPartition, int, BrokerError] | None = None
-        self._wire_error: BrokerError | PeerError | None = None  # Yet to be raised.
+        self._wire_error: BrokerError | PeerError | None = None  # To be raised by the next take.
 
     def close(self) -> None:
-        """Close all that is open."""
+        """Close the sources."""
         self._wire.close()
         if self._local is not None:
             self._local.close()
 
     @property
     def is_local(self) -> bool:
-        """Whether everything is read from rings now."""
+        """Whether all partitions are read from rings now."""
         return self._local is not None and not self._on_wire
 
     @_or_begin_again
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these positions on, and no others."""
         self.drop(list(self.partitions))
-        self._wire_error = None  # It was of what is read no longer.
+        self._wire_error = None  # It concerns what is no longer read.
         self.add(positions)
 
     @_or_begin_again
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions too."""
+        """Read these partitions as well."""
         added = {name: Partition(name, position) for name, position in positions.items()}
         self.partitions |= added
         self._start(each for name, each in added.items() if self._is_wanted(name))
 
     @_or_begin_again
     def drop(self, names: Iterable[TopicPartition]) -> None:
-        """Read these no longer."""
+        """Stop reading these."""
         for name in names:
             self._stop(self.partitions.pop(name))
             self._paused.discard(name)
 
     def seek(self, name: TopicPartition, position: int) -> None:
-        """Go on elsewhere, in the topic as it is now."""
+        """Continue at another position, in the topic as it is now."""
         self.partitions[name].topic_id = ZERO_UUID
         self.stand_at(name, position)
 
     @_or_begin_again
     def stand_at(self, name: TopicPartition, position: int) -> None:
-        """Go on elsewhere in the topic that is read."""
+        """Continue at another position of the same topic."""
         partition = self.partitions[name]
         self._stop(partition)
         partition.position = position
@@ -138,7 +140,7 @@ class Reading:
 
     @_or_begin_again
     def pause(self, names: Iterable[TopicPartition]) -> None:
-        """Give nothing of these until they are resumed."""
+        """Give no records of these until `resume`."""
         for name in names:
             self._paused.add(name)
             if not self._is_wanted(name):
@@ -146,16 +148,16 @@ class Reading:
 
     @_or_begin_again
     def resume(self, names: Iterable[TopicPartition]) -> None:
-        """Go on where they were paused."""
+        """Continue where they were paused."""
         wanted = list(names)
         resting = [name for name in wanted if not self._is_wanted(name)]
         self._paused.difference_update(wanted)
         self._start(self.partitions[name] for name in resting if self._is_wanted(name))
 
     def read_only(self, names: Iterable[TopicPartition] | None) -> None:
-        """Read these and no others, whatever is paused, from the next `take` on; None: as before.
+        """From the next `take` on, read these and no others, paused or not; None: as before.
 
-        No more than a note, so that it can be taken back whatever has happened meanwhile.
+        It only notes them, so that a `finally` can undo it after any error.
         """
         only = None if names is None else frozenset(names)
         if only != self._only:
@@ -178,7 +180,7 @@ class Reading:
             self._note(partition)
 
     def _note(self, partition: Partition) -> None:
-        """Count it if a partition has changed between ring and wire."""
+        """Count a change between ring and wire."""
         was_on_wire, partition.is_on_wire = partition.is_on_wire, partition.name in self._on_wire
         if was_on_wire is False and partition.is_on_wire:
             self.counts.ring_to_wire += 1
@@ -202,7 +204,7 @@ class Reading:
         self.is_given = False
         self._tell_left()
         if self._local is not None and self._on_wire:
-            self._return(self._local)  # First: what is taken has not moved yet.
+            self._return(self._local)  # First: nothing taken has moved yet.
         taken = [] if self._local is None else self._take_from_rings(self._local)
         if self._on_wire:
             taken += self._take_from_wire(has_others=bool(taken))
@@ -213,7 +215,7 @@ class Reading:
         return intact
 
     def _tell_left(self) -> None:
-        """Raise what the last take has left to this one, which gave what others had."""
+        """Raise an error that the last take met, but gave other records first."""
         if self._stopped is not None:
             self._tell_unreadable()
         if self._wire_error is not None:
@@ -221,7 +223,7 @@ class Reading:
             raise error
 
     def _tell_unreadable(self) -> None:
-        """Raise what stopped a partition, if it still stands there; others are not held up."""
+        """Raise the error of a partition before an unreadable batch, if it is still there."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None:
             name, position, error = stopped
@@ -230,7 +232,7 @@ class Reading:
                 raise error
 
     def put_back(self) -> None:
-        """Have what was taken last come again, unless somebody was given it."""
+        """Undo the last take, unless the caller has its records."""
         if self.is_given:
             return
         self.is_torn = True
@@ -241,14 +243,14 @@ class Reading:
         self.is_given = True
 
     def position(self, name: TopicPartition) -> int:
-        """Where a partition goes on: before what nobody was given yet. Only looks."""
+        """A partition's position, before records that the caller does not have yet."""
         position = self.partitions[name].position
         moves = [] if self.is_given else self.moves
         befores = (before for each, before, after in moves if (each, after) == (name, position))
         return next(befores, position)
 
     def _begin_again(self) -> None:
-        """Have the sources read the partitions from where they stand, whatever they read now."""
+        """Start the sources again, from the partitions' positions."""
         self._paused &= self.partitions.keys()
         reading = {name: each for name, each in self.partitions.items() if self._is_wanted(name)}
         self._on_wire = {name: each for name, each in reading.items() if name in self._on_wire}
@@ -261,7 +263,7 @@ class Reading:
         self.is_torn = False
 
     def go_back(self, moves: Iterable[Move]) -> None:
-        """Undo the moves over records that were overtaken, but of partitions moved since."""
+        """Undo moves over records that were overtaken, except of partitions that moved since."""
         self.counts.overruns += 1
         for name, before, after in moves:
             partition = self.partitions.get(name)
@@ -279,13 +281,13 @@ class Reading:
         except (BrokerError, PeerError) as error:
             if not has_others:
                 raise
-            self._wire_error = error  # Behind what the rings have given.
+            self._wire_error = error  # After the records from the rings.
             return []
         self._returning += [partition for part in taken for partition, _ in part.ends]
         return taken
 
     def _return(self, local: LocalSource) -> None:
-        """Have those go back to their rings that can."""
+        """Move partitions back to their rings, where these have the next record."""
         now = self._clock.monotonic_s()
         if now >= self._return_at:
             self._return_at = now + RETURN_SECONDS
@@ -327,22 +329,22 @@ class Reading:
         return taken
 
     def fall_asleep(self) -> list[int] | None:
-        """What becomes readable when there may be something to take; None: there is already.
+        """Descriptors that become readable when there may be records; None: there are some now.
 
-        Nothing is done on waking: whoever wakes looks at the rings at once. What rang is swallowed
-        before the next sleep, and until then nobody rings again.
+        Waking needs no call: the bells are discarded before the next sleep, and until then no shard
+        rings again.
         """
         filenos = self._wire.filenos() if self._on_wire else []
         if self._local is None:
             return filenos
         self._local.doors.disarm()
-        # What comes before the shards know that we sleep rings nobody: so look again.
+        # Records that arrive before the shards know that we sleep ring no bell: look again.
         if not self._local.doors.arm() or self._local.is_ready():
             return None
         return [*filenos, *self._local.doors.filenos()]
 
     def sleep(self, also: int, timeout_s: float) -> bool:
-        """Sleep until there may be something to take, or `also` is readable, or for so long.
+        """Sleep until there may be records, or `also` is readable, or for so long.
 
         False: one call cannot wait for all of them; use `fall_asleep`.
         """
@@ -351,22 +353,22 @@ class Reading:
         return self._local.sleep(also, ceil(1000 * timeout_s))
 
     def nap_seconds(self, timeout_s: float) -> float:
-        """How long to sleep at most: what failed is tried again, what is on the wire may return."""
+        """How long to sleep at most: until failed fetches are to be repeated."""
         if self._on_wire and (pause := self._wire.retry_in_seconds()):
             return min(pause, timeout_s)
         return max(0.0, timeout_s)
 
 
 def _ends_before(taken: Taken, good: int) -> list[tuple[Partition, int]]:
-    """Where partitions go on when only the first so many batches could be cut."""
+    """Where partitions go on if only the first so many batches could be cut."""
     rows, last_offsets = taken.batches.facts[[F_ROW, B_LAST_OFFSET], :good].tolist()
-    ends = dict(zip(rows, last_offsets, strict=True))  # Of each partition its last one.
+    ends = dict(zip(rows, last_offsets, strict=True))  # The last one of each partition.
     by_name = {partition.name: partition for partition, _ in taken.ends}
     return [(by_name[taken.batches.names[row]], last + 1) for row, last in ends.items()]
 
 
 def _unreadable(taken: Taken, batch: int) -> tuple[TopicPartition, int, BrokerError]:
-    """Which partition stands before a batch that cannot be read, where, and the words for it."""
+    """A partition, its position before a batch that cannot be read, and the error for it."""
     facts = [B_BASE_OFFSET, B_LAST_OFFSET, F_ROW, F_START]
     first, last, row, start = taken.batches.facts[facts, batch].tolist()
     name = taken.batches.names[row]

@@ -1,10 +1,10 @@
-"""Where a consumer's records come from: one protocol, two that keep it.
+"""The sources of a consumer's records: a protocol with two implementations.
 
-    LocalSource   rings of the broker's shared memory, when it is on this host
+    LocalSource   the rings in the broker's shared memory, if the broker is on this host
     WireSource    Fetch over Kafka's protocol: everywhere, and for what a ring no longer has
 
-A partition is read by one source at a time. What a source takes has not been had until the reader
-says `commit`: a batch that cannot be cut leaves the partition where it was.
+One source at a time reads a partition. A source moves on only when the reader calls `commit`: a
+batch that cannot be cut leaves the partition in front of it.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,10 +17,10 @@ from smq.wire.codec import ZERO_UUID
 
 
 class Partition:
-    """A partition as its reader sees it. `position` is the offset of the record it gives next.
+    """A partition that is read. `position` is the offset of its next record.
 
-    topic_id    of the topic that the position is in; ZERO_UUID: not known yet
-    is_on_wire  where it was read last; None: nowhere yet
+    topic_id    the id of the topic that the position is in; ZERO_UUID: not known yet
+    is_on_wire  whether it was read over the wire last; None: it has not been read yet
     """
 
     __slots__ = ("is_on_wire", "name", "position", "topic_id")
@@ -32,10 +32,10 @@ class Partition:
         self.is_on_wire: bool | None = None
 
     def is_in(self, topic_id: UUID) -> bool:
-        """Whether the position is in the topic that has this id now; False: that is another one.
+        """Whether the position is in the topic with this id; False: the topic was created again.
 
-        ZERO_UUID, of a broker that knows no ids, may be any topic. A partition whose topic is not
-        known yet is in this one from now on.
+        ZERO_UUID, from a broker without ids, matches any topic. A partition whose topic is not
+        known yet takes this id.
         """
         if ZERO_UUID in {self.topic_id, topic_id}:
             self.topic_id = topic_id
@@ -62,22 +62,22 @@ class Source(Protocol):
     """Reads some partitions."""
 
     def add(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Read these from their positions on; those that it cannot read are given back."""
+        """Read these from their positions on; returns those that it cannot read."""
 
     def remove(self, partition: Partition) -> None:
-        """Read a partition no longer, if it was read here."""
+        """Stop reading a partition, if it is read here."""
 
     def clear(self) -> None:
-        """Read none, whatever broke off what was done before."""
+        """Stop reading all, whatever an interrupt has left half done."""
 
     def take(self) -> list[Taken]:
-        """What is there now, without waiting."""
+        """The batches that there are now, without waiting."""
 
     def leave(self) -> list[Partition]:
-        """Those that it reads no longer since it was asked last."""
+        """Partitions that it has stopped reading since the last call."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Close what it holds open."""
 
 
 def always_intact() -> bool:

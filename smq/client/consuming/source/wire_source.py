@@ -1,16 +1,16 @@
-"""Records fetched over Kafka's protocol.
+"""Fetches records over Kafka's protocol.
 
-One Fetch for each broker is on its way all the time: the next one is sent before the records of the
-last are handed out, with the positions behind them. An answer to a position that is no longer
-wanted is passed over. What fails in a way that passes is asked again, with fresh metadata, after
-RETRY_SECONDS; when no broker answers for longer than the deadline, that is told.
+Each broker always has one Fetch in flight: the next one is sent before the records of the last one
+are handed out, with the positions behind them. Answers for positions that are no longer wanted are
+discarded. After a transient error it fetches again, with fresh metadata, RETRY_SECONDS later. If
+no broker answers for longer than the deadline, `take` raises.
 
-An answer has room for some partitions, which a broker fills in the order in which it is asked: so
-those that gave records are asked for last the next time.
+An answer has room for some partitions only, and a broker fills it in the order of the request. So
+partitions that gave records come last in the next request.
 
-Topics are asked for by their ids, of brokers that know these, so that nobody goes on at an old
-position in a topic that was deleted and created again: that begins anew. One that is missing, or
-cannot begin anew, is told behind what the others have given, and looked for again.
+Brokers that know topic ids are asked by id, so that nobody continues at an old position in a topic
+that was deleted and created again: its partitions begin anew. If a topic is missing, or cannot
+begin anew, `take` raises once the other topics have given their records, and looks for it again.
 """
 
 import select
@@ -42,18 +42,18 @@ from smq.wire.generated.fetch import (
     PartitionData,
 )
 
-FETCH_WAIT_MS = 500  # How long a broker keeps a fetch that has nothing to answer; Kafka's default.
+FETCH_WAIT_MS = 500  # How long a broker holds a fetch without records; Kafka's default.
 RETRY_SECONDS = 0.1
 FETCH_BYTES_FACTOR = 4  # One answer is for several partitions.
 
 
 Spot = tuple[int, UUID]
-"""A position, and the id of the topic that it is in."""
+"""A position, and the id of its topic."""
 
 
 @dataclass(slots=True)
 class _Fetch:
-    """A fetch on its way, or a connection to send one over."""
+    """A fetch in flight, or an idle connection for one (`asked` is None)."""
 
     connection: Connection
     asked: dict[TopicPartition, Spot] | None = None
@@ -62,8 +62,8 @@ class _Fetch:
 class WireSource:
     """Reads partitions from their leaders.
 
-    _missing   topics that cannot be read, and why, as was seen last
-    _is_told   whether somebody knows of them
+    _missing   topics that cannot be read, with the last reason
+    _is_told   whether that was raised
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class WireSource:
         self._failing_since: float | None = None
         self._missing: dict[str, BrokerError] = {}
         self._is_told = False
-        self._look_at = 0.0  # For what is missing.
+        self._look_at = 0.0  # When to look for missing topics again.
 
     def add(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Read these from their positions on."""
@@ -91,19 +91,19 @@ class WireSource:
         return []
 
     def remove(self, partition: Partition) -> None:
-        """Read a partition no longer."""
+        """Stop reading a partition."""
         self._partitions.pop(partition.name, None)
         self._missing.pop(partition.name.topic, None)
         if not self._partitions:
-            self._failing_since = None  # What fails later is another failure.
+            self._failing_since = None  # A later failure is a new one.
 
     def clear(self) -> None:
-        """Read none."""
+        """Stop reading all."""
         self._partitions.clear()
         self._missing.clear()
 
     def leave(self) -> list[Partition]:
-        """None: the wire has everything."""
+        """None: the wire has all records."""
         return []
 
     def __len__(self) -> int:
@@ -116,19 +116,19 @@ class WireSource:
         self._fetches.clear()
 
     def filenos(self) -> list[int]:
-        """What becomes readable with an answer."""
+        """Descriptors that become readable with an answer."""
         return [each.connection.fileno() for each in self._fetches.values() if each.asked]
 
     def retry_in_seconds(self) -> float:
-        """How long until it makes sense to ask again; 0: now."""
+        """How long to wait before the next `take`; 0: not at all."""
         retry_at = max(self._retry_at, self._look_at if self._missing else 0.0)
         return max(0.0, retry_at - self._clock.monotonic_s())
 
     def take(self) -> list[Taken]:
-        """What has come by now; sends what is to be asked next. Raises BrokerError."""
+        """The answers that there are; sends the next fetches. Raises BrokerError."""
         if not self._partitions or self._clock.monotonic_s() < self._retry_at:
             return []
-        self._tell_missing()  # The last look may have left it behind what it gave.
+        self._tell_missing()  # The last take gave records first.
         taken: list[Taken] = []
         try:
             self._begin_anew()
@@ -145,7 +145,7 @@ class WireSource:
             )
         except BrokerError as error:
             self._fail(error)
-        except BaseException:  # It is not known how far an answer was read.
+        except BaseException:  # An answer may have been read in part.
             self.close()
             raise
         if not taken:
@@ -158,7 +158,7 @@ class WireSource:
             raise next(iter(self._missing.values()))
 
     def _begin_anew(self) -> None:
-        """Have those begin anew whose topic is another one by now; notes what is missing."""
+        """Reset partitions whose topic was created again; note missing topics."""
         now = self._clock.monotonic_s()
         if now >= self._look_at:
             self._missing.clear()
@@ -188,7 +188,7 @@ class WireSource:
         return [by_fileno[fileno] for fileno, _ in poll.poll(0)] if by_fileno else []
 
     def _ask(self, spots: dict[TopicPartition, Spot]) -> None:
-        """Have each leader answer from these positions on."""
+        """Send each leader a fetch from these positions on, unless it has one."""
         wanted: dict[int, dict[TopicPartition, Spot]] = {}
         for topic, partitions in by_topic(spots).items():
             for leader, led in self._cluster.by_leader(topic, partitions).items():
@@ -202,7 +202,7 @@ class WireSource:
         if fetch is not None and fetch.asked is not None:
             if fetch.asked.items() >= asked.items():
                 return
-            fetch.connection.close()  # It may wait for what nobody wants any more.
+            fetch.connection.close()  # Its fetch waits for positions that are no longer wanted.
         if fetch is None or fetch.connection.is_closed:
             fetch = self._fetches[leader] = _Fetch(self._cluster.connect(leader))
         has_ids = all(topic_id != ZERO_UUID for _, topic_id in asked.values())
@@ -239,7 +239,7 @@ class WireSource:
                 )
                 partition = self._partitions.get(name)
                 if partition is None or asked.get(name) != (partition.position, partition.topic_id):
-                    continue  # It is no longer wanted.
+                    continue  # No longer wanted.
                 taken += self._take(partition, data)
         self._failing_since = None
         return taken
@@ -251,16 +251,18 @@ class WireSource:
         check(data.error_code)
         if not data.records:
             return []
-        self._partitions[partition.name] = self._partitions.pop(partition.name)  # To the end.
+        self._partitions[partition.name] = self._partitions.pop(
+            partition.name
+        )  # Now it comes last.
         batches, after = _batches(read_only(data.records), partition)
         return [Taken(batches, [(partition, after)], lambda _: None, always_intact)]
 
     def _fail(self, error: BrokerError) -> None:
-        """Have it tried again; raises what does not pass, or has not passed for too long."""
+        """Retry later; raises errors that are not transient, or last for too long."""
         now = self._clock.monotonic_s()
         self._failing_since = self._failing_since or now
         is_too_long = now - self._failing_since > self._deadline_seconds
-        self._retry_at = now + RETRY_SECONDS  # Also for who asks again in spite of an error.
+        self._retry_at = now + RETRY_SECONDS  # Also for a caller that polls again after an error.
         self._cluster.forget()
         self.close()
         if is_too_long or not _passes(error):
@@ -272,9 +274,9 @@ def _passes(error: BrokerError) -> bool:
 
 
 def _batches(data: np.ndarray, partition: Partition) -> tuple[Batches, int]:
-    """The batches of an answer from the partition's position on, and where it goes on behind them.
+    """The batches of an answer from the partition's position on, and the position behind them.
 
-    The last one may be cut: a broker may fill its answer to the brim.
+    The last batch may be incomplete: brokers fill an answer up to its limit.
     """
     facts = np.empty((F_FIELDS, len(data) // BATCH_HEADER_BYTES + 1), np.int64)
     facts[B_AT] = -1
