@@ -16,6 +16,7 @@ import numpy as np
 
 from smq.shard.shard import Shard
 from smq.wire.headers import RequestHeader
+from smq.wire.internal.form import Question
 
 Message: TypeAlias = Any  # One of smq.wire.generated's responses.
 Place: TypeAlias = tuple[int, int]  # A partition as a shard knows it: (log, slot).
@@ -46,13 +47,13 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Commands for the sealer (smq.app.sealer.worker), what is to be done elsewhere, and what to
-    make of the answers, in order.
+    """Questions to the sealer, what is to be done elsewhere, and what to make of the answers, in
+    order.
 
-    An answer of the sealer is {"ok": …}, or None when it could not say.
+    An answer of the sealer is of the question's type, or Failed when it could not say.
     """
 
-    commands: Sequence[dict[str, Any] | Later]
+    questions: Sequence[Question[Any] | Later]
     then: "Callable[[list[Any]], Message | Ask]"
 
 

@@ -18,7 +18,7 @@ from smq.wire.codec import Writer
 from smq.wire.generated import metadata as metadata_codec
 from smq.wire.generated.metadata import MetadataRequest, MetadataResponse
 from smq.wire.headers import RequestHeader, read_request_header, write_response_header
-from smq.wire.internal import Relayed
+from smq.wire.internal.frames import Relayed
 
 
 class Origin(NamedTuple):

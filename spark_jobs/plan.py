@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
-from smq.store.rows import Segment
+from smq.model.segments import Segment
 
 Starting = Literal["earliest"] | Mapping[int, int]
 Ending = Literal["latest"] | Mapping[int, int]

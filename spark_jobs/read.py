@@ -23,10 +23,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 
 from smq.filer.location import Location
 from smq.filer.store import Store
+from smq.model.segments import directory_of
 from smq.sealer.cold import open_segment
 from smq.sealer.decode import Kind, cut
 from smq.sealer.parquet import LOG_APPEND_TIME, table_of
-from smq.sealer.ports import directory_of
 from smq.sealer.raw import RawSegment
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME

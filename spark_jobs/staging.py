@@ -21,7 +21,7 @@ from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c
 from smq.filer.store import Store
 from smq.model.errors import StoreError
-from smq.store.rows import Segment
+from smq.model.segments import Segment
 from spark_jobs.plan import Unreadable
 
 COPIES_AT_ONCE = 4  # One request alone rarely fills a line to S3.

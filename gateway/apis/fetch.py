@@ -25,7 +25,7 @@ fetches, and the next step of a session is FETCH_SESSION_ID_NOT_FOUND. Fetching 
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gateway.context import Ask, Message, Place, Result, ShardContext, Wait
 from shm.kernels.request.fetch_request import FETCH_BYTES_MAX, WAIT_MS_MAX
@@ -43,6 +43,8 @@ from smq.wire.generated.fetch import (
     FetchTopic,
     PartitionData,
 )
+from smq.wire.internal.form import Failed
+from smq.wire.internal.messages import BatchFile, Cold, Inline
 
 COLD_PARTITIONS_MAX = 4  # Of one answer: each may have the sealer decode a row group.
 IDS_FROM = 13
@@ -67,9 +69,9 @@ class _Cold(NamedTuple):
     offset: int
     bytes_max: int
 
-    def command(self) -> dict[str, Any]:
-        number, do = self.led.number, "inline" if delivers_inline(self.led.topic) else "cold"
-        return {"do": do, "number": number, "offset": self.offset, "bytes_max": self.bytes_max}
+    def question(self) -> Cold | Inline:
+        ask = Inline if delivers_inline(self.led.topic) else Cold
+        return ask(self.led.number, self.offset, self.bytes_max)
 
 
 def handle(request: FetchRequest, context: ShardContext) -> Result:
@@ -313,18 +315,19 @@ def with_cold(response: FetchResponse, cold: list[_Cold]) -> FetchResponse | Ask
         return response
     for lent in lent_of(response):
         lent.hold()  # For as long as the sealer takes.
-    return Ask([each.command() for each in cold], partial(_with_cold, response, cold))
+    return Ask([each.question() for each in cold], partial(_with_cold, response, cold))
 
 
-def _with_cold(response: FetchResponse, cold: list[_Cold], answers: list[Any]) -> FetchResponse:
+def _with_cold(
+    response: FetchResponse, cold: list[_Cold], answers: list[BatchFile | Failed]
+) -> FetchResponse:
     """Put what the sealer gave into the partitions that asked for it."""
     for (data, led, _, _), said in zip(cold, answers, strict=True):
-        if said is None:
+        if isinstance(said, Failed):
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        elif (found := said["ok"])["length"]:
-            place = found["path"], found["at"], found["length"]
+        elif said.length:
             try:
-                data.records = FileRange(*place, led.log.background)
+                data.records = FileRange(said.path, said.at, said.length, led.log.background)
             except OSError:
                 data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return response

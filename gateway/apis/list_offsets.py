@@ -35,6 +35,8 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from smq.wire.internal.form import Failed
+from smq.wire.internal.messages import OffsetForTime, RecordTime
 from smq.wire.portions import Portion
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
@@ -61,19 +63,18 @@ class _Sealed(NamedTuple):
     timestamp: int
     isolation_level: int
 
-    def asks(self) -> dict[str, Any]:
-        number, timestamp = self.led.number, self.timestamp
-        return {"do": "offset_for_time", "number": number, "timestamp": timestamp}
+    def asks(self) -> OffsetForTime:
+        return OffsetForTime(self.led.number, self.timestamp)
 
-    def take(self, said: dict[str, Any] | None, shard: Shard) -> "_Search | None":
+    def take(self, said: RecordTime | Failed | None, shard: Shard) -> "_Search | None":
         """Fill the answer with what the sealer said; what must be looked for in the log."""
         answer, led = self.answer, self.led
         if shard.by_number(led.number) is None:  # Deleted meanwhile.
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif said is None:
+        elif isinstance(said, Failed):
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        elif (found := said["ok"]) is not None:
-            _set(answer, led, found["offset"], found["timestamp"])
+        elif said is not None:
+            _set(answer, led, said.offset, said.timestamp)
         else:
             offsets = led.offsets()
             unsealed = max(self.sealed_end, offsets.log_start)
@@ -205,7 +206,9 @@ class _Request:
             return None
         return _fill(answer, led, asked.timestamp, self._isolation)
 
-    def _take_said(self, sealed: list[_Sealed], answers: list[Any]) -> ListOffsetsResponse | Ask:
+    def _take_said(
+        self, sealed: list[_Sealed], answers: list[RecordTime | Failed | None]
+    ) -> ListOffsetsResponse | Ask:
         """The sealer has answered."""
         for each, said in zip(sealed, answers, strict=True):
             search = each.take(said, self._context.shard)

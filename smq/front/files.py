@@ -39,7 +39,7 @@ from smq.front.space import Space, Upload
 from smq.front.streams import ReadingResponse, body_pieces, drain, in_threads
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError, Unavailable
 from smq.model.references import PREFIX as PAYLOADS_PREFIX, NotAHandle
-from smq.sealer.ports import SEGMENTS_PREFIX
+from smq.model.segments import SEGMENTS_PREFIX
 
 LIST_LIMIT_MAX = 1000  # Objects of one answer; bounds what it takes to make it.
 DIGITS_MAX = 9  # Of a number that is looked at: more digits are slow to read.

@@ -16,7 +16,7 @@ from smq.filer.reserve import Reserve
 from smq.filer.store import Store
 from smq.model.errors import Full, Unavailable
 from smq.model.references import PREFIX as PAYLOADS_PREFIX
-from smq.sealer.ports import SEGMENTS_PREFIX
+from smq.model.segments import SEGMENTS_PREFIX
 
 NO_QUOTA = -1
 UPLOADS_IN_PARTS_MAX = 32  # Each holds some parts of 8 MiB, or 64 MiB that replace a version.

@@ -23,10 +23,10 @@ from shm.kernels.base.crc32c import crc32c
 from shm.kernels.record.records import new_facts, scan_batches
 from smq.filer.store import Store
 from smq.model.errors import NotFound, StoreError, Unavailable
+from smq.model.segments import Segment
 from smq.sealer.parquet import ParquetSegment
 from smq.sealer.raw import NotRaw, RawSegment, index_of
 from smq.store.manifest import INT64_MIN, walk
-from smq.store.rows import Segment
 from smq.wire.codec import Buffer
 
 SEGMENTS_OPEN_MAX = 8  # Each is a file of the cache beside its bound, where the filer is not local.

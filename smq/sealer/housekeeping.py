@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from smq.filer.store import Facts, Store
+from smq.model.segments import Place
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import Retention, retain, retain_unsealed
-from smq.sealer.ports import ManifestPort, Place, ShardPort
+from smq.sealer.ports import ManifestPort, ShardPort
 from smq.store.manifest import walk
 
 DELETED_MAX = 100  # Segments at a time: some ms on a disk, some seconds on S3.

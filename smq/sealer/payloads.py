@@ -28,6 +28,7 @@ from smq.model.errors import NotFound, PeerError, StoreError
 from smq.model.references import PREFIX, Reference, directory_of
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.ports import ManifestPort, ShardPort
+from smq.wire.internal.messages import Owner
 from smq.wire.references import Handle, handles_in, handles_of_batch
 
 CHUNK_BYTES = 1024 * 1024  # Asked of the shard at a time: its loop is held by it.
@@ -64,15 +65,6 @@ def _look(store: Store, key: str) -> tuple[int, int] | None:
     except NotFound:
         return None
     return facts.length, facts.modified_ms
-
-
-class Owner(NamedTuple):
-    """A topic: how long an upload may wait, and (number, node) of each of its partitions."""
-
-    namespace: str
-    topic: str
-    orphan_ms: int
-    partitions: Sequence[tuple[int, int]]
 
 
 def payloads_of(piece: Piece) -> Iterator[str]:

@@ -12,24 +12,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from smq.model.segments import Segment
 from smq.model.topic_configs import TopicSettings
-from smq.store.rows import Segment
+from smq.wire.internal.messages import Part, PartitionState
 
 # Of wal.bytes.max: above it sealing no longer waits for sizes and times. What is left is what
 # producers may write while it runs.
 PRESSURE_SHARE = 0.5
-
-
-class PartitionState(NamedTuple):
-    """What a shard says of a partition of its own."""
-
-    number: int
-    log: int
-    start: int
-    sealed_end: int
-    stable_end: int
-    unsealed_bytes: int
-    oldest_ms: int
 
 
 class ShardState(NamedTuple):
@@ -124,14 +113,6 @@ def retain(  # noqa: PLR0913  (what there is, and what is wanted)
         deleted.append(segment)
         log_start = max(log_start, segment.end_offset)
     return Retention(log_start, deleted, all_go=True)
-
-
-class Part(NamedTuple):
-    """What a full segment of the log holds of a partition's unsealed records."""
-
-    end_offset: int
-    newest_ms: int
-    bytes: int
 
 
 def is_overdue(partition: PartitionState, settings: TopicSettings, now_ms: int) -> bool:

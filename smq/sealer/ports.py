@@ -5,40 +5,11 @@ one ends, and what it had not finished is found again by the next round.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from smq.sealer.plan import Part
+from smq.model.segments import Segment
 from smq.store.manifest import INT64_MIN
-from smq.store.rows import Segment
-
-
-class Place(NamedTuple):
-    """A partition: where its files lie, and the number it goes by."""
-
-    namespace: str
-    topic: str
-    partition: int
-    number: int
-
-    def key(self, base_offset: int, end_offset: int, attempt: int, suffix: str) -> str:
-        """The key of a segment's file in the filer."""
-        directory = f"{directory_of(self.namespace, self.topic)}partition={self.partition}/"
-        return f"{directory}{base_offset:020d}-{end_offset}-{attempt}.{suffix}"
-
-
-SEGMENTS_PREFIX = "topics/"
-
-
-def directory_of(namespace: str, topic: str) -> str:
-    """Where a topic's segments lie in the filer."""
-    return f"{SEGMENTS_PREFIX}{namespace}/{topic}/"
-
-
-class Ends(NamedTuple):
-    """Up to where a partition is sealed, and where its log ends, whoever may see that yet."""
-
-    sealed_end: int
-    log_end: int
+from smq.wire.internal.messages import Ends, Part
 
 
 class ShardPort(Protocol):

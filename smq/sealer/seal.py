@@ -18,12 +18,12 @@ from shm.kernels.base.crc32c import crc32c
 from shm.kernels.record.records import B_MAX_TIMESTAMP, C_TIMESTAMP
 from smq.filer.store import Data, Store
 from smq.model.errors import AlreadyExists, Unavailable
+from smq.model.segments import Place, Segment
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.parquet import ParquetWriter
 from smq.sealer.payloads import CHUNK_BYTES, payloads_of
-from smq.sealer.ports import ManifestPort, Place, ShardPort
+from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.raw import RawWriter
-from smq.store.rows import Segment
 
 MiB = 1024 * 1024
 # A file is made in memory; and engines like files of this size, whatever `smq.seal.bytes` says.

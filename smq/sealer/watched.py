@@ -4,9 +4,8 @@ The shard's side is smq.shard.changes. An answer may be one of several; what is 
 the last has come. Decisions only: no IO.
 """
 
-from typing import Any
-
-from smq.sealer.plan import PartitionState, ShardState
+from smq.sealer.plan import ShardState
+from smq.wire.internal.messages import Partitions, PartitionState, ShardFacts
 
 
 class Watched:
@@ -29,26 +28,25 @@ class Watched:
         assert self._unsealed == {s.number for s in mine if s.stable_end > s.sealed_end}
         assert self._missing <= self._numbers
 
-    def question(self) -> dict[str, Any]:
-        """The command that asks for what is new."""
-        return {"do": "partitions", "life": self._life, "since": self._version}
+    def question(self) -> Partitions:
+        """What asks for what is new."""
+        return Partitions(self._life, self._version)
 
-    def take(self, answer: dict[str, Any]) -> bool:
+    def take(self, facts: ShardFacts) -> bool:
         """Learn from an answer to the question; False: there is more to ask for."""
-        told = answer["ok"]
-        if told["since"] == 0:
+        if facts.since == 0:
             self._missing = set(self._numbers)
-        for number in told["gone"]:
+        for number in facts.gone:
             self._missing.discard(number)
             self._forget(number)
-        for row in told["rows"]:
-            self._learn(PartitionState(*row))
-        self._life, self._version = answer["life"], told["version"]
-        if not told["more"]:
+        for state in facts.partitions:
+            self._learn(state)
+        self._life, self._version = facts.life, facts.version
+        if not facts.more:
             for number in self._missing:
                 self._forget(number)
             self._missing = set()
-        return not told["more"]
+        return not facts.more
 
     def _learn(self, state: PartitionState) -> None:
         number = state.number
@@ -69,10 +67,10 @@ class Watched:
             self._before.pop(number, None)
             del self._states[number]
 
-    def state(self, answer: dict[str, Any]) -> ShardState:
+    def state(self, facts: ShardFacts) -> ShardState:
         """What there may be to seal, with the rest of an answer."""
         partitions = tuple(self._states[number] for number in self._unsealed)
-        return ShardState(partitions, answer["wal_bytes"], answer["wal_bytes_max"])
+        return ShardState(partitions, facts.wal_bytes, facts.wal_bytes_max)
 
     def take_before(self) -> dict[int, PartitionState]:
         """How those that have changed were when this was called last."""

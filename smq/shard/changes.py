@@ -25,10 +25,11 @@ from shm.kernels.base.words import (
     WORD_PARTITION_COUNT,
 )
 from smq.log.log import Log
+from smq.wire.internal.messages import PartitionState
 
 ROWS_MAX = 1000  # Of an answer: a millisecond, and 60 KB of JSON.
 GONE_MAX = 20_000  # Partitions that are gone are remembered, so many.
-_COLUMNS = (
+_COLUMNS = (  # Those of PartitionState, but for the log.
     P_NUMBER,
     P_LOG_START,
     P_SEALED_END,
@@ -41,15 +42,14 @@ _COLUMNS = (
 class Told(NamedTuple):
     """An answer: everything that has changed after version `since` up to `version`.
 
-    `since` is 0 when all is told anew. `rows` are (number, log, log start, sealed end, last stable
-    offset, unsealed bytes, since when in ms).
+    `since` is 0 when all is told anew.
     """
 
     since: int
     version: int
     more: bool
     gone: list[int]
-    rows: list[list[int]]
+    partitions: list[PartitionState]
 
 
 class _Table:
@@ -109,7 +109,8 @@ class Changes:
         has_more = len(order) < len(versions)
         version = int(versions[order[-1]]) if has_more else self._version
         gone = [number for at, number in self._gone if 0 < since < at <= version]
-        return Told(since, version, has_more, gone, rows[order].tolist())
+        states = [PartitionState._make(row) for row in rows[order].tolist()]
+        return Told(since, version, has_more, gone, states)
 
     def _look(self) -> None:
         for table in self._tables:

@@ -17,8 +17,8 @@ from uuid import UUID
 
 from smq.model.catalog import Topic
 from smq.model.errors import PreconditionFailed
+from smq.model.segments import Segment
 from smq.store.database import Database
-from smq.store.rows import Segment
 
 SEGMENT_KINDS = ("parquet", "raw")
 IDS_MAX = 500  # Of one question; SQLite takes 999 at least.

@@ -57,25 +57,3 @@ class GroupChange:
     """Those that are new or changed."""
     gone: tuple[int, ...] = ()
     """The places that nobody has any more."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Segment:
-    """A line of the manifest: an immutable file with the records base_offset <= o < end_offset.
-
-    `kind` is "parquet", or "raw" for batches as they were sent. `path` is its key in the filer,
-    `bytes` and `crc32c` are those of the whole file.
-    """
-
-    partition_number: int
-    base_offset: int
-    end_offset: int
-    kind: str
-    path: str
-    bytes: int
-    crc32c: int
-    record_count: int
-    min_timestamp_ms: int
-    max_timestamp_ms: int
-    attempt: int
-    committed_ms: int

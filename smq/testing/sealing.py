@@ -13,10 +13,9 @@ from shm.kernels.record.records import (
     scan_batches,
 )
 from smq.model.errors import Unavailable
-from smq.sealer.plan import Part
-from smq.sealer.ports import Ends
+from smq.model.segments import Segment
 from smq.store.manifest import WritableManifest
-from smq.store.rows import Segment
+from smq.wire.internal.messages import Ends, Part
 
 
 class Killed(BaseException):

@@ -10,7 +10,8 @@ from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
-from smq.wire.internal import InternalFrame, InternalReader, encode_frame
+from smq.wire.internal.form import encode_answer
+from smq.wire.internal.frames import InternalFrame, InternalReader, encode_frame
 
 Answers = Callable[[InternalFrame], bytes]
 DEADLINE_MS = 20_000
@@ -50,6 +51,12 @@ def answer_in(loop: TidyLoop, path: Path, answers: Answers) -> None:
     listener = listen(path)
     loop.opened.append(listener)
     Acceptor(loop, listener, accepted)
+
+
+def answer_body(answer: object, data: bytes | None = None) -> bytes:
+    """An answer as the body of a frame."""
+    [frame] = InternalReader().receive(encode_answer(0, answer, data))
+    return frame.body
 
 
 @contextmanager

@@ -1,8 +1,6 @@
 """A shard with one partition, a coordinator and their files, around a real sealer."""
 
-import json
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from shm.catalog import CatalogBlock
@@ -17,12 +15,27 @@ from smq.app.process.inheritance import (
 )
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import Unavailable
-from smq.store.rows import Segment
+from smq.model.segments import Segment
 from smq.store.store import FILE_NAME, Store as SqlStore
 from smq.testing.sealing import FakeShard
-from smq.wire.internal import InternalFrame
+from smq.wire.internal.form import Failed, decode_question
+from smq.wire.internal.frames import InternalFrame
+from smq.wire.internal.messages import (
+    FOR_COORDINATOR,
+    FOR_SHARD,
+    Batches,
+    CommitSegments,
+    DeleteSegments,
+    MarkSealed,
+    Partitions,
+    PartitionState,
+    RaiseLogStart,
+    RawBatches,
+    SetLogStart,
+    ShardFacts,
+)
 from tests.app.fake_broker import config_for
-from tests.app.fake_peers import TidyLoop, answer_in, listen
+from tests.app.fake_peers import TidyLoop, answer_body, answer_in, listen
 
 NUMBER = 1
 
@@ -37,7 +50,7 @@ class FakeSealedBroker:
         self.shard = FakeShard(batches)
         self.oldest_ms = 0
         self.wal_bytes = 0
-        self.asked: list[str] = []
+        self.asked: list[type] = []
         topic = Topic("orders", UUID(int=1), (NUMBER,), (0,))
         self.store = SqlStore.open(directory / FILE_NAME)
         self.store.add_topic(topic, 0)
@@ -73,39 +86,40 @@ class FakeSealedBroker:
         return self.store.manifest.segments(NUMBER)
 
     def _shard_answers(self, frame: InternalFrame) -> bytes:
-        command: dict[str, Any] = json.loads(frame.body)
-        self.asked.append(command["do"])
-        match command.pop("do"):
-            case "partitions":
-                return json.dumps(self._partitions()).encode()
-            case "batches":
+        question = decode_question(frame.body, FOR_SHARD)
+        self.asked.append(type(question))
+        match question:
+            case Partitions():
+                return answer_body(self._facts())
+            case Batches(number, offset, bytes_max):
                 try:
-                    return b'{"ok": {}}\n' + self.shard.batches(**command)
+                    data = self.shard.batches(number, offset, bytes_max, synced=question.synced)
                 except Unavailable as reason:  # It is sealed already.
-                    return json.dumps({"error": str(reason)}).encode()
-            case "sealed":
-                self.shard.sealed(**command)
-            case "log_start":
-                self.shard.log_start(**command)
-        return b'{"ok": true}'
+                    return answer_body(Failed(str(reason)))
+                return answer_body(RawBatches(len(data)), data)
+            case MarkSealed(number, end):
+                self.shard.sealed(number, end)
+            case RaiseLogStart(number, offset):
+                self.shard.log_start(number, offset)
+        return answer_body(answer=True)
 
-    def _partitions(self) -> dict[str, Any]:
+    def _facts(self) -> ShardFacts:
         shard = self.shard
-        row = [NUMBER, 0, shard.start, shard.sealed_end, shard.end, 1, self.oldest_ms]
-        told = {"since": 0, "version": 1, "more": False, "gone": [], "rows": [row]}
-        return {"ok": told, "life": 1, "wal_bytes": self.wal_bytes, "wal_bytes_max": 100}
+        state = PartitionState(
+            NUMBER, 0, shard.start, shard.sealed_end, shard.end, 1, self.oldest_ms
+        )
+        return ShardFacts(1, 0, 1, False, [], [state], self.wal_bytes, wal_bytes_max=100)
 
     def _coordinator_answers(self, frame: InternalFrame) -> bytes:
-        command: dict[str, Any] = json.loads(frame.body)
-        manifest, ok = self.store.manifest, True
-        match command["do"]:
-            case "commit_segments":
-                segments = [Segment(**fields) for fields in command["segments"]]
-                manifest.commit_segments(segments, command["payloads"])
-                ok = command["segments"]
-            case "delete_segments":
-                manifest.delete_segments(command["number"], command["base_offsets"])
-            case "set_log_start":
-                manifest.set_log_start(command["number"], command["offset"])
+        manifest = self.store.manifest
+        answer: object = True
+        match decode_question(frame.body, FOR_COORDINATOR):
+            case CommitSegments(segments, payloads):
+                manifest.commit_segments(segments, payloads)
+                answer = segments
+            case DeleteSegments(number, base_offsets):
+                manifest.delete_segments(number, base_offsets)
+            case SetLogStart(number, offset):
+                manifest.set_log_start(number, offset)
         self.store.commit()
-        return json.dumps({"ok": ok}).encode()
+        return answer_body(answer)

@@ -16,6 +16,7 @@ from smq.wire.codec import Writer
 from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
+from smq.wire.internal.form import Question
 from tests.app.fake_peers import TidyLoop, turn_until
 from tests.shard.shard_bench import new_shard
 
@@ -27,13 +28,13 @@ class FakePeers:
 
     def __init__(self) -> None:
         self.relayed: list[tuple[bytes, Answered]] = []
-        self.asked: list[tuple[dict[str, Any], Answered]] = []
+        self.asked: list[tuple[Question[Any], Answered]] = []
 
     def relay(self, _host: str, request: memoryview, answered: Answered) -> None:
         self.relayed.append((bytes(request), answered))
 
-    def ask_sealer(self, command: dict[str, Any], answered: Answered) -> None:
-        self.asked.append((command, answered))
+    def ask_sealer(self, question: Question[Any], answered: Answered) -> None:
+        self.asked.append((question, answered))
 
     def close(self) -> None:
         pass

@@ -14,8 +14,8 @@ from smq.client.kafka.cluster import Cluster
 from smq.filer.location import Location
 from smq.filer.store import Store
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.segments import Segment
 from smq.store.manifest import open_manifest
-from smq.store.rows import Segment
 from smq.testing.records import INT64_MAX
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData

@@ -1,22 +1,54 @@
 """Commands of our own processes: the manifest, and topics that must be there."""
 
 import json
-from dataclasses import asdict
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar, get_type_hints
 
 import pytest
 
-from smq.coordinator.commands import LIST_SEGMENTS_MAX, execute
+from smq.coordinator.commands import HANDLERS, LIST_SEGMENTS_MAX, execute
 from smq.coordinator.topics import NewTopic
-from smq.store.rows import Segment
+from smq.model.segments import Segment
+from smq.wire.internal.form import (
+    Failed,
+    Question,
+    answer_type,
+    decode_answer,
+    encode_answer,
+    encode_question,
+)
+from smq.wire.internal.frames import InternalReader
+from smq.wire.internal.messages import (
+    FOR_COORDINATOR,
+    CommitSegments,
+    DeleteSegments,
+    EnsureTopics,
+    ListSegments,
+    SegmentPage,
+    SetLogStart,
+)
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
-SEGMENT = asdict(Segment(1, 0, 100, "parquet", "topics/a", 10, 99, 100, 5, 6, 0, 7))
+A = TypeVar("A")
+SEGMENT = Segment(1, 0, 100, "parquet", "topics/a", 10, 99, 100, 5, 6, 0, 7)
 
 
-def ask(driver: CoordinatorDriver, do: str, **command: Any) -> Any:
-    question = json.loads(json.dumps({"do": do, **command}))
-    return json.loads(json.dumps(execute(question, driver.coordinator, driver.now)))
+def ask(driver: CoordinatorDriver, question: Question[A]) -> A:
+    answer = answer_to(driver, question)
+    assert not isinstance(answer, Failed), answer
+    return answer
+
+
+def answer_to(driver: CoordinatorDriver, question: Question[A]) -> A | Failed:
+    """The answer to a question, both as bytes in between."""
+    [asked] = InternalReader().receive(encode_question(1, question))
+    answer = execute(asked.body, driver.coordinator, driver.now)
+    [frame] = InternalReader().receive(encode_answer(1, answer))
+    return decode_answer(type(question), frame.body)
+
+
+def commit(driver: CoordinatorDriver, *segments: Segment) -> list[Segment]:
+    return ask(driver, CommitSegments([*segments], []))
 
 
 @pytest.fixture(autouse=True)
@@ -24,44 +56,52 @@ def _topic(driver: CoordinatorDriver) -> None:
     driver.coordinator.topics.create(NewTopic(name="a", partition_count=2), driver.now)
 
 
+def test_each_question_of_the_table_has_a_handler_of_its_types() -> None:
+    assert set(HANDLERS) == set(FOR_COORDINATOR.values())
+    for kind, handler in HANDLERS.items():
+        hints = get_type_hints(handler)
+        assert (hints["question"], hints["return"]) == (kind, answer_type(kind))
+
+
 def test_segments_are_committed_listed_and_deleted(driver: CoordinatorDriver) -> None:
-    assert ask(driver, "commit_segments", segments=[SEGMENT]) == {"ok": [SEGMENT]}
-    assert ask(driver, "list_segments", number=1) == {"ok": {"log_start": 0, "segments": [SEGMENT]}}
-    assert ask(driver, "list_segments", number=1, from_offset=100)["ok"]["segments"] == []
-    assert ask(driver, "delete_segments", number=1, base_offsets=[0]) == {"ok": True}
-    assert ask(driver, "list_segments", number=1)["ok"]["segments"] == []
+    assert commit(driver, SEGMENT) == [SEGMENT]
+    assert ask(driver, ListSegments(1)) == SegmentPage(0, [SEGMENT])
+    assert ask(driver, ListSegments(1, from_offset=100)).segments == []
+    assert ask(driver, DeleteSegments(1, base_offsets=[0])) is True
+    assert ask(driver, ListSegments(1)).segments == []
 
 
 def test_very_many_segments_are_listed_by_pages(driver: CoordinatorDriver) -> None:
     count = LIST_SEGMENTS_MAX + 5
-    ends = [{"base_offset": i, "end_offset": i + 1, "path": f"topics/{i}"} for i in range(count)]
-    ask(driver, "commit_segments", segments=[SEGMENT | each for each in ends])
-    first = ask(driver, "list_segments", number=1)["ok"]["segments"]
+    all_of_them = [
+        replace(SEGMENT, base_offset=i, end_offset=i + 1, path=f"topics/{i}") for i in range(count)
+    ]
+    commit(driver, *all_of_them)
+    first = ask(driver, ListSegments(1)).segments
     assert len(first) == LIST_SEGMENTS_MAX
-    rest = ask(driver, "list_segments", number=1, from_offset=first[-1]["end_offset"])
-    assert [each["path"] for each in first + rest["ok"]["segments"]] == [e["path"] for e in ends]
+    rest = ask(driver, ListSegments(1, from_offset=first[-1].end_offset))
+    assert first + rest.segments == all_of_them
 
 
 def test_committing_again_names_the_file_that_counts(driver: CoordinatorDriver) -> None:
-    ask(driver, "commit_segments", segments=[SEGMENT])
-    again = SEGMENT | {"path": "topics/b", "attempt": 1}
-    assert ask(driver, "commit_segments", segments=[again]) == {"ok": [SEGMENT]}
+    commit(driver, SEGMENT)
+    assert commit(driver, replace(SEGMENT, path="topics/b", attempt=1)) == [SEGMENT]
 
 
 def test_an_overlap_is_an_error_with_a_sentence(driver: CoordinatorDriver) -> None:
-    ask(driver, "commit_segments", segments=[SEGMENT])
-    answer = ask(driver, "commit_segments", segments=[SEGMENT | {"end_offset": 101}])
-    assert "overlaps topics/a" in answer["error"]
+    commit(driver, SEGMENT)
+    answer = answer_to(driver, CommitSegments([replace(SEGMENT, end_offset=101)], []))
+    assert isinstance(answer, Failed)
+    assert "overlaps topics/a" in answer.error
 
 
 def test_the_log_start_rises(driver: CoordinatorDriver) -> None:
-    assert ask(driver, "set_log_start", number=2, offset=30) == {"ok": True}
-    assert ask(driver, "list_segments", number=2)["ok"]["log_start"] == 30
+    assert ask(driver, SetLogStart(2, offset=30)) is True
+    assert ask(driver, ListSegments(2)).log_start == 30
 
 
 def test_topics_are_made_when_somebody_asks_for_them(driver: CoordinatorDriver) -> None:
-    answer = ask(driver, "ensure_topics", names=["a", "b"])
-    assert answer == {"ok": {"a": None, "b": None}}
+    assert ask(driver, EnsureTopics(["a", "b"])) == {"a": None, "b": None}
     assert "b" in driver.coordinator.topics.catalog.by_name
 
 
@@ -78,4 +118,6 @@ def test_topics_are_made_when_somebody_asks_for_them(driver: CoordinatorDriver) 
 def test_what_is_not_understood_is_an_error(
     driver: CoordinatorDriver, command: dict[str, Any], word: str
 ) -> None:
-    assert word in execute(command, driver.coordinator, driver.now)["error"]
+    answer = execute(json.dumps(command).encode(), driver.coordinator, driver.now)
+    assert isinstance(answer, Failed)
+    assert word in answer.error

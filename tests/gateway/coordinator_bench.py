@@ -13,7 +13,7 @@ from smq.shard.shard import Node
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
-from smq.wire.internal import Relayed
+from smq.wire.internal.frames import Relayed
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
 NODES = [Node(1, "one", 9092, 7), Node(2, "two", 9093, 8)]

@@ -75,9 +75,9 @@ class ShardBench:
 
     def known(self, result: Any) -> Any:
         """A result once all is done that is not the sealer's; it notes how much that was."""
-        while isinstance(result, Ask) and all(isinstance(each, Later) for each in result.commands):
+        while isinstance(result, Ask) and all(isinstance(each, Later) for each in result.questions):
             answers: list[Any] = []
-            for each in result.commands:
+            for each in result.questions:
                 assert isinstance(each, Later)
                 each.begin(answers.append)
             self.later_count += len(answers)

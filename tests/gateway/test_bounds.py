@@ -25,7 +25,8 @@ from gateway.dispatch import dispatch
 from gateway.parts import Parts
 from smq.model.errors import PeerError
 from smq.store.rows import CommittedOffset
-from smq.wire.internal import Relayed
+from smq.wire.internal.form import Failed
+from smq.wire.internal.frames import Relayed
 from tests.gateway.coordinator_bench import NODES, CoordinatorBench
 from tests.gateway.groups import join_request, make_topic
 from tests.gateway.largest import NOTHING, Names, largest
@@ -107,7 +108,7 @@ def finish(meter: Meter, parts: Parts) -> None:
     while not meter.step(parts.step):
         if isinstance(parts.pending, Ask):
             ask = parts.pending
-            nothing = [None] * len(ask.commands)
+            nothing = [Failed("it is away")] * len(ask.questions)
             parts.add(meter.step(lambda: ask.then(nothing)))  # noqa: B023
         elif isinstance(parts.pending, WaitForAny):
             parts.pending.is_over = True
@@ -127,7 +128,7 @@ def asked_of_shard(meter: Meter, bench: ShardBench, request: bytes) -> None:
         result = meter.step(lambda: asked.result.attempt(is_last=True))
     while isinstance(result, Ask):
         ask = result
-        result = meter.step(lambda: ask.then([None] * len(ask.commands)))  # noqa: B023
+        result = meter.step(lambda: ask.then([Failed("it is away")] * len(ask.questions)))  # noqa: B023
     if not isinstance(result, Relay):
         meter.step(lambda: sent(asked._replace(result=result)))
 

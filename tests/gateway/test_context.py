@@ -6,11 +6,12 @@ import pytest
 
 from gateway.context import Ask, Relay, Wait
 from smq.wire.generated.fetch import FetchResponse
+from smq.wire.internal.messages import Pressure, Probe
 
 
 def test_what_is_asked_is_answered_in_order() -> None:
-    ask = Ask([{"do": "a"}, {"do": "b"}], lambda answers: list(zip("ab", answers, strict=True)))
-    assert ask.then([{"ok": 1}, None]) == [("a", {"ok": 1}), ("b", None)]
+    ask = Ask([Pressure(), Probe()], lambda answers: list(zip("ab", answers, strict=True)))
+    assert ask.then([True, None]) == [("a", True), ("b", None)]
 
 
 def test_a_response_is_told_apart_from_what_is_to_come() -> None:

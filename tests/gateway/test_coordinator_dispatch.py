@@ -16,7 +16,7 @@ from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.heartbeat import HeartbeatRequest
 from smq.wire.generated.list_groups import ListGroupsRequest
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
-from smq.wire.internal import Relayed
+from smq.wire.internal.frames import Relayed
 from smq.wire.messages.tables import APIS as WIRE_APIS
 from tests.gateway.coordinator_bench import NODES, CoordinatorBench, finished, relayed
 from tests.gateway.groups import join_request

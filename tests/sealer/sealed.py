@@ -9,8 +9,9 @@ from uuid import UUID
 from shm.kernels.twin import records as plain
 from smq.filer.store import Store
 from smq.model.catalog import Topic
+from smq.model.segments import Place
 from smq.sealer.cold import Cache, ColdReader
-from smq.sealer.ports import ManifestPort, Place, ShardPort
+from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.seal import Sealing
 from smq.store.manifest import WritableManifest
 from smq.store.store import Store as SqlStore

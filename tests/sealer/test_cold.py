@@ -10,12 +10,12 @@ import pytest
 from smq.filer.local import LocalStore
 from smq.filer.store import OVERWRITE, Store
 from smq.model.errors import Unavailable
+from smq.model.segments import Segment
 from smq.sealer import parquet
 from smq.sealer.cold import CACHE_KEEP_MS, Cache, ColdReader, Damaged, open_segment
 from smq.sealer.parquet import ParquetSegment
 from smq.sealer.raw import INDEX_DTYPE
 from smq.store.manifest import WritableManifest
-from smq.store.rows import Segment
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard
 from tests.sealer.sealed import batch, manifest_in, read_back, seal

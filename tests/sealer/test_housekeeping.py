@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from smq.model.config import Config
+from smq.model.segments import SEGMENTS_PREFIX, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import DELETED_MAX, Housekeeping, drop_unsealed
 from smq.sealer.pages import Pages
-from smq.sealer.ports import SEGMENTS_PREFIX
 from smq.store.manifest import PAGE_SEGMENTS, WritableManifest
-from smq.store.rows import Segment
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from tests.sealer.sealed import PLACE, batch, manifest_in, seal

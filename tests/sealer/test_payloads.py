@@ -20,20 +20,13 @@ from smq.model.references import PREFIX, Reference
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.decode import cut
 from smq.sealer.housekeeping import Housekeeping
-from smq.sealer.payloads import (
-    CLOCK_STEP_MS,
-    LOOKS_AT_ONCE,
-    Owner,
-    PayloadSweep,
-    look_up,
-    payloads_of,
-)
-from smq.sealer.ports import Ends
+from smq.sealer.payloads import CLOCK_STEP_MS, LOOKS_AT_ONCE, PayloadSweep, look_up, payloads_of
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import HANDLE_HEADERS, handle_batch, reference_to, uploaded
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from smq.wire.compression import Codec
+from smq.wire.internal.messages import Ends, Owner
 from smq.wire.records import Record, write_batch
 from tests.sealer.sealed import PLACE, batch, manifest_in, read_back, seal
 

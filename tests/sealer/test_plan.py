@@ -3,18 +3,10 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from smq.model.segments import Segment
 from smq.model.topic_configs import TopicSettings
-from smq.sealer.plan import (
-    Part,
-    PartitionState,
-    Retention,
-    ShardState,
-    due,
-    is_overdue,
-    retain,
-    retain_unsealed,
-)
-from smq.store.rows import Segment
+from smq.sealer.plan import Retention, ShardState, due, is_overdue, retain, retain_unsealed
+from smq.wire.internal.messages import Part, PartitionState
 
 
 def _settings(

@@ -10,9 +10,9 @@ import pytest
 
 from smq.filer.local import LocalStore
 from smq.model.errors import Unavailable
+from smq.model.segments import Segment
 from smq.sealer.seal import Gone
 from smq.store.manifest import WritableManifest
-from smq.store.rows import Segment
 from smq.testing.faulty_store import Flaky, Torn
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed

@@ -1,24 +1,21 @@
 """What the sealer knows of a shard, from answers that tell only what has changed."""
 
-from typing import Any
-
-from smq.sealer.plan import PartitionState
 from smq.sealer.watched import Watched
+from smq.wire.internal.messages import Partitions, PartitionState, ShardFacts
 
 
-def row(number: int, *, stable_end: int = 9, sealed_end: int = 5) -> list[int]:
-    return [number, 0, 0, sealed_end, stable_end, 10, 7]
+def row(number: int, *, stable_end: int = 9, sealed_end: int = 5) -> PartitionState:
+    return PartitionState(number, 0, 0, sealed_end, stable_end, 10, 7)
 
 
 def answer(
-    *rows: list[int],
+    *rows: PartitionState,
     since: int = 1,
     version: int = 2,
     more: bool = False,
     gone: tuple[int, ...] = (),
-) -> dict[str, Any]:
-    told = {"since": since, "version": version, "more": more, "gone": [*gone], "rows": [*rows]}
-    return {"ok": told, "life": 3, "wal_bytes": 40, "wal_bytes_max": 100}
+) -> ShardFacts:
+    return ShardFacts(3, since, version, more, [*gone], [*rows], wal_bytes=40, wal_bytes_max=100)
 
 
 def to_seal(watched: Watched) -> list[int]:
@@ -28,11 +25,11 @@ def to_seal(watched: Watched) -> list[int]:
 
 def test_the_first_question_is_for_everything_and_the_next_for_what_is_new() -> None:
     watched = Watched({})
-    assert watched.question() == {"do": "partitions", "life": 0, "since": 0}
+    assert watched.question() == Partitions(life=0, since=0)
     assert watched.take(answer(row(1), since=0, version=8))
-    assert watched.question() == {"do": "partitions", "life": 3, "since": 8}
+    assert watched.question() == Partitions(life=3, since=8)
     state = watched.state(answer())
-    assert state.partitions == (PartitionState(*row(1)),)
+    assert state.partitions == (row(1),)
     assert (state.wal_bytes, state.wal_bytes_max) == (40, 100)
 
 
@@ -44,12 +41,12 @@ def test_what_is_not_told_again_stays_as_it_was() -> None:
     watched.take(answer(row(2, stable_end=20), row(3, sealed_end=9)))
     assert to_seal(watched) == [1, 2]
     assert states == {
-        1: PartitionState(*row(1)),
-        2: PartitionState(*row(2, stable_end=20)),
-        3: PartitionState(*row(3, sealed_end=9)),
+        1: row(1),
+        2: row(2, stable_end=20),
+        3: row(3, sealed_end=9),
     }
     before = watched.take_before()
-    assert before == {2: PartitionState(*row(2)), 3: PartitionState(*row(3))}
+    assert before == {2: row(2), 3: row(3)}
     assert watched.take_before() == {}
 
 
@@ -59,7 +56,7 @@ def test_how_it_was_is_how_it_was_before_the_first_of_several_answers() -> None:
     watched.take_before()
     assert not watched.take(answer(row(1, stable_end=10), more=True))
     assert watched.take(answer(row(1, stable_end=11)))
-    assert watched.take_before() == {1: PartitionState(*row(1))}
+    assert watched.take_before() == {1: row(1)}
 
 
 def test_what_is_gone_is_forgotten() -> None:
@@ -81,4 +78,4 @@ def test_when_all_is_told_anew_what_is_not_among_it_is_gone_but_not_before_its_e
     assert not watched.take(answer(row(4), gone=(1,), more=True))
     assert watched.take(answer(row(5)))
     assert to_seal(watched) == [3, 4, 5] == sorted(states)
-    assert watched.take_before()[3] == PartitionState(*row(3))
+    assert watched.take_before()[3] == row(3)

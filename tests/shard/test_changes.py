@@ -6,6 +6,7 @@ import pytest
 
 from smq.shard import changes as module
 from smq.shard.changes import Changes, Told
+from smq.wire.internal.messages import PartitionState
 from tests.shard.shard_bench import NOW_MS, Appender, batch, catalog, new_shard, topic
 
 COUNT = 30
@@ -32,7 +33,7 @@ class Bench:
         self.appender.append("many", index, batch(b"v"))
 
     def numbers(self, told: Told) -> list[int]:
-        return sorted(row[0] for row in told.rows)
+        return sorted(row.number for row in told.partitions)
 
 
 @pytest.fixture
@@ -44,16 +45,16 @@ def test_the_first_answer_has_all_and_the_next_what_has_changed(bench: Bench) ->
     told = bench.after(0)
     assert (told.since, told.more, told.gone) == (0, False, [])
     assert bench.numbers(told) == [*range(1, COUNT + 1)]
-    assert {row[0]: row[1] for row in told.rows}[2] == 1  # Its log.
+    assert {row.number: row.log for row in told.partitions}[2] == 1  # Its log.
     again = bench.after(told.version)
-    assert again == Told(told.version, told.version, more=False, gone=[], rows=[])
+    assert again == Told(told.version, told.version, more=False, gone=[], partitions=[])
     bench.append(3)
     bench.append(8)
     bench.append(3)
     grown = bench.after(again.version)
     assert bench.numbers(grown) == [4, 9]
-    [row] = [row for row in grown.rows if row[0] == 4]
-    assert row == [4, 1, 0, 0, 2, 2 * len(batch(b"v")), NOW_MS]
+    [row] = [row for row in grown.partitions if row.number == 4]
+    assert row == PartitionState(4, 1, 0, 0, 2, 2 * len(batch(b"v")), NOW_MS)
     assert bench.after(again.version) == grown  # The answer was lost.
     bench.shard.logs[1].sealed(4, 2, NOW_MS)
     bench.shard.logs[0].set_log_start(9, 1)
@@ -64,7 +65,7 @@ def test_no_answer_is_longer_than_it_may_be(bench: Bench, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "ROWS_MAX", 7)
     told, numbers = bench.after(0), []
     for _ in range(5):
-        assert len(told.rows) <= 7
+        assert len(told.partitions) <= 7
         numbers += bench.numbers(told)
         if not told.more:
             break
@@ -72,14 +73,14 @@ def test_no_answer_is_longer_than_it_may_be(bench: Bench, monkeypatch: pytest.Mo
         told = bench.after(told.version)
     assert sorted(set(numbers)) == [*range(1, COUNT + 1)]
     assert numbers.count(29) == 1
-    assert told.rows[-1][4] == 4
+    assert told.partitions[-1].stable_end == 4
 
 
 @pytest.mark.parametrize("since", [-1, 10**9])
 def test_a_version_nobody_was_told_is_answered_with_all(bench: Bench, since: int) -> None:
     bench.after(0)
     told = bench.after(since)
-    assert (told.since, len(told.rows)) == (0, COUNT)
+    assert (told.since, len(told.partitions)) == (0, COUNT)
 
 
 def test_partitions_that_are_gone_are_told_also_where_their_rows_are_used_again(
@@ -104,4 +105,4 @@ def test_who_has_missed_too_many_that_are_gone_is_told_all_anew(
     told = bench.after(version)
     assert told.since == 0
     assert bench.numbers(told) == [COUNT]
-    assert bench.after(told.version).rows == []
+    assert bench.after(told.version).partitions == []

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from smq.filer.local import LocalStore
-from smq.store.rows import Segment
+from smq.model.segments import Segment
 from smq.testing.sealing import FakeShard
 from spark_jobs.session import start_session
 from tests.sealer.sealed import manifest_in, seal

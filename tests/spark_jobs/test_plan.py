@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from smq.model.catalog import Topic
-from smq.store.rows import Segment
+from smq.model.segments import Segment
 from spark_jobs.plan import Ending, Starting, Unreadable, find_topic, plan
 
 TOPIC = Topic("orders", UUID(int=1), (7, 8), (0, 0))

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from smq.filer.local import LocalStore
 from smq.filer.location import Location
 from smq.filer.store import OVERWRITE, Store
+from smq.model.segments import Segment
 from smq.store.manifest import WritableManifest
-from smq.store.rows import Segment
 from smq.testing.memory_store import MemoryStore
 from smq.testing.s3_server import s3_server, settings_for
 from smq.testing.sealing import FakeShard

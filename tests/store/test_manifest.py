@@ -11,6 +11,7 @@ import pytest
 
 from smq.model.catalog import Topic
 from smq.model.errors import PreconditionFailed
+from smq.model.segments import Segment
 from smq.store.manifest import (
     IDS_MAX,
     SEALED_END_SQL,
@@ -19,7 +20,6 @@ from smq.store.manifest import (
     open_manifest,
     walk,
 )
-from smq.store.rows import Segment
 from smq.store.store import Store
 from tests.store.sql_work import plan, statements, steps
 

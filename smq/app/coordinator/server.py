@@ -11,7 +11,6 @@ If the store fails (a full disk), nothing of the turn has been answered: every l
 that clients ask again, and the state is built anew from what was committed.
 """
 
-import json
 import socket
 import sys
 from collections.abc import Callable
@@ -28,13 +27,8 @@ from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
 from smq.model.errors import PeerError, StoreError
 from smq.shard.shard import Node
-from smq.wire.internal import (
-    KIND_KAFKA,
-    InternalFrame,
-    decode_relay,
-    encode_command,
-    encode_frame,
-)
+from smq.wire.internal.form import encode_answer
+from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, encode_frame
 
 # Of members whose group has come to a decision. Each costs some microseconds to write and send: a
 # group of thousands is answered over several turns, with other requests in between.
@@ -112,8 +106,8 @@ class CoordinatorServer:
         return False
 
     def _command(self, link: Link, frame: InternalFrame) -> None:
-        answer = execute(json.loads(frame.body), self._coordinator, self._clock())
-        self._answers.append((link, encode_command(frame.id, answer)))
+        answer = execute(frame.body, self._coordinator, self._clock())
+        self._answers.append((link, encode_answer(frame.id, answer)))
 
     def _answer(self, link: Link, frame_id: int, body: bytes) -> None:
         self._answers.append((link, encode_frame(frame_id, KIND_KAFKA, body)))

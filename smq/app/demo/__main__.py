@@ -19,8 +19,8 @@ from smq.app.demo.broker import Broker, run_module
 from smq.app.demo.member import TOPIC
 from smq.app.demo.traffic import Group, Sending, create_topics, send_file, send_flights
 from smq.app.process.clock import monotonic_ms
+from smq.model.segments import Segment
 from smq.store.manifest import open_manifest
-from smq.store.rows import Segment
 
 KILL_MEMBER_AT_PERCENT = 20
 KILL_SHARD_AT_PERCENT = 41

@@ -3,16 +3,18 @@
 For programs and workers that do one thing at a time. Whoever has an event loop uses a Link.
 """
 
-import json
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from smq.model.errors import PeerError, StoreError, Unavailable
-from smq.wire.internal import InternalReader, encode_command
+from smq.wire.internal.form import Failed, Question, decode_answer, encode_question, name_of
+from smq.wire.internal.frames import InternalReader
 
 ANSWER_WAIT_S = 10.0  # A shard answers in milliseconds; one that is stopped must not hold us.
 RECEIVE_BYTES = 1 << 20
+
+A = TypeVar("A")
 
 
 class Refused(StoreError):
@@ -26,22 +28,22 @@ class Asker:
         self._path, self._wait_s = path, wait_s
         self._socket: socket.socket | None = None
 
-    def ask(self, command: dict[str, Any]) -> tuple[Any, bytes]:
-        """What stands under "ok", and the bytes behind the answer's line of JSON.
+    def ask(self, question: Question[A]) -> tuple[A, bytes]:
+        """The answer, and the bytes behind it.
 
         Raises Refused; Unavailable when there is no answer, which leaves open whether it was done.
         """
-        name = self._path.stem
+        name, asked = self._path.stem, name_of(type(question))
         try:
-            body = self._answer(command)
+            body = self._answer(question)
         except (OSError, PeerError) as reason:
             self.close()
-            raise Unavailable(name, f"{command['do']}: no answer: {reason}") from reason
+            raise Unavailable(name, f"{asked}: no answer: {reason}") from reason
         line, _, data = body.partition(b"\n")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise Refused(name, f"{command['do']}: {answer['error']}")
-        return answer["ok"], data
+        answer = decode_answer(type(question), line)
+        if isinstance(answer, Failed):
+            raise Refused(name, f"{asked}: {answer.error}")
+        return answer, data
 
     def close(self) -> None:
         """Break the connection."""
@@ -49,12 +51,12 @@ class Asker:
             self._socket.close()
             self._socket = None
 
-    def _answer(self, command: dict[str, Any]) -> bytes:
+    def _answer(self, question: Question[A]) -> bytes:
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
             self._socket.settimeout(self._wait_s)
             self._socket.connect(str(self._path))
-        self._socket.sendall(encode_command(0, command))
+        self._socket.sendall(encode_question(0, question))
         reader = InternalReader()
         while True:
             received = self._socket.recv(RECEIVE_BYTES)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from smq.app.process.loop import Loop
 from smq.model.errors import PeerError
-from smq.wire.internal import InternalFrame, InternalReader
+from smq.wire.internal.frames import InternalFrame, InternalReader
 
 RECEIVE_BYTES = 1 << 18
 UNSENT_BYTES_MAX = 256 * 1024 * 1024  # Two of the largest requests, and then some.

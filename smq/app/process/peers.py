@@ -7,23 +7,19 @@ hangs. The next question connects again; the listening sockets are the superviso
 once.
 """
 
-import json
 from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from smq.app.process.link import UNSENT_BYTES_MAX as LINK_UNSENT_BYTES_MAX, Link
 from smq.app.process.loop import Loop
 from smq.wire.codec import Buffer
-from smq.wire.internal import (
-    KIND_KAFKA,
-    InternalFrame,
-    encode_command,
-    encode_frame,
-    encode_relay,
-)
+from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
+from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, encode_frame, encode_relay
+
+A = TypeVar("A")
 
 # What the other side has not taken: a client that asks beyond it is refused, and nobody else. The
 # link itself is dropped at four times that.
@@ -92,18 +88,17 @@ class Peers:
         body = encode_relay(self._node_id, client_host, request)
         self._coordinator.ask(lambda i: encode_frame(i, KIND_KAFKA, body), answered)
 
-    def ask_sealer(self, command: dict[str, Any], answered: Callable[[Any], None]) -> None:
-        """Ask the sealer; `answered` gets {"ok": …}, or None when it could not say in time."""
-        deadline = self._loop.call_later(self._sealer_wait_ms, partial(answered, None))
-
-        def encode(frame_id: int) -> bytes:
-            return encode_command(frame_id, command)
+    def ask_sealer(self, question: Question[A], answered: Callable[[A | Failed], None]) -> None:
+        """Ask the sealer; `answered` gets Failed when there is no answer in time."""
+        late = Failed("the sealer takes too long")
+        deadline = self._loop.call_later(self._sealer_wait_ms, partial(answered, late))
+        encode = partial(encode_question, question=question)
 
         def parsed(body: bytes) -> None:
             if deadline.action is not None:  # Else it has been said that it takes too long.
                 deadline.cancel()
-                answer = json.loads(body) if body else {}
-                answered(answer if "ok" in answer else None)
+                gone = Failed("the sealer is gone")
+                answered(decode_answer(type(question), body) if body else gone)
 
         def or_again(body: bytes) -> None:
             if body:

@@ -10,16 +10,27 @@ behind a sweep of all there is.
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
-from smq.app.sealer.workers import Answer, Hand
+from smq.app.sealer.workers import Hand
 from smq.model.config import Config
+from smq.model.segments import Place
 from smq.model.topic_configs import TopicSettings
-from smq.sealer.payloads import Owner
-from smq.sealer.plan import PartitionState, is_overdue
-from smq.sealer.ports import Place
+from smq.sealer.plan import is_overdue
+from smq.wire.internal.form import Failed, Question
+from smq.wire.internal.messages import (
+    DropUnsealed,
+    ForgetUnfinished,
+    Owner,
+    PartitionState,
+    Retain,
+    Retained,
+    Sweep,
+    SweepPayloads,
+    Swept,
+)
 
-Job = dict[str, Any]
+A = TypeVar("A")
 
 SWEEP_CHORES = 3  # Of unfinished writes, segments and payloads.
 
@@ -41,7 +52,7 @@ class Chores:
         config: Config,
         known: Known,
         states: Mapping[int, PartitionState],
-        say_problem: Callable[[Answer], None],
+        say_problem: Callable[[object], None],
     ) -> None:
         self._hands, self._config, self._known, self._states = hands, config, known, states
         self._say_problem = say_problem
@@ -63,83 +74,70 @@ class Chores:
         self._next()
 
     def _retain(self, number: int, now_ms: int) -> None:
-        state = self._states[number]
-        job = self._partition_job(number)
-        if job is None:
+        if number not in self._known.places:  # Its topic is gone.
             return
-        if is_overdue(state, self._known.places[number][1], now_ms):
+        state, (place, settings, node) = self._states[number], self._known.places[number]
+        if is_overdue(state, settings, now_ms):
             # The log wants the room now; seals may each wait for a filer that hangs.
             self._retaining += 1
-            self._hands.do({"do": "drop_unsealed", **job}, self._dropped, is_urgent=True)
+            job = DropUnsealed(node, place, settings, state.unsealed_bytes)
+            self._hands.do(job, self._dropped, is_urgent=True)
         self._retaining += 1
         self._line.append(lambda: self._give_retain(number))
 
-    def _partition_job(self, number: int) -> Job | None:
-        """What jobs of a partition are told; None: its topic is gone."""
-        if number not in self._known.places:
-            return None
-        place, settings, node = self._known.places[number]
-        unsealed_bytes = self._states[number].unsealed_bytes
-        return {
-            "node": node,
-            "place": place,
-            "settings": settings,
-            "unsealed_bytes": unsealed_bytes,
-        }
-
-    def _dropped(self, answer: Answer) -> None:
+    def _dropped(self, answer: int | Failed) -> None:
         self._retaining -= 1
         self._say_problem(answer)
 
     def _give_retain(self, number: int) -> None:
-        job = self._partition_job(number)
-        if job is None or number not in self._states:
+        if number not in self._known.places or number not in self._states:
             self._retaining -= 1
             self._next()
             return
 
-        def answered(answer: Answer) -> None:
-            if answer.get("ok", {}).get("has_more"):
+        def answered(answer: Retained | Failed) -> None:
+            if isinstance(answer, Retained) and answer.has_more:
                 self._line.append(lambda: self._give_retain(number))
             else:
                 self._retaining -= 1
 
-        self._give({"do": "retain", "shard_start": self._states[number].start, **job}, answered)
+        state, (place, settings, node) = self._states[number], self._known.places[number]
+        self._give(Retain(node, place, settings, state.start, state.unsealed_bytes), answered)
 
     def _sweep(self, now_ms: int) -> None:
         config = self._config
         before_ms = now_ms - config.filer_sweep_ms
         self._sweeping = SWEEP_CHORES
-        self._line.append(
-            lambda: self._give(
-                {"do": "forget_unfinished", "before_ms": now_ms - config.filer_unfinished_ms},
-                self._swept,
-            )
-        )
-        for do in ("sweep", "sweep_payloads"):
-            self._line.append(lambda do=do: self._give_page(do, before_ms, ""))  # type: ignore[misc]
+        unfinished = ForgetUnfinished(now_ms - config.filer_unfinished_ms)
 
-    def _give_page(self, do: str, before_ms: int, after: str) -> None:
+        def segments(after: str) -> Sweep:
+            return Sweep(before_ms, after)
+
+        def payloads(after: str) -> SweepPayloads:
+            return SweepPayloads(self._known.owners(), before_ms, after)
+
+        self._line.append(lambda: self._give(unfinished, self._swept))
+        self._line.append(lambda: self._give_page(segments, ""))
+        self._line.append(lambda: self._give_page(payloads, ""))
+
+    def _give_page(self, page: Callable[[str], Question[Swept]], after: str) -> None:
         """A page of a sweep; what it finds tells where the next one begins."""
-        job: Job = {"do": do, "before_ms": before_ms, "after": after}
-        if do == "sweep_payloads":
-            job["owners"] = self._known.owners()
 
-        def answered(answer: Answer) -> None:
-            following = answer.get("ok", {}).get("after")
+        def answered(answer: Swept | Failed) -> None:
+            following = answer.after if isinstance(answer, Swept) else None
             if following is None:  # It is through, or fails: then the next sweep begins anew.
                 self._sweeping -= 1
                 return
             assert following > after, "it comes further each time"
-            self._line.append(lambda: self._give_page(do, before_ms, following))
+            self._line.append(lambda: self._give_page(page, following))
 
-        self._give(job, answered)
+        self._give(page(after), answered)
 
-    def _swept(self, _answer: Answer) -> None:
+    def _swept(self, _answer: int | Failed) -> None:
         self._sweeping -= 1
 
-    def _give(self, job: Job, answered: Callable[[Answer], None]) -> None:
-        def done(answer: Answer) -> None:
+    def _give(self, job: Question[A], answered: Callable[[A | Failed], None]) -> None:
+        def done(answer: A | Failed) -> None:
             self._is_in_hand = False
             self._say_problem(answer)
             answered(answer)

@@ -8,7 +8,6 @@ itself holds nothing that is worth keeping: after a death the next one looks at 
 on.
 """
 
-import json
 import os
 import select
 import shutil
@@ -27,24 +26,40 @@ from smq.app.process.loop import Loop
 from smq.app.process.notices import Lately
 from smq.app.process.peers import Peer
 from smq.app.sealer.chores import Chores
-from smq.app.sealer.worker import Surroundings, problem_of
-from smq.app.sealer.workers import PATIENCE, Answer, Hands, Hire, Readers
+from smq.app.sealer.worker import Surroundings
+from smq.app.sealer.workers import PATIENCE, Hands, Hire, Readers
 from smq.filer.location import Location
 from smq.filer.mark import mark
 from smq.model.catalog import Catalog
+from smq.model.errors import PeerError
+from smq.model.segments import Place
 from smq.model.topic_configs import TopicSettings
-from smq.sealer.payloads import Owner
-from smq.sealer.plan import PartitionState, due
-from smq.sealer.ports import Place
+from smq.sealer.plan import due
 from smq.sealer.watched import Watched
-from smq.wire.internal import InternalFrame, encode_command
+from smq.wire.internal.form import (
+    Failed,
+    decode_answer,
+    decode_question,
+    encode_answer,
+    encode_question,
+)
+from smq.wire.internal.frames import InternalFrame
+from smq.wire.internal.messages import (
+    FOR_SEALER,
+    Inline,
+    MakeInline,
+    Owner,
+    Partitions,
+    PartitionState,
+    Pressure,
+    Probe,
+    Seal,
+)
 
 NICENESS = 5  # Compressing must not take a core from clients that wait for an ack.
 POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
 PROBE_WAIT_MS = 5000  # A filer that does not answer does not hold up the start any longer.
 PROBE_RETRY_MS = 5000
-
-READING = frozenset({"cold", "inline", "offset_for_time", "payloads"})  # What shards may ask for.
 
 
 @dataclass(slots=True)
@@ -135,17 +150,17 @@ class Sealer:
         Raises SystemExit when it must not be used.
         """
 
-        def answered(answer: Answer) -> None:
+        def answered(answer: str | Failed | None) -> None:
             self._say_problem(answer)
-            if "error" in answer:
+            if isinstance(answer, Failed):
                 self._loop.call_later(PROBE_RETRY_MS, self._probe)
-            elif answer["ok"] is not None:
-                raise SystemExit(f"smq: filer.root: {answer['ok']}")
+            elif answer is not None:
+                raise SystemExit(f"smq: filer.root: {answer}")
             else:
                 self._is_fit = True
             self._report_ready()
 
-        self.sealing.do({"do": "probe"}, answered)
+        self.sealing.do(Probe(), answered)
 
     def _report_ready(self) -> None:
         if not self._has_reported:
@@ -168,7 +183,7 @@ class Sealer:
     def _ask(self, node: int) -> None:
         """Ask a shard what has changed of its partitions."""
         self._asked.add(node)
-        question = partial(encode_command, command=self._watched[node].question())
+        question = partial(encode_question, question=self._watched[node].question())
         self._shards[node].ask(question, partial(self._shard_answered, node))
 
     def _mark_filer(self) -> None:
@@ -189,35 +204,46 @@ class Sealer:
             shard.close()
 
     def _question(self, link: Link, frame: InternalFrame) -> None:
-        question = json.loads(frame.body)
+        try:
+            question = decode_question(frame.body, FOR_SEALER)
+        except PeerError as reason:
+            link.send(encode_answer(frame.id, Failed(str(reason))))
+            return
         self._known.look(self._inheritance)  # A shard that asks may know of a topic before us.
-        if question["do"] == "pressure":
-            self._pressure = True
-            link.send(encode_command(frame.id, {"ok": True}))
-        elif question["do"] == "inline" and question["number"] not in self._known.places:
-            link.send(encode_command(frame.id, {"error": "the topic is gone"}))
-        elif question["do"] in READING:
-            if question["do"] == "inline":
-                place, _, node = self._known.places[question.pop("number")]
-                question |= {"place": place, "node": node}
-            self.reading.do(question, partial(self._answer_to, link, frame.id))
-        else:
-            link.send(encode_command(frame.id, {"error": f"there is no {question['do']!r}"}))
+        match question:
+            case Pressure():
+                self._pressure = True
+                link.send(encode_answer(frame.id, answer=True))
+            case Inline():
+                self._read_inline(link, frame.id, question)
+            case _:
+                self.reading.do(question, partial(self._answer_to, link, frame.id))
 
-    def _answer_to(self, link: Link, frame_id: int, answer: Answer) -> None:
+    def _read_inline(self, link: Link, frame_id: int, asked: Inline) -> None:
+        if asked.number not in self._known.places:
+            link.send(encode_answer(frame_id, Failed("the topic is gone")))
+            return
+        place, _, node = self._known.places[asked.number]
+        job = MakeInline(node, place, asked.offset, asked.bytes_max)
+        self.reading.do(job, partial(self._answer_to, link, frame_id))
+
+    def _answer_to(self, link: Link, frame_id: int, answer: object) -> None:
         self._say_problem(answer)
-        link.send(encode_command(frame_id, answer))
+        link.send(encode_answer(frame_id, answer))
 
     def _shard_answered(self, node: int, body: bytes) -> None:
         self._asked.discard(node)
-        if not body or "ok" not in (answer := json.loads(body)):
+        if not body:
+            return
+        facts = decode_answer(Partitions, body)
+        if isinstance(facts, Failed):
             return
         watched = self._watched[node]
-        if not watched.take(answer):
+        if not watched.take(facts):
             self._ask(node)
             return
         chosen = due(
-            watched.state(answer),
+            watched.state(facts),
             self._known.settings,
             wall_ms(),
             before=watched.take_before(),
@@ -232,16 +258,15 @@ class Sealer:
         place, settings, _ = self._known.places[number]
         self._in_hand.add(number)
 
-        def answered(answer: Answer) -> None:
+        def answered(answer: int | Failed) -> None:
             self._in_hand.discard(number)
             self._say_problem(answer)
 
-        job = {"do": "seal", "node": node, "place": place, "segment_bytes": settings.seal_bytes}
-        self.sealing.do({**job, "sealed_end": sealed_end, "end": end}, answered)
+        self.sealing.do(Seal(node, place, sealed_end, end, settings.seal_bytes), answered)
 
-    def _say_problem(self, answer: Answer) -> None:
-        if "error" in answer and self._told.is_new(problem_of(answer), wall_ms()):
-            sys.stderr.write(f"sealer: {answer['error']}\n")
+    def _say_problem(self, answer: object) -> None:
+        if isinstance(answer, Failed) and self._told.is_new(answer.what, wall_ms()):
+            sys.stderr.write(f"sealer: {answer.error}\n")
 
 
 def empty(directory: Path) -> None:

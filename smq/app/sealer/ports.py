@@ -5,14 +5,23 @@ answered is committed, and a cold read waits for no other process.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from smq.app.process.asker import Asker
-from smq.sealer.plan import Part
-from smq.sealer.ports import Ends
+from smq.model.segments import Segment
 from smq.store.manifest import INT64_MIN, Manifest, open_manifest
-from smq.store.rows import Segment
+from smq.wire.internal.messages import (
+    Batches,
+    CommitSegments,
+    DeleteSegments,
+    Ends,
+    FindEnds,
+    MarkSealed,
+    Part,
+    RaiseLogStart,
+    SetLogStart,
+    Unsealed,
+)
 
 
 class ShardOverSocket:
@@ -23,29 +32,28 @@ class ShardOverSocket:
 
     def batches(self, number: int, offset: int, bytes_max: int, *, synced: bool = True) -> bytes:
         """Whole batches from the one that holds `offset` on; `synced`: when they are on disk."""
-        command = {"do": "batches", "number": number, "offset": offset, "bytes_max": bytes_max}
-        return self._asker.ask({**command, "synced": synced})[1]
+        return self._asker.ask(Batches(number, offset, bytes_max, synced=synced))[1]
 
     def tail(self, number: int, offset: int, bytes_max: int) -> bytes:
         """As `batches`, and those too that nobody may see yet or the disk does not have."""
-        command = {"do": "batches", "number": number, "offset": offset, "bytes_max": bytes_max}
-        return self._asker.ask({**command, "synced": False, "shown": False})[1]
+        asked = Batches(number, offset, bytes_max, synced=False, shown=False)
+        return self._asker.ask(asked)[1]
 
     def sealed(self, number: int, end: int) -> None:
         """Everything below `end` is sealed."""
-        self._asker.ask({"do": "sealed", "number": number, "end": end})
+        self._asker.ask(MarkSealed(number, end))
 
     def log_start(self, number: int, offset: int) -> None:
         """Records below `offset` are deleted."""
-        self._asker.ask({"do": "log_start", "number": number, "offset": offset})
+        self._asker.ask(RaiseLogStart(number, offset))
 
     def unsealed(self, number: int) -> list[Part]:
         """What full segments of the log hold of a partition that is not sealed, in order."""
-        return [Part(*part) for part in self._asker.ask({"do": "unsealed", "number": number})[0]]
+        return self._asker.ask(Unsealed(number))[0]
 
     def ends(self, number: int) -> Ends:
         """Up to where the partition is sealed, and where it ends."""
-        return Ends(*self._asker.ask({"do": "ends", "number": number})[0])
+        return self._asker.ask(FindEnds(number))[0]
 
 
 class StoredManifest:
@@ -92,9 +100,8 @@ class StoredManifest:
         self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
     ) -> list[Segment]:
         """Add these; what the manifest holds in their place."""
-        command = {"do": "commit_segments", "segments": [asdict(segment) for segment in segments]}
-        command["payloads"] = list(payloads)
-        return [Segment(**fields) for fields in self._coordinator.ask(command)[0]]
+        asked = CommitSegments(segments, [list(ids) for ids in payloads])
+        return self._coordinator.ask(asked)[0]
 
     def named_payloads(self, ids: Sequence[str]) -> set[str]:
         """Those of these payloads that records in segments name."""
@@ -102,13 +109,11 @@ class StoredManifest:
 
     def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
         """Take these out."""
-        command = {"do": "delete_segments", "number": partition_number}
-        self._coordinator.ask({**command, "base_offsets": base_offsets})
+        self._coordinator.ask(DeleteSegments(partition_number, base_offsets))
 
     def set_log_start(self, partition_number: int, offset: int) -> None:
         """Raise a partition's log start offset."""
-        command = {"do": "set_log_start", "number": partition_number, "offset": offset}
-        self._coordinator.ask(command)
+        self._coordinator.ask(SetLogStart(partition_number, offset))
 
     def _opened(self) -> Manifest:
         if self._manifest is None:

@@ -1,18 +1,17 @@
 """A child of the sealer that does its work: the only process of the broker that holds pyarrow.
 
-It is forked when there is something to do, takes one job after the other (JSON both ways, see
-`JOBS`), and leaves when nothing comes for a while: memory that Arrow has touched goes back to the
-machine that way and no other. It may be killed at any moment; so may its parent, which takes it
-along.
+It is forked when there is something to do, takes one job after the other (the FOR_WORKER of
+smq.wire.internal.messages), and leaves when nothing comes for a while: memory that Arrow has
+touched goes back to the machine that way and no other. It may be killed at any moment; so may its
+parent, which takes it along.
 """
 
-import json
 import os
 import socket
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from smq.app.process.asker import Asker
 from smq.app.process.clock import monotonic_ms, wall_ms
@@ -23,13 +22,31 @@ from smq.filer.s3 import S3Store, Unfit
 from smq.filer.store import Store
 from smq.model.errors import PeerError, StoreError, Unavailable
 from smq.model.references import PREFIX, directory_of
-from smq.model.topic_configs import TopicSettings
+from smq.model.segments import SEGMENTS_PREFIX
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
 from smq.sealer.pages import Pages
-from smq.sealer.payloads import Owner, PayloadSweep, look_up
-from smq.sealer.ports import SEGMENTS_PREFIX, Place
+from smq.sealer.payloads import PayloadSweep, look_up
 from smq.store.store import FILE_NAME
-from smq.wire.internal import InternalReader, encode_command
+from smq.wire.internal.form import Failed, Question, decode_question, encode_answer
+from smq.wire.internal.frames import InternalReader
+from smq.wire.internal.messages import (
+    FOR_WORKER,
+    BatchFile,
+    Cold,
+    DropUnsealed,
+    FindPayloads,
+    ForgetUnfinished,
+    MakeInline,
+    OffsetForTime,
+    Probe,
+    RecordTime,
+    Retain,
+    Retained,
+    Seal,
+    Sweep,
+    SweepPayloads,
+    Swept,
+)
 
 if TYPE_CHECKING:
     from smq.sealer.cold import Cache, ColdReader, Found
@@ -39,7 +56,7 @@ RECEIVE_BYTES = 1 << 16
 CACHE_BYTES_MAX = 1 << 30
 INLINE_BATCHES_BYTES = 1 << 20  # Of handles looked at for one answer: some thousands.
 
-Answer = dict[str, Any]
+A = TypeVar("A")
 
 
 class Surroundings(NamedTuple):
@@ -57,33 +74,33 @@ class Worker:
     def __init__(self, at: Surroundings, asker: Callable[[Path], Asker] = Asker) -> None:
         self._at, self._asker = at, asker
         self._shards: dict[int, ShardOverSocket] = {}
-        self.jobs: dict[str, Callable[..., Any]] = {
-            "probe": self.probe,
-            "seal": self.seal,
-            "drop_unsealed": self.drop_unsealed,
-            "retain": self.retain,
-            "sweep": self.sweep,
-            "forget_unfinished": self.forget_unfinished,
-            "sweep_payloads": self.sweep_payloads,
-            "payloads": self.payloads,
-            "cold": self.cold,
-            "inline": self.inline,
-            "offset_for_time": self.offset_for_time,
+        self.jobs: dict[type[Question[Any]], Callable[[Any], object]] = {
+            Probe: self.probe,
+            Seal: self.seal,
+            DropUnsealed: self.drop_unsealed,
+            Retain: self.retain,
+            Sweep: self.sweep,
+            ForgetUnfinished: self.forget_unfinished,
+            SweepPayloads: self.sweep_payloads,
+            FindPayloads: self.payloads,
+            Cold: self.cold,
+            MakeInline: self.inline,
+            OffsetForTime: self.offset_for_time,
         }
 
-    def do(self, job: dict[str, Any]) -> Answer:
-        """The answer to a job: {"ok": …}, or {"error": sentence}.
+    def do(self, job: Question[A]) -> A | Failed:
+        """The answer to a job.
 
-        A filer that is away is the same "problem", whatever was wanted of it.
+        A filer that is away is the same `problem`, whatever was wanted of it.
         """
         try:
-            return {"ok": self.jobs[job.pop("do")](**job)}
+            return cast("A", self.jobs[type(job)](job))
         except Unavailable as reason:
-            return {"error": str(reason), "problem": reason.message}
+            return Failed(str(reason), reason.message)
         except (StoreError, PeerError) as reason:
-            return {"error": str(reason)}
+            return Failed(str(reason))
 
-    def probe(self) -> str | None:
+    def probe(self, _job: Probe) -> str | None:
         """Why the filer must not be used, if it must not."""
         if isinstance(self.store, S3Store):
             try:
@@ -92,85 +109,71 @@ class Worker:
                 return str(reason)
         return None
 
-    def seal(
-        self, node: int, place: list[Any], sealed_end: int, end: int, segment_bytes: int
-    ) -> int:
+    def seal(self, job: Seal) -> int:
         """Seal a partition; up to which offset it is sealed now."""
         from smq.sealer.seal import Gone, Sealing  # noqa: PLC0415  (It imports pyarrow.)
 
-        job = Sealing(self.store, self._shard(node), self.manifest, wall_ms)
+        sealing = Sealing(self.store, self._shard(job.node), self.manifest, wall_ms)
         try:
-            return job.seal(Place(*place), sealed_end, end, segment_bytes)
+            return sealing.seal(job.place, job.sealed_end, job.end, job.segment_bytes)
         except Gone:
-            return end
+            return job.end
 
-    def drop_unsealed(
-        self, node: int, place: list[Any], settings: list[Any], unsealed_bytes: int
-    ) -> int:
+    def drop_unsealed(self, job: DropUnsealed) -> int:
         """Drop what could not be sealed and is no longer kept; where the log starts then."""
-        shard, number = self._shard(node), Place(*place).number
         return drop_unsealed(
-            shard,
+            self._shard(job.node),
             self.manifest,
-            number,
-            TopicSettings(*settings),
+            job.place.number,
+            job.settings,
             wall_ms(),
-            unsealed_bytes=unsealed_bytes,
+            unsealed_bytes=job.unsealed_bytes,
         )
 
-    def retain(
-        self,
-        node: int,
-        place: list[Any],
-        settings: list[Any],
-        shard_start: int,
-        unsealed_bytes: int,
-    ) -> Answer:
+    def retain(self, job: Retain) -> Retained:
         """Delete some of what a partition no longer keeps; which files went."""
-        job = Housekeeping(self.store, self._shard(node), self.manifest)
-        retention = job.retain(
-            Place(*place),
-            TopicSettings(*settings),
+        retention = Housekeeping(self.store, self._shard(job.node), self.manifest).retain(
+            job.place,
+            job.settings,
             wall_ms(),
-            shard_start=shard_start,
-            unsealed_bytes=unsealed_bytes,
+            shard_start=job.shard_start,
+            unsealed_bytes=job.unsealed_bytes,
         )
-        paths = [segment.path for segment in retention.deleted]
-        return {"deleted": paths, "has_more": retention.has_more}
+        return Retained([segment.path for segment in retention.deleted], retention.has_more)
 
-    def sweep(self, before_ms: int, after: str) -> Answer:
+    def sweep(self, job: Sweep) -> Swept:
         """Of a page of files delete those that no line of the manifest names."""
-        page = self._segment_files.take(after)
-        job = Housekeeping(self.store, self._shard(1), self.manifest)
-        return {"swept": job.sweep(page.files, before_ms), "after": page.following}
+        page = self._segment_files.take(job.after)
+        keeping = Housekeeping(self.store, self._shard(1), self.manifest)
+        return Swept(keeping.sweep(page.files, job.before_ms), page.following)
 
-    def forget_unfinished(self, before_ms: int) -> int:
+    def forget_unfinished(self, job: ForgetUnfinished) -> int:
         """Forget unfinished writes that nobody has touched since; how many there were."""
-        return self.store.sweep(before_ms)
+        return self.store.sweep(job.before_ms)
 
-    def sweep_payloads(self, owners: list[list[Any]], before_ms: int, after: str) -> Answer:
+    def sweep_payloads(self, job: SweepPayloads) -> Swept:
         """Of a page of payloads delete those that no record names any more and none can name."""
-        page = self._payload_files.take(after)
-        job = PayloadSweep(self.store, self._shard, self.manifest)
-        known = [Owner(*owner) for owner in owners]
-        swept = job.sweep(page.files, known, wall_ms(), before_ms)
-        return {"swept": swept, "after": page.following}
+        page = self._payload_files.take(job.after)
+        sweep = PayloadSweep(self.store, self._shard, self.manifest)
+        return Swept(sweep.sweep(page.files, job.owners, wall_ms(), job.before_ms), page.following)
 
-    def payloads(self, keys: list[str]) -> dict[str, tuple[int, int] | None]:
+    def payloads(self, job: FindPayloads) -> dict[str, tuple[int, int] | None]:
         """Of payloads the length and when they were uploaded, or None: there is none."""
-        return look_up(self.store, keys)
+        return look_up(self.store, job.keys)
 
-    def cold(self, number: int, offset: int, bytes_max: int) -> Answer:
+    def cold(self, job: Cold) -> BatchFile:
         """Batches from sealed segments, as a range of a file."""
-        return _answer(self._cold(number, offset, bytes_max))
+        return _answer(self._cold(job.number, job.offset, job.bytes_max))
 
-    def inline(self, node: int, place: list[Any], offset: int, bytes_max: int) -> Answer:
+    def inline(self, job: MakeInline) -> BatchFile:
         """Batches with payloads in place of their handles, as a range of a file."""
         from smq.sealer.inline import deliver, payload_in  # noqa: PLC0415  (For a rare topic.)
 
-        at, key = Place(*place), (f"inline {place} {bytes_max}", offset)
+        at, offset, bytes_max = job.place, job.offset, job.bytes_max
+        key = f"inline {at} {bytes_max}", offset
         if (kept := self._cache.get(key)) is None:
-            batches = self._batches(node, at.number, offset, min(bytes_max, INLINE_BATCHES_BYTES))
+            batches_max = min(bytes_max, INLINE_BATCHES_BYTES)
+            batches = self._batches(job.node, at.number, offset, batches_max)
             payload_of = payload_in(self.store, directory_of(at.namespace, at.topic))
             delivered = deliver(batches, offset, bytes_max, payload_of)
             kept = self._cache.put(key, delivered.pieces, delivered.places(offset))
@@ -191,10 +194,10 @@ class Worker:
             raise StoreError(f"partition {number}", f"no segment has offset {offset}")
         return found
 
-    def offset_for_time(self, number: int, timestamp: int) -> Answer | None:
+    def offset_for_time(self, job: OffsetForTime) -> RecordTime | None:
         """The first sealed record of a time or later."""
-        found = self._reader.offset_for_time(number, timestamp)
-        return None if found is None else {"offset": found[0], "timestamp": found[1]}
+        found = self._reader.offset_for_time(job.number, job.timestamp)
+        return None if found is None else RecordTime(*found)
 
     @cached_property
     def store(self) -> Store:
@@ -232,19 +235,9 @@ class Worker:
         return self._shards[node]
 
 
-def problem_of(answer: Answer) -> str:
-    """What is wrong when a job is answered with an error, in words that do not vary."""
-    return str(answer.get("problem", answer["error"]))
-
-
-def _answer(found: "Found | None") -> Answer:
+def _answer(found: "Found | None") -> BatchFile:
     assert found is not None, "what was asked for is in what was made for it"
-    return {
-        "path": str(found.path),
-        "at": found.at,
-        "length": found.length,
-        "next_offset": found.next_offset,
-    }
+    return BatchFile(str(found.path), found.at, found.length, found.next_offset)
 
 
 def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:
@@ -259,8 +252,15 @@ def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:
         if not received:
             return
         for frame in reader.receive(received):
-            answer = encode_command(frame.id, worker.do(json.loads(frame.body)))
+            answer = encode_answer(frame.id, _done(worker, frame.body))
             try:
                 sock.sendall(answer)
             except (TimeoutError, ConnectionError):
                 return
+
+
+def _done(worker: Worker, body: bytes) -> object:
+    try:
+        return worker.do(decode_question(body, FOR_WORKER))
+    except PeerError as reason:
+        return Failed(str(reason))

@@ -8,7 +8,6 @@ processor for so long, it is killed, and what waits goes to a new one. What it w
 the sealer's next rounds find it undone.
 """
 
-import json
 import os
 import signal
 import socket
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from smq.app.process.child import fork
 from smq.app.process.clock import monotonic_ms
@@ -26,14 +25,22 @@ from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.app.process.peers import SEALER_WAIT_MS
 from smq.app.sealer.worker import Surroundings, work
-from smq.wire.internal import InternalFrame, encode_command
+from smq.wire.internal.form import Failed, Question, decode_answer, encode_question, name_of
+from smq.wire.internal.frames import InternalFrame
+from smq.wire.internal.messages import (
+    Cold,
+    DropUnsealed,
+    FindPayloads,
+    MakeInline,
+    OffsetForTime,
+    Retain,
+    Seal,
+)
 
 JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is at fault itself.
 READERS_MAX = 3  # Each may hold pyarrow's memory, and a cache of its own.
 
-Question = dict[str, Any]
-Answer = dict[str, Any]
-Answered = Callable[[Answer], None]
+A = TypeVar("A")
 
 
 class Patience(NamedTuple):
@@ -49,8 +56,8 @@ class Patience(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    question: Question
-    answered: Answered
+    question: Question[Any]
+    answered: Callable[[Any], None]
     attempts: int = 0
     begun_ms: int = 0
 
@@ -69,7 +76,13 @@ PATIENCE = Patience()
 class Hand(Protocol):
     """Somebody who does jobs, one after the other."""
 
-    def do(self, question: Question, answered: Answered, *, is_urgent: bool = False) -> None:
+    def do(
+        self,
+        question: Question[A],
+        answered: Callable[[A | Failed], None],
+        *,
+        is_urgent: bool = False,
+    ) -> None:
         """Have a job done; see Hands."""
 
     def taking_ms(self, now_ms: int) -> int:
@@ -104,8 +117,14 @@ class Hands:
     def busy(self) -> bool:
         return bool(self._jobs)
 
-    def do(self, question: Question, answered: Answered, *, is_urgent: bool = False) -> None:
-        """Have a job done; `answered` gets {"ok": …} or {"error": sentence}.
+    def do(
+        self,
+        question: Question[A],
+        answered: Callable[[A | Failed], None],
+        *,
+        is_urgent: bool = False,
+    ) -> None:
+        """Have a job done; `answered` gets the answer.
 
         One that is urgent waits for the one that is being done, and no other.
         """
@@ -133,8 +152,8 @@ class Hands:
         elif now_ms - progress.since_ms >= self._hung_ms << len(self._dismissed):
             self._dismiss()
             question = self._jobs[0].question
-            what = f"{question['do']!r}, {_subject(question)}"
-            self._settle({"error": f"a worker hangs ({what}): it is replaced"})
+            what = f"{name_of(type(question))!r}, {_subject(question)}"
+            self._settle(Failed(f"a worker hangs ({what}): it is replaced"))
 
     def stop(self) -> None:
         """End the worker; what it was at is found again by the next start."""
@@ -151,7 +170,7 @@ class Hands:
         assert self._link is not None
         self._jobs[0].attempts += 1
         self._jobs[0].begun_ms = self._progress.since_ms = monotonic_ms()
-        self._link.send(encode_command(0, self._jobs[0].question))
+        self._link.send(encode_question(0, self._jobs[0].question))
 
     def _hire(self) -> None:
         ours, theirs = socket.socketpair()
@@ -167,9 +186,9 @@ class Hands:
         self._link = Link(self._loop, ours, self._answer, self._left)
 
     def _answer(self, _link: Link, frame: InternalFrame) -> None:
-        self._settle(json.loads(frame.body))
+        self._settle(decode_answer(type(self._jobs[0].question), frame.body))
 
-    def _settle(self, answer: Answer) -> None:
+    def _settle(self, answer: object) -> None:
         """Answer the first job, and go on. While it is there a new one is only put behind it."""
         self._jobs[0].answered(answer)
         self._jobs.popleft()
@@ -190,15 +209,15 @@ class Hands:
         if not self._jobs or self._stopped:
             return
         if self._jobs[0].attempts >= JOB_ATTEMPTS_MAX:
-            self._settle({"error": f"{self._name} died of it: {self._jobs[0].question}"})
+            self._settle(Failed(f"{self._name} died of it: {self._jobs[0].question}"))
         else:
             self._send()
 
 
 @dataclass(slots=True, eq=False)
 class _Read:
-    question: Question
-    answered: Answered
+    question: Question[Any]
+    answered: Callable[[Any], None]
     asked_ms: int
 
 
@@ -223,8 +242,8 @@ class Readers:
         self._in_hand: dict[Hand, object] = {}
         self._waiting: deque[_Read] = deque()
 
-    def do(self, question: Question, answered: Answered) -> None:
-        """Have something read; `answered` gets {"ok": …} or {"error": sentence}."""
+    def do(self, question: Question[A], answered: Callable[[A | Failed], None]) -> None:
+        """Have something read; `answered` gets the answer."""
         self._waiting.append(_Read(question, answered, monotonic_ms()))
         self._hand_out()
 
@@ -235,7 +254,7 @@ class Readers:
             hands.look()
         while self._waiting and now_ms - self._waiting[0].asked_ms >= self._patience.wait_ms:
             read = self._waiting.popleft()
-            read.answered({"error": f"{_subject(read.question)} is not read: others are slow"})
+            read.answered(Failed(f"{_subject(read.question)} is not read: others are slow"))
         self._hand_out()
 
     def stop(self) -> None:
@@ -255,7 +274,7 @@ class Readers:
             self._in_hand[hands] = subject
             hands.do(read.question, partial(self._answered, hands, read))
 
-    def _answered(self, hands: Hand, read: _Read, answer: Answer) -> None:
+    def _answered(self, hands: Hand, read: _Read, answer: object) -> None:
         del self._in_hand[hands]
         read.answered(answer)
         self._hand_out()
@@ -276,13 +295,16 @@ class Readers:
         return self._hands[-1]
 
 
-def _subject(question: Question) -> str:
+def _subject(question: Question[Any]) -> str:
     """What a question is about, in words."""
-    if "keys" in question:
-        return f"payload {question['keys'][0]}"
-    if "place" in question:
-        return f"partition {question['place'].number}"
-    return f"partition {question['number']}" if "number" in question else "the filer"
+    match question:
+        case FindPayloads():
+            return f"payload {question.keys[0]}"
+        case Seal() | DropUnsealed() | Retain() | MakeInline():
+            return f"partition {question.place.number}"
+        case Cold() | OffsetForTime():
+            return f"partition {question.number}"
+    return "the filer"
 
 
 def processor_ticks(pid: int) -> int:

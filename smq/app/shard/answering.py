@@ -175,11 +175,11 @@ class Answering:
 
     def _ask(self, ask: Ask, settle: Callable[[Any], None]) -> list[Any] | None:
         """The answers, if all of them came at once; else `settle` gets the result of the last."""
-        answers: list[Any] = [None] * len(ask.commands)
-        missing, is_asking = len(ask.commands), True
+        answers: list[Any] = [None] * len(ask.questions)
+        missing, is_asking = len(ask.questions), True
         assert missing, "who asks for nothing is answered by nobody"
 
-        def answered(index: int, answer: Any) -> None:  # noqa: ANN401  (JSON)
+        def answered(index: int, answer: Any) -> None:  # noqa: ANN401  (as asked)
             nonlocal missing
             answers[index] = answer
             missing -= 1
@@ -187,11 +187,11 @@ class Answering:
             if not missing and not is_asking:
                 settle(ask.then(answers))
 
-        for index, command in enumerate(ask.commands):
-            if isinstance(command, Later):
-                command.begin(partial(answered, index))
+        for index, question in enumerate(ask.questions):
+            if isinstance(question, Later):
+                question.begin(partial(answered, index))
             else:
-                self._peers.ask_sealer(command, partial(answered, index))
+                self._peers.ask_sealer(question, partial(answered, index))
         is_asking = False
         return None if missing else answers
 

@@ -1,26 +1,11 @@
-"""What a shard does for our other processes, over its unix socket. JSON, see smq.wire.internal.
-
-partitions   life, since                   what has changed of partitions since that version of
-                                           that life, or a first part of it (smq.shard.changes),
-                                           and how full the WAL is
-batches      number, offset, bytes_max,    raw batches, a JSON line before them; `synced`: answered
-             synced, shown                 when the WAL has them on disk, for what is sealed must
-                                           not outlive the log, or its offsets are used again;
-                                           `shown`: only what everybody may see
-sealed       number, end                   sealed segments hold everything below `end`; answered
-                                           when the checkpoint that says so is durable
-log_start    number, offset                retention has dropped what is below
-unsealed     number                        what full segments of the WAL hold of it that is not
-                                           sealed: end offset, newest time, bytes of each
-ends         number                        up to where it is sealed, and where its log ends
-attach       log                           the log's memory, read-only: its descriptor comes
-                                           with the answer
+"""What a shard does for our other processes, over its unix socket: the FOR_SHARD of
+smq.wire.internal.messages.
 """
 
-import json
 import socket
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from shm.kernels.base.words import WORD_GENERATION, WORD_SYNCED
 from smq.app.process.acceptor import Acceptor
@@ -30,15 +15,33 @@ from smq.app.process.loop import Loop
 from smq.app.process.peers import Peers
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame
+from smq.model.errors import PeerError
 from smq.shard.changes import Changes
 from smq.shard.shard import Led, Shard
 from smq.shard.space import watch_space
-from smq.wire.internal import KIND_COMMAND, InternalFrame, encode_command, encode_frame
+from smq.wire.internal.form import Failed, Question, decode_question, encode_answer
+from smq.wire.internal.frames import InternalFrame
+from smq.wire.internal.messages import (
+    FOR_SHARD,
+    Attach,
+    Batches,
+    Ends,
+    FindEnds,
+    LogMemory,
+    MarkSealed,
+    Part,
+    Partitions,
+    Pressure,
+    RaiseLogStart,
+    RawBatches,
+    ShardFacts,
+    Unsealed,
+)
 
 BATCHES_BYTES_MAX = 16 * 1024 * 1024
 SYNC_POLL_MS = 1.0
 
-Handle = Callable[..., None]
+Handle = Callable[[Link, int, Any], None]
 
 
 class ShardCommands:
@@ -49,14 +52,14 @@ class ShardCommands:
         self._links: set[Link] = set()
         self._segments_seen = 0
         self._changes = Changes(shard.logs.values())
-        self._commands: dict[str, Handle] = {
-            "partitions": self._partitions,
-            "batches": self._batches,
-            "sealed": self._sealed,
-            "log_start": self._log_start,
-            "unsealed": self._unsealed,
-            "ends": self._ends,
-            "attach": self._attach,
+        self.handlers: dict[type[Question[Any]], Handle] = {
+            Partitions: self._partitions,
+            Batches: self._batches,
+            MarkSealed: self._sealed,
+            RaiseLogStart: self._log_start,
+            Unsealed: self._unsealed,
+            FindEnds: self._ends,
+            Attach: self._attach,
         }
 
     def listen(self, listener: socket.socket) -> None:
@@ -69,15 +72,14 @@ class ShardCommands:
 
     def _frame(self, link: Link, frame: InternalFrame) -> None:
         try:
-            command = json.loads(frame.body)
-            handle = self._commands[command.pop("do")]
-            handle(link, frame.id, **command)
-        except (KeyError, TypeError, ValueError, DamagedFrame) as error:
-            self._refuse(link, frame.id, error)
+            question = decode_question(frame.body, FOR_SHARD)
+            self.handlers[type(question)](link, frame.id, question)
+        except (PeerError, ValueError, DamagedFrame) as reason:
+            self._refuse(link, frame.id, reason)
 
     @staticmethod
-    def _refuse(link: Link, frame_id: int, error: Exception) -> None:
-        link.send(encode_command(frame_id, {"error": f"{type(error).__name__}: {error}"}))
+    def _refuse(link: Link, frame_id: int, reason: Exception) -> None:
+        link.send(encode_answer(frame_id, Failed(str(reason))))
 
     def watch_growth(self) -> None:
         """Watch the space when the WAL has begun or freed a segment: a second may be too late."""
@@ -89,45 +91,40 @@ class ShardCommands:
     def watch_space(self) -> None:
         """Have the sealer free WAL space, and refuse producers while there is none."""
         if watch_space(self._shard, wall_ms()):
-            self._peers.ask_sealer({"do": "pressure"}, lambda _: None)
+            self._peers.ask_sealer(Pressure(), lambda _: None)
 
-    def _partitions(self, link: Link, frame_id: int, life: int = 0, since: int = 0) -> None:
+    def _partitions(self, link: Link, frame_id: int, asked: Partitions) -> None:
         logs = self._shard.logs.values()
         generation = max(log.words[WORD_GENERATION] for log in logs)
-        told = self._changes.after(since if life == generation else 0)
-        answer = {
-            "ok": told._asdict(),
-            "life": generation,
-            "wal_bytes": sum(log.wal.allocated_bytes for log in logs),
-            "wal_bytes_max": len(logs) * self._shard.config.wal_bytes_max,
-        }
-        link.send(encode_command(frame_id, answer))
+        told = self._changes.after(asked.since if asked.life == generation else 0)
+        facts = ShardFacts(
+            life=generation,
+            since=told.since,
+            version=told.version,
+            more=told.more,
+            gone=told.gone,
+            partitions=told.partitions,
+            wal_bytes=sum(log.wal.allocated_bytes for log in logs),
+            wal_bytes_max=len(logs) * self._shard.config.wal_bytes_max,
+        )
+        link.send(encode_answer(frame_id, facts))
 
-    def _batches(  # noqa: PLR0913, PLR0917  (as the command)
-        self,
-        link: Link,
-        frame_id: int,
-        number: int,
-        offset: int,
-        bytes_max: int,
-        synced: bool = True,  # noqa: FBT001, FBT002
-        shown: bool = True,  # noqa: FBT001, FBT002
-    ) -> None:
-        led = self._find(number)
+    def _batches(self, link: Link, frame_id: int, asked: Batches) -> None:
+        number, led = asked.number, self._find(asked.number)
         offsets = led.offsets()
-        limit = offsets.last_stable if shown else offsets.log_end
-        found = led.log.find(number, offset, limit, min(bytes_max, BATCHES_BYTES_MAX))
+        limit = offsets.last_stable if asked.shown else offsets.log_end
+        bytes_max = min(asked.bytes_max, BATCHES_BYTES_MAX)
+        found = led.log.find(number, asked.offset, limit, bytes_max)
         if found is None:
-            raise ValueError(f"offset {offset} of partition {number} has left the WAL")
+            raise ValueError(f"offset {asked.offset} of partition {number} has left the WAL")
         end = int(found.spans[-1].sum()) if len(found.spans) else 0
 
         def collected(data: bytes | DamagedFrame) -> None:
             if isinstance(data, DamagedFrame):
                 self._refuse(link, frame_id, data)
                 return
-            head = json.dumps({"ok": {"bytes": len(data)}}).encode()
-            answer = encode_frame(frame_id, KIND_COMMAND, head + b"\n" + data)
-            self._send_when_synced(link, answer, led.log, end if synced else 0)
+            answer = encode_answer(frame_id, RawBatches(len(data)), data)
+            self._send_when_synced(link, answer, led.log, end if asked.synced else 0)
 
         led.log.collect(found.spans, collected)
 
@@ -139,29 +136,30 @@ class ShardCommands:
             again = partial(self._send_when_synced, link, answer, log, position)
             self._loop.call_later(SYNC_POLL_MS, again)
 
-    def _sealed(self, link: Link, frame_id: int, number: int, end: int) -> None:
-        led = self._find(number)
-        led.log.sealed(number, end, wall_ms())
-        led.log.checkpoint(lambda: link.send(encode_command(frame_id, {"ok": True})))
+    def _sealed(self, link: Link, frame_id: int, asked: MarkSealed) -> None:
+        led = self._find(asked.number)
+        led.log.sealed(asked.number, asked.end, wall_ms())
+        led.log.checkpoint(lambda: link.send(encode_answer(frame_id, answer=True)))
 
-    def _log_start(self, link: Link, frame_id: int, number: int, offset: int) -> None:
-        led = self._find(number)
-        led.log.set_log_start(number, offset)
-        led.log.checkpoint(lambda: link.send(encode_command(frame_id, {"ok": True})))
+    def _log_start(self, link: Link, frame_id: int, asked: RaiseLogStart) -> None:
+        led = self._find(asked.number)
+        led.log.set_log_start(asked.number, asked.offset)
+        led.log.checkpoint(lambda: link.send(encode_answer(frame_id, answer=True)))
 
-    def _unsealed(self, link: Link, frame_id: int, number: int) -> None:
-        led = self._find(number)
-        parts = led.log.lookup.filed_from(number, led.offsets().sealed_end)
-        link.send(encode_command(frame_id, {"ok": parts}))
+    def _unsealed(self, link: Link, frame_id: int, asked: Unsealed) -> None:
+        led = self._find(asked.number)
+        parts = led.log.lookup.filed_from(asked.number, led.offsets().sealed_end)
+        link.send(encode_answer(frame_id, [Part(*part) for part in parts]))
 
-    def _ends(self, link: Link, frame_id: int, number: int) -> None:
-        offsets = self._find(number).offsets()
-        link.send(encode_command(frame_id, {"ok": [offsets.sealed_end, offsets.log_end]}))
+    def _ends(self, link: Link, frame_id: int, asked: FindEnds) -> None:
+        offsets = self._find(asked.number).offsets()
+        link.send(encode_answer(frame_id, Ends(offsets.sealed_end, offsets.log_end)))
 
-    def _attach(self, link: Link, frame_id: int, log: int) -> None:
-        memory = self._shard.logs[log].memory
-        answer = {"ok": {"bytes": memory.layout.total_bytes}}
-        link.send_with_fd(encode_command(frame_id, answer), memory.fd)
+    def _attach(self, link: Link, frame_id: int, asked: Attach) -> None:
+        if asked.log not in self._shard.logs:
+            raise ValueError(f"there is no log {asked.log} here")
+        memory = self._shard.logs[asked.log].memory
+        link.send_with_fd(encode_answer(frame_id, LogMemory(memory.layout.total_bytes)), memory.fd)
 
     def _find(self, number: int) -> Led:
         led = self._shard.by_number(number)

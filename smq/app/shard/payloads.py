@@ -14,12 +14,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from smq.app.process.peers import Peers
 from smq.filer.location import Location
 from smq.model.config import Config
 from smq.shard.references import LATER_MAX, Later, Payloads, Seen
+from smq.wire.internal.form import Failed
+from smq.wire.internal.messages import FindPayloads
 
 NANOSECONDS_PER_MS = 1_000_000
 KEYS_MAX = 256  # Of a question: S3 answers so many in a second or so, the sealer waits for ten.
@@ -83,16 +84,18 @@ class AskedPayloads:
     def _ask(self) -> None:
         self._is_asking = True
         keys = list(islice(self._wanted, KEYS_MAX))
-        self._peers.ask_sealer({"do": "payloads", "keys": keys}, partial(self._told, keys))
+        self._peers.ask_sealer(FindPayloads(keys), partial(self._told, keys))
 
-    def _told(self, keys: list[str], said: dict[str, Any] | None) -> None:
+    def _told(self, keys: list[str], said: dict[str, tuple[int, int] | None] | Failed) -> None:
         self._is_asking = False
-        if said is None:  # The rest would fare no better: who still wants it says so again.
+        if isinstance(
+            said, Failed
+        ):  # The rest would fare no better: who still wants it says so again.
             self._wanted.clear()
             return
         for key in keys:
             del self._wanted[key]
-        for key, seen in said["ok"].items():
+        for key, seen in said.items():
             self._known[key] = self._now_ms(), Seen(*seen) if seen else None
             self._known.move_to_end(key)
         while len(self._known) > KNOWN_MAX:

@@ -4,30 +4,38 @@ A worker asks shards and coordinator and waits for the answer; while it waits th
 dies with the sealer, in the middle of a job.
 """
 
-import json
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from smq.app.process.asker import Asker, Refused
+from smq.app.process.asker import Asker
 from smq.app.process.inheritance import SEALER
 from smq.app.process.loop import Loop
 from smq.app.sealer.main import Sealer
 from smq.app.sealer.worker import Surroundings, Worker
-from smq.app.sealer.workers import Answered, Question
-from smq.model.errors import PeerError, Unavailable
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.host import Host
 from smq.testing.simulation.network import SimulatedSocket
 from smq.testing.simulation.processes import Process
-from smq.wire.internal import InternalReader, encode_command
+from smq.wire.internal.form import (
+    Failed,
+    Question,
+    decode_answer,
+    decode_question,
+    encode_answer,
+    encode_question,
+)
+from smq.wire.internal.frames import InternalReader
+from smq.wire.internal.messages import FOR_WORKER
 
 JOB_MS = 5.0  # How long a job takes at most until it asks somebody.
 ANSWER_WAIT_MS = 10_000
 RECEIVE_BYTES = 1 << 16
+
+A = TypeVar("A")
 
 
 class SteppedAsker(Asker):
@@ -35,22 +43,9 @@ class SteppedAsker(Asker):
 
     def __init__(self, process: "SealerProcess", path: Path) -> None:
         super().__init__(path)
-        self._process, self._name = process, path.stem
+        self._process = process
         self._address = str(path), 0
         self._connection: SimulatedSocket | None = None
-
-    def ask(self, command: dict[str, Any]) -> tuple[Any, bytes]:
-        """See Asker."""
-        try:
-            body = self._exchange(command)
-        except (OSError, PeerError) as reason:
-            self.close()
-            raise Unavailable(self._name, f"{command['do']}: no answer: {reason}") from reason
-        line, _, data = body.partition(b"\n")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise Refused(self._name, f"{command['do']}: {answer['error']}")
-        return answer["ok"], data
 
     def close(self) -> None:
         """See Asker."""
@@ -58,13 +53,13 @@ class SteppedAsker(Asker):
             self._connection.close()
             self._connection = None
 
-    def _exchange(self, command: dict[str, Any]) -> bytes:
+    def _answer(self, question: Question[Any]) -> bytes:
         process = self._process
         if self._connection is None:
             network = process.host.network
             self._connection = network.connect(self._address, (process.name, 0))
             self._connection.owner = process
-        sock, unsent, reader = self._connection, encode_command(0, command), InternalReader()
+        sock, unsent, reader = self._connection, encode_question(0, question), InternalReader()
         ends_ns = process.host.clock.now_ns + ANSWER_WAIT_MS * MS
         while process.host.clock.now_ns < ends_ns:
             try:
@@ -90,14 +85,20 @@ class SteppedHand:
     def __init__(self, process: "SealerProcess", at: Surroundings) -> None:
         self._process = process
         self._worker = Worker(at, partial(SteppedAsker, process))
-        self._jobs: deque[tuple[Question, Answered]] = deque()
+        self._jobs: deque[tuple[Question[Any], Callable[[Any], None]]] = deque()
         self._begun_ns = 0
         self.due_ns: int | None = None  # None: nothing is to be begun.
 
-    def do(self, question: Question, answered: Answered, *, is_urgent: bool = False) -> None:
+    def do(
+        self,
+        question: Question[A],
+        answered: Callable[[A | Failed], None],
+        *,
+        is_urgent: bool = False,
+    ) -> None:
         """See Hand."""
         place = min(1, len(self._jobs)) if is_urgent else len(self._jobs)
-        self._jobs.insert(place, (json.loads(json.dumps(question)), answered))
+        self._jobs.insert(place, (question, answered))
         if len(self._jobs) == 1:
             self._plan()
 
@@ -115,10 +116,11 @@ class SteppedHand:
         """Do the first job to its end."""
         self.due_ns = None
         question, answered = self._jobs[0]
-        answer = self._worker.do(question)
+        asked = _body_of(encode_question(0, question))
+        answer = self._worker.do(decode_question(asked, FOR_WORKER))
         if not self._process.is_alive:
             raise Killed(self._process.name)
-        answered(json.loads(json.dumps(answer)))
+        answered(decode_answer(type(question), _body_of(encode_answer(0, answer))))
         self._jobs.popleft()
         if self._jobs:
             self._plan()
@@ -126,6 +128,11 @@ class SteppedHand:
     def _plan(self) -> None:
         self._begun_ns = self._process.host.clock.now_ns
         self.due_ns = self._begun_ns + int(self._process.chance.random() * JOB_MS * MS)
+
+
+def _body_of(encoded: bytes) -> bytes:
+    [frame] = InternalReader().receive(encoded)
+    return frame.body
 
 
 class SealerProcess(Process):

@@ -1,12 +1,10 @@
 """The coordinator as a real process: killed, restarted, stopped; its store in the way."""
 
-import json
 import os
 import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +16,9 @@ from smq.app.process.inheritance import COORDINATOR, Inheritance, Stop
 from smq.model.catalog import Catalog
 from smq.model.config import Config
 from smq.store.store import FILE_NAME
-from smq.wire.internal import InternalReader, encode_command
+from smq.wire.internal.form import Failed, decode_answer, encode_question
+from smq.wire.internal.frames import InternalReader
+from smq.wire.internal.messages import EnsureTopics
 from tests.app.one_child import OneChild
 
 MiB = 1024 * 1024
@@ -63,18 +63,18 @@ class Estate(OneChild):
     def wait_ready(self) -> None:
         assert os.read(self._ready, 1) == b"\1"
 
-    def ask(self, **command: Any) -> Any:
-        """A command over a link of its own, and its answer."""
+    def ensure(self, *names: str) -> dict[str, str | None] | Failed:
+        """A question over a link of its own, and its answer."""
         reader = InternalReader()
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(DEADLINE_S)
             sock.connect(str(self.directory / "c.sock"))
-            sock.sendall(encode_command(1, command))
+            sock.sendall(encode_question(1, EnsureTopics([*names])))
             while True:
                 data = sock.recv(1 << 16)
                 assert data, "the coordinator closed the link"
                 for frame in reader.receive(data):
-                    return json.loads(frame.body)
+                    return decode_answer(EnsureTopics, frame.body)
 
     def names(self) -> set[str]:
         """The topics in the catalog that everybody sees."""
@@ -100,7 +100,7 @@ def test_a_kill_loses_nothing_that_was_answered(estate: Estate) -> None:
         estate.wait_ready()
         kept = {f"topic-{each}" for each in range(life)}
         assert estate.names() == kept
-        assert estate.ask(do="ensure_topics", names=[f"topic-{life}"])["ok"]
+        assert estate.ensure(f"topic-{life}") == {f"topic-{life}": None}
         assert estate.names() == {*kept, f"topic-{life}"}
         estate.kill()
 
@@ -109,16 +109,16 @@ def test_who_asks_while_it_is_away_is_answered_by_the_next_one(estate: Estate) -
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(DEADLINE_S)
         sock.connect(str(estate.directory / "c.sock"))
-        sock.sendall(encode_command(1, {"do": "ensure_topics", "names": ["t"]}))
+        sock.sendall(encode_question(1, EnsureTopics(["t"])))
         estate.start()
         [frame] = InternalReader().receive(sock.recv(1 << 16))
-        assert json.loads(frame.body) == {"ok": {"t": None}}
+        assert decode_answer(EnsureTopics, frame.body) == {"t": None}
 
 
 def test_a_stop_is_clean_and_takes_the_log_of_the_store_in(estate: Estate) -> None:
     estate.start()
     estate.wait_ready()
-    estate.ask(do="ensure_topics", names=["t"])
+    estate.ensure("t")
     os.kill(estate.pid, signal.SIGTERM)
     assert estate.wait_exit() == 0
     assert [path.name for path in estate.directory.glob(f"{FILE_NAME}*")] == [FILE_NAME]

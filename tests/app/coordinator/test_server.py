@@ -1,6 +1,5 @@
 """A turn of the coordinator: nothing is answered or published that was not committed."""
 
-import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,13 +44,14 @@ from smq.wire.generated.metadata import (
     write_metadata_request,
 )
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
-from smq.wire.internal import (
+from smq.wire.internal.form import Question, decode_answer, encode_question
+from smq.wire.internal.frames import (
     KIND_KAFKA,
     InternalReader,
-    encode_command,
     encode_frame,
     encode_relay,
 )
+from smq.wire.internal.messages import SetLogStart
 
 MiB = 1024 * 1024
 CONFIG = Config(data_dir=Path("/nowhere"), shards=2, ring_bytes=16 * MiB, wal_segment_bytes=8 * MiB)
@@ -95,10 +95,10 @@ class Peer:
         self.sock.sendall(encode_frame(self._frame_id, KIND_KAFKA, body))
         return self._frame_id
 
-    def command(self, **command: Any) -> Any:
+    def command(self, question: Question[Any]) -> bytes:
         self._frame_id += 1
-        self.sock.sendall(encode_command(self._frame_id, command))
-        return json.loads(self.answers()[self._frame_id])
+        self.sock.sendall(encode_question(self._frame_id, question))
+        return self.answers()[self._frame_id]
 
     def answers(self, turns: int = 3) -> dict[int, bytes]:
         """What has come back after a few turns of the loop."""
@@ -199,7 +199,7 @@ def test_a_topic_is_committed_and_published_when_its_answer_comes(
 
 
 def test_nothing_is_published_when_nothing_has_changed(bench: Bench, peer: Peer) -> None:
-    peer.command(do="set_log_start", number=1, offset=5)
+    assert decode_answer(SetLogStart, peer.command(SetLogStart(number=1, offset=5))) is True
     bench.turn(3)
     assert len(bench.published) == 1
 

@@ -10,7 +10,7 @@ from smq.app.process import link as module
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
-from smq.wire.internal import KIND_COMMAND, InternalFrame, encode_frame
+from smq.wire.internal.frames import KIND_COMMAND, InternalFrame, encode_frame
 
 TURNS_MAX = 10_000
 SIDES: list["Side"] = []

@@ -1,6 +1,5 @@
 """A shard's questions to the coordinator and the sealer, over links that break."""
 
-import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,17 +11,25 @@ from smq.app.process.acceptor import Acceptor
 from smq.app.process.link import Link
 from smq.app.process.peers import UNSENT_BYTES_MAX, Peer, Peers
 from smq.model.errors import PeerError
-from smq.wire.internal import (
+from smq.wire.internal.form import Failed, Question, decode_question, encode_answer
+from smq.wire.internal.frames import (
     KIND_COMMAND,
     KIND_KAFKA,
     InternalFrame,
     InternalReader,
     Relayed,
     decode_relay,
-    encode_command,
     encode_frame,
 )
-from tests.app.fake_peers import TidyLoop, answer_in, listen, turn_until
+from smq.wire.internal.messages import (
+    FOR_SEALER,
+    BatchFile,
+    Cold,
+    FindPayloads,
+    OffsetForTime,
+    Pressure,
+)
+from tests.app.fake_peers import TidyLoop, answer_body, answer_in, listen, turn_until
 
 
 @pytest.fixture
@@ -131,19 +138,24 @@ def test_the_sealer_answers_what_it_knows_and_otherwise_nothing(
     loop: TidyLoop, tmp_path: Path
 ) -> None:
     def sealer(frame: InternalFrame) -> bytes:
-        command = json.loads(frame.body)
-        if command["do"] == "break":
-            raise PeerError("as the test wants it")
-        return json.dumps(command["answer"]).encode()
+        match decode_question(frame.body, FOR_SEALER):
+            case Cold(number=number):
+                return answer_body(BatchFile("x", 0, 1, number))
+            case OffsetForTime():
+                return answer_body(Failed("no, because"))
+            case FindPayloads():
+                return answer_body({"a": 7})
+        raise PeerError("as the test wants it")
 
     answer_in(loop, tmp_path / "s.sock", sealer)
     peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock")
     answers: list[Any] = []
-    peers.ask_sealer({"do": "x", "answer": {"ok": [1, 2]}}, answers.append)
-    peers.ask_sealer({"do": "x", "answer": {"error": "no, because"}}, answers.append)
-    peers.ask_sealer({"do": "break"}, answers.append)
-    turn_until(loop, lambda: len(answers) == 3)
-    assert answers == [{"ok": [1, 2]}, None, None]
+    for asked in (Cold(5, 0, 1), OffsetForTime(1, 2), FindPayloads(["a"]), Pressure()):
+        peers.ask_sealer(asked, answers.append)
+    turn_until(loop, lambda: len(answers) == 4)
+    assert answers[:2] == [BatchFile("x", 0, 1, 5), Failed("no, because")]
+    assert [isinstance(each, Failed) for each in answers[2:]] == [True, True]
+    assert "find_payloads is malformed" in answers[2].error
     peers.close()
 
 
@@ -151,36 +163,38 @@ def test_a_sealer_that_hangs_is_not_waited_for(loop: TidyLoop, tmp_path: Path) -
     with listen(tmp_path / "s.sock") as listener:
         peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock", sealer_wait_ms=50)
         answers: list[Any] = []
-        peers.ask_sealer({"do": "x"}, answers.append)
+        peers.ask_sealer(Pressure(), answers.append)
         turn_until(loop, lambda: bool(answers))
         sealer, _ = listener.accept()
         with sealer:
             [asked] = InternalReader().receive(sealer.recv(1 << 16))
-            sealer.sendall(encode_command(asked.id, {"ok": "late"}))
+            sealer.sendall(encode_answer(asked.id, answer=True))
             turn_until(loop, lambda: not peers._sealer._waiting)
-        peers.ask_sealer({"do": "y"}, answers.append)
+        peers.ask_sealer(Pressure(), answers.append)
         turn_until(loop, lambda: len(answers) == 2)
-    assert answers == [None, None]
+    assert answers == [Failed("the sealer takes too long")] * 2
     peers.close()
 
 
 def test_a_question_is_asked_again_of_the_next_sealer_and_of_no_third(
     loop: TidyLoop, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
+    asked: list[Question[Any]] = []
+    once, always = Pressure(), OffsetForTime(1, 2)
 
     def dies(frame: InternalFrame) -> bytes:
-        asked.append(json.loads(frame.body)["do"])
-        if asked in (["once"], ["once", "once", "always"], ["once", "once", "always", "always"]):
+        asked.append(decode_question(frame.body, FOR_SEALER))
+        if asked in ([once], [once, once, always], [once, once, always, always]):
             raise PeerError("as the test wants it")
-        return b'{"ok": true}'
+        return answer_body(answer=True)
 
     answer_in(loop, tmp_path / "s.sock", dies)
     peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock")
     answers: list[Any] = []
-    for count, do in enumerate(("once", "always"), 1):
-        peers.ask_sealer({"do": do}, answers.append)
+    questions: list[Question[Any]] = [once, always]
+    for count, question in enumerate(questions, 1):
+        peers.ask_sealer(question, answers.append)
         turn_until(loop, lambda: len(answers) == count)  # noqa: B023
-    assert answers == [{"ok": True}, None]
-    assert asked == ["once", "once", "always", "always"]
+    assert answers == [True, Failed("the sealer is gone")]
+    assert asked == [once, once, always, always]
     peers.close()

@@ -1,12 +1,11 @@
 """The sealer as a process with workers: rounds, cold reads, deaths, and leaving when idle."""
 
-import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,13 +19,26 @@ from smq.filer.location import Location
 from smq.filer.store import Store
 from smq.testing.faulty_store import Slow
 from smq.testing.payloads import handle_batch, reference_to, uploaded
-from smq.wire.internal import InternalFrame, encode_command
+from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
+from smq.wire.internal.frames import InternalFrame
+from smq.wire.internal.messages import (
+    BatchFile,
+    Cold,
+    FindPayloads,
+    Inline,
+    OffsetForTime,
+    Partitions,
+    Pressure,
+    RecordTime,
+    Unsealed,
+)
 from smq.wire.records import read_batches
 from tests.app.fake_peers import TidyLoop, turn_until
 from tests.app.fake_sealed_broker import NUMBER, FakeSealedBroker
 from tests.sealer.sealed import PLACE, batch
 
 HOUR_MS = 3_600_000
+A = TypeVar("A")
 
 
 @pytest.fixture
@@ -74,18 +86,22 @@ def start(loop: TidyLoop, tmp_path: Path) -> Iterator[Any]:
         broker.close()
 
 
-def _ask(loop: TidyLoop, broker: FakeSealedBroker, question: dict[str, Any]) -> dict[str, Any]:
-    answers: list[dict[str, Any]] = []
+def _ask(loop: TidyLoop, broker: FakeSealedBroker, question: Question[A]) -> A | Failed:
+    answers: list[A | Failed] = []
 
     def answered(_link: Link, frame: InternalFrame) -> None:
-        answers.append(json.loads(frame.body))
+        answers.append(decode_answer(type(question), frame.body))
 
     path = broker.inheritance.socket_path(SEALER)
     link = Link.connect(loop, path, answered, lambda _: None)
-    link.send(encode_command(7, question))
+    link.send(encode_question(7, question))
     turn_until(loop, lambda: bool(answers))
     link.close()
     return answers[0]
+
+
+def _read(found: BatchFile) -> bytes:
+    return Path(found.path).read_bytes()[found.at : found.at + found.length]
 
 
 def test_what_is_old_is_sealed_and_read_back(loop: TidyLoop, start: Any) -> None:
@@ -93,21 +109,20 @@ def test_what_is_old_is_sealed_and_read_back(loop: TidyLoop, start: Any) -> None
     broker, _ = start(batches)
     turn_until(loop, lambda: broker.shard.sealed_end == 6)
     assert [segment.kind for segment in broker.segments()] == ["parquet", "raw", "parquet"]
-    answer = _ask(loop, broker, {"do": "cold", "number": NUMBER, "offset": 4, "bytes_max": 100})
-    found = answer["ok"]
-    data = Path(found["path"]).read_bytes()[found["at"] : found["at"] + found["length"]]
-    assert data == batches[2]
-    assert found["next_offset"] == 6
-    question = {"do": "offset_for_time", "number": NUMBER, "timestamp": 20}
-    assert _ask(loop, broker, question) == {"ok": {"offset": 3, "timestamp": 20}}
-    assert _ask(loop, broker, {**question, "timestamp": 99}) == {"ok": None}
+    found = _ask(loop, broker, Cold(NUMBER, offset=4, bytes_max=100))
+    assert isinstance(found, BatchFile)
+    assert _read(found) == batches[2]
+    assert found.next_offset == 6
+    assert _ask(loop, broker, OffsetForTime(NUMBER, timestamp=20)) == RecordTime(3, 20)
+    assert _ask(loop, broker, OffsetForTime(NUMBER, timestamp=99)) is None
 
 
 def test_what_cannot_be_done_is_an_error_in_words(loop: TidyLoop, start: Any) -> None:
     broker, _ = start([batch(0)])
-    question = {"do": "cold", "number": 99, "offset": 0, "bytes_max": 1}
-    assert _ask(loop, broker, question) == {"error": "partition 99: no segment has offset 0"}
-    assert "there is no" in _ask(loop, broker, {"do": "dance"})["error"]
+    answer = _ask(loop, broker, Cold(99, offset=0, bytes_max=1))
+    assert answer == Failed("partition 99: no segment has offset 0")
+    unknown = _ask(loop, broker, Unsealed(NUMBER))
+    assert unknown == Failed("there is no command 'unsealed'")
 
 
 def test_a_shard_asks_for_payloads_and_for_batches_with_them(loop: TidyLoop, start: Any) -> None:
@@ -115,19 +130,18 @@ def test_a_shard_asks_for_payloads_and_for_batches_with_them(loop: TidyLoop, sta
     broker, _ = start([handle_batch([reference])])
     store = Location.of(broker.inheritance.config).open()
     key = reference.key(PLACE.topic)
-    look = {"do": "payloads", "keys": [key, "other"]}
-    assert _ask(loop, broker, look) == {"ok": {key: None, "other": None}}
+    look = FindPayloads([key, "other"])
+    assert _ask(loop, broker, look) == {key: None, "other": None}
     uploaded(store, PLACE.topic, b"payload")
     facts = store.head(key)
-    assert _ask(loop, broker, look) == {"ok": {key: [7, facts.modified_ms], "other": None}}
-    wanted = {"do": "inline", "number": NUMBER, "offset": 0, "bytes_max": 100_000}
+    assert _ask(loop, broker, look) == {key: (7, facts.modified_ms), "other": None}
     for _ in range(2):  # Made once, then from the cache.
-        found = _ask(loop, broker, wanted)["ok"]
-        data = Path(found["path"]).read_bytes()[found["at"] : found["at"] + found["length"]]
-        [record] = [each for made in read_batches(data) for each in made.records()]
-        assert (record.offset, record.value, found["next_offset"]) == (0, b"payload", 1)
-    gone = _ask(loop, broker, {**wanted, "number": 99})
-    assert gone == {"error": "the topic is gone"}
+        found = _ask(loop, broker, Inline(NUMBER, offset=0, bytes_max=100_000))
+        assert isinstance(found, BatchFile)
+        [record] = [each for made in read_batches(_read(found)) for each in made.records()]
+        assert (record.offset, record.value, found.next_offset) == (0, b"payload", 1)
+    gone = _ask(loop, broker, Inline(99, offset=0, bytes_max=100_000))
+    assert gone == Failed("the topic is gone")
 
 
 def test_a_problem_is_told_once_a_minute_whatever_met_it(
@@ -135,7 +149,7 @@ def test_a_problem_is_told_once_a_minute_whatever_met_it(
 ) -> None:
     _, sealer = start([batch(0)])
     for key in "ab":
-        sealer._say_problem({"error": f"{key}: it is away", "problem": "it is away"})
+        sealer._say_problem(Failed(f"{key}: it is away", problem="it is away"))
     assert capsys.readouterr().err == "sealer: a: it is away\n"
 
 
@@ -143,10 +157,10 @@ def test_what_is_young_waits_until_space_is_wanted(loop: TidyLoop, start: Any) -
     broker, sealer = start([batch(0)])
     broker.oldest_ms = wall_ms() + HOUR_MS
     broker.asked.clear()
-    turn_until(loop, lambda: broker.asked.count("partitions") >= 2)
+    turn_until(loop, lambda: broker.asked.count(Partitions) >= 2)
     assert broker.segments() == []
     assert not sealer.sealing.busy
-    assert _ask(loop, broker, {"do": "pressure"}) == {"ok": True}
+    assert _ask(loop, broker, Pressure()) is True
     turn_until(loop, lambda: broker.shard.sealed_end == 1)
 
 
@@ -196,16 +210,16 @@ def test_a_worker_whose_filer_hangs_is_replaced_and_others_read_meanwhile(
     turn_until(loop, lambda: broker.shard.sealed_end == 1)
     filer.sign.touch()
     sealer.reading._patience = Patience(slow_ms=1, hung_ms=2000)
-    answers: list[dict[str, Any]] = []
-    question = {"do": "cold", "number": NUMBER, "offset": 0, "bytes_max": 1}
-    sealer.reading.do(dict(question), answers.append)
+    answers: list[BatchFile | Failed] = []
+    question = Cold(NUMBER, offset=0, bytes_max=1)
+    sealer.reading.do(question, answers.append)
     turn_until(loop, filer.has_been_met)
     filer.sign.unlink()
-    assert _ask(loop, broker, {"do": "payloads", "keys": ["a/b"]}) == {"ok": {"a/b": None}}
+    assert _ask(loop, broker, FindPayloads(["a/b"])) == {"a/b": None}
     assert answers == []
     turn_until(loop, lambda: bool(answers))
-    assert answers == [{"error": "a worker hangs ('cold', partition 1): it is replaced"}]
-    assert "ok" in _ask(loop, broker, question)
+    assert answers == [Failed("a worker hangs ('cold', partition 1): it is replaced")]
+    assert isinstance(_ask(loop, broker, question), BatchFile)
 
 
 def test_what_an_earlier_sealer_cached_is_removed(
@@ -227,8 +241,10 @@ def test_a_damaged_segment_is_named_to_the_shard_and_in_the_log(
     [segment] = broker.segments()
     file = tmp_path / "filer" / segment.path
     file.write_bytes(file.read_bytes()[:-1])
-    question = {"do": "cold", "number": NUMBER, "offset": 0, "bytes_max": 1}
-    assert segment.path in _ask(loop, broker, question)["error"]
+    question = Cold(NUMBER, offset=0, bytes_max=1)
+    damaged = _ask(loop, broker, question)
+    assert isinstance(damaged, Failed)
+    assert segment.path in damaged.error
     _ask(loop, broker, question)
     assert capsys.readouterr().err.count(segment.path) == 1
 
@@ -242,7 +258,7 @@ def test_nothing_is_sealed_to_a_filer_that_was_not_looked_at(
     away["filer.s3.credentials"] = str(keys)
     broker, sealer = start([batch(0, 3, time=10)], **away)
     said: list[str] = []
-    sealer._say_problem = lambda answer: said.append(answer.get("error", ""))
+    sealer._say_problem = lambda answer: said.append(getattr(answer, "error", ""))
     ready, write = os.pipe()
     object.__setattr__(sealer._inheritance, "ready_fd", write)
     sealer.begin()
@@ -253,7 +269,7 @@ def test_nothing_is_sealed_to_a_filer_that_was_not_looked_at(
     os.close(ready)
     assert broker.segments() == []
     assert not sealer._is_fit
-    answers = iter([{"ok": None}, {"ok": "it ignores If-None-Match"}])
+    answers = iter([None, "it ignores If-None-Match"])
     sealer.sealing.do = lambda _job, answered: answered(next(answers))
     sealer._probe()
     assert sealer._is_fit

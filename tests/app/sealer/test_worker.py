@@ -1,21 +1,38 @@
 """A worker's jobs, done in this process."""
 
-import json
 import socket
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import get_type_hints
 
 import pytest
 
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
-from smq.app.sealer.worker import Surroundings, Worker, problem_of, work
+from smq.app.sealer.worker import Surroundings, Worker, work
 from smq.filer.location import Location
-from smq.wire.internal import InternalFrame, InternalReader, encode_command
-from tests.app.fake_peers import answered_by_a_thread
+from smq.wire.internal.form import (
+    Failed,
+    answer_type,
+    decode_answer,
+    decode_question,
+    encode_question,
+)
+from smq.wire.internal.frames import InternalFrame, InternalReader
+from smq.wire.internal.messages import (
+    FOR_SHARD,
+    FOR_WORKER,
+    Batches,
+    FindPayloads,
+    MarkSealed,
+    RawBatches,
+    Seal,
+    Sweep,
+    Swept,
+)
+from tests.app.fake_peers import answer_body, answered_by_a_thread
 from tests.sealer.sealed import PLACE, batch, manifest_in
 
-JOB: dict[str, Any] = {"do": "seal", "node": 1, "place": list(PLACE), "sealed_end": 0, "end": 1}
+JOB = Seal(node=1, place=PLACE, sealed_end=0, end=1, segment_bytes=1)
 
 
 @pytest.fixture
@@ -25,28 +42,41 @@ def at(tmp_path: Path) -> Surroundings:
 
 
 def _shard(frame: InternalFrame) -> bytes:
-    is_batches = json.loads(frame.body)["do"] == "batches"
-    return b'{"ok": {}}\n' + batch(0) if is_batches else b'{"ok": true}'
+    if isinstance(decode_question(frame.body, FOR_SHARD), Batches):
+        return answer_body(RawBatches(len(batch(0))), batch(0))
+    return answer_body(answer=True)
+
+
+def _failed(answer: object) -> Failed:
+    assert isinstance(answer, Failed)
+    return answer
+
+
+def test_each_question_of_the_table_has_a_job_of_its_types(at: Surroundings) -> None:
+    jobs = Worker(at).jobs
+    assert set(jobs) == set(FOR_WORKER.values())
+    for kind, job in jobs.items():
+        hints = get_type_hints(job)
+        assert (hints.get("job", hints.get("_job")), hints["return"]) == (kind, answer_type(kind))
 
 
 def test_without_the_others_a_job_is_an_error_in_words(at: Surroundings) -> None:
-    answer = Worker(at).do({**JOB, "segment_bytes": 1})
-    assert "store.sqlite" in answer["error"]
+    assert "store.sqlite" in _failed(Worker(at).do(JOB)).error
 
 
 def test_a_filer_that_is_away_is_one_problem_whatever_is_wanted(at: Surroundings) -> None:
     Path(at.filer.root).symlink_to(at.filer.root)  # Whatever is below it cannot be looked at.
     worker = Worker(at)
-    one, other = (worker.do({"do": "payloads", "keys": [key]}) for key in ("a/b", "c/d"))
-    assert one["error"].startswith("a/b: ")
-    assert other["error"].startswith("c/d: ")
-    assert problem_of(one) == problem_of(other)
-    assert problem_of({"error": "a/b: it is damaged"}) == "a/b: it is damaged"
+    one, other = (_failed(worker.do(FindPayloads([key]))) for key in ("a/b", "c/d"))
+    assert one.error.startswith("a/b: ")
+    assert other.error.startswith("c/d: ")
+    assert one.problem is not None
+    assert one.what == other.what == one.problem
 
 
 def test_a_partition_that_is_gone_is_sealed_as_far_as_anybody_cares(at: Surroundings) -> None:
     def coordinator(_frame: InternalFrame) -> bytes:
-        return b'{"ok": []}'
+        return answer_body([])
 
     with (
         manifest_in(at.data_dir) as manifest,
@@ -55,7 +85,7 @@ def test_a_partition_that_is_gone_is_sealed_as_far_as_anybody_cares(at: Surround
     ):
         manifest._database.commit()
         worker = Worker(at)
-        assert worker.do({**JOB, "segment_bytes": 1}) == {"ok": 1}
+        assert worker.do(JOB) == 1
         assert list(worker.store.list()) == []
         worker._shards[1]._asker.close()
         worker.manifest._coordinator.close()
@@ -65,20 +95,22 @@ def test_files_nobody_names_are_swept(at: Surroundings) -> None:
     at.filer.open().put("topics/kafka/gone/partition=0/x.parquet", b"x")
     with manifest_in(at.data_dir) as manifest:
         manifest._database.commit()
-        job = {"do": "sweep", "before_ms": 2**50, "after": ""}
         swept = ["topics/kafka/gone/partition=0/x.parquet"]
-        assert Worker(at).do(job) == {"ok": {"swept": swept, "after": None}}
+        assert Worker(at).do(Sweep(2**50, "")) == Swept(swept, after=None)
 
 
 def test_work_answers_frame_by_frame_until_nobody_is_there(at: Surroundings) -> None:
     ours, theirs = socket.socketpair()
     thread = Thread(target=work, args=(theirs, at))
     thread.start()
-    job = {"do": "seal", **{key: JOB[key] for key in JOB if key != "do"}, "segment_bytes": 1}
-    ours.sendall(encode_command(5, job))
+    ours.sendall(encode_question(5, JOB))
     [frame] = InternalReader().receive(ours.recv(1 << 16))
     assert frame.id == 5
-    assert "error" in json.loads(frame.body)
+    assert "store.sqlite" in _failed(decode_answer(Seal, frame.body)).error
+    ours.sendall(encode_question(6, MarkSealed(1, 2)))
+    [frame] = InternalReader().receive(ours.recv(1 << 16))
+    refused = _failed(decode_answer(MarkSealed, frame.body))
+    assert (frame.id, refused.error) == (6, "there is no command 'mark_sealed'")
     ours.close()
     thread.join(10)
     assert not thread.is_alive()
@@ -88,7 +120,7 @@ def test_work_answers_frame_by_frame_until_nobody_is_there(at: Surroundings) -> 
 def test_work_ends_when_nobody_is_there_to_be_answered(at: Surroundings) -> None:
     ours, theirs = socket.socketpair()
     with theirs:
-        ours.sendall(encode_command(5, {"do": "payloads", "keys": []}))
+        ours.sendall(encode_question(5, FindPayloads([])))
         ours.close()
         work(theirs, at)
 

@@ -1,6 +1,5 @@
 """Workers of the sealer: hired, dying, leaving when idle, and replaced when they hang."""
 
-import json
 import os
 import signal
 import socket
@@ -17,11 +16,24 @@ from smq.app.sealer import worker as sealer_worker, workers as sealer_hands
 from smq.app.sealer.worker import Surroundings
 from smq.app.sealer.workers import READERS_MAX, Hands, Patience, Readers
 from smq.filer.location import Location
-from smq.sealer.ports import Place
-from smq.wire.internal import InternalReader, encode_command
+from smq.model.segments import Place
+from smq.wire.internal.form import Failed, decode_question, encode_answer
+from smq.wire.internal.frames import InternalReader
+from smq.wire.internal.messages import (
+    FOR_WORKER,
+    BatchFile,
+    Cold,
+    FindPayloads,
+    ForgetUnfinished,
+    MakeInline,
+    Seal,
+)
 from tests.app.fake_peers import TidyLoop, turn_until
 
-Answers = dict[str, dict[str, Any]]
+Answers = dict[str, Any]
+FORGET = ForgetUnfinished(before_ms=0)
+
+PLACE = Place("kafka", "orders", 0, 1)
 
 
 def surroundings(directory: Path) -> Surroundings:
@@ -50,22 +62,22 @@ def test_a_job_that_kills_its_workers_is_given_up(
         os._exit(9)
 
     monkeypatch.setattr(sealer_hands, "work", die)
-    answers: list[dict[str, Any]] = []
-    hands.do({"do": "kill"}, answers.append)
-    hands.do({"do": "also"}, answers.append)
+    answers: list[int | Failed] = []
+    hands.do(FORGET, answers.append)
+    hands.do(FORGET, answers.append)
     turn_until(loop, lambda: len(answers) == 2)
-    assert "died of it" in answers[0]["error"]
+    assert isinstance(answers[0], Failed)
+    assert "died of it" in answers[0].error
 
 
-def _note(order: list[str], name: str, _answer: dict[str, Any]) -> None:
+def _note(order: list[str], name: str, _answer: object) -> None:
     order.append(name)
 
 
 def test_an_urgent_job_goes_before_those_that_wait(loop: TidyLoop, hands: Hands) -> None:
     order: list[str] = []
     for name, is_urgent in (("first", False), ("second", False), ("urgent", True)):
-        job = {"do": "forget_unfinished", "before_ms": 0}
-        hands.do(job, partial(_note, order, name), is_urgent=is_urgent)
+        hands.do(FORGET, partial(_note, order, name), is_urgent=is_urgent)
     turn_until(loop, lambda: len(order) == 3)
     assert order == ["first", "urgent", "second"]
 
@@ -74,34 +86,38 @@ def test_a_worker_leaves_when_there_is_nothing_to_do(
     loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sealer_hands, "work", lambda sock, at: sealer_worker.work(sock, at, 0.05))
-    answers: list[dict[str, Any]] = []
+    answers: list[int | Failed] = []
     for _ in range(2):
-        hands.do({"do": "forget_unfinished", "before_ms": 0}, answers.append)
+        hands.do(FORGET, answers.append)
         turn_until(loop, lambda: hands._pid == 0)
-    assert answers == [{"ok": 0}, {"ok": 0}]
+    assert answers == [0, 0]
 
 
 def test_a_worker_that_was_stopped_is_killed_and_replaced(loop: TidyLoop, hands: Hands) -> None:
     hands._hung_ms = 200
-    job = {"do": "forget_unfinished", "before_ms": 0}
-    answers: list[dict[str, Any]] = []
-    hands.do(dict(job), answers.append)
+    answers: list[int | Failed] = []
+    hands.do(FORGET, answers.append)
     turn_until(loop, lambda: bool(answers))
     stopped = hands._pid
     os.kill(stopped, signal.SIGSTOP)
     for _ in range(2):
-        hands.do(dict(job), answers.append)
+        hands.do(FORGET, answers.append)
 
     def looked(is_over: Callable[[], bool]) -> bool:
         hands.look()
         return is_over()
 
     turn_until(loop, partial(looked, lambda: len(answers) == 3))
-    hung = {"error": "a worker hangs ('forget_unfinished', the filer): it is replaced"}
-    assert answers == [{"ok": 0}, hung, {"ok": 0}]
+    hung = Failed("a worker hangs ('forget_unfinished', the filer): it is replaced")
+    assert answers == [0, hung, 0]
     turn_until(loop, partial(looked, lambda: not hands._dismissed))
     with pytest.raises(ProcessLookupError):
         os.kill(stopped, 0)
+
+
+def read_by(worker: str, number: int) -> BatchFile:
+    """What a worker of `hangs_on_odd_numbers` has read."""
+    return BatchFile(worker, at=0, length=number, next_offset=0)
 
 
 def hangs_on_odd_numbers(sock: socket.socket, at: Surroundings) -> None:
@@ -109,27 +125,31 @@ def hangs_on_odd_numbers(sock: socket.socket, at: Surroundings) -> None:
     reader = InternalReader()
     while received := sock.recv(1 << 16):
         for frame in reader.receive(received):
-            number = json.loads(frame.body).get("number", 0)
-            if number % 2:
+            question = decode_question(frame.body, FOR_WORKER)
+            number = question.number if isinstance(question, Cold) else 0
+            if isinstance(question, Seal) or number % 2:
                 Event().wait()
-            sock.sendall(encode_command(frame.id, {"ok": [number, at.cache_dir.name]}))
+            answer = (
+                {at.cache_dir.name: None} if number == 0 else read_by(at.cache_dir.name, number)
+            )
+            sock.sendall(encode_answer(frame.id, answer))
 
 
 def test_a_worker_that_comes_further_may_take_as_long_as_it_wants(
     hands: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sealer_hands, "work", hangs_on_odd_numbers)
-    ticks, answers = count(), list[dict[str, Any]]()
+    ticks, answers = count(), list[int | Failed]()
     monkeypatch.setattr(sealer_hands, "processor_ticks", lambda _pid: next(ticks))
     hands._hung_ms = 0
-    hands.do({"do": "seal", "number": 1}, answers.append)
+    hands.do(Seal(1, PLACE, 0, 1, 1), answers.append)
     for _ in range(3):
         hands.look()
     assert answers == []
     monkeypatch.setattr(sealer_hands, "processor_ticks", lambda _pid: 0)
     for _ in range(2):
         hands.look()
-    assert answers == [{"error": "a worker hangs ('seal', partition 1): it is replaced"}]
+    assert answers == [Failed("a worker hangs ('seal', partition 1): it is replaced")]
 
 
 @pytest.fixture
@@ -150,7 +170,7 @@ def readers(
 
 
 def ask(readers: Readers, answers: Answers, name: str, number: int) -> None:
-    readers.do({"do": "cold", "number": number}, partial(answers.__setitem__, name))
+    readers.do(Cold(number, 0, 1), partial(answers.__setitem__, name))
 
 
 def looking_until(loop: TidyLoop, readers: Readers, answers: Answers, count: int) -> None:
@@ -166,7 +186,7 @@ def test_one_worker_reads_while_it_is_quick(loop: TidyLoop, readers: Any) -> Non
     for number in (2, 4, 6):
         ask(quick, answers, str(number), number)
     looking_until(loop, quick, answers, 3)
-    assert answers == {name: {"ok": [int(name), "cold"]} for name in ("2", "4", "6")}
+    assert answers == {name: read_by("cold", int(name)) for name in ("2", "4", "6")}
 
 
 def test_a_read_that_hangs_holds_up_its_own_partition_and_no_other(
@@ -178,8 +198,8 @@ def test_a_read_that_hangs_holds_up_its_own_partition_and_no_other(
     for number in (2, 4, 6):
         ask(slow, answers, str(number), number)
     looking_until(loop, slow, answers, 3)
-    assert {name: answer["ok"][0] for name, answer in answers.items()} == {"2": 2, "4": 4, "6": 6}
-    assert {answer["ok"][1] for answer in answers.values()} <= {"cold-2", "cold-3"}
+    assert {name: answer.length for name, answer in answers.items()} == {"2": 2, "4": 4, "6": 6}
+    assert {answer.path for answer in answers.values()} <= {"cold-2", "cold-3"}
 
 
 def test_a_worker_that_hangs_is_replaced(loop: TidyLoop, readers: Any) -> None:
@@ -189,7 +209,7 @@ def test_a_worker_that_hangs_is_replaced(loop: TidyLoop, readers: Any) -> None:
     ask(strict, answers, "waits", 2)
     looking_until(loop, strict, answers, 2)
     sentence = "a worker hangs ('cold', partition 1): it is replaced"
-    assert answers == {"hangs": {"error": sentence}, "waits": {"ok": [2, "cold"]}}
+    assert answers == {"hangs": Failed(sentence), "waits": read_by("cold", 2)}
 
     def is_reaped() -> bool:
         strict.look()
@@ -207,10 +227,9 @@ def test_there_are_so_many_workers_and_no_more(loop: TidyLoop, readers: Any) -> 
     ask(limited, answers, "waits", 2)
     looking_until(loop, limited, answers, 2)
     late = f"partition {2 * READERS_MAX + 1}"
-    assert answers[late.removeprefix("partition ")] == {
-        "error": f"{late} is not read: others are slow"
-    }
-    assert answers["waits"] == {"error": "partition 2 is not read: others are slow"}
+    sentence = f"{late} is not read: others are slow"
+    assert answers[late.removeprefix("partition ")] == Failed(sentence)
+    assert answers["waits"] == Failed("partition 2 is not read: others are slow")
     assert len(limited._hands) == READERS_MAX
 
 
@@ -219,8 +238,7 @@ def test_payloads_and_inline_deliveries_are_read_beside_what_hangs(
 ) -> None:
     slow, answers = readers(slow_ms=1), Answers()
     ask(slow, answers, "hangs", 1)
-    place = Place("kafka", "orders", 0, 1)
-    slow.do({"do": "inline", "place": place}, partial(answers.__setitem__, "the same"))
-    slow.do({"do": "payloads", "keys": ["a"]}, partial(answers.__setitem__, "payload"))
+    slow.do(MakeInline(1, PLACE, 0, 1), partial(answers.__setitem__, "the same"))
+    slow.do(FindPayloads(["a"]), partial(answers.__setitem__, "payload"))
     looking_until(loop, slow, answers, 1)
-    assert answers == {"payload": {"ok": [0, "cold-2"]}}
+    assert answers == {"payload": {"cold-2": None}}

@@ -16,6 +16,8 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsTopic,
 )
 from smq.wire.generated.metadata import MetadataRequest
+from smq.wire.internal.form import Failed
+from smq.wire.internal.messages import BatchFile, Cold
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
     ServerBench,
@@ -90,9 +92,10 @@ def test_cold_records_come_from_the_sealer_s_file_and_its_silence_is_an_error(
     client.send(fetch("one", correlation=20) + fetch("one", correlation=21))
     turn_until(bench.loop, lambda: len(bench.peers.asked) == 2)
     (command, found), (_, silent) = bench.peers.asked
-    assert (command["do"], command["number"], command["offset"]) == ("cold", 1, 0)
-    found({"ok": {"path": str(tmp_path / "cache"), "at": 5, "length": 7}})
-    silent(None)
+    assert isinstance(command, Cold)
+    assert (command.number, command.offset) == (1, 0)
+    found(BatchFile(str(tmp_path / "cache"), at=5, length=7, next_offset=1))
+    silent(Failed("it is away"))
     first, second = client.wait(15)[13:]
     assert bytes(fetched(first).records) == b"batches"
     assert fetched(second).error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -206,7 +209,7 @@ def test_what_is_lent_beside_records_that_the_sealer_brings_is_not_recycled(
     recycle(bench)
     (tmp_path / "cache").write_bytes(b"cold batches")
     [(_, found)] = bench.peers.asked
-    found({"ok": {"path": str(tmp_path / "cache"), "at": 5, "length": 7}})
+    found(BatchFile(str(tmp_path / "cache"), at=5, length=7, next_offset=1))
     assert bytes(fetched(reader.wait(1)[0]).records).count(MINE) == 2
 
 

@@ -1,11 +1,12 @@
 """What a shard answers to our other processes, over a real socket."""
 
-import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import pytest
 
@@ -13,9 +14,24 @@ from shm.kernels.base.words import WORD_SYNCED
 from smq.app.process.peers import Peer
 from smq.app.shard.commands import BATCHES_BYTES_MAX, ShardCommands
 from smq.log.background import BackgroundThread
-from smq.sealer.plan import PartitionState
 from smq.testing.disk import SlowDisk
-from smq.wire.internal import InternalReader, encode_command
+from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
+from smq.wire.internal.frames import KIND_COMMAND, InternalReader, encode_frame
+from smq.wire.internal.messages import (
+    FOR_SHARD,
+    Attach,
+    Batches,
+    Ends,
+    FindEnds,
+    LogMemory,
+    MarkSealed,
+    Partitions,
+    PartitionState,
+    Pressure,
+    RaiseLogStart,
+    RawBatches,
+    Unsealed,
+)
 from smq.wire.records import read_batches
 from tests.app.fake_peers import TidyLoop, listen, turn_until
 from tests.app.shard_client import FakePeers
@@ -31,6 +47,7 @@ from tests.shard.shard_bench import (
 )
 
 NUMBER = 5  # Of the partition.
+A = TypeVar("A")
 
 
 class Bench:
@@ -48,22 +65,42 @@ class Bench:
         self.commands.listen(listener)
         self._asker = Peer(self.loop, self.path)
 
-    def begin(self, **command: Any) -> list[bytes]:
+    def begin(self, question: Question[Any]) -> list[bytes]:
         """Ask; the answer comes into the list."""
+        return self.begin_raw(partial(encode_question, question=question))
+
+    def begin_raw(self, encode: Callable[[int], bytes]) -> list[bytes]:
         answers: list[bytes] = []
-        self._asker.ask(lambda frame_id: encode_command(frame_id, command), answers.append)
+        self._asker.ask(encode, answers.append)
         return answers
 
-    def ask_raw(self, **command: Any) -> bytes:
-        answers = self.begin(**command)
+    def _await(self, answers: list[bytes]) -> bytes:
         turn_until(self.loop, lambda: bool(answers))
         return answers[0]
 
-    def ask(self, **command: Any) -> Any:
-        return json.loads(self.ask_raw(**command))
+    def answer_to(self, question: Question[A]) -> A | Failed:
+        return decode_answer(type(question), self._await(self.begin(question)).partition(b"\n")[0])
+
+    def answer_to_raw(self, body: bytes) -> Failed:
+        """What something is answered with that is no question."""
+        frame = partial(encode_frame, kind=KIND_COMMAND, body=body)
+        answer = decode_answer(Partitions, self._await(self.begin_raw(frame)))
+        assert isinstance(answer, Failed)
+        return answer
+
+    def ask(self, question: Question[A]) -> A:
+        answer = self.answer_to(question)
+        assert not isinstance(answer, Failed), answer
+        return answer
+
+    def batches(self, question: Batches) -> bytes:
+        """Raw batches, whose answer says how many bytes they are."""
+        line, _, data = self._await(self.begin(question)).partition(b"\n")
+        assert decode_answer(Batches, line) == RawBatches(len(data))
+        return data
 
     def partitions(self) -> list[PartitionState]:
-        return [PartitionState(*row) for row in self.ask(do="partitions")["ok"]["rows"]]
+        return self.ask(Partitions()).partitions
 
     def append(self, *values: bytes) -> int:
         return self.appender.append("one", 0, batch(*values))
@@ -85,31 +122,26 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def test_partitions_say_what_is_not_sealed_and_how_full_the_wal_is(bench: Bench) -> None:
     bench.append(b"a", b"b")
-    answer = bench.ask(do="partitions")
+    answer = bench.ask(Partitions())
     unsealed_bytes = len(batch(b"a", b"b"))
     assert bench.partitions() == [PartitionState(NUMBER, 0, 0, 0, 2, unsealed_bytes, NOW_MS)]
-    assert answer["wal_bytes"] == bench.log.wal.allocated_bytes
-    assert answer["wal_bytes_max"] == bench.shard.config.wal_bytes_max
+    assert answer.wal_bytes == bench.log.wal.allocated_bytes
+    assert answer.wal_bytes_max == bench.shard.config.wal_bytes_max
 
 
 def test_partitions_are_told_when_they_have_changed_in_the_same_life(bench: Bench) -> None:
-    first = bench.ask(do="partitions")
-    asked = {"do": "partitions", "life": first["life"], "since": first["ok"]["version"]}
-    assert bench.ask(**asked)["ok"]["rows"] == []
+    first = bench.ask(Partitions())
+    asked = Partitions(first.life, first.version)
+    assert bench.ask(asked).partitions == []
     bench.append(b"a")
-    assert len(bench.ask(**asked)["ok"]["rows"]) == 1
-    before = {**asked, "life": first["life"] - 1}
-    assert bench.ask(**before)["ok"]["since"] == 0
+    assert len(bench.ask(asked).partitions) == 1
+    assert bench.ask(Partitions(first.life - 1, first.version)).since == 0
 
 
 def test_batches_come_raw_behind_a_line_of_json(bench: Bench) -> None:
     bench.append(b"a")
     bench.append(b"b", b"c")
-    line, _, data = bench.ask_raw(
-        do="batches", number=NUMBER, offset=1, bytes_max=BATCHES_BYTES_MAX
-    ).partition(b"\n")
-    assert json.loads(line) == {"ok": {"bytes": len(data)}}
-    [found] = read_batches(data)
+    [found] = read_batches(bench.batches(Batches(NUMBER, 1, BATCHES_BYTES_MAX)))
     assert [(each.offset, each.value) for each in found.records()] == [(1, b"b"), (2, b"c")]
 
 
@@ -121,8 +153,8 @@ def test_batches_that_are_on_the_disk_are_read_while_others_are_answered(bench: 
     bench.log.wal._disk, bench.log.wal._background = disk, background
     bench.loop.turn_ends.append(background.collect)  # type: ignore[arg-type]
     with disk.waiting():
-        answers = bench.begin(do="batches", number=NUMBER, offset=0, bytes_max=BATCHES_BYTES_MAX)
-        assert bench.ask(do="partitions")["ok"]["rows"]
+        answers = bench.begin(Batches(NUMBER, 0, BATCHES_BYTES_MAX))
+        assert bench.partitions()
         assert not answers
     turn_until(bench.loop, lambda: bool(answers))
     records = [r for b in read_batches(answers[0].partition(b"\n")[2]) for r in b.records()]
@@ -137,14 +169,15 @@ def test_a_damaged_batch_that_had_to_be_loaded_is_refused_by_name(bench: Bench) 
     with segment.path.open("r+b") as file:
         file.seek(1000)
         file.write(b"damage")
-    answer = bench.ask(do="batches", number=NUMBER, offset=0, bytes_max=BATCHES_BYTES_MAX)
-    assert str(segment.path) in answer["error"]
+    answer = bench.answer_to(Batches(NUMBER, 0, BATCHES_BYTES_MAX))
+    assert isinstance(answer, Failed)
+    assert str(segment.path) in answer.error
 
 
 def test_batches_wait_until_the_disk_has_them(bench: Bench) -> None:
     bench.log.syncer = syncer = HeldSyncer(bench.log.memory)
     bench.append(b"a")
-    answers = bench.begin(do="batches", number=NUMBER, offset=0, bytes_max=1 << 20)
+    answers = bench.begin(Batches(NUMBER, 0, 1 << 20))
     for _ in range(5):
         bench.loop.run_once(0.01)
     assert not answers
@@ -160,25 +193,25 @@ def test_what_nobody_may_see_yet_is_given_to_who_asks_for_it(bench: Bench) -> No
     )
     bench.log.syncer = HeldSyncer(bench.log.memory)
     bench.append(b"a")
-    wanted = {"do": "batches", "number": NUMBER, "offset": 0, "bytes_max": 1 << 20, "synced": False}
-    assert bench.ask_raw(**wanted).partition(b"\n")[2] == b""
-    [found] = read_batches(bench.ask_raw(**wanted, shown=False).partition(b"\n")[2])
+    wanted = Batches(NUMBER, 0, 1 << 20, synced=False)
+    assert bench.batches(wanted) == b""
+    [found] = read_batches(bench.batches(replace(wanted, shown=False)))
     assert [each.value for each in found.records()] == [b"a"]
 
 
 def test_batches_do_not_wait_for_what_is_behind_them(bench: Bench) -> None:
-    first = {"do": "batches", "number": NUMBER, "offset": 0, "bytes_max": 1}
+    first = Batches(NUMBER, 0, bytes_max=1)
     bench.append(b"on the disk")
-    synced = bench.ask_raw(**first)
+    synced = bench.batches(first)
     bench.log.syncer = HeldSyncer(bench.log.memory)
     bench.append(b"not yet")
     assert bench.log.words[WORD_SYNCED] < bench.log.tail
-    assert bench.ask_raw(**first) == synced
+    assert bench.batches(first) == synced
 
 
 def test_what_is_sealed_is_not_unsealed_any_more(bench: Bench) -> None:
     bench.append(b"a", b"b")
-    assert bench.ask(do="sealed", number=NUMBER, end=2) == {"ok": True}
+    assert bench.ask(MarkSealed(NUMBER, end=2)) is True
     [partition] = bench.partitions()
     assert (partition.sealed_end, partition.unsealed_bytes) == (2, 0)
     bench.shard.invariants()
@@ -186,7 +219,7 @@ def test_what_is_sealed_is_not_unsealed_any_more(bench: Bench) -> None:
 
 def test_retention_moves_the_start(bench: Bench) -> None:
     bench.append(b"a", b"b")
-    assert bench.ask(do="log_start", number=NUMBER, offset=1) == {"ok": True}
+    assert bench.ask(RaiseLogStart(NUMBER, offset=1)) is True
     [partition] = bench.partitions()
     assert (partition.start, partition.sealed_end) == (1, 1)
 
@@ -194,28 +227,27 @@ def test_retention_moves_the_start(bench: Bench) -> None:
 def test_unsealed_lists_the_full_segments_until_they_are_sealed(bench: Bench) -> None:
     for _ in range(4):
         bench.append(bytes(SEGMENT_BYTES // 3))
-    answer = bench.ask(do="unsealed", number=NUMBER)
-    [(end, newest_ms, size)] = answer["ok"]
+    [(end, newest_ms, size)] = bench.ask(Unsealed(NUMBER))
     assert 0 < end < 4
     assert newest_ms == NOW_MS
     assert size > SEGMENT_BYTES // 3
-    bench.ask(do="sealed", number=NUMBER, end=end)
-    assert bench.ask(do="unsealed", number=NUMBER) == {"ok": []}
+    bench.ask(MarkSealed(NUMBER, end))
+    assert bench.ask(Unsealed(NUMBER)) == []
 
 
 def test_ends_are_what_is_sealed_and_what_is_appended(bench: Bench) -> None:
     bench.append(b"a", b"b")
-    assert bench.ask(do="ends", number=NUMBER) == {"ok": [0, 2]}
-    bench.ask(do="sealed", number=NUMBER, end=2)
+    assert bench.ask(FindEnds(NUMBER)) == Ends(0, 2)
+    bench.ask(MarkSealed(NUMBER, end=2))
     bench.append(b"c")
-    assert bench.ask(do="ends", number=NUMBER) == {"ok": [2, 3]}
+    assert bench.ask(FindEnds(NUMBER)) == Ends(2, 3)
 
 
 def test_attach_gives_the_memory_of_the_log(bench: Bench) -> None:
     bench.log.memory.fd = os.memfd_create("a-log", os.MFD_CLOEXEC)
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(str(bench.path))
-        sock.sendall(encode_command(7, {"do": "attach", "log": 0}))
+        sock.sendall(encode_question(7, Attach(log=0)))
         sock.setblocking(False)
         received: list[tuple[bytes, list[int]]] = []
 
@@ -231,34 +263,50 @@ def test_attach_gives_the_memory_of_the_log(bench: Bench) -> None:
     [(data, [fd])] = received
     [frame] = InternalReader().receive(data)
     assert frame.id == 7
-    assert json.loads(frame.body) == {"ok": {"bytes": bench.log.memory.layout.total_bytes}}
+    assert decode_answer(Attach, frame.body) == LogMemory(bench.log.memory.layout.total_bytes)
     assert os.path.sameopenfile(fd, bench.log.memory.fd)
     os.close(fd)
     os.close(bench.log.memory.fd)
     bench.log.memory.fd = -1
 
 
+def test_each_question_of_the_table_has_a_handler_of_its_type(bench: Bench) -> None:
+    handlers = bench.commands.handlers
+    assert set(handlers) == set(FOR_SHARD.values())
+    assert all(get_type_hints(handlers[kind])["asked"] is kind for kind in handlers)
+
+
 @pytest.mark.parametrize(
-    ("command", "why"),
+    ("body", "why"),
     [
-        ({"do": "dance"}, "KeyError: 'dance'"),
-        ({}, "KeyError: 'do'"),
-        ({"do": "sealed", "number": NUMBER}, "missing 1 required positional argument: 'end'"),
-        ({"do": "sealed", "number": 99, "end": 1}, "partition 99 is not led here"),
-        ({"do": "log_start", "number": 99, "offset": 1}, "partition 99 is not led here"),
-        ({"do": "unsealed", "number": 99}, "partition 99 is not led here"),
-        ({"do": "attach", "log": 99}, "KeyError: 99"),
-        (
-            {"do": "batches", "number": 99, "offset": 0, "bytes_max": 1},
-            "partition 99 is not led here",
-        ),
+        (b'{"do": "dance"}', "there is no command 'dance'"),
+        (b"{}", "there is no command None"),
+        (b"{", "it is no JSON"),
+        (b'{"do": "mark_sealed", "number": 5}', "mark_sealed is malformed: end missing"),
+    ],
+)
+def test_what_is_not_understood_is_answered_with_a_sentence(
+    bench: Bench, body: bytes, why: str
+) -> None:
+    assert why in bench.answer_to_raw(body).error
+    assert bench.partitions()  # The link lives on.
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        (MarkSealed(99, end=1), "partition 99 is not led here"),
+        (RaiseLogStart(99, offset=1), "partition 99 is not led here"),
+        (Unsealed(99), "partition 99 is not led here"),
+        (Attach(99), "there is no log 99 here"),
+        (Batches(99, offset=0, bytes_max=1), "partition 99 is not led here"),
     ],
 )
 def test_what_cannot_be_done_is_answered_with_a_sentence(
-    bench: Bench, command: dict[str, Any], why: str
+    bench: Bench, question: Question[Any], why: str
 ) -> None:
-    assert why in bench.ask(**command)["error"]
-    assert "ok" in bench.ask(do="partitions")  # The link lives on.
+    assert bench.answer_to(question) == Failed(why)
+    assert bench.partitions()  # The link lives on.
 
 
 def test_the_sealer_is_called_when_the_wal_has_grown_too_much(bench: Bench) -> None:
@@ -270,4 +318,4 @@ def test_the_sealer_is_called_when_the_wal_has_grown_too_much(bench: Bench) -> N
     bench.commands.watch_growth()
     assert not bench.peers.asked  # No segment has been begun since.
     bench.commands.watch_space()
-    assert [command for command, _ in bench.peers.asked] == [{"do": "pressure"}]
+    assert [command for command, _ in bench.peers.asked] == [Pressure()]

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +20,7 @@ from smq.app.shard.main import shard_main
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.wire.generated.metadata import MetadataRequest
+from smq.wire.internal.messages import Partitions, PartitionState
 from tests.app.fake_peers import listen
 from tests.app.one_child import OneChild
 from tests.app.shard_client import decoded, request
@@ -84,12 +84,12 @@ class Estate(OneChild):
             return False
         return os.read(self._ready, 1) == b"\1"
 
-    def partitions(self) -> list[Any]:
+    def partitions(self) -> list[PartitionState]:
         """What the shard says it leads."""
         asker = Asker(self.inheritance.socket_path(shard_name(NODE)), DEADLINE_S)
-        found, _ = asker.ask({"do": "partitions"})
+        found, _ = asker.ask(Partitions())
         asker.close()
-        return list(found["rows"])
+        return found.partitions
 
     def client(self) -> socket.socket:
         return socket.create_connection(self.listener.getsockname(), DEADLINE_S)
@@ -159,9 +159,9 @@ def test_it_takes_each_catalog_that_is_published(estate: Estate) -> None:
     estate.publish(topic("one"))
     estate.start()
     assert estate.is_ready(DEADLINE_S)
-    assert [row[0] for row in estate.partitions()] == [1]
+    assert [state.number for state in estate.partitions()] == [1]
     estate.publish(topic("one"), topic("two", range(2, 4)))
-    assert [row[0] for row in estate.partitions()] == [1, 2, 3]
+    assert [state.number for state in estate.partitions()] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

@@ -20,6 +20,8 @@ from smq.model.config import Config
 from smq.model.setting import PathOrUrl
 from smq.shard.references import LATER_MAX, Later, Seen
 from smq.testing.payloads import uploaded
+from smq.wire.internal.form import Failed
+from smq.wire.internal.messages import FindPayloads
 
 if TYPE_CHECKING:
     from smq.app.process.peers import Peers
@@ -44,18 +46,17 @@ class FakeSealer:
     def __init__(self) -> None:
         self.asked: list[tuple[list[str], Callable[[Any], None]]] = []
 
-    def ask_sealer(self, command: dict[str, Any], answered: Callable[[Any], None]) -> None:
-        assert command["do"] == "payloads"
-        self.asked.append((command["keys"], answered))
+    def ask_sealer(self, question: FindPayloads, answered: Callable[[Any], None]) -> None:
+        self.asked.append((question.keys, answered))
 
-    def answer(self, seen: list[int] | None) -> list[str]:
+    def answer(self, seen: tuple[int, int] | None) -> list[str]:
         """Say the same of all that is asked for; what that was."""
         keys, answered = self.asked.pop()
-        answered({"ok": dict.fromkeys(keys, seen)})
+        answered(dict.fromkeys(keys, seen))
         return keys
 
     def fail(self) -> None:
-        self.asked.pop()[1](None)
+        self.asked.pop()[1](Failed("as the test wants it"))
 
 
 class Bench:
@@ -80,7 +81,7 @@ def test_elsewhere_it_is_asked_for_once_and_known_for_a_while() -> None:
     assert bench.is_later()
     assert bench.is_later()
     assert [keys for keys, _ in bench.sealer.asked] == [["a"]]
-    bench.sealer.answer([7, 1000])
+    bench.sealer.answer((7, 1000))
     assert bench.payloads.look("a") == Seen(7, 1000)
     bench.now_ms = KNOWN_MS - 1
     assert not bench.is_later()
@@ -103,22 +104,22 @@ def test_a_sealer_that_cannot_say_is_asked_again() -> None:
     bench.sealer.fail()
     assert not bench.sealer.asked
     assert bench.is_later()
-    assert bench.sealer.answer([7, 1000]) == ["a"]
+    assert bench.sealer.answer((7, 1000)) == ["a"]
 
 
 def test_what_it_does_not_say_of_some_is_asked_again() -> None:
     bench = Bench()
     assert bench.later(3) == 3
-    bench.sealer.answer([7, 1000])
+    bench.sealer.answer((7, 1000))
     _, answered = bench.sealer.asked.pop()
-    answered({"ok": {"1": [7, 1000]}})
+    answered({"1": (7, 1000)})
     assert bench.later(3) == 1
 
 
 def test_what_is_wanted_meanwhile_is_asked_for_together() -> None:
     bench = Bench()
     assert bench.later(KEYS_MAX + 2) == KEYS_MAX + 2
-    asked = [bench.sealer.answer([7, 1000]) for _ in range(3)]
+    asked = [bench.sealer.answer((7, 1000)) for _ in range(3)]
     assert [len(keys) for keys in asked] == [1, KEYS_MAX, 1]
     assert not bench.sealer.asked
     assert bench.later(KEYS_MAX + 2) == 0
@@ -128,7 +129,7 @@ def test_the_largest_batch_is_known_as_a_whole_soon() -> None:
     bench, rounds = Bench(), 0
     while bench.later(LATER_MAX):
         while bench.sealer.asked:
-            bench.sealer.answer([7, 1000])
+            bench.sealer.answer((7, 1000))
         rounds += 1
         bench.now_ms += 1000
     assert rounds <= LATER_MAX // WANTED_MAX
@@ -139,7 +140,7 @@ def test_no_more_are_wanted_at_a_time_than_it_takes() -> None:
     bench.later(2 * WANTED_MAX)
     asked = 0
     while bench.sealer.asked:
-        asked += len(bench.sealer.answer([7, 1000]))
+        asked += len(bench.sealer.answer((7, 1000)))
     assert asked == WANTED_MAX
 
 
@@ -147,7 +148,7 @@ def test_it_does_not_remember_without_end() -> None:
     bench = Bench()
     for number in range(KNOWN_MAX + 1):
         assert bench.is_later(str(number))
-        bench.sealer.answer([7, 1000])
+        bench.sealer.answer((7, 1000))
     assert bench.is_later("0")
     assert not bench.is_later("1")
 

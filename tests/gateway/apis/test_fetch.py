@@ -18,6 +18,8 @@ from smq.wire.generated.fetch import (
     PartitionData,
     ReplicaState,
 )
+from smq.wire.internal.form import Failed
+from smq.wire.internal.messages import BatchFile, Cold
 from smq.wire.records import read_batches
 from tests.gateway.shard_api_bench import EPOCH, ShardBench
 from tests.shard.shard_bench import NOW_MS, batch, topic
@@ -225,12 +227,12 @@ def test_what_has_left_the_wal_is_asked_of_the_sealer(bench: ShardBench, tmp_pat
     bench.shard.logs[0].sealed(3, 8, NOW_MS)  # Sealed segments reach further than the log.
     ask = bench.ask("Fetch", 12, fetch(wanted("u", fetch_offset=2), wanted()))
     assert isinstance(ask, Ask)
-    [command] = ask.commands
-    assert isinstance(command, dict)
-    assert (command["do"], command["number"], command["offset"]) == ("cold", 3, 2)
+    [question] = ask.questions
+    assert isinstance(question, Cold)
+    assert (question.number, question.offset) == (3, 2)
     cached, cold = tmp_path / "cached", batch(b"cold")
     cached.write_bytes(b"before" + cold)
-    response: Any = ask.then([{"ok": {"path": str(cached), "at": 6, "length": len(cold)}}])
+    response: Any = ask.then([BatchFile(str(cached), 6, len(cold), 3)])
     assert [type(each) for each in lent_of(response)] == [FileRange, LentBatches]
     data = list(rows(bench.read(response)))
     assert [data[0].records, len(offsets(data[1]))] == [cold, 6]
@@ -248,21 +250,21 @@ def test_few_partitions_of_an_answer_come_from_the_sealer_within_its_limits(
         max_bytes=2500,
     )
     ask = bench.ask("Fetch", 12, asked)
-    commands = [(each["number"], each["bytes_max"]) for each in ask.commands]
+    commands = [(each.number, each.bytes_max) for each in ask.questions]
     assert commands == [(1, 1000), (2, 1000), (3, 500)]
     asked = fetch(*(wanted("cold", partition=i) for i in range(count)))
     ask = bench.ask("Fetch", 12, asked)
-    assert [each["number"] for each in ask.commands] == [*range(1, COLD_PARTITIONS_MAX + 1)]
+    assert [each.number for each in ask.questions] == [*range(1, COLD_PARTITIONS_MAX + 1)]
     path = tmp_path / "cached"
     path.write_bytes(b"0123456789")
-    said = [{"ok": {"path": str(path), "at": i, "length": 1}} for i in range(3)]
-    response = ask.then([*said, None])
+    said = [BatchFile(str(path), i, 1, 1) for i in range(3)]
+    response = ask.then([*said, Failed("it is away")])
     found = list(rows(bench.read(response)))
     assert [each.records for each in found[:3]] == [b"0", b"1", b"2"]
     assert [each.error_code for each in found] == [0, 0, 0, 56, 0, 0]
 
 
-@pytest.mark.parametrize("said", [None, {"ok": {"path": "/none", "at": 0, "length": 1}}])
+@pytest.mark.parametrize("said", [Failed("it is away"), BatchFile("/none", 0, 1, 1)])
 def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench, said: Any) -> None:
     bench.shard.logs[0].sealed(3, 8, NOW_MS)
     ask = bench.ask("Fetch", 12, fetch(wanted("u")))

@@ -18,6 +18,8 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from smq.wire.internal.form import Failed
+from smq.wire.internal.messages import OffsetForTime, RecordTime
 from smq.wire.records import Record, write_batch
 from tests.gateway.coordinator_bench import relayed
 from tests.gateway.shard_api_bench import EPOCH, ShardBench
@@ -163,7 +165,7 @@ def asked_later(bench: ShardBench, *timestamps: int, **named: Any) -> Ask:
 
 def test_no_record_is_looked_at_in_the_loop(bench: ShardBench) -> None:
     for timestamp in (NOW_MS, MAX_TIMESTAMP):
-        [command] = asked_later(bench, timestamp).commands
+        [command] = asked_later(bench, timestamp).questions
         assert isinstance(command, Later)
 
 
@@ -217,7 +219,7 @@ def test_a_request_that_has_had_its_share_is_answered_as_the_header_says(
 def test_a_topic_deleted_while_a_batch_is_looked_into_is_unknown(bench: ShardBench) -> None:
     ask = asked_later(bench, NOW_MS)
     answers: list[Any] = []
-    [command] = ask.commands
+    [command] = ask.questions
     assert isinstance(command, Later)
     command.begin(answers.append)
     bench.shard.take_catalog(catalog(EMPTY), 2)
@@ -235,7 +237,7 @@ def test_a_topic_deleted_before_its_turn_is_unknown(tmp_path: Path) -> None:
     bench.asked = dispatch(relayed("ListOffsets", 7, message).request, bench.shard, NOW_MS)
     ask, answers = bench.asked.result, list[Any]()
     assert isinstance(ask, Ask)
-    [command] = ask.commands
+    [command] = ask.questions
     assert isinstance(command, Later)
     command.begin(answers.append)
     bench.shard.take_catalog(catalog(), 2)
@@ -259,31 +261,30 @@ def asked_of_the_sealer(bench: ShardBench, timestamp: int) -> Ask:
 
 def test_a_time_in_sealed_segments_is_what_the_sealer_says(bench: ShardBench) -> None:
     ask = asked_of_the_sealer(bench, NOW_MS + 1)
-    assert ask.commands == [{"do": "offset_for_time", "number": 1, "timestamp": NOW_MS + 1}]
-    said = {"ok": {"offset": 1, "timestamp": NOW_MS + 1}}
+    assert ask.questions == [OffsetForTime(number=1, timestamp=NOW_MS + 1)]
+    said = RecordTime(offset=1, timestamp=NOW_MS + 1)
     assert found(bench.read(ask.then([said]))) == (1, NOW_MS + 1)
 
 
 def test_a_time_that_the_sealer_does_not_find_is_looked_for_behind(bench: ShardBench) -> None:
     ask = asked_of_the_sealer(bench, NOW_MS + 50)
-    assert found(bench.read(ask.then([{"ok": None}]))) == (3, NOW_MS + 100)
+    assert found(bench.read(ask.then([None]))) == (3, NOW_MS + 100)
 
 
 def test_the_sealer_is_asked_for_the_largest_timestamp_as_a_time(bench: ShardBench) -> None:
     ask = asked_of_the_sealer(bench, MAX_TIMESTAMP)
-    [command] = ask.commands
-    assert isinstance(command, dict)
-    assert command["timestamp"] == NOW_MS + 101
-    assert found(bench.read(ask.then([{"ok": None}]))) == (4, NOW_MS + 101)
+    [command] = ask.questions
+    assert command == OffsetForTime(number=1, timestamp=NOW_MS + 101)
+    assert found(bench.read(ask.then([None]))) == (4, NOW_MS + 101)
 
 
 def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench) -> None:
-    answer = bench.read(asked_of_the_sealer(bench, NOW_MS).then([None]))
+    answer = bench.read(asked_of_the_sealer(bench, NOW_MS).then([Failed("it is away")]))
     assert only(answer).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_topic_deleted_while_the_sealer_was_asked_is_unknown(bench: ShardBench) -> None:
     ask = asked_of_the_sealer(bench, NOW_MS)
     bench.shard.take_catalog(catalog(EMPTY), 2)
-    answer = only(bench.read(ask.then([{"ok": None}])))
+    answer = only(bench.read(ask.then([None])))
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,6 +1,6 @@
 """Where a partition's files lie."""
 
-from smq.sealer.ports import Place, directory_of
+from smq.model.segments import Place, directory_of
 
 
 def test_keys_sort_as_offsets_do() -> None:

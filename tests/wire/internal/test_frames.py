@@ -1,19 +1,17 @@
 """Frames between our own processes."""
 
-import json
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
 
 from smq.model.errors import PeerError
-from smq.wire.internal import (
+from smq.wire.internal.frames import (
     KIND_COMMAND,
     KIND_KAFKA,
     InternalFrame,
     InternalReader,
     decode_relay,
-    encode_command,
     encode_frame,
     encode_relay,
 )
@@ -52,8 +50,3 @@ def test_a_relayed_request_comes_out_as_it_went_in() -> None:
     relayed = decode_relay(encode_relay(3, "127.0.0.1", memoryview(b"request")))
     assert (relayed.node_id, relayed.client_host) == (3, "127.0.0.1")
     assert bytes(relayed.request) == b"request"
-
-
-def test_a_command_is_json() -> None:
-    (frame,) = InternalReader().receive(encode_command(9, {"do": "stop"}))
-    assert (frame.id, frame.kind, json.loads(frame.body)) == (9, KIND_COMMAND, {"do": "stop"})

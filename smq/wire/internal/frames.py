@@ -9,14 +9,13 @@
 KIND_KAFKA, asked of the coordinator: the body is `encode_relay(...)`, a Kafka request as a client
 sent it with what the coordinator must know of the connection; the answer's body is the response
 (correlation id first, no size), and an empty one means: close the client's connection.
-KIND_COMMAND: the body is JSON both ways, `{"do": name, …}`, and `{"ok": …}` or
-`{"error": sentence}`.
+KIND_COMMAND: the body is a question of `smq.wire.internal.messages`, or its answer, in the form of
+`smq.wire.internal.form`.
 """
 
-import json
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from smq.model.errors import PeerError
 
@@ -47,11 +46,6 @@ class Relayed(NamedTuple):
 def encode_frame(frame_id: int, kind: int, body: bytes) -> bytes:
     """The bytes of one frame."""
     return _HEAD.pack(9 + len(body), frame_id, kind) + body
-
-
-def encode_command(frame_id: int, command: dict[str, Any]) -> bytes:
-    """A JSON question or answer as a frame."""
-    return encode_frame(frame_id, KIND_COMMAND, json.dumps(command).encode())
 
 
 def encode_relay(node_id: int, client_host: str, request: bytes | memoryview) -> bytes:

@@ -1,0 +1,47 @@
+"""Sealed segments: a file's line in the manifest, and the key it has in the filer."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+SEGMENTS_PREFIX = "topics/"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """A line of the manifest: an immutable file with the records base_offset <= o < end_offset.
+
+    `kind` is "parquet", or "raw" for batches as they were sent. `path` is its key in the filer,
+    `bytes` and `crc32c` are those of the whole file.
+    """
+
+    partition_number: int
+    base_offset: int
+    end_offset: int
+    kind: str
+    path: str
+    bytes: int
+    crc32c: int
+    record_count: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    attempt: int
+    committed_ms: int
+
+
+class Place(NamedTuple):
+    """A partition: where its files lie, and the number it goes by."""
+
+    namespace: str
+    topic: str
+    partition: int
+    number: int
+
+    def key(self, base_offset: int, end_offset: int, attempt: int, suffix: str) -> str:
+        """The key of a segment's file in the filer."""
+        directory = f"{directory_of(self.namespace, self.topic)}partition={self.partition}/"
+        return f"{directory}{base_offset:020d}-{end_offset}-{attempt}.{suffix}"
+
+
+def directory_of(namespace: str, topic: str) -> str:
+    """Where a topic's segments lie in the filer."""
+    return f"{SEGMENTS_PREFIX}{namespace}/{topic}/"

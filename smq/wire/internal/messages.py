@@ -1,0 +1,379 @@
+"""The table of what our own processes ask each other.
+
+A question names the type of its answer: `class FindEnds(Question[Ends])`. Who asks gets that type,
+or Failed; a misspelt field is a type error. Both travel as smq.wire.internal.form says.
+
+    shard  ──FOR_SEALER──▶               sealer    ──FOR_WORKER──▶  its workers
+    sealer, its workers  ──FOR_SHARD──▶ shard
+    workers  ──FOR_COORDINATOR──▶       coordinator
+
+`number` is a partition's number in the catalog, `node` the id of the shard that leads it.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from smq.model.segments import Place, Segment
+from smq.model.topic_configs import TopicSettings
+from smq.wire.internal.form import Question, by_name
+
+
+class PartitionState(NamedTuple):
+    """What a shard says of a partition of its own."""
+
+    number: int
+    log: int
+    start: int
+    sealed_end: int
+    stable_end: int
+    unsealed_bytes: int
+    oldest_ms: int
+
+
+class Part(NamedTuple):
+    """What a full segment of the log holds of a partition's unsealed records."""
+
+    end_offset: int
+    newest_ms: int
+    bytes: int
+
+
+class Ends(NamedTuple):
+    """Up to where a partition is sealed, and where its log ends, whoever may see that yet."""
+
+    sealed_end: int
+    log_end: int
+
+
+class Owner(NamedTuple):
+    """A topic: how long an upload may wait, and (number, node) of each of its partitions."""
+
+    namespace: str
+    topic: str
+    orphan_ms: int
+    partitions: list[tuple[int, int]]
+
+
+# What a shard answers.
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFacts:
+    """What has changed of a shard's partitions after version `since` up to `version`.
+
+    `since` is 0 when all is told anew (smq.shard.changes); versions are of one `life` of the shard.
+    """
+
+    life: int
+    since: int
+    version: int
+    more: bool
+    gone: list[int]
+    partitions: list[PartitionState]
+    wal_bytes: int
+    wal_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions(Question[ShardFacts]):
+    """What has changed since a version of a life of the shard, or a first part of it."""
+
+    life: int = 0
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RawBatches:
+    """Behind it come this many bytes of batches."""
+
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batches(Question[RawBatches]):
+    """Whole batches from the one that holds `offset` on.
+
+    `synced`: answered when the WAL has them on disk, for what is sealed must not outlive the log,
+    or its offsets are used again. `shown`: only what everybody may see.
+    """
+
+    number: int
+    offset: int
+    bytes_max: int
+    synced: bool = True
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MarkSealed(Question[bool]):
+    """Sealed segments hold all below `end`. Answered when the checkpoint with it is durable."""
+
+    number: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseLogStart(Question[bool]):
+    """Retention has dropped what is below `offset`. Answered as MarkSealed."""
+
+    number: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsealed(Question[list[Part]]):
+    """What full segments of the WAL hold of a partition that is not sealed, in order."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindEnds(Question[Ends]):
+    """Up to where a partition is sealed, and where its log ends."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogMemory:
+    """The size of a log's memory, whose descriptor comes with the answer."""
+
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attach(Question[LogMemory]):
+    """A log's memory, read-only."""
+
+    log: int
+
+
+FOR_SHARD = by_name(Partitions, Batches, MarkSealed, RaiseLogStart, Unsealed, FindEnds, Attach)
+
+
+# What the sealer answers, by its workers but for the first.
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure(Question[bool]):
+    """The WAL has grown too much: seal what there is, whatever its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFile:
+    """Batches as a range of a file that the sealer has made; the offset behind them."""
+
+    path: str
+    at: int
+    length: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cold(Question[BatchFile]):
+    """Batches from sealed segments."""
+
+    number: int
+    offset: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inline(Question[BatchFile]):
+    """Batches with payloads in place of their handles, from the log or from segments."""
+
+    number: int
+    offset: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTime:
+    """Where a record is, and its time."""
+
+    offset: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForTime(Question[RecordTime | None]):
+    """The first sealed record of a time or later, if there is one."""
+
+    number: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindPayloads(Question[dict[str, tuple[int, int] | None]]):
+    """Of each payload its length and when it was uploaded in ms; None: there is none."""
+
+    keys: list[str]
+
+
+FOR_SEALER = by_name(Pressure, Cold, Inline, OffsetForTime, FindPayloads)
+
+
+# What a worker of the sealer answers.
+
+
+@dataclass(frozen=True, slots=True)
+class Probe(Question[str | None]):
+    """Why the filer must not be used, if it must not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seal(Question[int]):
+    """Seal a partition; up to which offset it is sealed then."""
+
+    node: int
+    place: Place
+    sealed_end: int
+    end: int
+    segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropUnsealed(Question[int]):
+    """Drop what could not be sealed and is no longer kept; where the log starts then."""
+
+    node: int
+    place: Place
+    settings: TopicSettings
+    unsealed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """The files that were deleted, and whether more are to go."""
+
+    deleted: list[str]
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Retain(Question[Retained]):
+    """Delete some of what a partition no longer keeps."""
+
+    node: int
+    place: Place
+    settings: TopicSettings
+    shard_start: int
+    unsealed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What was deleted of a page of files; `after` which the next page begins, if there is one."""
+
+    swept: list[str]
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep(Question[Swept]):
+    """Of a page of segments' files delete those that no line of the manifest names."""
+
+    before_ms: int
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPayloads(Question[Swept]):
+    """Of a page of payloads delete those that no record names any more and none can name."""
+
+    owners: list[Owner]
+    before_ms: int
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetUnfinished(Question[int]):
+    """Forget unfinished writes that nobody has touched since; how many there were."""
+
+    before_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MakeInline(Question[BatchFile]):
+    """`Inline`, with what the sealer knows of the partition."""
+
+    node: int
+    place: Place
+    offset: int
+    bytes_max: int
+
+
+FOR_WORKER = by_name(
+    Probe,
+    Seal,
+    DropUnsealed,
+    Retain,
+    Sweep,
+    SweepPayloads,
+    ForgetUnfinished,
+    FindPayloads,
+    Cold,
+    MakeInline,
+    OffsetForTime,
+)
+
+
+# What the coordinator answers, after the change is durable.
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPage:
+    """A partition's log start and some of its segments, in order."""
+
+    log_start: int
+    segments: list[Segment]
+
+
+@dataclass(frozen=True, slots=True)
+class ListSegments(Question[SegmentPage]):
+    """Those with records at or after `from_offset`, a page of them.
+
+    After a full page the next begins at the end offset of the last.
+    """
+
+    number: int
+    from_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSegments(Question[list[Segment]]):
+    """Add these to the manifest, all or none; what it has in their place.
+
+    Again is harmless: the segment that is there already comes back, and the file of the other is
+    one too many. Those of deleted topics are left out. An overlap fails. `payloads` are the ids of
+    those that each segment's records name; none of any segment if the list is empty.
+    """
+
+    segments: list[Segment]
+    payloads: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSegments(Question[bool]):
+    """Take these out of the manifest."""
+
+    number: int
+    base_offsets: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SetLogStart(Question[bool]):
+    """Raise a partition's log start offset; it never goes back."""
+
+    number: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureTopics(Question[dict[str, str | None]]):
+    """Make the topics that are not there; why not, for each, or None."""
+
+    names: list[str]
+
+
+FOR_COORDINATOR = by_name(ListSegments, CommitSegments, DeleteSegments, SetLogStart, EnsureTopics)
