@@ -227,7 +227,7 @@ def test_an_answer_that_cannot_be_given_holds_nothing(make: Make) -> None:
         file.write(b"other")
     client.send(fetch_of("bad", "one", "cold"))
     turn_until(bench.loop, lambda: bool(bench.peers.asked))
-    bench.peers.asked[0][1](None)
+    bench.peers.asked[0][1](Failed("it is away"))
     client.wait_closed()
     assert all(segment.pins == segment.loans == 0 for segment in log.wal.segments)
 
