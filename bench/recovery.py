@@ -62,7 +62,7 @@ def fill(directory: Path, total_bytes: int) -> None:
     while log.tail < total_bytes:
         for _ in range(64):
             while not make_room(log.memory.memory, frame_bytes(len(data))):
-                log.make_room_in_index({DURABILITY_OS})
+                log.filing.make_room({DURABILITY_OS})
                 log.write()
             slot = slots[count % PARTITIONS]
             append_batch(log.memory.memory, log.links, slot, data, 0, len(data), 1)

@@ -216,8 +216,8 @@ class _Recovery:
                 row = log.partitions.table[slot]
                 row[P_LOG_END] = max(int(row[P_LOG_END]), end)
                 self._first_offsets.setdefault(number, index.first_offsets[number])
-        log.has_disk_frames |= index.has_disk_frames and segment.end > self._evidence.synced
-        log.register(segment, index)
+        log.filing.has_disk_frames |= index.has_disk_frames and segment.end > self._evidence.synced
+        log.filing.register(segment, index)
         return True
 
     def _file(self, segment: Segment) -> None:
@@ -228,7 +228,7 @@ class _Recovery:
             index.save(log.disk, segment.index_path, segment.start, log.boot_id)
         except OSError as error:
             log.notices.append(f"{segment.index_path} cannot be written: {error}")
-        log.register(segment, index)
+        log.filing.register(segment, index)
         self._words[WORD_INDEX_KEEP] = self._words[WORD_INDEX_TAIL]
 
     def _scan_segment(self, segment: Segment) -> int:
@@ -296,7 +296,7 @@ class _Recovery:
         self._unknown.meet(rows, first_position)
         self._evidence.synced = max(self._evidence.synced, int(rows[:, S_SYNCED].max()))
         batches = rows[rows[:, S_KIND] == FRAME_KIND_BATCH]
-        log.has_disk_frames |= bool((batches[:, S_LEVEL] == DURABILITY_DISK).any())
+        log.filing.has_disk_frames |= bool((batches[:, S_LEVEL] == DURABILITY_DISK).any())
         slots = self._note(batches, first_position)
         self._pass_over_sealed(data, rows, slots)
         before = self._words[WORD_INDEX_TAIL]
@@ -393,7 +393,7 @@ class _Recovery:
         for number, slot in log.partitions.slots.items():
             log.partitions.lead(number, generation)
             row = log.partitions.table[slot]
-            log.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]) or self._now_ms)
+            log.sealing.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]) or self._now_ms)
         log.set_space_end()
         log.wal.prepare_next()
         log.checkpoint()
@@ -412,7 +412,9 @@ class _Recovery:
             try:
                 self._make_durable()
             except OSError as error:
-                log.fail_start(f"what was written before this start cannot be synced: {error}")
+                log.health.fail_start(
+                    f"what was written before this start cannot be synced: {error}"
+                )
         log.partitions.show_all()
         log.cursors[:] = words[WORD_INDEX_TAIL]
 
@@ -421,9 +423,9 @@ class _Recovery:
         is_in_doubt = sync_has_failed(log.directory, log.boot_id)
         if is_in_doubt:
             write_files_again(log, words[WORD_SYNCED])
-        elif log.has_disk_frames:
+        elif log.filing.has_disk_frames:
             log.wal.sync_from(words[WORD_SYNCED])
-        if is_in_doubt or log.has_disk_frames:
+        if is_in_doubt or log.filing.has_disk_frames:
             words[WORD_SYNCED] = words[WORD_WRITTEN]
         forget_failed_sync(log.directory)
 
@@ -467,5 +469,5 @@ class _Recovery:
                 log.disk.write(covering.fd, header, tail - covering.start)
                 words[WORD_WRITTEN] = words[WORD_TAIL]
             except OSError as error:
-                log.fail(f"writing the WAL failed: {told(error)}", tail)
+                log.health.fail(f"writing the WAL failed: {told(error)}", tail)
         words[WORD_RING_START] = words[WORD_TAIL]

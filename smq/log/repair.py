@@ -1,12 +1,13 @@
-"""Writing a log again after a failed write or sync.
+"""Failure of a log, and its repair: writing what is in doubt again, to fresh files.
 
-Nothing is known of what the disk has of the bytes in doubt: the kernel may have marked their pages
-clean. The ring still has them; they go to fresh files, which are synced before they take the places
-of the old ones. That is done in the background: nothing is appended meanwhile, so the ring rests.
+After a failed write or sync nothing is known of what the disk has of the bytes in doubt: the kernel
+may have marked their pages clean. The ring still has them. A repair writes them to fresh files and
+syncs these before they replace the old ones. It runs in the background; the log refuses appends
+meanwhile, so the ring does not move.
 
-After a sync that failed the next sync of the same file says that all is well, also to another
-process. So a failure that was not repaired leaves a note, and a start that finds it writes anew
-what the page cache has of the log and no sync has covered.
+After a failed sync, the next sync of the same file reports success, also to another process. So a
+failed sync leaves a note in the log's directory until the log is repaired. A start that finds the
+note rewrites, from the page cache, whatever no sync has covered.
 """
 
 from contextlib import suppress
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shm.kernels.base.words import (
+    DURABILITY_DISK,
+    FLAG_READ_ONLY,
+    P_FLAGS,
     P_HIGH_WATERMARK,
     P_LAST_STABLE,
     P_LOG_START,
@@ -23,14 +27,17 @@ from shm.kernels.base.words import (
     WORD_TAIL,
     WORD_WRITTEN,
 )
+from smq.log.background import Background, Lane
+from smq.log.disk import told
 from smq.log.reading import ReadableLog
+from smq.log.sync import Syncs
 from smq.log.wal import Segment
 
 NOTE = "sync-failed"
 
 
 class Part(NamedTuple):
-    """A segment to be written again: [start, end) from the ring, what lies before from its file."""
+    """A segment to rewrite: [start, end) comes from the ring, what lies before from its file."""
 
     segment: Segment
     start: int
@@ -38,10 +45,125 @@ class Part(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """Descriptors of fresh files, as far as there was no failure."""
+    """Descriptors of the fresh files, up to the failure if there was one."""
 
     fds: list[int]
     failure: OSError | None
+
+
+class Health:
+    """Whether a log accepts appends; if not, whether and how a repair may end that.
+
+    failed        why the log refuses appends; None: it accepts them
+    is_repairing  a repair runs in the background
+    has_written   a write has succeeded since the last repair began. Without one, a repair is
+                  followed by the same failure: then only tend() allows the next attempt
+    """
+
+    def __init__(
+        self, log: ReadableLog, syncs: Syncs, background: Background, boot_id: bytes
+    ) -> None:
+        self._log, self._syncs, self._background = log, syncs, background
+        self._boot_id = boot_id
+        self.failed: str | None = None
+        self.is_repairing = False
+        self.has_written = True
+        self._in_doubt_from = 0
+        self._may_repair = self._is_beyond_repair = False
+        self._unshown: set[int] = set()  # Partitions of a start whose sync has failed.
+
+    def invariants(self) -> None:
+        """Raise AssertionError when the flags contradict each other."""
+        assert self.failed is not None or not (self.is_repairing or self._is_beyond_repair)
+        assert self.failed is not None or not self._unshown
+
+    def fail(self, why: str, in_doubt_from: int) -> None:
+        """Refuse appends: every partition of the log answers KAFKA_STORAGE_ERROR."""
+        self.failed, self._in_doubt_from = why, in_doubt_from
+        self._may_repair = self.has_written
+        log = self._log
+        log.notices.append(f"{log.directory}: {why}; the log is read-only until it is repaired")
+        for slot in log.partitions.slots.values():
+            log.partitions.table[slot, P_FLAGS] |= FLAG_READ_ONLY
+
+    def fail_sync(self) -> None:
+        """A sync has failed: whatever no sync has covered is in doubt."""
+        self.fail("fdatasync of the WAL failed", self._log.words[WORD_SYNCED])
+        note_failed_sync(self._log.directory, self._boot_id)
+
+    def fail_start(self, why: str) -> None:
+        """What earlier starts wrote cannot be synced: the log is read-only until a restart."""
+        self.fail(why, self._log.words[WORD_SYNCED])
+        self._is_beyond_repair = True
+        note_failed_sync(self._log.directory, self._boot_id)
+        self._unshown = set(self._log.partitions.slots)
+
+    def adopt(self, number: int, durability: int) -> None:
+        """Apply a failure to a partition that the log leads from now on."""
+        log = self._log
+        if self.failed is not None:
+            log.partitions.table[log.partitions.slots[number], P_FLAGS] |= FLAG_READ_ONLY
+        if number in self._unshown:
+            self._unshown.remove(number)
+            if durability == DURABILITY_DISK:
+                hide_unsynced(log, number)
+
+    @property
+    def may_recover(self) -> bool:
+        """Whether a repair runs, or may begin as soon as the running sync ends."""
+        return self.failed is not None and (self.is_repairing or self._may_repair)
+
+    def allow_repair(self) -> None:
+        """Allow one more attempt."""
+        self._may_repair = True
+
+    def begin_repair(self) -> bool:
+        """Begin a repair of a failed log in the background; False: not now, or not at all."""
+        if self.is_repairing or self._syncs.is_running() or not self._may_repair:
+            return False
+        self._may_repair = self.has_written = False
+        if self._is_beyond_repair:
+            return False
+        log, since = self._log, self._in_doubt_from
+        if self._syncs.syncer.failed():
+            since = min(since, log.words[WORD_SYNCED])
+        if not ring_holds(log, since):
+            self.failed = "the ring no longer holds what must be written to the WAL again"
+            return False
+        self.is_repairing = True
+        parts = parts_from(log, since)
+        for part in parts:
+            part.segment.pins += 1
+        self._background.submit(
+            Lane.FILES, lambda: rewrite(log, parts), lambda r: self._rewritten(since, parts, r)
+        )
+        return True
+
+    def _rewritten(self, since: int, parts: list[Part], result: Rewritten | OSError) -> None:
+        assert isinstance(result, Rewritten)
+        self.is_repairing = False
+        for part in parts:
+            part.segment.pins -= 1
+        for part, fd in zip(parts, result.fds, strict=False):
+            self._log.wal.swap(part.segment, fd)
+        if result.failure is not None:
+            self.failed = f"the WAL cannot be written: {told(result.failure)}"
+            return
+        words, written = self._log.words, max([since, *(part.end for part in parts)])
+        words[WORD_WRITTEN] = max(words[WORD_WRITTEN], written)
+        if since <= words[WORD_SYNCED] < written:
+            words[WORD_SYNCED] = written
+        self._recover()
+
+    def _recover(self) -> None:
+        log, syncer = self._log, self._syncs.syncer
+        if syncer.failed():
+            syncer.reset()
+            forget_failed_sync(log.directory)
+        self.failed = None
+        log.notices.append(f"{log.directory}: the WAL is written again")
+        for slot in log.partitions.slots.values():
+            log.partitions.table[slot, P_FLAGS] &= ~FLAG_READ_ONLY
 
 
 def ring_holds(log: ReadableLog, position: int) -> bool:
@@ -52,22 +174,22 @@ def ring_holds(log: ReadableLog, position: int) -> bool:
 
 
 def note_failed_sync(directory: Path, boot_id: bytes) -> None:
-    """Leave a note for the next start. On a disk that takes not even this it is not known there.
+    """Leave a note for the next start. If the disk refuses even this, that start does not know.
 
-    It says in which boot: what else is known of the boot may not have been written to this disk.
+    The note names the boot: the file that names it otherwise may not have reached this disk.
     """
     with suppress(OSError):
         (directory / NOTE).write_bytes(boot_id)
 
 
 def forget_failed_sync(directory: Path) -> None:
-    """All is synced that was in doubt."""
+    """Remove the note: everything that was in doubt is synced."""
     with suppress(OSError):
         (directory / NOTE).unlink(missing_ok=True)
 
 
 def sync_has_failed(directory: Path, boot_id: bytes) -> bool:
-    """Whether an earlier life in this boot has left a note, perhaps on a disk that was full."""
+    """Whether an earlier start in this boot has left a note. On a full disk the note is empty."""
     try:
         said = (directory / NOTE).read_bytes()
     except OSError:
@@ -76,8 +198,10 @@ def sync_has_failed(directory: Path, boot_id: bytes) -> bool:
 
 
 def write_files_again(log: ReadableLog, since: int) -> None:
-    """Put fresh, synced files in the places of those that hold anything from `since` on, as the
-    page cache has them. Raises OSError."""
+    """Replace the files that hold anything from `since` on by fresh, synced ones.
+
+    Their content comes from the page cache. Raises OSError.
+    """
     for segment in log.wal.segments:
         if segment.end > since:
             stop = min(log.words[WORD_WRITTEN], segment.end)
@@ -85,7 +209,7 @@ def write_files_again(log: ReadableLog, since: int) -> None:
 
 
 def hide_unsynced(log: ReadableLog, number: int) -> None:
-    """Show of a partition that was recovered only what the disk is known to have."""
+    """Lower a recovered partition's high watermark to what the disk is known to have."""
     offset = log.lookup.first_offset_from(number, log.words[WORD_SYNCED])
     row = log.partitions.table[log.partitions.slots[number]]
     if offset is not None:
@@ -95,7 +219,7 @@ def hide_unsynced(log: ReadableLog, number: int) -> None:
 
 
 def parts_from(log: ReadableLog, since: int) -> list[Part]:
-    """What must be written again when all from position `since` on is in doubt."""
+    """What to rewrite when everything from position `since` on is in doubt."""
     parts = []
     for segment in log.wal.segments:
         if segment.end > since:
@@ -105,7 +229,7 @@ def parts_from(log: ReadableLog, since: int) -> list[Part]:
 
 
 def rewrite(log: ReadableLog, parts: list[Part]) -> Rewritten:
-    """Make fresh, synced files and give them the names of the old ones."""
+    """Write fresh, synced files and rename them over the old ones."""
     fds: list[int] = []
     try:
         for segment, start, end in parts:

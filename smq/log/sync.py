@@ -1,11 +1,14 @@
-"""Who calls fdatasync: a thread that never holds the GIL, or, in tests, the caller itself."""
+"""Syncing a log's WAL: which positions, and who calls fdatasync.
+
+In a broker a thread calls it that never holds the GIL; in tests the caller does.
+"""
 
 import threading
 from typing import Protocol
 
 import numpy as np
 
-from shm.kernels.base.words import WORD_SYNCED
+from shm.kernels.base.words import WORD_SYNCED, WORD_WRITTEN
 from shm.kernels.log.sync import (
     BOX_DONE,
     BOX_ERRNO,
@@ -18,25 +21,26 @@ from shm.kernels.log.sync import (
 )
 from shm.segment import LogMemory
 from smq.log.disk import Disk
+from smq.log.wal import Wal
 
 
 class Syncer(Protocol):
     """Makes written bytes durable, in order, and publishes the position in WORD_SYNCED."""
 
     def post(self, fd: int, upto: int) -> bool:
-        """Ask for a sync of fd, after which all below position `upto` is durable; False: busy."""
+        """Request a sync of fd that makes everything below position `upto` durable; False: busy."""
 
     def failed(self) -> bool:
-        """Whether a sync failed; nothing is synced until reset()."""
+        """Whether a sync has failed; nothing is synced until reset()."""
 
     def reset(self) -> None:
-        """The log has been written again; forget the failure and what was asked."""
+        """Forget the failure and the pending request: the log has been rewritten."""
 
     def busy(self) -> bool:
-        """Whether something asked for is not done yet."""
+        """Whether a request is not done yet."""
 
     def stop(self) -> None:
-        """Leave after what is running."""
+        """Finish the running sync, then end."""
 
 
 class InlineSyncer:
@@ -54,7 +58,7 @@ class InlineSyncer:
             except OSError:
                 self._failed = True
             else:
-                assert upto >= self._memory.words[WORD_SYNCED], "what is synced stays so"
+                assert upto >= self._memory.words[WORD_SYNCED], "a synced position never moves back"
                 self._memory.words[WORD_SYNCED] = upto
         return True
 
@@ -75,7 +79,7 @@ class InlineSyncer:
 
 
 class SyncThread:
-    """Syncs in a thread; writes to `event_fd` when WORD_SYNCED has moved or a sync has failed."""
+    """Syncs in a thread. Writes to `event_fd` when WORD_SYNCED moves or a sync fails."""
 
     def __init__(self, memory: LogMemory, event_fd: int) -> None:
         self._box = np.zeros(BOX_WORDS, np.int64)
@@ -94,7 +98,7 @@ class SyncThread:
         return bool(self._box[BOX_ERRNO] != 0)
 
     def reset(self) -> None:
-        """See Syncer. The thread rests while BOX_ERRNO is set, so nothing races here."""
+        """See Syncer. The thread is idle while BOX_ERRNO is set, so there is no race."""
         self._box[BOX_DONE] = self._box[BOX_REQUESTED]
         self._box[BOX_ERRNO] = 0
 
@@ -106,3 +110,43 @@ class SyncThread:
         """See Syncer."""
         stop_sync(self._box)
         self._thread.join()
+
+
+class Syncs:
+    """The syncs of one log: up to which position they are wanted, one after another.
+
+    Invariant: `wanted` never passes the written position.
+    """
+
+    def __init__(self, memory: LogMemory, wal: Wal, syncer: Syncer) -> None:
+        self._words, self._wal, self.syncer = memory.words, wal, syncer
+        self.wanted = 0
+
+    def invariants(self) -> None:
+        """Raise AssertionError when more is wanted than was written."""
+        assert self.wanted <= self._words[WORD_WRITTEN]
+
+    def is_running(self) -> bool:
+        """Whether a sync runs that has not failed."""
+        return self.syncer.busy() and not self.syncer.failed()
+
+    def want(self) -> None:
+        """Want everything synced that is written now. A running sync does not cover it."""
+        self.wanted = self._words[WORD_WRITTEN]
+
+    def push(self) -> bool:
+        """Post the wanted sync if the syncer is free; False: a sync has failed.
+
+        A segment is synced before the next one.
+        """
+        if self.syncer.failed():
+            return False
+        synced = self._words[WORD_SYNCED]
+        if self.syncer.busy() or self.wanted <= synced:
+            return True
+        for segment in self._wal.segments:
+            if segment.end <= synced or segment.start >= self.wanted:
+                continue
+            if not self.syncer.post(segment.fd, min(segment.end, self.wanted)):
+                break  # No later segment may pass this one: the next push posts the rest.
+        return True

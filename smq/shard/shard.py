@@ -226,4 +226,4 @@ class Shard:
             return
         for level in (DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK):
             self.publish(log, level)
-        log.make_room_in_index(self.levels)
+        log.filing.make_room(self.levels)

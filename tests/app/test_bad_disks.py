@@ -126,7 +126,7 @@ def broken_disk(bench: ServerBench) -> tuple[FailingDisk, BackgroundThread]:
     disk = FailingDisk(OsDisk())
     log.background = log.wal._background = background
     log.disk = log.wal._disk = disk
-    log.syncer = InlineSyncer(log.memory, disk)
+    log.syncs.syncer = InlineSyncer(log.memory, disk)
     return disk, background
 
 

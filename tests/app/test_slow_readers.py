@@ -40,7 +40,7 @@ def put(bench: ServerBench, writer: Client, total_bytes: int) -> None:
 
 def seal(log: Log) -> None:
     end = int(log.partitions.table[log.partitions.slots[1], P_LOG_END])
-    log.sealed(1, end, 0)
+    log.sealing.advance(1, end, 0)
 
 
 def loans(log: Log) -> int:

@@ -135,7 +135,7 @@ def append(log: Log, number: int, data: bytes) -> int:
             log.write()
             log.want_sync()
             show(log)
-            log.make_room_in_index(set(LEVELS))
+            log.filing.make_room(set(LEVELS))
         else:
             break
     else:
@@ -151,7 +151,7 @@ def append_unknown(log: Log, kind: int, content: bytes) -> tuple[int, bytes]:
     size = int(frame_bytes(len(content)))
     while not make_room(memory, size):
         assert turn(log)
-        log.make_room_in_index(set(LEVELS))
+        log.filing.make_room(set(LEVELS))
     tail = log.tail
     claim(memory, tail + size)
     at = int(place_of(memory, tail))
@@ -181,6 +181,20 @@ def turn(log: Log, *, syncs: bool = True) -> bool:
     log.background.collect()
     log.invariants()
     return True
+
+
+def fill(log: Log, number: int = 1, count: int = 40) -> None:
+    """Append batches of one record, each with a turn of its own."""
+    for i in range(count):
+        append(log, number, batch(b"%d" % i * 200))
+        assert turn(log)
+
+
+def row(log: Log, number: int = 1) -> np.ndarray:
+    """A partition's row in the table."""
+    table: np.ndarray = log.partitions.table
+    found: np.ndarray = table[log.partitions.slots[number]]
+    return found
 
 
 def high_watermark(log: Log, number: int) -> int:

@@ -108,7 +108,7 @@ class Story:
         self._acknowledge()
 
     def live(self, chance: Random, turns: int) -> "Story":
-        generation = self.log.snapshot().generation
+        generation = self.log.freeing.snapshot().generation
         self._send_again()
         for _ in range(turns):
             for _ in range(chance.randint(1, 4)):
@@ -123,7 +123,7 @@ class Story:
             assert turn(self.log, syncs=is_due or chance.random() < 0.5)
             self._acknowledge()
             self._seal(chance)
-        assert self.log.snapshot().generation == generation
+        assert self.log.freeing.snapshot().generation == generation
         return self
 
     def _send_again(self) -> None:
@@ -139,7 +139,7 @@ class Story:
     def _seal(self, chance: Random) -> None:
         if chance.random() < 0.2:
             number = chance.choice(list(LEVELS))
-            self.log.sealed(number, high_watermark(self.log, number), now_ms=1)
+            self.log.sealing.advance(number, high_watermark(self.log, number), now_ms=1)
             self.log.checkpoint()
 
     def _acknowledge(self) -> None:

@@ -41,12 +41,12 @@ def test_sealing_every_partition_looks_at_each_once_or_twice(log: Log) -> None:
     segment, looks = first(log), 0
     for number in range(1, COUNT + 1):
         assert log.wal.segments[0] is segment
-        assert log.freeable() == []
-        looks += log.holders.looks
-        log.sealed(number, end_of(log, number), NOW_MS)
+        assert log.freeing.freeable() == []
+        looks += log.freeing.holders.looks
+        log.sealing.advance(number, end_of(log, number), NOW_MS)
         log.invariants()
-    assert log.freeable() == [segment]
-    assert looks + log.holders.looks <= 2 * COUNT + 1
+    assert log.freeing.freeable() == [segment]
+    assert looks + log.freeing.holders.looks <= 2 * COUNT + 1
     log.checkpoint()
     assert log.wal.segments[0] is not segment
 
@@ -55,26 +55,26 @@ def test_sealing_every_partition_looks_at_each_once_or_twice(log: Log) -> None:
 def test_the_last_that_needs_it_decides(log: Log, how: str) -> None:
     segment = first(log)
     for number in range(1, COUNT):
-        log.sealed(number, end_of(log, number), NOW_MS)
-    assert log.freeable() == []
+        log.sealing.advance(number, end_of(log, number), NOW_MS)
+    assert log.freeing.freeable() == []
     if how == "sealed":
-        log.sealed(COUNT, 1, NOW_MS)
+        log.sealing.advance(COUNT, 1, NOW_MS)
     elif how == "gone":
         log.drop_partitions([COUNT])
     else:
-        log.set_log_start(COUNT, 1)
-    assert log.freeable() == [segment]
+        log.sealing.set_log_start(COUNT, 1)
+    assert log.freeing.freeable() == [segment]
 
 
 def test_no_step_looks_at_more_than_its_share(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     segment = first(log)
     for number in range(1, COUNT + 1):
-        log.sealed(number, end_of(log, number), NOW_MS)
+        log.sealing.advance(number, end_of(log, number), NOW_MS)
     monkeypatch.setattr(module, "LOOKS_MAX", 300)
     for _ in range(3):
-        assert log.freeable() == []
-        assert log.holders.looks == 300
-    assert log.freeable() == [segment]
+        assert log.freeing.freeable() == []
+        assert log.freeing.holders.looks == 300
+    assert log.freeing.freeable() == [segment]
 
 
 def test_what_is_freed_is_no_look_ups_any_more(log: Log) -> None:
@@ -83,7 +83,7 @@ def test_what_is_freed_is_no_look_ups_any_more(log: Log) -> None:
     assert log.lookup.filed_of(7) == [(0, segment)]
     assert log.filed_indexes(7) == [index]
     for number in range(1, COUNT + 1):
-        log.sealed(number, end_of(log, number), NOW_MS)
+        log.sealing.advance(number, end_of(log, number), NOW_MS)
     log.checkpoint()
     assert log.lookup.filed_of(7) == []
     assert log.filed_indexes(7) == []

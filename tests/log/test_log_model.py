@@ -71,7 +71,7 @@ class LogMachine(RuleBasedStateMachine):
     def seal(self, number: int, part: float) -> None:
         low, high = self.sealed[number], high_watermark(self.log, number)
         self.sealed[number] = low + int(part * (high - low))
-        self.log.sealed(number, self.sealed[number], now_ms=1)
+        self.log.sealing.advance(number, self.sealed[number], now_ms=1)
         self.log.checkpoint()
 
     @rule()

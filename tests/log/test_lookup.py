@@ -58,7 +58,7 @@ def test_sums_agree_with_the_batches_there_are(log: Log) -> None:
 
 
 def test_what_is_sealed_and_freed_is_left_to_others(log: Log) -> None:
-    log.sealed(1, 60, 1)
+    log.sealing.advance(1, 60, 1)
     log.checkpoint()
     first = offsets(log, 0)
     assert first is not None

@@ -143,7 +143,7 @@ def test_a_segment_with_them_is_freed_when_all_its_batches_are_sealed(tmp_path: 
     _, frames = newer_log(tmp_path, SKIPPABLE)
     log = start(tmp_path, generation=1, levels=LEVELS).log
     for number in LEVELS:
-        log.sealed(number, 32, 1)
+        log.sealing.advance(number, 32, 1)
     log.checkpoint()
     assert len(log.wal.segments) == 1
     fill(log, 3, b"new")

@@ -131,7 +131,7 @@ def test_what_must_be_loaded_is_read_in_the_background_and_held_meanwhile(tmp_pa
     got: list[np.ndarray] = []
     with disk.waiting():
         log.load(run, got.append)
-        log.sealed(1, 50, 1)
+        log.sealing.advance(1, 50, 1)
         log.checkpoint()
         log.background.wait_a_job(Lane.TABLES)
         assert log.wal.segments[0].pins == 1
@@ -206,8 +206,8 @@ def test_damage_does_not_pin_a_segment(tmp_path: Path) -> None:
         turn(log)
     position = int(spans(log)[-1, 0])
     flip(log, position + 70)
-    log.sealed(2, high_watermark(log, 2), 1)
-    log.sealed(1, end - 1, 1)
+    log.sealing.advance(2, high_watermark(log, 2), 1)
+    log.sealing.advance(1, end - 1, 1)
     with pytest.raises(DamagedFrame):
         read(log, 1)
     log.tend()
@@ -246,7 +246,7 @@ def test_a_freed_position_is_not_damage(tmp_path: Path) -> None:
     log = start(tmp_path).log
     filled(log, 50)
     place = spans(log)[0].tolist()
-    log.sealed(1, 40, 1)
+    log.sealing.advance(1, 40, 1)
     log.checkpoint()
     with pytest.raises(DamagedFrame, match="freed"):
         read_batch(log, *place)
@@ -259,7 +259,7 @@ def test_spans_end_before_a_freed_segment(tmp_path: Path) -> None:
     log = start(tmp_path, levels={1: OS, 3: OS}).log
     append(log, 3, batch(b"idle"))
     filled(log, 40)
-    log.sealed(1, 30, 1)
+    log.sealing.advance(1, 30, 1)
     log.checkpoint()
     assert [s.start // s.path.stat().st_size for s in log.wal.segments[:2]] == [0, 7]
     first = log.find(1, 0, 40, ALL)

@@ -77,7 +77,7 @@ def test_frames_that_only_the_ring_has_are_written_after_a_shards_death(
     assert read(again, 1) == before
     assert again.is_written()
     fill(again, 20)
-    again.sealed(1, high_watermark(again, 1), 1)
+    again.sealing.advance(1, high_watermark(again, 1), 1)
     after = contents(again)
     again.wal.close()
     third = start(tmp_path, generation=generation + 2, levels=LEVELS).log
@@ -179,7 +179,7 @@ def test_with_a_lost_checkpoint_nothing_is_read_below_the_oldest_frame(tmp_path:
     log = start(tmp_path, levels=LEVELS).log
     fill(log, 30)
     for number in LEVELS:
-        log.sealed(number, 20, 1)
+        log.sealing.advance(number, 20, 1)
     log.checkpoint()
     log.wal.close()
     for name in (FILE_NAME, FILE_NAME_BEFORE):
@@ -208,8 +208,8 @@ def test_a_dropped_partitions_frames_do_not_come_back(tmp_path: Path) -> None:
     log.wal.close()
     log = start(tmp_path, generation=1, boot=OTHER_BOOT, levels={1: MEMORY, 3: DISK}).log
     assert sorted(log.partitions.slots) == [1, 3]
-    log.sealed(1, 10, 1)
-    log.sealed(3, 10, 1)
+    log.sealing.advance(1, 10, 1)
+    log.sealing.advance(3, 10, 1)
     log.checkpoint()
     assert len(log.wal.segments) == 1
 

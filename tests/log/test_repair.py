@@ -232,13 +232,13 @@ def test_a_repair_runs_in_the_background_and_readers_do_not_wait(tmp_path: Path)
         turn(log)
     background.wait()
     oldest = log.wal.segments[0]
-    log.sealed(2, 20, 0)
+    log.sealing.advance(2, 20, 0)
     append_all(log, 20)
     disk.fail("write", 1)
     disk.goes.clear()
     assert not turn(log)
     assert not log.repair()
-    assert log.may_recover
+    assert log.health.may_recover
     assert values(log)[3] == expected(20)[3]
     with pytest.raises(Refused):
         append(log, 2, batch(b"refused"))

@@ -56,8 +56,8 @@ def test_the_first_answer_has_all_and_the_next_what_has_changed(bench: Bench) ->
     [row] = [row for row in grown.partitions if row.number == 4]
     assert row == PartitionState(4, 1, 0, 0, 2, 2 * len(batch(b"v")), NOW_MS)
     assert bench.after(again.version) == grown  # The answer was lost.
-    bench.shard.logs[1].sealed(4, 2, NOW_MS)
-    bench.shard.logs[0].set_log_start(9, 1)
+    bench.shard.logs[1].sealing.advance(4, 2, NOW_MS)
+    bench.shard.logs[0].sealing.set_log_start(9, 1)
     assert bench.numbers(bench.after(grown.version)) == [4, 9]
 
 

@@ -115,7 +115,7 @@ def test_what_is_held_is_not_recycled_and_what_is_released_is(bench: Appender) -
 def recycle(bench: Appender) -> None:
     log = bench.shard.logs[0]
     for led in bench.shard.led():
-        log.sealed(led.number, led.offsets().log_end, 0)
+        log.sealing.advance(led.number, led.offsets().log_end, 0)
     log.checkpoint()
     bench.end_turn()
 

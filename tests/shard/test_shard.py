@@ -119,7 +119,7 @@ def test_epochs_are_compared_with_the_one_the_partition_is_led_in(tmp_path: Path
 
 def test_nothing_is_visible_before_its_level_on_one_log(tmp_path: Path) -> None:
     log = new_log(tmp_path)
-    syncer = log.syncer = HeldSyncer(log.memory)
+    syncer = log.syncs.syncer = HeldSyncer(log.memory)
     shard = Shard(1, new_shard(tmp_path / "unused").config, {0: log}, list)
     levels = ("memory", "os", "disk")
     topics = [
@@ -155,7 +155,7 @@ def test_what_another_level_lets_see_is_shown_when_a_topic_gets_it(tmp_path: Pat
     shard = new_shard(tmp_path)
     shard.take_catalog(with_level("disk"), 2)
     log, appender = shard.logs[0], Appender(shard)
-    log.syncer = HeldSyncer(log.memory)
+    log.syncs.syncer = HeldSyncer(log.memory)
     appender.run(produce_request({"one": {0: batch(b"x")}, "two": {0: batch(b"x")}}))
     appender.end_turn()
     assert led(shard, "one").offsets().high_watermark == 0
@@ -170,7 +170,7 @@ def test_what_was_visible_stays_so_when_a_topic_gets_a_higher_level(tmp_path: Pa
     shard.take_catalog(with_level("os"), 2)
     log, appender = shard.logs[0], Appender(shard)
     appender.append("one", 0, batch(b"synced"))
-    syncer = log.syncer = HeldSyncer(log.memory)
+    syncer = log.syncs.syncer = HeldSyncer(log.memory)
     appender.append("one", 0, batch(b"not synced"))
     shard.take_catalog(with_level("disk"), 3)
     appender.run(produce_request({"one": {0: batch(b"later")}}))

@@ -108,7 +108,7 @@ def test_however_much_comes_in_one_turn_the_limit_holds(tmp_path: Path) -> None:
 def test_sealing_lets_producers_go_on(tmp_path: Path) -> None:
     shard, appender = full_shard(tmp_path)
     [led, _] = shard.led()
-    led.log.sealed(led.number, led.offsets().log_end, NOW_MS)
+    led.log.sealing.advance(led.number, led.offsets().log_end, NOW_MS)
     watch_space(shard, NOW_MS)  # Frees; the next look finds the room.
     assert not watch_space(shard, NOW_MS)
     assert not shard.throttle.is_on
@@ -120,7 +120,7 @@ def test_freed_files_are_kept_as_spares_only_within_the_limit(tmp_path: Path) ->
     shard, appender = full_shard(tmp_path)
     [led, _] = shard.led()
     for _ in range(3):
-        led.log.sealed(led.number, led.offsets().log_end, NOW_MS)
+        led.log.sealing.advance(led.number, led.offsets().log_end, NOW_MS)
         watch_space(shard, NOW_MS)
         while error_of(appender, "a", HALF_A_SEGMENT) == ErrorCode.NONE:
             assert disk_bytes(led.log) <= LIMIT

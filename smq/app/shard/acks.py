@@ -44,9 +44,9 @@ class Acks:
             assert ack.synced
             for number, position in ack.synced.items():
                 log = logs[number]
-                assert log.failed is not None or log.sync_wanted >= position
+                assert log.failed is not None or log.syncs.wanted >= position
         for log in logs.values():
-            assert log.failed is None or log.number in self._failed or log.may_recover
+            assert log.failed is None or log.number in self._failed or log.health.may_recover
 
     def queue(self, client: Connection | Session, answers: bytes, marks: Marks) -> None:
         """These answers are due to a client when what they are for is as safe as the marks say."""
@@ -105,7 +105,7 @@ class Acks:
 
     def _settle_failure(self, log: Log) -> None:
         """When an attempt at repair has ended: what waited for it is written now, or never was."""
-        if log.may_recover:
+        if log.health.may_recover:
             return
         if log.failed is None:
             self._write(log)
@@ -148,7 +148,7 @@ class Acks:
         for ack in self._open_when_synced:
             for number, position in ack.synced.items():
                 log = self._shard.logs[number]
-                if log.sync_wanted < position <= log.words[WORD_WRITTEN]:
+                if log.syncs.wanted < position <= log.words[WORD_WRITTEN]:
                     log.want_sync()
 
     def _is_synced(self, ack: _Ack) -> bool:

@@ -138,12 +138,12 @@ class ShardCommands:
 
     def _sealed(self, link: Link, frame_id: int, asked: MarkSealed) -> None:
         led = self._find(asked.number)
-        led.log.sealed(asked.number, asked.end, wall_ms())
+        led.log.sealing.advance(asked.number, asked.end, wall_ms())
         led.log.checkpoint(lambda: link.send(encode_answer(frame_id, answer=True)))
 
     def _log_start(self, link: Link, frame_id: int, asked: RaiseLogStart) -> None:
         led = self._find(asked.number)
-        led.log.set_log_start(asked.number, asked.offset)
+        led.log.sealing.set_log_start(asked.number, asked.offset)
         led.log.checkpoint(lambda: link.send(encode_answer(frame_id, answer=True)))
 
     def _unsealed(self, link: Link, frame_id: int, asked: Unsealed) -> None:

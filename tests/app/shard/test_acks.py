@@ -59,7 +59,7 @@ class Bench:
     def __init__(self, directory: Path) -> None:
         self.shard = new_shard(directory, topic("one"), topic("safe", range(2, 3), DISK))
         self.log = self.shard.logs[0]
-        self.log.syncer = HeldSyncer(self.log.memory)
+        self.log.syncs.syncer = HeldSyncer(self.log.memory)
         self.acks, self.client = Acks(self.shard), FakeClient()
         appender = Appender(self.shard)
         appender.run(produce_request({"one": {0: batch(b"x")}, "safe": {0: batch(b"y")}}))
@@ -93,7 +93,7 @@ def test_an_ack_of_disk_level_waits_for_the_sync(bench: Bench) -> None:
     assert bench.turn() == 0
     assert bench.client.is_held
     assert bench.is_syncing
-    cast("HeldSyncer", bench.log.syncer).release()
+    cast("HeldSyncer", bench.log.syncs.syncer).release()
     assert bench.turn() == 1
     assert bench.is_syncing  # Who was just acknowledged may ask again at once.
     assert (bench.client.open_count, bench.client.is_held) == (1, False)
@@ -106,7 +106,7 @@ def test_a_client_is_held_until_the_last_of_its_acks(bench: Bench) -> None:
     bench.queue(DURABILITY_DISK)
     assert bench.turn() == 1
     assert bench.client.is_held
-    cast("HeldSyncer", bench.log.syncer).release()
+    cast("HeldSyncer", bench.log.syncs.syncer).release()
     bench.turn()
     assert (bench.client.open_count, bench.client.is_held) == (2, False)
 
@@ -152,7 +152,7 @@ class LogsBench:
         for log, disk, jobs in zip(self.logs, self.disks, self.jobs, strict=True):
             log.disk = log.wal._disk = disk
             log.background = log.wal._background = jobs
-            log.syncer = HeldSyncer(log.memory)
+            log.syncs.syncer = HeldSyncer(log.memory)
         self.appender, self.acks = Appender(self.shard), Acks(self.shard)
 
     def append(self, **data: dict[int, bytes]) -> Produced:
@@ -172,7 +172,7 @@ class LogsBench:
         self.acks.invariants()
 
     def sync(self, number: int) -> None:
-        cast("HeldSyncer", self.logs[number].syncer).release()
+        cast("HeldSyncer", self.logs[number].syncs.syncer).release()
         self.turn()
 
     def repair(self, number: int) -> None:

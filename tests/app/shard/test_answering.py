@@ -86,7 +86,7 @@ def test_cold_records_come_from_the_sealer_s_file_and_its_silence_is_an_error(
     for _ in range(12):
         client.send(produce_request({"one": {0: batch(b"y" * 30_000)}}))
     client.wait(13)
-    log.sealed(1, 13, 0)
+    log.sealing.advance(1, 13, 0)
     log.checkpoint()
     (tmp_path / "cache").write_bytes(b"cold batches")
     client.send(fetch("one", correlation=20) + fetch("one", correlation=21))
@@ -152,7 +152,7 @@ def recycle(bench: ServerBench) -> None:
     """Everything is sealed: the WAL frees what nobody holds."""
     [log] = bench.shard.logs.values()
     for led in bench.shard.led():
-        log.sealed(led.number, led.offsets().high_watermark, 0)
+        log.sealing.advance(led.number, led.offsets().high_watermark, 0)
     log.checkpoint()
 
 
@@ -201,7 +201,7 @@ def test_what_is_lent_beside_records_that_the_sealer_brings_is_not_recycled(
     make: Make, tmp_path: Path
 ) -> None:
     bench = make(topic("one"), topic("other", range(2, 3)), topic("cold", range(3, 4)))
-    bench.shard.logs[0].sealed(3, 8, 0)
+    bench.shard.logs[0].sealing.advance(3, 8, 0)
     write_past_the_ring(bench)
     reader = bench.client()
     reader.send(fetch_of("one", "cold"))
@@ -215,7 +215,7 @@ def test_what_is_lent_beside_records_that_the_sealer_brings_is_not_recycled(
 
 def test_an_answer_that_cannot_be_given_holds_nothing(make: Make) -> None:
     bench = make(topic("bad"), topic("one", range(2, 3)), topic("cold", range(3, 4)))
-    bench.shard.logs[0].sealed(3, 8, 0)
+    bench.shard.logs[0].sealing.advance(3, 8, 0)
     client = bench.client()
     client.send(produce_request({"bad": {0: batch(b"small")}}))
     for i in range(RING_BYTES // len(MINE) + 4):

@@ -175,7 +175,7 @@ def test_a_damaged_batch_that_had_to_be_loaded_is_refused_by_name(bench: Bench) 
 
 
 def test_batches_wait_until_the_disk_has_them(bench: Bench) -> None:
-    bench.log.syncer = syncer = HeldSyncer(bench.log.memory)
+    bench.log.syncs.syncer = syncer = HeldSyncer(bench.log.memory)
     bench.append(b"a")
     answers = bench.begin(Batches(NUMBER, 0, 1 << 20))
     for _ in range(5):
@@ -191,7 +191,7 @@ def test_what_nobody_may_see_yet_is_given_to_who_asks_for_it(bench: Bench) -> No
     bench.shard.take_catalog(
         catalog(topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": "disk"})), 2
     )
-    bench.log.syncer = HeldSyncer(bench.log.memory)
+    bench.log.syncs.syncer = HeldSyncer(bench.log.memory)
     bench.append(b"a")
     wanted = Batches(NUMBER, 0, 1 << 20, synced=False)
     assert bench.batches(wanted) == b""
@@ -203,7 +203,7 @@ def test_batches_do_not_wait_for_what_is_behind_them(bench: Bench) -> None:
     first = Batches(NUMBER, 0, bytes_max=1)
     bench.append(b"on the disk")
     synced = bench.batches(first)
-    bench.log.syncer = HeldSyncer(bench.log.memory)
+    bench.log.syncs.syncer = HeldSyncer(bench.log.memory)
     bench.append(b"not yet")
     assert bench.log.words[WORD_SYNCED] < bench.log.tail
     assert bench.batches(first) == synced

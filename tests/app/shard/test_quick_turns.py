@@ -247,14 +247,14 @@ def test_a_client_whose_fetch_waits_may_ask_more_and_is_answered_in_order(make: 
 def test_records_that_become_visible_in_the_loops_turn_end_a_wait_in_the_kernel(make: Make) -> None:
     bench = make(topic("one"), topic("safe", range(2, 3), DISK))
     log = bench.shard.logs[0]
-    log.syncer = HeldSyncer(log.memory)
+    log.syncs.syncer = HeldSyncer(log.memory)
     reader, writer = bench.client(), bench.client()
     reader.send(fetch("safe", wait_ms=60_000))
     turn_until(bench.loop, lambda: awaited(bench) == 1)
     writer.send(produce_request({"safe": {0: batch(b"s")}}))
     settle(bench, reader)
     assert (awaited(bench), reader.frames()) == (1, [])
-    log.syncer.release()
+    log.syncs.syncer.release()
     assert b"s" in bytes(fetched(reader.wait(1)[0]).records)
 
 
@@ -317,13 +317,13 @@ def test_a_fetchs_answer_that_a_socket_takes_in_parts_comes_whole(make: Make) ->
 def test_an_ack_on_disk_level_waits_for_the_sync_and_later_ones_wait_behind_it(make: Make) -> None:
     bench = make(topic("one"), topic("safe", range(2, 3), DISK))
     log = bench.shard.logs[0]
-    log.syncer = HeldSyncer(log.memory)
+    log.syncs.syncer = HeldSyncer(log.memory)
     client = bench.client()
     client.send(one(correlation=1) + produce_request({"safe": {0: batch(b"s")}}, correlation=2))
     client.send(one(correlation=3))
     settle(bench, client)
     assert client.correlations() == []
-    log.syncer.release()
+    log.syncs.syncer.release()
     client.wait(3)
     assert client.correlations() == [1, 2, 3]
 
@@ -369,7 +369,7 @@ def test_a_failed_write_does_not_count_as_one_after_a_repair(make: Make) -> None
     client, log = bench.client(), bench.shard.logs[0]
     client.send(one(correlation=1))
     client.wait(1)
-    log._has_written = False  # As a repair leaves it.
+    log.health.has_written = False  # As a repair leaves it.
     segment = log.wal.segments[-1]
     writable, segment.fd = segment.fd, os.open(segment.path, os.O_RDONLY)
     client.send(one(correlation=2))

@@ -72,7 +72,7 @@ def test_a_stream_may_be_cut_anywhere(make: Make, size: int) -> None:
 def test_answers_keep_the_order_of_the_requests_whoever_is_slow(make: Make) -> None:
     bench = make(topic("one"), topic("safe", range(2, 3), DISK))
     log = bench.shard.logs[0]
-    log.syncer = HeldSyncer(log.memory)
+    log.syncs.syncer = HeldSyncer(log.memory)
     client = bench.client()
     client.send(
         find_coordinator(1)
@@ -87,7 +87,7 @@ def test_answers_keep_the_order_of_the_requests_whoever_is_slow(make: Make) -> N
     answered((1).to_bytes(4) + b"found")
     settle(bench, client)
     assert client.correlations() == [1]
-    log.syncer.release()
+    log.syncs.syncer.release()
     client.wait(5)
     assert client.correlations() == [1, 2, 3, 4, 5]
     assert fetched(client.frames()[2]).high_watermark == 1
@@ -101,7 +101,7 @@ def test_an_ack_comes_at_its_topic_s_level_and_what_is_acknowledged_is_visible(m
     ]
     bench = make(*levels)
     log = bench.shard.logs[0]
-    log.syncer = HeldSyncer(log.memory)
+    log.syncs.syncer = HeldSyncer(log.memory)
     clients = {each.name: bench.client() for each in levels}
     for name, client in clients.items():
         client.send(produce_request({name: {0: batch(name.encode())}}))
@@ -112,7 +112,7 @@ def test_an_ack_comes_at_its_topic_s_level_and_what_is_acknowledged_is_visible(m
         reader.send(fetch(name))
         reader.wait(i + 1)
     assert [bool(fetched(frame).records) for frame in reader.frames()] == [True, True, False]
-    log.syncer.release()
+    log.syncs.syncer.release()
     clients["safe"].wait(1)
     reader.send(fetch("safe"))
     assert fetched(reader.wait(4)[3]).records
@@ -193,7 +193,7 @@ def test_a_slow_reader_gets_its_own_bytes_while_the_ring_and_the_wal_move_on(mak
         writer.send(produce_request({"other": {0: batch(b"EVIL" * 5000)}}))
         writer.wait(count + i + 1)
         for led in bench.shard.led():
-            log.sealed(led.number, led.offsets().high_watermark, 0)
+            log.sealing.advance(led.number, led.offsets().high_watermark, 0)
         log.checkpoint()
         slow.pull()
     slow.wait(1)

@@ -77,7 +77,7 @@ def test_requests_of_one_who_left_at_once_still_count(make: Make) -> None:
 def test_an_ack_waits_for_the_topic_s_level(make: Make) -> None:
     bench = make(topic("one", configs={"smq.durability": "disk"}))
     log = bench.shard.logs[0]
-    log.syncer = held = HeldSyncer(log.memory)
+    log.syncs.syncer = held = HeldSyncer(log.memory)
     program = bench.attach()
     program.put(produced(1))
     bench.turn(5)

@@ -107,7 +107,7 @@ def test_offsets_outside_of_the_log_are_out_of_range(
 
 
 def test_an_offset_below_the_log_start_is_out_of_range(bench: ShardBench) -> None:
-    bench.shard.logs[0].set_log_start(1, 3)
+    bench.shard.logs[0].sealing.set_log_start(1, 3)
     assert row(bench.ask("Fetch", 12, fetch(wanted(fetch_offset=2)))).error_code == 1
     data = row(bench.ask("Fetch", 12, fetch(wanted(fetch_offset=3))))
     assert (data.error_code, data.log_start_offset, offsets(data)) == (0, 3, [3, 4, 5])
@@ -224,7 +224,7 @@ def test_impossible_limits_and_isolation_levels_are_unknown_server_errors(
 
 
 def test_what_has_left_the_wal_is_asked_of_the_sealer(bench: ShardBench, tmp_path: Path) -> None:
-    bench.shard.logs[0].sealed(3, 8, NOW_MS)  # Sealed segments reach further than the log.
+    bench.shard.logs[0].sealing.advance(3, 8, NOW_MS)  # Sealed segments reach further than the log.
     ask = bench.ask("Fetch", 12, fetch(wanted("u", fetch_offset=2), wanted()))
     assert isinstance(ask, Ask)
     [question] = ask.questions
@@ -244,7 +244,7 @@ def test_few_partitions_of_an_answer_come_from_the_sealer_within_its_limits(
     count = COLD_PARTITIONS_MAX + 2
     bench = ShardBench(tmp_path, topic("cold", range(1, count + 1)))
     for number in range(1, count + 1):
-        bench.shard.logs[0].sealed(number, 10, NOW_MS)
+        bench.shard.logs[0].sealing.advance(number, 10, NOW_MS)
     asked = fetch(
         *(wanted("cold", partition=i, partition_max_bytes=1000) for i in range(count)),
         max_bytes=2500,
@@ -266,6 +266,6 @@ def test_few_partitions_of_an_answer_come_from_the_sealer_within_its_limits(
 
 @pytest.mark.parametrize("said", [Failed("it is away"), BatchFile("/none", 0, 1, 1)])
 def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench, said: Any) -> None:
-    bench.shard.logs[0].sealed(3, 8, NOW_MS)
+    bench.shard.logs[0].sealing.advance(3, 8, NOW_MS)
     ask = bench.ask("Fetch", 12, fetch(wanted("u")))
     assert row(bench.read(ask.then([said]))).error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -76,7 +76,7 @@ def bench(tmp_path: Path) -> ShardBench:
 @pytest.mark.parametrize("version", range(1, LAST_VERSION + 1))
 @pytest.mark.parametrize("isolation", [0, 1])
 def test_latest_and_earliest_are_the_ends(bench: ShardBench, version: int, isolation: int) -> None:
-    bench.shard.logs[0].set_log_start(1, 2)
+    bench.shard.logs[0].sealing.set_log_start(1, 2)
     latest = bench.ask("ListOffsets", version, request(LATEST, isolation=isolation))
     earliest = bench.ask("ListOffsets", version, request(EARLIEST, isolation=isolation))
     assert (found(latest), found(earliest)) == ((6, -1), (2, -1))
@@ -100,7 +100,7 @@ def test_a_time_after_all_records_is_no_error(bench: ShardBench) -> None:
 
 
 def test_a_time_does_not_find_what_is_below_the_log_start(bench: ShardBench) -> None:
-    bench.shard.logs[0].set_log_start(1, 1)
+    bench.shard.logs[0].sealing.set_log_start(1, 1)
     assert found(bench.ask("ListOffsets", 7, request(NOW_MS))) == (1, NOW_MS + 1)
 
 
@@ -201,7 +201,7 @@ def test_behind_a_batch_that_has_no_such_record_the_next_is_looked_at(bench: Sha
 def test_what_lies_below_the_log_start_in_its_batch_hides_nothing(bench: ShardBench) -> None:
     bench.appender.append("t", 0, lying(0, NOW_MS + 500, NOW_MS, promised_ms=NOW_MS + 500))
     bench.appender.append("t", 0, batch(b"x", first_ms=NOW_MS + 500))
-    bench.shard.logs[0].set_log_start(1, 7)
+    bench.shard.logs[0].sealing.set_log_start(1, 7)
     assert found(bench.ask("ListOffsets", 7, request(NOW_MS + 400))) == (8, NOW_MS + 500)
 
 
@@ -253,7 +253,7 @@ def test_a_partition_that_is_not_is_unknown(bench: ShardBench, name: str, index:
 
 def asked_of_the_sealer(bench: ShardBench, timestamp: int) -> Ask:
     """What is asked once offsets 0-2 are sealed."""
-    bench.shard.logs[0].sealed(1, 3, NOW_MS)
+    bench.shard.logs[0].sealing.advance(1, 3, NOW_MS)
     ask = bench.ask("ListOffsets", 7, request(timestamp))
     assert isinstance(ask, Ask)
     return ask

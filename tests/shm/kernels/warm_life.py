@@ -75,7 +75,7 @@ def live(directory: Path, generation: int, boot: bytes) -> None:
 def drain(log: Any) -> None:
     """What a shard does when its log can take no more."""
     turn(log)
-    log.make_room_in_index(set(LEVELS))
+    log.filing.make_room(set(LEVELS))
 
 
 def main() -> None:

@@ -1,0 +1,46 @@
+"""How far partitions are sealed, and what of them only the WAL has."""
+
+from shm.kernels.base.words import (
+    P_LOG_END,
+    P_LOG_START,
+    P_SEALED_END,
+    P_UNSEALED_SINCE_MS,
+    WORD_GENERATION,
+)
+from smq.log.reading import ReadableLog
+
+
+class SealedEnds:
+    """The sealed end, log start and unsealed bytes of each partition of a log.
+
+    Below a partition's sealed end sealed segments hold its records, or retention has dropped them.
+    """
+
+    def __init__(self, log: ReadableLog) -> None:
+        self._log = log
+
+    def advance(self, number: int, end: int, now_ms: int) -> None:
+        """Sealed segments hold everything of a partition below `end`."""
+        partitions = self._log.partitions
+        row = partitions.table[partitions.slots[number]]
+        if end > int(row[P_LOG_END]):  # A power loss took it from the WAL: the seal still has it.
+            partitions.extend(number, end, self._log.words[WORD_GENERATION])
+        row[P_SEALED_END] = max(int(row[P_SEALED_END]), end)
+        self.count_unsealed(number, now_ms)
+
+    def set_log_start(self, number: int, offset: int) -> None:
+        """Retention has dropped everything below `offset`, sealed or not."""
+        partitions = self._log.partitions
+        partitions.start_at(number, offset)
+        row = partitions.table[partitions.slots[number]]
+        row[P_SEALED_END] = max(int(row[P_SEALED_END]), int(row[P_LOG_START]))
+        self.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]))
+
+    def count_unsealed(self, number: int, since_ms: int) -> None:
+        """Set how many bytes of a partition are not sealed, and since when."""
+        log = self._log
+        slot = log.partitions.slots[number]
+        row, total = log.partitions.table[slot], 0
+        if int(row[P_SEALED_END]) < int(row[P_LOG_END]):
+            total = max(1, log.lookup.bytes_from(number, slot, int(row[P_SEALED_END])))
+        log.partitions.set_unsealed(number, total, since_ms)

@@ -1,0 +1,106 @@
+"""Checkpoints are written one after another, and free the segments that nobody needs."""
+
+from pathlib import Path
+
+from shm.kernels.base.words import (
+    WORD_SPACE_END,
+)
+from smq.log.background import BackgroundThread
+from smq.log.disk import OsDisk
+from smq.log.wal import SPARES_READY
+from smq.testing.disk import FailingDisk
+from tests.log.logs import (
+    NOW_MS,
+    OS,
+    SEGMENT_BYTES,
+    append,
+    batch,
+    fill,
+    high_watermark,
+    read,
+    start,
+)
+
+
+def test_a_segment_is_freed_when_all_in_it_is_sealed_and_the_checkpoint_says_so(
+    tmp_path: Path,
+) -> None:
+    log = start(tmp_path, levels={1: OS, 2: OS}).log
+    append(log, 2, batch(b"idle"))
+    fill(log)
+    count = len(log.wal.segments)
+    log.sealing.advance(1, 40, NOW_MS)
+    assert len(log.wal.segments) == count
+    log.checkpoint()
+    assert [s.start for s in log.wal.segments] == [0, (count - 1) * SEGMENT_BYTES]
+    log.sealing.advance(2, 1, NOW_MS)
+    log.tend()
+    assert len(log.wal.segments) == 1
+
+
+def test_a_pinned_segment_is_freed_after_the_pin_is_gone(tmp_path: Path) -> None:
+    log = start(tmp_path).log
+    fill(log)
+    log.wal.segments[0].pins = 1
+    log.sealing.advance(1, 40, NOW_MS)
+    log.checkpoint()
+    assert [s.pins for s in log.wal.segments] == [1, 0]
+    log.tend()
+    assert len(log.wal.segments) == 2
+    log.wal.segments[0].pins = 0
+    log.tend()
+    assert len(log.wal.segments) == 1
+
+
+def test_a_lent_segment_is_freed_when_the_log_wants_its_space(tmp_path: Path) -> None:
+    log = start(tmp_path).log
+    fill(log)
+    log.wal.segments[0].loans = 1
+    log.sealing.advance(1, 40, NOW_MS)
+    log.checkpoint()
+    log.tend()
+    assert [s.loans for s in log.wal.segments] == [1, 0]
+    log.wal.bytes_max = log.wal.allocated_bytes
+    log.words[WORD_SPACE_END] = log.tail
+    log.tend()
+    assert [s.loans for s in log.wal.segments] == [0]
+    log.invariants()
+
+
+def test_files_stay_as_many_as_the_wal_once_had_and_are_used_again(tmp_path: Path) -> None:
+    log, most = start(tmp_path).log, 0
+    for _ in range(10):
+        fill(log, count=30)
+        files = len(list(tmp_path.glob("*.wal")) + list(tmp_path.glob("*.spare")))
+        most = max(most, len(log.wal.segments))
+        assert files <= most + 1 + max(SPARES_READY, most)
+        log.sealing.advance(1, high_watermark(log, 1), NOW_MS)
+        log.checkpoint()
+
+
+def test_who_waits_for_a_checkpoint_is_told_when_one_of_now_is_durable(tmp_path: Path) -> None:
+    disk, told = FailingDisk(OsDisk()), list[int]()
+    log = start(tmp_path, disk=disk).log
+    fill(log, count=3)
+    disk.fail("replace", 1)
+    log.checkpoint(lambda: told.append(1))
+    assert told == []
+    log.tend()
+    assert told == [1]
+    log.checkpoint(lambda: told.append(2))
+    assert told == [1, 2]
+
+
+def test_a_checkpoint_asked_for_while_one_is_written_is_written_after_it(tmp_path: Path) -> None:
+    background, told = BackgroundThread(lambda: None), list[str]()
+    log = start(tmp_path, background=background).log
+    background.wait()
+    log.checkpoint(lambda: told.append("first"))
+    fill(log, count=20)
+    log.checkpoint(lambda: told.append("second"))
+    background.wait()
+    assert told == ["first", "second"]
+    log.close()
+    again, recovered = start(tmp_path, generation=1)
+    assert recovered.scanned_bytes <= SEGMENT_BYTES
+    assert len(read(again, 1)) == 20

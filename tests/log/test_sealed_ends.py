@@ -1,0 +1,80 @@
+"""How far partitions are sealed, what is left unsealed, and since when."""
+
+import time
+from pathlib import Path
+
+from shm.kernels.base.words import (
+    P_LOG_END,
+    P_LOG_START,
+    P_SEALED_END,
+    P_UNSEALED_BYTES,
+    P_UNSEALED_SINCE_MS,
+)
+from tests.log.logs import (
+    NOW_MS,
+    OS,
+    append,
+    batch,
+    fill,
+    memory_of,
+    read,
+    row,
+    start,
+    turn,
+)
+
+
+def test_retention_may_drop_what_was_never_sealed(tmp_path: Path) -> None:
+    log = start(tmp_path).log
+    fill(log)
+    log.sealing.set_log_start(1, 30)
+    log.checkpoint()
+    assert int(row(log)[P_LOG_START]) == int(row(log)[P_SEALED_END]) == 30
+    assert log.find(1, 0, 40, 1) is None
+    assert sorted(read(log, 1, 30)) == list(range(30, 40))
+    assert log.wal.segments[0].start > 0
+    log.wal.close()
+    log = start(tmp_path, generation=1).log
+    assert int(row(log)[P_LOG_START]) == 30
+
+
+def test_what_stays_unsealed_is_as_old_as_the_seal(tmp_path: Path) -> None:
+    log = start(tmp_path).log
+    fill(log, count=10)
+    size = sum(len(batch(b"%d" % i * 200)) for i in range(10))
+    assert (row(log)[P_UNSEALED_BYTES], row(log)[P_UNSEALED_SINCE_MS]) == (size, NOW_MS)
+    log.sealing.advance(1, 9, NOW_MS + 5)
+    assert row(log)[P_UNSEALED_BYTES] == len(batch(b"9" * 200))
+    assert row(log)[P_UNSEALED_SINCE_MS] == NOW_MS + 5
+    log.sealing.advance(1, 10, NOW_MS + 6)
+    assert (row(log)[P_UNSEALED_BYTES], row(log)[P_UNSEALED_SINCE_MS]) == (0, 0)
+
+
+def test_sealed_segments_that_reach_further_than_the_log_are_believed(tmp_path: Path) -> None:
+    log = start(tmp_path).log
+    fill(log, count=3)
+    log.sealing.advance(1, 8, NOW_MS)
+    log.invariants()
+    assert int(row(log)[P_LOG_END]) == 8
+    assert append(log, 1, batch(b"next")) == 8
+
+
+def test_a_thousand_partitions_cost_the_loop_little(tmp_path: Path) -> None:
+    memory = memory_of(1 << 20, 1 << 18, 2000)
+    levels = dict.fromkeys(range(1, 1001), OS)
+    log = start(tmp_path, memory=memory, segment_bytes=1 << 18, levels=levels).log
+    for i in range(4000):
+        append(log, 1 + i % 1000, batch(b"v" * 50))
+        if i % 100 == 0:
+            turn(log)
+    turn(log)
+    began = time.perf_counter()
+    for number in levels:
+        log.sealing.advance(number, 3, NOW_MS)
+    sealing_s = (time.perf_counter() - began) / len(levels)
+    began = time.perf_counter()
+    log.freeing.snapshot()
+    snapshot_s = time.perf_counter() - began
+    # Wide, for a busy machine: they must catch work for each frame instead of each partition.
+    assert sealing_s < 0.1
+    assert snapshot_s < 2
