@@ -30,6 +30,7 @@ from tests.app.shard_client import (
     settle,
     versions,
 )
+from tests.log.logs import replace_background, replace_disk
 from tests.shard.shard_bench import RING_BYTES, batch, produce_request, topic
 
 Make = Callable[..., ServerBench]
@@ -48,7 +49,7 @@ FETCH_MS_MAX = 1000  # While others wait for the disk for ever. It takes a few.
 def slow_disk(bench: ServerBench) -> SlowDisk:
     """Have the log read from a disk that waits, of which the page cache has nothing."""
     log, disk = bench.shard.logs[0], SlowDisk()
-    log.background = log.wal._background = BackgroundThread(lambda: None)
+    replace_background(log, BackgroundThread(lambda: None))
     log.wal._disk = disk
     return disk
 
@@ -124,8 +125,8 @@ def broken_disk(bench: ServerBench) -> tuple[FailingDisk, BackgroundThread]:
     """Have the log write to a disk that can fail, and repair itself elsewhere."""
     log, background = bench.shard.logs[0], BackgroundThread(lambda: None)
     disk = FailingDisk(OsDisk())
-    log.background = log.wal._background = background
-    log.disk = log.wal._disk = disk
+    replace_background(log, background)
+    replace_disk(log, disk)
     log.syncs.syncer = InlineSyncer(log.memory, disk)
     return disk, background
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator.coordinator_driver import CoordinatorDriver
+from tests.coordinator.group_driver import Driver
 
 
 @pytest.fixture
@@ -13,3 +14,16 @@ def driver(tmp_path: Path) -> Iterator[CoordinatorDriver]:
     driver = CoordinatorDriver(tmp_path / "store.sqlite")
     yield driver
     driver.close()
+
+
+@pytest.fixture
+def g() -> Driver:
+    """An empty group."""
+    return Driver()
+
+
+@pytest.fixture
+def two(g: Driver) -> Driver:
+    """A stable group of a, the leader, and b."""
+    g.stable("a", "b")
+    return g

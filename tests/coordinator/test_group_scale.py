@@ -130,20 +130,20 @@ def test_a_look_at_the_time_costs_what_has_come_due() -> None:
     ]
     assert max(looks) < 200
     group.invariants()
-    assert len(group._pending) == 10_000 - 20
+    assert len(group._members.pending) == 10_000 - 20
 
 
 def test_heartbeats_leave_no_work_behind_but_one_entry_a_session(crowds: object) -> None:
     assert crowds is not None
     crowd = Crowd(100)
-    before, now_ms = crowd.group._sessions.steps, crowd.now_ms
+    before, now_ms = crowd.group._members.sessions.steps, crowd.now_ms
     for _ in range(100):  # Ten session timeouts.
         now_ms += SESSION_MS // 10
         for name in crowd.names:
             crowd.group.handle(Heartbeat(name, None, 1), now_ms)
         crowd.group.handle(TimePasses(), now_ms)
     assert len(crowd.group.roster) == 100
-    assert crowd.group._sessions.steps - before <= 3 * 100 * 11
+    assert crowd.group._members.sessions.steps - before <= 3 * 100 * 11
     crowd.group.invariants()
 
 
@@ -234,6 +234,6 @@ def test_ids_that_nobody_joins_with_are_bounded_and_the_oldest_goes() -> None:
         name = f"{i:02d}" + "x" * 32_000
         driver.join(new_id=name, must_know_member_id=True)
     kept = PENDING_BYTES_MAX // (32_002 + ID_OVERHEAD_BYTES)
-    assert len(driver.group._pending) == kept
+    assert len(driver.group._members.pending) == kept
     assert refusal(driver, "00" + "x" * 32_000) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refusal(driver, "99" + "x" * 32_000) is ErrorCode.NONE

@@ -111,6 +111,17 @@ def start(  # noqa: PLR0913
     return Life(log, recovered)
 
 
+def replace_disk(log: Log, disk: Disk) -> None:
+    """Give a log another disk from now on; its syncer keeps the old one."""
+    log.disk = log.wal._disk = log.filing._disk = log.freeing._disk = disk
+
+
+def replace_background(log: Log, background: Background) -> None:
+    """Have a log's jobs run elsewhere from now on."""
+    log.background = log.wal._background = background
+    log.health._background = log.filing._background = log.freeing._background = background
+
+
 def batch(*values: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> bytes:
     records = [Record(i, 1000 + i, None, value, ()) for i, value in enumerate(values)]
     return bytes(

@@ -14,6 +14,7 @@ from smq.log.disk import OsDisk
 from smq.shard.produce import Produced, marks_of
 from smq.testing.disk import FailingDisk
 from smq.wire.records import Record, write_batch
+from tests.log.logs import replace_background, replace_disk
 from tests.shard.shard_bench import (
     SEGMENT_BYTES,
     Appender,
@@ -150,8 +151,8 @@ class LogsBench:
         self.disks = [FailingDisk(OsDisk()) for _ in self.logs]
         self.jobs = [HeldBackground() for _ in self.logs]
         for log, disk, jobs in zip(self.logs, self.disks, self.jobs, strict=True):
-            log.disk = log.wal._disk = disk
-            log.background = log.wal._background = jobs
+            replace_disk(log, disk)
+            replace_background(log, jobs)
             log.syncs.syncer = HeldSyncer(log.memory)
         self.appender, self.acks = Appender(self.shard), Acks(self.shard)
 
