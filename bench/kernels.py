@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.words import (
     DURABILITY_OS,
     DURABILITY_SHIFT,
@@ -27,7 +28,6 @@ from shm.kernels.base.words import (
     WORD_WRITTEN,
 )
 from shm.kernels.log.directory import hash_key
-from shm.kernels.log.index import LINK_COLUMNS
 from shm.kernels.log.plan import (
     HEAD_END,
     HEAD_NOW_MS,

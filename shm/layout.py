@@ -37,11 +37,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shm.kernels.base.entries import INDEX_DTYPES, INDEX_ENTRY_BYTES
 from shm.kernels.base.words import (
     FRAME_ALIGNMENT_BYTES,
     FRAME_BYTES_MIN,
     HEADER_BYTES,
-    INDEX_COLUMN_WIDTHS,
     PARTITION_ROW_BYTES,
 )
 
@@ -54,19 +54,6 @@ PAGE_BYTES = 4096
 # 100,000 partitions.
 PARTITIONS_PER_LOG_MAX = 131_072
 
-INDEX_DTYPES: dict[str, np.dtype[Any]] = {
-    "position": np.dtype("<i8"),
-    "base_offset": np.dtype("<i8"),
-    "max_timestamp": np.dtype("<i8"),
-    "partition": np.dtype("<u4"),
-    "record_count": np.dtype("<i4"),
-    "bytes": np.dtype("<i4"),
-    "attributes": np.dtype("<i2"),
-}
-"""The index's columns: position of the frame, number of the partition, baseOffset, records, largest
-timestamp, bytes of the batch, the batch's attributes."""
-
-assert tuple(dtype.itemsize for dtype in INDEX_DTYPES.values()) == INDEX_COLUMN_WIDTHS
 assert FRAME_BYTES_MIN % FRAME_ALIGNMENT_BYTES == 0
 
 
@@ -83,7 +70,7 @@ class Layout(NamedTuple):
 
     @property
     def ring_at(self) -> int:
-        end = self.index_at + self.index_capacity * sum(INDEX_COLUMN_WIDTHS)
+        end = self.index_at + self.index_capacity * INDEX_ENTRY_BYTES
         return -(-end // PAGE_BYTES) * PAGE_BYTES
 
     @property

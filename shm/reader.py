@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shm.kernels.base.entries import INDEX_DTYPES
 from shm.kernels.base.words import (
     FRAME_HEADER_BYTES,
     P_HIGH_WATERMARK,
@@ -25,7 +26,6 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.reader.glance import acquire_word
 from shm.kernels.reader.lend import first_whole_entry, oldest_entry, oldest_position
-from shm.layout import INDEX_DTYPES
 from shm.segment import LogMemory
 
 VIEW_DTYPE = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.entries import INDEX_DTYPES
 from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, FRAME_HEADER_BYTES
 from smq.log.disk import Disk, read_through
 from smq.log.pieces import by_pieces
@@ -31,18 +32,19 @@ _HEAD = struct.Struct("<8sI4x")
 _FACTS = struct.Struct("<qq16sB15x")
 HEAD_BYTES = 64
 assert _HEAD.size + _FACTS.size == HEAD_BYTES
-ENTRY = np.dtype(
-    [
-        ("partition", "<u4"),
-        ("bytes", "<i4"),
-        ("base_offset", "<i8"),
-        ("position", "<i8"),
-        ("max_timestamp", "<i8"),
-        ("record_count", "<i4"),
-        ("attributes", "<i2"),
-        ("unused", "<i2"),
-    ]
+# In an order that packs them into whole words.
+_ENTRY_COLUMNS = (
+    "partition",
+    "bytes",
+    "base_offset",
+    "position",
+    "max_timestamp",
+    "record_count",
+    "attributes",
 )
+assert set(_ENTRY_COLUMNS) == set(INDEX_DTYPES)
+ENTRY = np.dtype([(name, INDEX_DTYPES[name]) for name in _ENTRY_COLUMNS] + [("unused", "<i2")])
+assert ENTRY.itemsize % 8 == 0
 ENTRY_WORDS = ENTRY.itemsize // 8
 PIECE_ENTRIES = 1024  # Copied at a time: a tenth of a millisecond.
 BLOCK_ENTRIES = 1024  # With one largest timestamp: a full segment has some hundred blocks.

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shm.kernels.base.entries import INDEX_DTYPES, LINK_COLUMNS
 from shm.kernels.base.words import FRAME_HEADER_BYTES, WORD_INDEX_TAIL
-from shm.kernels.log.index import LINK_COLUMNS, first_entry
+from shm.kernels.log.index import first_entry
 from shm.kernels.request.fetch import NOT_IN_WINDOW, choose_batches
 from shm.segment import LogMemory
 from smq.log.filed_index import ENTRY, PIECE_ENTRIES, FiledIndex
@@ -122,7 +123,7 @@ class Lookup:
         """The entries [first, end) as filed tables hold them; all must be in the window."""
         assert end - first <= self._capacity
         entries = np.zeros(end - first, ENTRY)
-        columns = {name: self._memory.column(name) for name in self._memory.layout.index_columns()}
+        columns = {name: self._memory.column(name) for name in INDEX_DTYPES}
         begin = first % self._capacity
         turn = min(end - first, self._capacity - begin)  # There the slots begin again at 0.
         for part, slot in ((entries[:turn], begin), (entries[turn:], 0)):

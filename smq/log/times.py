@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
+from shm.kernels.base.entries import LINK_NEXT
 from shm.kernels.base.words import FRAME_HEADER_BYTES
-from shm.kernels.log.index import LINK_NEXT, find_entry, find_timestamp, first_entry
+from shm.kernels.log.index import find_entry, find_timestamp, first_entry
 from smq.log.reading import ReadableLog
 
 

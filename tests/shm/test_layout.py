@@ -5,7 +5,8 @@ import pytest
 
 from shm import layout
 from shm.kernels.base import words
-from shm.layout import INDEX_DTYPES, LAYOUT_MAGIC, Layout, layout_for
+from shm.kernels.base.entries import INDEX_DTYPES
+from shm.layout import LAYOUT_MAGIC, Layout, layout_for
 
 MiB = 1 << 20
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.frames import frame_bytes
 from shm.kernels.base.words import (
     FLAG_IN_USE,
@@ -23,7 +24,6 @@ from shm.kernels.base.words import (
     WORD_WRITTEN,
 )
 from shm.kernels.log.append import append_batch, claim, make_room
-from shm.kernels.log.index import LINK_COLUMNS
 from shm.reader import LogReader
 from shm.segment import LogMemory
 from smq.wire.records import Record, write_batch

@@ -1,6 +1,7 @@
-"""The names of words, columns and flags that kernels and Python share. Facts only, no code.
+"""Words, partition columns and flags that kernels and Python share: numbers only, no code.
 
-`shm.layout` draws the map; this file stands below it so that kernels can use the numbers.
+`shm.layout` draws the map. This file is below it, so that kernels can import the numbers. The
+index's columns are in `shm.kernels.base.entries`.
 """
 
 # --- Header: indices of int64 words ---------------------------------------------------------------
@@ -61,9 +62,6 @@ DURABILITY_SHIFT = 8  # Bits 8-9 of the flags.
 DURABILITY_MEMORY = 0
 DURABILITY_OS = 1
 DURABILITY_DISK = 2
-
-# --- Index ----------------------------------------------------------------------------------------
-INDEX_COLUMN_WIDTHS = (8, 8, 8, 4, 4, 4, 2)
 
 # --- Frames ---------------------------------------------------------------------------------------
 FRAME_MAGIC = 0x46514D53  # "SMQF", little endian.

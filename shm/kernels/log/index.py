@@ -1,25 +1,25 @@
-"""The index of a log: one entry a frame, all partitions interleaved, and how to search it.
+"""Searching a log's index: one entry for each frame, all partitions interleaved.
 
-The columns in shared memory are Arrow's (shm.layout). Beside them the shard keeps `links`, an
-int64 array [6, capacity] that nobody else sees:
+`shm.kernels.base.entries` lists the columns. The shared ones are read by everybody; `links` belongs
+to the shard.
 
-    PREVIOUS   the entry before, of the same partition; -1: none
-    NEXT       the entry after, -1: none yet
-    JUMP       an entry further back
-    DEPTH      how many entries of the partition came before
-    SLOT       the partition's row in the partition table
-    NEWEST     the largest timestamp of the partition's entries behind JUMP, this one included
+JUMP makes going back from the newest entry to any offset take O(log n) steps, with O(1) work on
+append: it is the skew-binary random-access list of Myers (1983), as a column. NEWEST is the maximum
+of what a jump passes over: so the first entry that reaches a timestamp takes O(log n) steps too.
 
-Entries are named by a number that only grows; entry % capacity is the slot in the columns. JUMP
-makes going back from the newest entry to any offset take O(log n) steps with O(1) work on append:
-it is the skew-binary random-access list of Myers (1983), as a column. NEWEST is the maximum of what
-a jump passes over, so that the first entry that reaches a time takes O(log n) steps as well. An
-entry below the window (overwritten) ends any walk: what is older is found in the tables filed
-beside full WAL segments.
+An entry that was overwritten ends every walk: the tables filed beside full WAL segments have it.
 """
 
 import numpy as np
 
+from shm.kernels.base.entries import (
+    LINK_DEPTH,
+    LINK_JUMP,
+    LINK_NEWEST,
+    LINK_NEXT,
+    LINK_PREVIOUS,
+    LINK_SLOT,
+)
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import (
     entry_base_offset,
@@ -36,14 +36,6 @@ from shm.kernels.base.words import (
     WORD_INDEX_CAPACITY,
     WORD_INDEX_TAIL,
 )
-
-LINK_PREVIOUS = 0
-LINK_NEXT = 1
-LINK_JUMP = 2
-LINK_DEPTH = 3
-LINK_SLOT = 4
-LINK_NEWEST = 5
-LINK_COLUMNS = 6
 
 
 @kernel

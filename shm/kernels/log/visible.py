@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from shm.kernels.base.entries import LINK_SLOT
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import (
     entry_base_offset,
@@ -23,7 +24,6 @@ from shm.kernels.base.words import (
     WORD_INDEX_CAPACITY,
     WORD_INDEX_TAIL,
 )
-from shm.kernels.log.index import LINK_SLOT
 
 
 @kernel

@@ -3,6 +3,7 @@
 import numpy as np
 
 from shm.kernels.base.bytes import copy_bytes, load32
+from shm.kernels.base.entries import LINK_NEXT
 from shm.kernels.base.frames import batch_crc_is_good, frame_is_good
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import (
@@ -18,7 +19,7 @@ from shm.kernels.base.words import (
     FRAME_KIND_BATCH,
     WORD_INDEX_CAPACITY,
 )
-from shm.kernels.log.index import LINK_NEXT, find_entry
+from shm.kernels.log.index import find_entry
 
 NOT_IN_WINDOW = -1
 

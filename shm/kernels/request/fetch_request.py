@@ -13,6 +13,7 @@ a list, for whoever sends the response from where they are (shm.kernels.turn.fet
 import numpy as np
 
 from shm.kernels.base.bytes import copy_bytes, get16, get32, get64, put16, put32, put64
+from shm.kernels.base.entries import LINK_NEXT
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import (
     entry_base_offset,
@@ -44,7 +45,7 @@ from shm.kernels.base.words import (
     WORD_TAIL,
 )
 from shm.kernels.log.directory import ID_BYTES, find_topic
-from shm.kernels.log.index import LINK_NEXT, find_entry
+from shm.kernels.log.index import find_entry
 
 FETCH_KEY = 1
 VERSION_MIN, VERSION_MAX = 4, 18

@@ -3,8 +3,9 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.words import P_LAST_ENTRY, P_LOG_END, P_NUMBER
-from shm.kernels.log.index import LINK_COLUMNS, append_entry
+from shm.kernels.log.index import append_entry
 from shm.kernels.twin.log import PlainEntry, PlainIndex
 from shm.segment import LogMemory
 

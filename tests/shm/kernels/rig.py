@@ -10,6 +10,7 @@ from uuid import UUID
 
 import numpy as np
 
+from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.words import (
     DURABILITY_SHIFT,
     FLAG_LOG_APPEND_TIME,
@@ -30,7 +31,6 @@ from shm.kernels.base.words import (
     WORD_WRITTEN,
 )
 from shm.kernels.log.append import append_rows
-from shm.kernels.log.index import LINK_COLUMNS
 from shm.kernels.log.plan import (
     HEAD_CLOSE,
     HEAD_END,

@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from shm.kernels.base.entries import LINK_JUMP
 from shm.kernels.base.words import P_LAST_ENTRY, P_LOG_END, WORD_INDEX_TAIL
 from shm.kernels.log import index as kernels
-from shm.kernels.log.index import (
-    LINK_JUMP,
-    find_entry,
-    find_timestamp,
-    first_entry,
-    window_start,
-)
+from shm.kernels.log.index import find_entry, find_timestamp, first_entry, window_start
 from tests.shm.kernels.indexes import SLOTS, Index, appends
 
 JUMP_FROM: Any = kernels._jump_from

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
+from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.words import (
     BATCH_HEADER_BYTES,
     FRAME_HEADER_BYTES,
@@ -17,7 +18,7 @@ from shm.kernels.base.words import (
     P_NUMBER,
     P_UNSEALED_BYTES,
 )
-from shm.kernels.log.index import LINK_COLUMNS, find_entry
+from shm.kernels.log.index import find_entry
 from shm.kernels.log.producers import H_COUNT, R_STATE_END, producer_row
 from shm.kernels.log.recover import (
     S_AT,

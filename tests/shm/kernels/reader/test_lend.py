@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.frames import frame_bytes
 from shm.kernels.base.words import (
     FLAG_IN_USE,
@@ -21,7 +22,6 @@ from shm.kernels.base.words import (
     WORD_WRITTEN,
 )
 from shm.kernels.log.append import append_batch, make_room
-from shm.kernels.log.index import LINK_COLUMNS
 from shm.kernels.reader.lend import (
     F_FIELDS,
     F_POSITION,
