@@ -1,10 +1,10 @@
-"""What is uploaded: bytes of somebody else, who may change them meanwhile.
+"""The bytes of an upload. Their owner may change them during the upload.
 
-    first    read for their length and CRC-32C, which name them
-    again    read to be sent: pieces that nobody else has, in order; behind the last one an error,
-             if they are not what they were
+    first pass     reads their length and CRC-32C, which name the payload
+    second pass    reads copies to send, in order; raises after the last piece if the bytes have
+                   changed since the first pass
 
-A file is read, never mapped: one that is cut short would kill who looks at the map.
+A file is read, never mapped: truncating a mapped file kills the process that reads the map.
 """
 
 import os
@@ -15,22 +15,22 @@ from shm.kernels.base.crc32c import crc32c_update
 from smq.filer.store import Data
 from smq.model.errors import StoreError
 
-PIECE_BYTES = 1 << 18  # Of what is read for its CRC: fits a level-2 cache.
+PIECE_BYTES = 1 << 18  # Read at a time for the CRC: fits a level-2 cache.
 CRC_START = 0xFFFFFFFF
 
 Read = Callable[[int, int], bytes]
-"""A copy of the bytes [start, start + size) that there are."""
+"""A copy of those of the bytes [start, start + size) that exist."""
 
 
 class SourceChanged(StoreError):
-    """What was uploaded changed meanwhile; nothing is stored."""
+    """The source changed during its upload; nothing is stored."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "it changed while it was uploaded; nothing is stored")
 
 
 class Content:
-    """Bytes to be sent; `name` tells whose they are."""
+    """Bytes to send; `name` stands in errors."""
 
     def __init__(self, name: str, read: Read) -> None:
         self._name, self._read = name, read
@@ -41,16 +41,16 @@ class Content:
 
     @classmethod
     def of_file(cls, name: str, fd: int) -> "Content":
-        """What is in a file, from its beginning. Raises OSError."""
+        """The content of a file, from its beginning. Raises OSError."""
         return cls(name, lambda start, size: os.pread(fd, size, start))
 
     @classmethod
     def of_memory(cls, view: memoryview) -> "Content":
-        """What is in memory: a view of bytes."""
+        """Bytes in memory."""
         return cls("bytes in memory", lambda start, size: bytes(view[start : start + size]))
 
     def pieces(self, size: int) -> Iterator[bytes]:
-        """All of it, in order; only the last piece is shorter. Raises SourceChanged, OSError."""
+        """The content in pieces of `size`, the last shorter. Raises SourceChanged, OSError."""
         crc = 0
         for start in range(0, self.length, size):
             wanted = min(size, self.length - start)
@@ -64,5 +64,5 @@ class Content:
 
 
 def crc_of(data: Data, crc: int = 0) -> int:
-    """The CRC-32C of bytes that follow others, of which it is `crc`."""
+    """The CRC-32C of `data`, continued from `crc`, that of the bytes before."""
     return int(crc32c_update(read_only(data), 0, len(data), crc ^ CRC_START)) ^ CRC_START

@@ -2,19 +2,19 @@
 
     write   .unfinished/<random>  →  fsync  →  link (CREATE) or rename  →  fsync of the directory
 
-A link fails when the name is taken, so that of two creators one wins; a rename replaces. Everything
-that changes which file has a name holds a lock on the root directory, so that IfMatch compares and
-replaces in one step, also between processes. An object's version is its inode, time and length;
-a replaced object's time always grows, whatever the granularity of the filesystem's clock.
+A link fails when the name is taken, so one of two creators wins; a rename replaces. Every change of
+a name holds a lock on the root directory, so IfMatch compares and replaces in one step, between
+processes too. An object's version is its inode, time and length. Replacing an object always raises
+its time, whatever the granularity of the filesystem's clock.
 
-Who fills an unfinished file holds a lock on it, which ends with the process: what nobody holds was
-left behind, and is swept.
+A writer holds a lock on its unfinished file. The lock ends with the process, so an unfinished file
+without a lock was abandoned, and the sweep removes it.
 
-A directory is there as long as an object is below it: the last one to go takes it along, so that
-its name is free again. What makes and removes directories holds the same lock.
+A directory exists as long as an object is below it: deleting the last one removes it, which frees
+the name. Creating and removing directories holds the lock on the root.
 
-Symbolic links below the root are the operator's own doing and are followed, though no list goes
-round in circles; keys cannot make any. A file whose name can be no key is none of ours.
+Symbolic links below the root are made by the operator, never by a write. They are followed, but a
+list never follows a loop. Files whose names are no valid keys are ignored.
 """
 
 import errno
@@ -50,17 +50,18 @@ from smq.model.errors import (
 
 UNFINISHED = ".unfinished"  # No key starts with a dot.
 NANOSECONDS_PER_MS = 1_000_000
-PIECE_BYTES = 1 << 18  # Of a read that goes piece by piece: larger ones are not faster.
+PIECE_BYTES = 1 << 18  # Read at a time: larger pieces are not faster.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _IS_THERE = "there is an object already"
-_IS_PART = "its name is part of other objects' names"
+_IS_PART = "its name is a directory of other objects"
 _Inode = tuple[int, int]
 
 
 class LocalStore(Store):
-    """Objects as files below a directory, which the first write makes if it does not exist.
+    """Objects as files below a directory, which the first write creates if it does not exist.
 
-    Reading needs no right to write. Of its disk so many bytes are left to the log; 0: nobody looks.
+    Reading needs no write permission. Uploads leave `reserve_bytes` of the disk free for the log;
+    0 turns the check off.
     """
 
     def __init__(self, root: Path, reserve_bytes: int = 0) -> None:
@@ -73,7 +74,7 @@ class LocalStore(Store):
 
     @contextmanager
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
-        """Store what is written in the block."""
+        """Store what the block writes."""
         self._path(key)
         with self.draft() as draft:
             yield draft.sink(key)
@@ -81,7 +82,7 @@ class LocalStore(Store):
 
     @contextmanager
     def draft(self) -> Iterator["Draft"]:
-        """A file to be filled and published under a name that may depend on what is in it."""
+        """A file to fill, then to publish under a name that may depend on its content."""
         draft = Draft(self, self._unfinished() / secrets.token_hex(16))
         try:
             yield draft
@@ -89,7 +90,7 @@ class LocalStore(Store):
             draft.close()
 
     def publish(self, draft: "Draft", key: str, mode: Mode) -> None:
-        """Give a finished draft its name."""
+        """Publish a finished draft under its key."""
         path = self._path(key)
         with _failures(key):
             os.fsync(draft.fd)
@@ -103,7 +104,7 @@ class LocalStore(Store):
                 except PreconditionFailed:
                     self._remove_empty(path.parent)
                     raise
-            with suppress(FileNotFoundError):  # It was deleted already, and its directory with it.
+            with suppress(FileNotFoundError):  # Deleted meanwhile, with its directory.
                 _sync_directory(path.parent)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
@@ -114,7 +115,7 @@ class LocalStore(Store):
 
     @contextmanager
     def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[Reading]:
-        """A range of an object, piece by piece: of one file, whatever takes its name meanwhile."""
+        """A range of an object in pieces, all from one file, even if the object is replaced."""
         with _failures(key):
             file = self._path(key).open("rb", buffering=0)
         with file:
@@ -144,7 +145,7 @@ class LocalStore(Store):
                 _sync_directory(self._remove_empty(path.parent))
 
     def sweep(self, before_ms: int) -> int:
-        """Remove unfinished files that nobody touched since, or that nobody holds."""
+        """Remove unfinished files that are older than this, or whose writer is gone."""
         swept = 0
         with _failures(UNFINISHED):
             if not (self.root / UNFINISHED).exists():
@@ -160,12 +161,12 @@ class LocalStore(Store):
         return self._path(key)
 
     def check_room(self, key: str, byte_count: int) -> None:
-        """Raises Full when so much more would take what the log keeps."""
+        """Raises Full when a write of this size would use the log's reserve."""
         if self._reserve.byte_count:
             self._reserve.check(key, byte_count)
 
     def _unfinished(self) -> Path:
-        """The directory of writes that are not finished; it exists."""
+        """The directory of unfinished writes, created if needed."""
         directory = self.root / UNFINISHED
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -177,7 +178,7 @@ class LocalStore(Store):
         return self.root / checked_key(key)
 
     def _make_directory(self, directory: Path) -> None:
-        """Make a directory below the root so that it survives a power loss with its content."""
+        """Make a directory below the root, and sync its parent so that it survives a power loss."""
         if directory.is_dir():
             return
         self._make_directory(directory.parent)
@@ -185,13 +186,13 @@ class LocalStore(Store):
         _sync_directory(directory.parent)
 
     def _remove_empty(self, directory: Path) -> Path:
-        """Remove a directory and those above it that are empty then; the first that stays."""
+        """Remove a directory, and its parents that become empty; returns the first that stays."""
         while directory != self.root:
             try:
                 directory.rmdir()
             except FileNotFoundError:
                 pass
-            except OSError:  # Something is in it; or it is a link, and the operator's.
+            except OSError:  # Not empty, or a link that the operator made.
                 break
             directory = directory.parent
         return directory
@@ -216,9 +217,9 @@ class LocalStore(Store):
                     for each in os.scandir(directory)
                     if is_key(base + each.name) and not _leads_back(each, here)
                 ]
-        except NotFound:  # Nothing below the root is ever promised to stay.
+        except NotFound:  # Removed while the list was on its way.
             return
-        # With its slash a directory sorts where its objects' keys do: "a-b" before "a/b".
+        # The slash sorts a directory where the keys of its objects sort: "a-b" before "a/b".
         for name, entry in sorted(entries, key=lambda named: named[0].encode()):
             key = base + name
             raw = key.encode()
@@ -233,7 +234,7 @@ class LocalStore(Store):
 
 
 class Draft:
-    """A file without a key yet. At the end of its block it is gone, unless it was published.
+    """A file without a key yet. The end of its block removes it, unless it was published.
 
     `fd` is open for reading and writing.
     """
@@ -244,7 +245,7 @@ class Draft:
             self.fd = _created(path)
 
     def sink(self, key: str) -> "DraftSink":
-        """Where to write to it; `key` is told when that fails."""
+        """A sink that writes to the draft; errors name `key`."""
         return DraftSink(self._store, key, self.fd)
 
     def publish(self, key: str, mode: Mode = CREATE) -> None:
@@ -252,34 +253,34 @@ class Draft:
         self._store.publish(self, key, mode)
 
     def take(self, path: Path) -> None:
-        """Become a file of the same file system, as another name of it. Raises OSError."""
+        """Replace the draft by a hard link to a file of the same file system. Raises OSError."""
         linked = self.path.with_suffix(".linked")
         linked.hardlink_to(path)
         try:
             with linked.open("rb+", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                os.utime(linked)  # Else it looks like a draft that was forgotten long ago.
+                os.utime(linked)  # An old time would look like an abandoned draft.
                 linked.replace(self.path)
                 os.dup2(file.fileno(), self.fd, inheritable=False)
         finally:
             linked.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Forget it."""
+        """Remove the draft."""
         os.close(self.fd)
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
 
 class DraftSink:
-    """A sink that writes all it is given, whatever one system call takes."""
+    """A sink that repeats partial writes until all bytes are written."""
 
     def __init__(self, store: LocalStore, key: str, fd: int) -> None:
         self._store, self._key, self._fd = store, key, fd
         self.closed = False
 
     def check_room(self, byte_count: int) -> None:
-        """Raises Full when there is no room for so much more."""
+        """Raises Full when there is no room for this many more bytes."""
         self._store.check_room(self._key, byte_count)
 
     def write(self, data: Data, /) -> int:
@@ -294,13 +295,13 @@ class DraftSink:
 
 
 def _created(path: Path) -> int:
-    """A new file, held."""
+    """A new file, locked."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         fcntl.flock(fd, fcntl.LOCK_SH)
         if os.fstat(fd).st_nlink:
             return fd
-        os.close(fd)  # A sweep has met it before it was held.
+        os.close(fd)  # A sweep removed it before it was locked.
 
 
 def _remove(path: str) -> bool:
@@ -309,15 +310,15 @@ def _remove(path: str) -> bool:
 
 
 def _remove_left(path: str) -> bool:
-    """Remove an unfinished file unless somebody holds it; whether it was removed."""
-    with suppress(OSError), Path(path).open("rb") as file:  # OSError: it is held, or hidden.
+    """Remove an unfinished file unless its writer holds it; returns whether it was removed."""
+    with suppress(OSError), Path(path).open("rb") as file:  # OSError: locked, or not readable.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.fstat(file.fileno()).st_nlink > 0 and _remove(path)
     return False
 
 
 def _take_name(unfinished: Path, path: Path, key: str, mode: Mode) -> None:
-    """Give the finished file its key's name, under the lock on names."""
+    """Move the finished file to its key's path. The caller holds the lock on names."""
     if mode == CREATE:
         try:
             path.hardlink_to(unfinished)
@@ -333,7 +334,7 @@ def _take_name(unfinished: Path, path: Path, key: str, mode: Mode) -> None:
     if isinstance(mode, IfMatch) and (
         existing is None or _facts(key, existing).version != mode.version
     ):
-        raise PreconditionFailed(key, f"it is not version {mode.version}")
+        raise PreconditionFailed(key, f"the object is not at version {mode.version}")
     if existing is not None:
         modified_ns = max(unfinished.stat().st_mtime_ns, existing.st_mtime_ns + 1)
         os.utime(unfinished, ns=(modified_ns, modified_ns))
@@ -345,7 +346,7 @@ def _pieces(key: str, fd: int, at: int, end: int) -> Iterator[Data]:
         with _failures(key):
             piece = os.pread(fd, min(PIECE_BYTES, end - at), at)
         if not piece:
-            raise Unavailable(key, "its file was cut short while it was read")
+            raise Unavailable(key, "the file was truncated during the read")
         at += len(piece)
         yield piece
 
@@ -366,7 +367,7 @@ def _inode(found: os.stat_result) -> _Inode:
 
 
 def _leads_back(entry: os.DirEntry[str], above: frozenset[_Inode]) -> bool:
-    """Whether it is a link to a directory that it is in, or to itself."""
+    """Whether it is a link to itself or to a directory above it."""
     if not entry.is_symlink():
         return False
     try:
@@ -387,7 +388,7 @@ def _sync_directory(directory: Path) -> None:
 
 @contextmanager
 def _failures(key: str) -> Iterator[None]:
-    """What the operating system says, in the store's words."""
+    """Turns OSError into StoreError."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as reason:

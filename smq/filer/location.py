@@ -1,7 +1,7 @@
-"""Where the filer is, as the settings say it, and the store that is there.
+"""The filer's location, from the settings, and how to open its store.
 
-Making a location costs nothing and starts nothing; the supervisor does it. Opening one on S3 starts
-threads: only processes that fork no others do that.
+The supervisor makes locations: that starts nothing. Opening one on S3 starts threads, so only
+processes that never fork open one.
 """
 
 import configparser
@@ -20,7 +20,7 @@ from smq.model.errors import StoreError
 
 S3_SCHEME = "s3://"
 CREDENTIALS_FILE = "~/.aws/credentials"
-# With any of these the library finds its keys by itself, and they win over a file nobody named.
+# If one is set, the library finds keys by itself. These win over the default credentials file.
 OWN_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -30,7 +30,7 @@ OWN_CREDENTIALS = (
 
 
 class Location(NamedTuple):
-    """A directory or a bucket; "" where the AWS environment tells."""
+    """A directory or a bucket; "" leaves a field to the AWS environment."""
 
     root: str
     s3_endpoint: str = ""
@@ -39,7 +39,7 @@ class Location(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> "Location":
-        """Where the broker with these settings keeps its files."""
+        """The location that a broker's settings name."""
         return cls(
             config.filer_root,
             config.filer_s3_endpoint,
@@ -52,7 +52,7 @@ class Location(NamedTuple):
         return self.root.startswith(S3_SCHEME)
 
     def problems(self, environment: Mapping[str, str] = os.environ) -> list[str]:
-        """What is wrong with it that no waiting will cure, as sentences."""
+        """Permanent problems of this location, as sentences."""
         if not self.is_s3:
             return list(_in_the_way(Path(self.root)))
         for library in ("obstore", "botocore"):
@@ -65,9 +65,9 @@ class Location(NamedTuple):
         return []
 
     def open(self, environment: Mapping[str, str] = os.environ, *, reserve_bytes: int = 0) -> Store:
-        """The store. Raises StoreError with a sentence, but not because it is down.
+        """Open the store. Raises StoreError with a sentence, but not because it is down.
 
-        `reserve_bytes`: what writes to it leave to the log, where they share a disk.
+        `reserve_bytes`: free space that writes leave for the log, where both share a disk.
         """
         if not self.is_s3:
             return LocalStore(Path(self.root), reserve_bytes)
@@ -77,7 +77,7 @@ class Location(NamedTuple):
         return S3Store(bucket, prefix, self.access(environment))
 
     def access(self, environment: Mapping[str, str]) -> Access:
-        """How to reach the bucket: what the settings say, and keys from a file."""
+        """How to reach the bucket: the settings, and keys from a file."""
         access = Access()
         if self.s3_endpoint:
             access["endpoint"] = self.s3_endpoint
@@ -93,7 +93,7 @@ class Location(NamedTuple):
 
 
 def _in_the_way(root: Path) -> Iterator[str]:
-    """Why no directory can be made there, or used."""
+    """Why a directory cannot be created or used."""
     try:
         nearest = next(each for each in (root, *root.parents) if each.exists())
         if not nearest.is_dir():
@@ -106,7 +106,7 @@ def _in_the_way(root: Path) -> Iterator[str]:
 
 
 def _keys_in(path: Path, environment: Mapping[str, str]) -> Access:
-    """The keys of the profile that is chosen, from a file as the AWS tools have it."""
+    """The keys of the selected profile, from a credentials file of the AWS tools."""
     profile = environment.get("AWS_PROFILE") or "default"
     parser = configparser.ConfigParser(interpolation=None)
     try:

@@ -1,7 +1,7 @@
-"""Whose directory a local filer is: a file that names the cluster, for clients on the same host.
+"""The mark of a local filer: a file that names the cluster, for clients on the same host.
 
-A path alone proves nothing: another host, or another container, may have one that is called the
-same. Who reads the cluster's id there writes where the broker reads, over whatever is mounted.
+A path alone proves nothing: another host or container may have the same path. A client that reads
+the cluster's id there writes to the directory that the broker reads, whatever is mounted between.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ NAME = ".cluster"  # No key starts with a dot.
 
 
 def mark(root: Path, cluster_id: str) -> None:
-    """Say whose directory this is. Raises OSError."""
+    """Mark this directory with the cluster's id. Raises OSError."""
     if not is_marked(root, cluster_id):
         root.mkdir(parents=True, exist_ok=True)
         unfinished = root / f"{NAME}.new"
@@ -19,7 +19,7 @@ def mark(root: Path, cluster_id: str) -> None:
 
 
 def is_marked(root: Path, cluster_id: str) -> bool:
-    """Whether this is the directory of the cluster's filer, as far as we may look."""
+    """Whether the directory has the mark of this cluster; False if it cannot be read."""
     try:
         return (root / NAME).read_text() == cluster_id
     except OSError:

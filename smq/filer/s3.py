@@ -1,15 +1,14 @@
 """A store in a bucket of Amazon S3, or of a server that speaks its protocol, through obstore.
 
-    up to PART_BYTES   one PUT, on condition
-    longer             a multipart upload (smq.filer.s3_uploads), on condition where it ends
+    up to PART_BYTES   one conditional PUT
+    longer             a multipart upload (smq.filer.s3_uploads), completed conditionally
 
-What is left of a write that was killed are parts, which nobody sees who lists objects; `sweep`
-aborts such uploads. Bytes that are at hand (`upload`) are not sent twice: an upload of them that
-broke is found again and gone on with.
+A killed write leaves parts, which no list of objects shows; `sweep` aborts such uploads. `upload`,
+whose source can be read again, resumes an interrupted upload of the same bytes.
 
-An object's version is its ETag: the same bytes written again are the same version. Importing this
-module is cheap; obstore, and with it a pool of threads, comes with the first S3Store. Never make
-one in a process that forks.
+An object's version is its ETag, so the same bytes written again have the same version. Importing
+this module is cheap; the first S3Store loads obstore, which starts a pool of threads. Never make an
+S3Store in a process that forks.
 """
 
 import re
@@ -62,23 +61,25 @@ from smq.model.errors import (
 )
 
 PROBES = ".unfinished"  # No key starts with a dot.
-STREAM_BYTES_MAX = PARTS_MAX * PART_BYTES  # Nobody knows how long one will be: parts do not grow.
-STREAM_PARTS_AT_ONCE = 2  # They are in memory.
-STREAM_PATIENCE_S = 30.0  # Who writes a stream waits, and others for him.
+STREAM_BYTES_MAX = (
+    PARTS_MAX * PART_BYTES
+)  # A stream's length is unknown at its start, so parts cannot be larger.
+STREAM_PARTS_AT_ONCE = 2  # Each is held in memory.
+STREAM_PATIENCE_S = 30.0  # The writer of a stream waits, and may hold up others.
 UPLOAD_PARTS_AT_ONCE = 4
-UPLOAD_PATIENCE_S = 300.0  # A network that is gone for a while; what is there is not lost then.
-IF_MATCH_BYTES_MAX = 64 * MiB  # Such a write is one request, so that it is held in memory.
+UPLOAD_PATIENCE_S = 300.0  # Outlasts a network failure; parts that arrived stay.
+IF_MATCH_BYTES_MAX = 64 * MiB  # Such a write is one request, held in memory.
 PIECE_BYTES = MiB
-LIST_CHUNK = 1000  # What one request lists.
+LIST_CHUNK = 1000  # Objects that one request lists.
 RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
 REASON_CHARS_MAX = 300
 NO_BUCKET = "<Code>NoSuchBucket</Code>"
 TOOK = re.compile(r" in [\d.]+[mµn]?s\b(, after .*?retry_timeout: \S+)? +-")
-METADATA_ADDRESS = "169.254.169.254"  # Where the library looks for keys when nobody gave any.
+METADATA_ADDRESS = "169.254.169.254"  # Where the library asks for keys if none are configured.
 
 
 class Unfit(StoreError):
-    """This store cannot keep a promise that ours must keep; it is not to be used."""
+    """The server lacks a guarantee that SMQ relies on; it must not be used."""
 
 
 class S3Store(Store):
@@ -91,15 +92,15 @@ class S3Store(Store):
         access, prefix = access or Access(), prefix.strip("/")
         self.uploads = Uploads(bucket, prefix, access)
         self.name = self.uploads.name
-        self._at_work: set[str] = set()  # Our own uploads: nobody else goes on with them.
-        self._library: Any = obstore  # Its types cannot be imported when it runs.
+        self._at_work: set[str] = set()  # Uploads of this process: no other call resumes them.
+        self._library: Any = obstore  # Its types exist for type checkers only.
         try:
             self._store = self._library.store.S3Store(
                 bucket,
                 prefix=prefix or None,
                 config={**access},
                 client_options={
-                    "allow_http": True,  # Who names an endpoint http://… means it.
+                    "allow_http": True,  # An explicit http:// endpoint is allowed.
                     "connect_timeout": f"{CONNECT_WAIT_S}s",
                     "timeout": f"{REQUEST_WAIT_S}s",
                 },
@@ -114,7 +115,7 @@ class S3Store(Store):
 
     @contextmanager
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
-        """Store what is written in the block."""
+        """Store what the block writes."""
         stream = _Stream(self, checked_key(key), mode)
         try:
             yield stream
@@ -123,12 +124,11 @@ class S3Store(Store):
             stream.forget()
 
     def upload(self, key: str, content: Content, is_same: Callable[[str], bool]) -> str:
-        """Store what can be read twice; create-only. Returns its key.
+        """Store content that can be read twice; create-only. Returns its key.
 
-        An upload of these bytes to a key that `is_same` may have been begun before, here or by a
-        process that was killed: it is gone on with, and has the key that it had. Whoever began it
-        may still be at it: of those who send the same bytes one ends it, and all have it done.
-        Raises AlreadyExists, SourceChanged, Unavailable.
+        If an unfinished upload exists to a key for which `is_same` holds, it is resumed and keeps
+        its key. Its first sender may still be running: whoever completes it, the upload succeeds
+        for all senders. Raises AlreadyExists, SourceChanged, Unavailable.
         """
         if content.length > OBJECT_BYTES_MAX:
             raise _too_long(key, "an object", OBJECT_BYTES_MAX)
@@ -137,7 +137,7 @@ class S3Store(Store):
             return key
         begun = self._begun(key, is_same)
         if begun is not None:
-            with suppress(Lost, AlreadyExists):  # It was swept, or is not what its name says.
+            with suppress(Lost, AlreadyExists):  # It was swept, or its parts do not match its name.
                 return self._send_rest(begun, content)
         own = self.begin(checked_key(key), Patience(UPLOAD_PATIENCE_S))
         try:
@@ -153,10 +153,10 @@ class S3Store(Store):
 
     @contextmanager
     def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[Reading]:
-        """A range of an object, piece by piece: one request, so one version."""
+        """A range of an object in pieces: one request, so one version."""
         facts = None if start == 0 and length is None else self.head(key)
         if facts is not None and (start >= facts.length or length == 0):
-            yield Reading(facts, iter(()))  # S3 refuses a range of nothing.
+            yield Reading(facts, iter(()))  # S3 refuses an empty range.
             return
         found = self._get(checked_key(key), start, length)
         yield Reading(_facts(key, found.meta), self._pieces(key, found))
@@ -166,7 +166,7 @@ class S3Store(Store):
         with self.failures(checked_key(key)):
             try:
                 return _facts(key, self._library.head(self._store, key))
-            except FileNotFoundError:  # Or the bucket is not there: only a GET says which.
+            except FileNotFoundError:  # Or the bucket does not exist: only a GET tells.
                 return _facts(key, self._library.get(self._store, key).meta)
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[Facts]:
@@ -183,7 +183,7 @@ class S3Store(Store):
             self._library.delete(self._store, checked_key(key))
 
     def sweep(self, before_ms: int) -> int:
-        """Abort uploads of which nothing has come since, and remove what killed probes left."""
+        """Abort uploads that have been idle since, and remove what killed probes left."""
         swept = self.uploads.sweep(before_ms)
         for facts in list(self._listed(f"{PROBES}/", "")):
             if facts.modified_ms < before_ms:
@@ -192,12 +192,12 @@ class S3Store(Store):
         return swept
 
     def local_path(self, key: str) -> Path | None:
-        """None: it is elsewhere."""
+        """None: objects are not files of this host."""
         checked_key(key)
         return None
 
     def probe(self) -> None:
-        """Try what we rely on and not every server does. Raises Unfit; Unavailable."""
+        """Test the guarantees that SMQ relies on. Raises Unfit, Unavailable."""
         key = f"{PROBES}/{secrets.token_hex(16)}"
         try:
             self.put_whole(key, b"1", OVERWRITE)
@@ -206,8 +206,8 @@ class S3Store(Store):
                     create(key, b"2", CREATE)
                     raise Unfit(
                         self.name,
-                        "it replaces an object that was only to be created (it ignores "
-                        "If-None-Match), so that two writers could destroy each other's work",
+                        "it replaces an object on a create-only write (it ignores "
+                        "If-None-Match), so two writers could overwrite each other",
                     )
         finally:
             with suppress(StoreError):
@@ -234,26 +234,26 @@ class S3Store(Store):
         return patience.ask(lambda: self.uploads.begin(key))
 
     def version(self, key: str) -> str:
-        """Of the object that is there; "" if there is none."""
+        """The version of an existing object; "" if there is none."""
         try:
             return self.head(key).version
         except NotFound:
             return ""
 
     def _begun(self, key: str, is_same: Callable[[str], bool]) -> Unfinished | None:
-        """An upload to go on with."""
+        """An upload to resume."""
         directory = f"{key.rpartition('/')[0]}/"
         try:
             found = Patience(UPLOAD_PATIENCE_S).ask(lambda: [*self.uploads.unfinished(directory)])
         except Away:
             raise
-        except StoreError:  # Not everybody who may write may list.
+        except StoreError:  # Permission to write does not imply permission to list.
             return None
         usable = (each for each in found if is_same(each.key) and each.id not in self._at_work)
         return next(usable, None)
 
     def _send_rest(self, upload: Unfinished, content: Content) -> str:
-        """Send the parts that are not there, and make them an object; its key.
+        """Send the missing parts and complete the upload; returns its key.
 
         Raises AlreadyExists, Lost, SourceChanged.
         """
@@ -271,7 +271,7 @@ class S3Store(Store):
                         sending.send(part)
                 sending.complete(lambda: self.version(upload.key), create=True)
         except (Lost, AlreadyExists) as reason:
-            if isinstance(reason, AlreadyExists):  # Nobody can end this one any more.
+            if isinstance(reason, AlreadyExists):  # This upload can no longer be completed.
                 self._abort(upload)
             if not self._is_whole(upload.key, content.length):
                 raise
@@ -284,7 +284,7 @@ class S3Store(Store):
             self.uploads.abort(upload)
 
     def _is_whole(self, key: str, length: int) -> bool:
-        """Whether somebody else has ended an upload to a key that only these bytes can have."""
+        """Whether another sender has completed the upload. Only these bytes can have this key."""
         try:
             return self.head(key).length == length
         except NotFound:
@@ -306,7 +306,7 @@ class S3Store(Store):
     def failures(
         self, key: str, *, writes: bool = False, mode: Mode | None = None
     ) -> Iterator[None]:
-        """What the library says, in the store's words."""
+        """Turns errors of the library into StoreError."""
         errors = self._library.exceptions
         try:
             yield
@@ -316,10 +316,12 @@ class S3Store(Store):
             raise NotFound(key, "there is no such object") from reason
         except (errors.AlreadyExistsError, errors.PreconditionError) as reason:
             if isinstance(mode, IfMatch):
-                raise PreconditionFailed(key, f"it is not version {mode.version}") from reason
+                raise PreconditionFailed(
+                    key, f"the object is not at version {mode.version}"
+                ) from reason
             raise AlreadyExists(key, "there is an object already") from reason
         except (errors.InvalidPathError, ValueError) as reason:
-            raise StoreError(key, f"it is no name: {_said(reason)}") from reason
+            raise StoreError(key, f"not a valid name: {_said(reason)}") from reason
         except (errors.BaseError, OSError) as reason:
             raise Unavailable(key, f"{self.name}: {_said(reason)}") from reason
 
@@ -339,11 +341,11 @@ class S3Store(Store):
             yield memoryview(piece)
 
     def _listed(self, prefix: str, after: str) -> Iterator[Facts]:
-        """What is in the prefix's directory, from the first of these keys on; and others."""
+        """Objects of the prefix's directory behind `after`, and possibly others."""
         directory = prefix.rpartition("/")[0]
         if directory and not (directory == PROBES or is_key(directory)):
             return
-        after = max(after, prefix[:-1])  # Code points are in the order of their UTF-8.
+        after = max(after, prefix[:-1])  # Code points sort as their UTF-8 does.
         chunks = self._library.list(
             self._store,
             directory or None,
@@ -360,7 +362,7 @@ class S3Store(Store):
 
 
 class _Stream:
-    """What is written to a key. Nothing is sent before a part is full and there is more."""
+    """A sink for a key. Sends a part once it is full and more bytes have come."""
 
     def __init__(self, store: S3Store, key: str, mode: Mode) -> None:
         self._store, self._key, self._mode = store, key, mode
@@ -386,7 +388,7 @@ class _Stream:
         return length
 
     def finish(self) -> None:
-        """Everything was written: make it an object."""
+        """Complete the object: everything is written."""
         if self._sending is None:
             self._store.put_whole(self._key, self._waiting, self._mode)
         else:
@@ -397,7 +399,7 @@ class _Stream:
         self.closed = True
 
     def forget(self) -> None:
-        """Leave nothing behind but what was finished."""
+        """Abort the upload unless it was completed."""
         if self._sending is not None:
             self._sending.close()
             if not self.closed:
@@ -434,14 +436,14 @@ def _facts(key: str, found: Any) -> Facts:  # noqa: ANN401  (the library's dicti
 
 
 def _said(reason: Exception) -> str:
-    """The first line of what the library says; S3's own word for it instead of its XML.
+    """The first line of the library's error, with S3's code instead of its XML.
 
-    What differs from one request to the next is left out: its key, its time.
+    Leaves out what differs between requests: key and time.
     """
     text = str(reason)
     code = re.search(r"<Code>(\w+)</Code>", text)
     line = text.partition("\n")[0].partition(": <?xml")[0]
     line = TOOK.sub(" -", without_paths(line))[:REASON_CHARS_MAX]
     if METADATA_ADDRESS in line:
-        return f"no keys for it are found (AWS_ACCESS_KEY_ID …), and this host has no role: {line}"
+        return f"no keys were found (AWS_ACCESS_KEY_ID …), and this host has no role: {line}"
     return f"{line} ({code[1]})" if code else line

@@ -1,14 +1,14 @@
-"""Long objects of S3: multipart uploads, which a server keeps until they are completed or aborted.
+"""Long objects on S3: multipart uploads, which a server keeps until they are completed or aborted.
 
-    begin  →  parts, some at once, in any order  →  complete, on condition that the key is free
+    begin  →  parts, several at once, in any order  →  complete, on condition that the key is free
 
-Nothing is seen under the key before the last step. Parts outlive whoever sent them: an upload that
-broke is found again (`unfinished`) with the parts that are there, and each of them is called by the
-MD5 of its bytes, so that only what is missing is sent. While the server is away a part is sent
-again, until nothing has come through for as long as the upload has patience.
+The object appears with the last step. Parts outlive their sender: an interrupted upload is found
+again (`unfinished`) with its parts. A part's name is the MD5 of its bytes, so only missing parts
+are sent. While the server is unreachable a part is sent again, until nothing has succeeded for as
+long as the upload's patience lasts.
 
-Through botocore: the library behind everything else of S3 passes no condition on where an upload
-ends, and shows no parts. It comes with the first long object; importing this module is cheap.
+Uses botocore: obstore, used for all other requests, cannot complete an upload conditionally or list
+parts. The first long object loads botocore; importing this module is cheap.
 """
 
 import os
@@ -28,12 +28,12 @@ from smq.filer.store import Data
 from smq.model.errors import AlreadyExists, StoreError, Unavailable
 
 MiB = 1024 * 1024
-# S3 wants 5 MiB at least; a part must go through a slow line within REQUEST_WAIT_S.
+# S3's minimum is 5 MiB; on a slow line a part must still take less than REQUEST_WAIT_S.
 PART_BYTES = 8 * MiB
 PARTS_MAX = 10_000  # S3's bound.
-OBJECT_BYTES_MAX = 5 * 1024 * 1024 * MiB  # Of every server that speaks the protocol.
+OBJECT_BYTES_MAX = 5 * 1024 * 1024 * MiB  # The limit of every server of this protocol.
 CONNECT_WAIT_S = 3
-REQUEST_WAIT_S = 30  # For each receive: a server that hangs.
+REQUEST_WAIT_S = 30  # Of each receive, for servers that hang.
 RETRY_PAUSE_S, RETRY_PAUSE_S_MAX = 0.1, 5.0
 REGION_DEFAULT = "us-east-1"
 PASSING_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Access(TypedDict, total=False):
-    """How a bucket is reached, in obstore's words; what is missing the AWS environment tells."""
+    """How to reach a bucket, as obstore names it; the AWS environment gives what is missing."""
 
     endpoint: str
     region: str
@@ -52,15 +52,15 @@ class Access(TypedDict, total=False):
 
 
 class Away(Unavailable):
-    """The server cannot be reached, or is too busy: the same request may succeed in a moment."""
+    """The server is unreachable or too busy: the same request may succeed soon."""
 
 
 class Lost(Unavailable):
-    """The upload, or a part of it, is not there any more."""
+    """The upload, or one of its parts, no longer exists."""
 
 
 class Unfinished(NamedTuple):
-    """An upload that was begun, and neither completed nor aborted."""
+    """An upload that is neither completed nor aborted."""
 
     key: str
     id: str
@@ -95,7 +95,7 @@ class Uploads:
             yield Unfinished(key, found["UploadId"], _ms(found["Initiated"]))
 
     def parts(self, upload: Unfinished) -> dict[int, Part]:
-        """The parts that are there, by number. Raises Lost."""
+        """The parts that the server has, by number. Raises Lost."""
         pages = self._pages("list_parts", upload.key, **self._named(upload.key), UploadId=upload.id)
         return {
             part["PartNumber"]: Part(part["ETag"].strip('"'), _ms(part["LastModified"]))
@@ -104,7 +104,7 @@ class Uploads:
         }
 
     def send(self, upload: Unfinished, number: int, data: Data) -> str:
-        """Send a part; what the server calls it. Raises Away, Lost."""
+        """Send a part; returns its ETag. Raises Away, Lost."""
         check = b64encode(_md5(data)).decode()
         tag = self._ask(
             "upload_part",
@@ -118,7 +118,7 @@ class Uploads:
         return tag.strip('"')
 
     def complete(self, upload: Unfinished, tags: list[str], *, create: bool) -> None:
-        """Make it an object, of the parts that are called so. Raises AlreadyExists, Away, Lost."""
+        """Complete the upload from parts with these ETags. Raises AlreadyExists, Away, Lost."""
         named = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
         condition = {"IfNoneMatch": "*"} if create else {}
         self._ask(
@@ -131,12 +131,12 @@ class Uploads:
         )
 
     def abort(self, upload: Unfinished) -> None:
-        """Forget it and its parts."""
+        """Abort the upload; the server deletes its parts."""
         with suppress(Lost):
             self._ask("abort_multipart_upload", upload.key, UploadId=upload.id)
 
     def sweep(self, before_ms: int) -> int:
-        """Abort those of which nothing has come since then; how many there were."""
+        """Abort uploads without a new part since then; returns how many."""
         swept = 0
         for upload in self.unfinished():
             with suppress(Lost):
@@ -151,7 +151,7 @@ class Uploads:
         return {"Bucket": self._bucket, "Key": self._prefix + key}
 
     def _ask(self, operation: str, key: str, field: str = "", **arguments: Any) -> str:  # noqa: ANN401
-        """A field of the answer, if one is wanted."""
+        """Do a request; returns a field of the answer, if one is named."""
         with self._failures(key):
             answer = getattr(self._client, operation)(**self._named(key), **arguments)
         return str(self._whole(answer, key, field)[field]) if field else ""
@@ -163,7 +163,7 @@ class Uploads:
                 yield self._whole(page, key, "Bucket")
 
     def _whole(self, answer: Any, key: str, field: str) -> Any:  # noqa: ANN401  (its words)
-        """An answer that has the field. Raises Away: it was cut, which the library ignores."""
+        """The answer, if it has the field. Raises Away: botocore ignores that an answer is cut."""
         if field not in answer:
             raise Away(key, f"{self.name}: an answer was cut short")
         return answer
@@ -174,7 +174,7 @@ class Uploads:
         from botocore.session import Session  # noqa: PLC0415
 
         access, given = self._access, dict[str, Any]()
-        if "access_key_id" in access:  # Then no profile is looked for.
+        if "access_key_id" in access:  # Explicit keys: no profile is read.
             given = {"session_vars": {"profile": (None, None, None, None)}}
         session = Session(**given)
         with self._failures(self.name):
@@ -191,18 +191,18 @@ class Uploads:
                 config=Config(
                     connect_timeout=CONNECT_WAIT_S,
                     read_timeout=REQUEST_WAIT_S,
-                    retries={"total_max_attempts": 1},  # We know better how long.
-                    s3={"addressing_style": "path"},  # As obstore does it.
-                    # Others than Amazon do not know these; a part has its MD5.
+                    retries={"total_max_attempts": 1},  # Patience repeats requests.
+                    s3={"addressing_style": "path"},  # As obstore does.
+                    # Servers other than Amazon's lack these; a part has its MD5.
                     request_checksum_calculation="when_required",
                     response_checksum_validation="when_required",
-                    parameter_validation=False,  # It wants bytes, where any memory does.
+                    parameter_validation=False,  # It accepts bytes only, though any buffer works.
                 ),
             )
 
     @contextmanager
     def _failures(self, key: str) -> Iterator[None]:
-        """What the library says, in the store's words."""
+        """Turns errors of the library into StoreError."""
         from botocore import exceptions  # noqa: PLC0415
         from botocore.parsers import ResponseParserError  # noqa: PLC0415
 
@@ -211,7 +211,7 @@ class Uploads:
         except exceptions.ClientError as reason:
             raise self._failure(key, reason) from reason
         except exceptions.NoCredentialsError as reason:
-            raise Unavailable(key, f"{self.name}: no keys for it are found") from reason
+            raise Unavailable(key, f"{self.name}: no keys were found") from reason
         except (
             exceptions.HTTPClientError,
             exceptions.ConnectionError,
@@ -227,7 +227,7 @@ class Uploads:
         if status == 412:
             return AlreadyExists(key, "there is an object already")
         if code in {"NoSuchUpload", "InvalidPart"}:
-            return Lost(key, f"{self.name}: somebody ended its unfinished upload ({code})")
+            return Lost(key, f"{self.name}: another process ended the unfinished upload ({code})")
         if code == "NoSuchBucket":
             return Unavailable(key, f"there is no bucket {self.name}")
         if status >= 500 or status == 429 or code in PASSING_CODES:
@@ -236,15 +236,15 @@ class Uploads:
 
 
 class Patience:
-    """Asks again while the server is away, until it has been silent for too long."""
+    """Repeats requests while the server is away, until nothing has succeeded for too long."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._heard_s = seconds, monotonic()
         self._over = Event()
-        self.misses = 0  # Requests of which nobody knows whether they were done.
+        self.misses = 0  # Requests whose outcome is unknown.
 
     def ask(self, call: Callable[[], T]) -> T:
-        """What `call` gives once it is not Away; raises what else it raises."""
+        """The result of `call`, repeated while it raises Away; other exceptions pass."""
         asked_s, pause_s = monotonic(), RETRY_PAUSE_S
         while True:
             try:
@@ -260,12 +260,12 @@ class Patience:
                 return answer
 
     def end(self) -> None:
-        """Nobody waits for an answer any more."""
+        """Stop waiting for answers."""
         self._over.set()
 
 
 class Sending:
-    """An upload on its way. Parts go out in threads; who sends waits for room among them."""
+    """An upload that sends its parts in threads. `send` blocks while all threads are busy."""
 
     def __init__(
         self, uploads: Uploads, upload: Unfinished, patience: Patience, *, parts_at_once: int
@@ -283,16 +283,16 @@ class Sending:
         self.close()
 
     def close(self) -> None:
-        """Send nothing any more; nobody reads the parts' memory after this."""
+        """Stop sending. No thread reads the parts' memory after this."""
         self._patience.end()
         self._threads.shutdown(cancel_futures=True)
 
     def has(self, tag: str) -> None:
-        """The next part is there already."""
+        """Skip the next part: the server has it."""
         self._tags.append(tag)
 
     def send(self, data: Data) -> None:
-        """Send the next part, now or soon; its memory must not change. Raises StoreError."""
+        """Send the next part in a thread. Its memory must not change. Raises StoreError."""
         if len(self._on_the_way) == self._at_once:
             self._on_the_way.popleft().result()
         number = len(self._tags) + 1
@@ -304,7 +304,7 @@ class Sending:
         self._tags.append(self._on_the_way[-1])
 
     def complete(self, version: Callable[[], str], *, create: bool) -> None:
-        """Wait for all parts and make them an object. `version`: of the object that is there.
+        """Wait for all parts and complete the upload. `version` asks for that of the object.
 
         Raises AlreadyExists, Lost, Unavailable.
         """
@@ -313,23 +313,23 @@ class Sending:
         try:
             self._patience.ask(lambda: self._uploads.complete(self.upload, tags, create=create))
         except (Lost, AlreadyExists):
-            # The answer that was missed may have been that it is done.
+            # The answer that was lost may have been a success.
             if self._patience.misses == misses or version() != version_of(tags):
                 raise
 
 
 def part_bytes_for(length: int) -> int:
-    """How long the parts of an object are: always the same, so that they are found again."""
+    """The part size for an object's length: the same each time, so a resume finds its parts."""
     return max(PART_BYTES, -(-length // PARTS_MAX // MiB) * MiB)
 
 
 def md5_of(data: Data) -> str:
-    """What a part with these bytes is called by a server that does not encrypt it."""
+    """The ETag of a part with these bytes on a server that does not encrypt it."""
     return _md5(data).hex()
 
 
 def version_of(tags: list[str]) -> str | None:
-    """The ETag of an object made of parts that are called so; None: they are called otherwise."""
+    """The ETag of an object of these parts; None if theirs are not MD5s."""
     try:
         together = _md5(b"".join(bytes.fromhex(tag) for tag in tags))
     except ValueError:
@@ -338,7 +338,7 @@ def version_of(tags: list[str]) -> str | None:
 
 
 def without_paths(text: str) -> str:
-    """What a library says, with the servers that it names and not what it wanted of them."""
+    """An error message of a library with its URLs cut to the server."""
     return re.sub(r"""(https?://[^/\s"']+)[^\s"']*""", r"\1", text)
 
 

@@ -1,15 +1,15 @@
-"""What the filer asks of a place where files live: a small protocol over whole objects.
+"""The protocol of the filer's stores: whole objects under keys.
 
-A key is a path with slashes; an object is bytes that appear whole or not at all and are never
-changed in place. A write that failed leaves nothing under its key. What a store cannot do is asked
-(`capabilities`), not assumed. Provider exceptions stop here: callers see the StoreError family.
+A key is a path with slashes. An object appears whole or not at all and never changes in place. A
+failed write leaves nothing under its key. Callers ask what a store can do (`capabilities`).
+Exceptions of a provider end here: callers see the StoreError family.
 
-    put, writing    CREATE: only if there is nothing; OVERWRITE; IfMatch(version): only over that
-    get, reading    a range, cut to what exists; whole, or piece by piece in bounded memory
+    put, writing    CREATE: fails if the key exists; OVERWRITE; IfMatch(version): replaces that one
+    get, reading    a range, cut to what exists; at once, or in pieces in bounded memory
     list            in the order of the keys' bytes
-    sweep           forget writes that were begun and never finished
+    sweep           discard abandoned writes
 
-Durable when the call returns: a caller may act on it, as sealing does when it frees the log.
+A write is durable when its call returns: sealing frees the log after it.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ from typing import Literal, NamedTuple, Protocol
 from smq.model.errors import StoreError
 
 KEY_BYTES_MAX = 1024  # S3's bound.
-KEY_PART_BYTES_MAX = 255  # Of a file's name on Linux; a topic's has at most 249.
+KEY_PART_BYTES_MAX = 255  # Of a file name on Linux; topic names have at most 249.
 
 CREATE: Literal["create"] = "create"
 OVERWRITE: Literal["overwrite"] = "overwrite"
 
 
 class IfMatch(NamedTuple):
-    """Write only over the object of this version."""
+    """Replace the object only if it has this version."""
 
     version: str
 
@@ -37,7 +37,7 @@ Data = bytes | bytearray | memoryview
 
 
 class Facts(NamedTuple):
-    """What a store knows about an object without reading it."""
+    """Metadata of an object."""
 
     key: str
     length: int
@@ -50,18 +50,18 @@ class Capabilities(NamedTuple):
 
     if_match: bool
     local_paths: bool
-    """Objects are files of this host: `local_path` tells where."""
+    """Objects are files of this host; see `local_path`."""
 
 
 class Reading(NamedTuple):
-    """An object that is being read; all pieces are of the version that `facts` tell of."""
+    """An object that is being read; all pieces are of the version in `facts`."""
 
     facts: Facts
     pieces: Iterator[Data]
 
 
 class Sink(Protocol):
-    """Where a streaming put writes; a file, as far as pyarrow is concerned."""
+    """Where a streaming put writes. pyarrow accepts it as a file."""
 
     def write(self, data: Data, /) -> int: ...
 
@@ -79,7 +79,7 @@ class Store(Protocol):
         return self.head(key)
 
     def writing(self, key: str, mode: Mode = CREATE) -> AbstractContextManager[Sink]:
-        """Store what is written in the block when it ends; nothing if it ends by an exception."""
+        """Store what the block writes when it ends; nothing if it raises."""
         ...
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
@@ -89,7 +89,7 @@ class Store(Protocol):
     def reading(
         self, key: str, start: int = 0, length: int | None = None
     ) -> AbstractContextManager[Reading]:
-        """The same bytes, piece by piece. Raises NotFound, Unavailable; the pieces too."""
+        """The same bytes in pieces. Raises NotFound, Unavailable, also from the pieces."""
         ...
 
     def head(self, key: str) -> Facts:
@@ -101,23 +101,23 @@ class Store(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that does not exist is removed already."""
+        """Remove an object; does nothing if it does not exist."""
         ...
 
     def sweep(self, before_ms: int) -> int:
-        """Forget unfinished writes last touched before this time; how many there were.
+        """Discard unfinished writes last touched before this time; returns how many.
 
-        Those whose writer is known to be gone are forgotten at once.
+        Discards those at once whose writer is known to be gone.
         """
         ...
 
     def local_path(self, key: str) -> Path | None:
-        """The file an object is on this host, whether or not it exists; None: it is none."""
+        """An object's file on this host, whether or not it exists; None: there are no files."""
         ...
 
 
 def checked_key(key: str) -> str:
-    """The key, if every store can hold it. Raises StoreError: it can name nothing outside."""
+    """The key, if every store can hold it; it names nothing outside. Raises StoreError."""
     if not key or key.startswith(".") or len(key.encode(errors="replace")) > KEY_BYTES_MAX:
         raise StoreError(key, f"a key has 1 to {KEY_BYTES_MAX} bytes and no dot first")
     if not key.isprintable() or "\\" in key:
@@ -131,7 +131,7 @@ def checked_key(key: str) -> str:
 
 
 def is_key(text: str) -> bool:
-    """Whether it can name an object."""
+    """Whether a text is a valid key."""
     try:
         checked_key(text)
     except StoreError:

@@ -1,16 +1,16 @@
 """Uploading a payload: a file, bytes in memory or a stream becomes an object of the filer.
 
     this host   unfinished file  ←  clone, copy in the kernel, one write  →  CRC  →  fsync  →  link
-    elsewhere   CRC  →  create-only; a stream is spooled to a file before
-    S3          in parts; an upload of the same bytes that broke is gone on with, as a rule of the
-                name tells: same topic, length and CRC, and begun lately
+    elsewhere   CRC  →  create-only; a stream is spooled to a file first
+    S3          in parts; resumes an interrupted upload of the same bytes: same topic, length and
+                CRC in its name, begun recently
 
-The name says length and CRC (smq.model.references), so that it is known only when all bytes are. On
-this host they go straight into the filer's directory and through no other process; what is there
-under its name is whole and on disk. A file that is moved is not copied at all. What has no length
-before it is read, such as a pipe or a file of /proc, is a stream whatever its name.
+The name contains length and CRC (smq.model.references), so it is known after the last byte. On this
+host the bytes go straight into the filer's directory, through no other process; a named object is
+whole and on disk. Moving a file copies nothing. A file without a length, such as a pipe or a file
+of /proc, is read as a stream.
 
-Whose the bytes are may change them meanwhile. What is stored is what its name says, or nothing.
+The source may change during the upload. What is stored matches its name, or nothing is stored.
 """
 
 import fcntl
@@ -33,12 +33,12 @@ from smq.model.errors import AlreadyExists, NotFound
 from smq.model.references import NotAHandle, Reference, begun_ms, directory_of, facts_of_id
 
 FICLONE = 0x40049409  # ioctl: share the blocks of another file, where the file system can.
-PIECE_BYTES = 1 << 20  # Of a stream, or of what goes to another store: fits a level-2 cache.
+PIECE_BYTES = 1 << 20  # Read at a time, of a stream or for another store: fits a level-2 cache.
 COPY_BYTES_MAX = 1 << 30  # Of one copy_file_range.
 
 
 class Place(Protocol):
-    """As much of a Store as payloads need."""
+    """The part of a Store that payloads need."""
 
     def writing(self, key: str) -> AbstractContextManager[Sink]: ...
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes: ...
@@ -46,16 +46,15 @@ class Place(Protocol):
 
 
 class Stream(Protocol):
-    """What has bytes to read, such as a file or a response."""
+    """A source of bytes, such as a file or a response."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class Naming:
-    """Whose payload it is, and what it will be called but for what its bytes say.
+    """The parts of a payload's name that do not depend on its bytes.
 
-    Of the same bytes, an upload that broke is gone on with if it was begun less than `lately_ms`
-    ago.
+    An interrupted upload of the same bytes is resumed if it began less than `lately_ms` ago.
     """
 
     def __init__(  # noqa: PLR0913  (These are its parts.)
@@ -78,11 +77,11 @@ class Naming:
         return Reference.of(now_ms, chance, length, crc32c, content_type)
 
     def key(self, reference: Reference) -> str:
-        """Where they will be in the filer."""
+        """Its key in the filer."""
         return self.directory + reference.id
 
     def is_same(self, reference: Reference, key: str) -> bool:
-        """Whether an unfinished upload to this key is one of the same bytes, begun lately."""
+        """Whether an unfinished upload to this key has the same bytes and began recently."""
         payload_id = key.removeprefix(self.directory)
         try:
             facts = facts_of_id(payload_id)
@@ -97,7 +96,7 @@ class Naming:
 
 
 def upload_buffer(store: Place, naming: Naming, data: Data) -> Reference:
-    """Bytes in memory. Raises StoreError."""
+    """Upload bytes in memory. Raises StoreError."""
     view = memoryview(data).cast("B")
     if isinstance(store, LocalStore):
         with store.draft() as draft:
@@ -109,14 +108,13 @@ def upload_buffer(store: Place, naming: Naming, data: Data) -> Reference:
 
 
 def upload_file(store: Place, naming: Naming, path: Path, *, move: bool = False) -> Reference:
-    """A file; `move`: it becomes the payload itself, and is gone.
+    """Upload a file; with `move` the file becomes the payload and its path is removed.
 
-    Raises ValueError: it cannot be moved, for it is no regular file; SourceChanged; OSError,
-    StoreError.
+    Raises ValueError (only regular files can be moved), SourceChanged, OSError, StoreError.
     """
     if move and not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(
-            f"move is true, but {path} is not a regular file, which alone can be moved"
+            f"move is true, but {path} is not a regular file; only regular files can be moved"
         )
     if isinstance(store, LocalStore):
         with store.draft() as draft:
@@ -136,10 +134,10 @@ def upload_file(store: Place, naming: Naming, path: Path, *, move: bool = False)
 
 
 def upload_stream(store: Place, naming: Naming, stream: Stream) -> Reference:
-    """Whatever can be read, to its end.
+    """Upload a stream to its end.
 
-    Raises TypeError: it gives no bytes; BlockingIOError: it does not wait for them; StoreError; and
-    what `read` does.
+    Raises TypeError (`read` returns no bytes), BlockingIOError (the stream does not block),
+    StoreError, and what `read` raises.
     """
     if isinstance(store, LocalStore):
         with store.draft() as draft:
@@ -175,9 +173,9 @@ def _send(store: Place, naming: Naming, content: Content) -> Reference:
 
 @contextmanager
 def _perhaps_there(store: Place, key: str) -> Iterator[None]:
-    """A store that tries again by itself may find what it has written: no other has this key.
+    """Accepts AlreadyExists if the payload exists: a store that retries may find its own write.
 
-    Raises AlreadyExists: something else is in its way, such as an object called `payloads`.
+    Raises AlreadyExists if something else is in the way, such as an object called `payloads`.
     """
     try:
         yield
@@ -189,23 +187,23 @@ def _perhaps_there(store: Place, key: str) -> Iterator[None]:
 
 
 def _moved(path: Path, draft: Draft) -> bool:
-    """Make the file itself the draft, if it is on the same file system and a plain file of ours."""
+    """Make the file itself the draft; False if it has links or cannot be linked."""
     if path.is_symlink() or path.stat().st_nlink > 1:
         return False
     try:
         draft.take(path)
-    except OSError:  # Another file system, or not allowed: it is copied.
+    except OSError:  # Another file system, or no permission: copy it.
         return False
     return True
 
 
 def _is_stream(found: os.stat_result) -> bool:
-    """Whether the length of a file is known when it has been read, and not before."""
+    """Whether a file's length is unknown until it has been read."""
     return not stat.S_ISREG(found.st_mode) or found.st_size == 0
 
 
 def _clone_or_copy(source: FileIO, draft: Draft, key: str) -> None:
-    """The file as it is at one moment. Raises SourceChanged, OSError, StoreError about the key."""
+    """Copy the file as of one moment. Raises SourceChanged, OSError, StoreError about the key."""
     before = os.fstat(source.fileno())
     if _is_stream(before):
         _write_all(draft.sink(key), source)
@@ -221,7 +219,7 @@ def _clone_or_copy(source: FileIO, draft: Draft, key: str) -> None:
 
 def _copy(source: FileIO, draft: Draft, key: str, length: int) -> None:
     sink = draft.sink(key)
-    with suppress(OSError):  # It is not of a kind the kernel copies; or the sink will say it too.
+    with suppress(OSError):  # The kernel cannot copy it; or the sink will fail the same way.
         while length > 0:
             wanted = min(length, COPY_BYTES_MAX)
             sink.check_room(wanted)
@@ -229,7 +227,7 @@ def _copy(source: FileIO, draft: Draft, key: str, length: int) -> None:
                 break
             length -= copied
     if length > 0:
-        _write_all(sink, source)  # From where the kernel has come to.
+        _write_all(sink, source)  # From where the kernel stopped.
 
 
 def _write_all(target: Sink, stream: Stream) -> None:
@@ -238,13 +236,13 @@ def _write_all(target: Sink, stream: Stream) -> None:
 
 
 def _read(stream: Stream) -> memoryview:
-    """A piece; an empty one at the end. Raises TypeError, BlockingIOError."""
+    """The next piece; empty at the end. Raises TypeError, BlockingIOError."""
     piece: object = stream.read(PIECE_BYTES)
     if piece is None:
-        raise BlockingIOError("source has nothing to read now; it must wait until it has")
+        raise BlockingIOError("source returned None; it must block until it has bytes")
     if not isinstance(piece, (bytes, bytearray, memoryview)):
         raise TypeError(
-            f"source gives a {type(piece).__name__} when it is read; it must give bytes, as a file "
-            'does that is opened with "rb"'
+            f"reading source gives a {type(piece).__name__}; it must give bytes, as a file opened "
+            'with "rb" does'
         )
     return memoryview(piece).cast("B")

@@ -203,7 +203,7 @@ def test_without_keys_it_is_said_that_there_are_none(monkeypatch: pytest.MonkeyP
     for name in OWN_CREDENTIALS:
         monkeypatch.delenv(name, raising=False)
     store = S3Store(BUCKET, "", {"endpoint": "http://127.0.0.1:9", "region": "us-east-1"})
-    with pytest.raises(Unavailable, match="no keys for it are found"):
+    with pytest.raises(Unavailable, match="no keys were found"):
         store.put("a", b"x")
 
 

@@ -378,7 +378,7 @@ def test_a_stream_whose_upload_was_ended_says_so(store: S3Store) -> None:
             for each in list(store.uploads.unfinished()):
                 store.uploads.abort(each)
 
-    with pytest.raises(Unavailable, match="somebody ended its unfinished upload"):
+    with pytest.raises(Unavailable, match="another process ended the unfinished upload"):
         write_and_lose()
 
 
@@ -480,5 +480,5 @@ def test_a_bucket_and_keys_that_are_not_there_are_named(
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(Unavailable, match="no keys for it are found"):
+    with pytest.raises(Unavailable, match="no keys were found"):
         Uploads(BUCKET, "x", {"endpoint": server.endpoint}).begin("a")
