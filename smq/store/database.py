@@ -1,11 +1,11 @@
 """One SQLite file: opening, migrating, and changes that are committed together.
 
-The owner makes any number of changes and calls `commit()` once, before anybody is told of them: a
-commit is a sync of the disk, and a row is next to nothing beside it. The first change after a
-commit opens the transaction. What sqlite3 raises becomes a StoreError here and nowhere else.
+The owner makes any number of changes and calls `commit()` once before it answers anybody: a commit
+syncs the disk, which costs far more than a row. The first change after a commit opens the
+transaction. This module alone turns exceptions of sqlite3 into StoreError.
 
-WAL mode, so that Spark and other readers read while the owner writes; `synchronous=FULL`, so that
-what was committed survives a power loss.
+WAL mode lets Spark and other readers read while the owner writes. With `synchronous=FULL` a commit
+survives a power loss.
 """
 
 import sqlite3
@@ -18,14 +18,12 @@ from smq.model.errors import MadeByNewer, NotFound, StoreError, Unavailable
 from smq.store.migrations import FUNCTIONS, MIGRATIONS
 from smq.store.stored_version import stored_version
 
-LOCK_TIMEOUT_S = (
-    5.0  # A reader in WAL mode blocks nobody; this covers a checkpoint of another tool.
-)
+LOCK_TIMEOUT_S = 5.0  # Readers in WAL mode block nobody; this covers another tool's checkpoint.
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
 class Database:
-    """A connection for one thread. In a transaction from the first change to the next commit."""
+    """A connection for one thread. A transaction lasts from the first change to the next commit."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -33,7 +31,7 @@ class Database:
 
     @classmethod
     def open(cls, path: Path) -> "Database":
-        """The database at `path`, made or brought up to date. For its one owner.
+        """The database at `path`, created or migrated. For its one owner.
 
         Raises StoreError: unwritable, not a database, or made by a newer SMQ.
         """
@@ -47,7 +45,7 @@ class Database:
 
     @classmethod
     def open_read_only(cls, path: Path) -> "Database":
-        """The database at `path` as its owner committed it last. Raises StoreError."""
+        """The database at `path`, as last committed. Raises StoreError."""
         if not path.exists():
             raise NotFound(str(path), "there is no such database")
         self = cls(path, _connect(path, f"{path.absolute().as_uri()}?mode=ro"))
@@ -64,7 +62,7 @@ class Database:
         return self
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """What a query finds, uncommitted changes included."""
+        """The rows of a query, uncommitted changes included."""
         try:
             return self._connection.execute(sql, parameters).fetchall()
         except sqlite3.Error as reason:
@@ -94,14 +92,14 @@ class Database:
             raise _unavailable(self.path, reason) from reason
 
     def rollback(self) -> None:
-        """Forget every change since the last commit."""
+        """Undo every change since the last commit."""
         try:
             self._connection.rollback()
         except sqlite3.Error as reason:
             raise _unavailable(self.path, reason) from reason
 
     def close(self) -> None:
-        """Close the connection; what was not committed is forgotten."""
+        """Close the connection and drop uncommitted changes."""
         self._connection.close()
 
     @contextmanager
@@ -137,7 +135,7 @@ class Database:
 
 
 def refuse_newer(path: Path) -> None:
-    """Look at a database's version before anything of it changes. Raises MadeByNewer."""
+    """Check a database's version before opening changes it. Raises MadeByNewer."""
     version = stored_version(path)
     if version > len(MIGRATIONS):
         raise _made_by_newer(path, version)
@@ -155,7 +153,7 @@ def _connect(path: Path, uri: str) -> sqlite3.Connection:
 
 
 def _unavailable(path: Path, reason: sqlite3.Error) -> Unavailable:
-    # The low byte is the code, what is above says more; errors of Python's own have none.
+    # The low byte is the primary code; errors raised by Python's module have none.
     if getattr(reason, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
         return Unavailable(str(path), f"it is damaged ({reason}); restore it from a backup")
-    return Unavailable(str(path), f"the database could not do it: {reason}")
+    return Unavailable(str(path), f"the database failed: {reason}")

@@ -1,11 +1,11 @@
-"""The manifest: which sealed segments hold which records. Reading it, from any process.
+"""The manifest: which sealed segments hold which records. Any process may read it.
 
     with open_manifest(data_dir / "store.sqlite") as manifest:
         for topic in manifest.topics():
             for number in topic.partition_numbers:
                 manifest.segments(number), manifest.log_start(number)
 
-A reader sees what the coordinator committed last, while the broker runs and when it does not.
+A reader sees the coordinator's last commit, whether or not the broker runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +21,13 @@ from smq.model.segments import Segment
 from smq.store.database import Database
 
 SEGMENT_KINDS = ("parquet", "raw")
-IDS_MAX = 500  # Of one question; SQLite takes 999 at least.
+IDS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 INT64_MIN = -(2**63)
-PAGE_SEGMENTS = 64  # What `walk` asks for at a time.
+PAGE_SEGMENTS = 64  # Rows that `walk` reads at a time.
 
-# Segments of a partition lie behind each other, in the order of their primary key: the one with an
-# offset is the last that begins at or before it. So a question costs what it finds, not what there
-# is; but for `newest_ms`, where SQLite looks at the segments between.
+# A partition's segments do not overlap and are sorted by their primary key, so the segment with an
+# offset is the last that begins at or before it. A query costs what it finds, not what exists;
+# except with `newest_ms`, where SQLite scans the segments between.
 SEGMENTS_SQL = """
     SELECT * FROM segments
     WHERE partition_number = ?1
@@ -45,7 +45,7 @@ SEALED_END_SQL = """
 
 
 class Lines(Protocol):
-    """The part of a manifest that can be walked over."""
+    """The part of a manifest that `walk` needs."""
 
     def segments(
         self,
@@ -65,7 +65,7 @@ def walk(
     newest_ms: int = INT64_MIN,
     page: int = PAGE_SEGMENTS,
 ) -> Iterator[Segment]:
-    """A partition's segments as `Manifest.segments` has them, asked for as they are wanted."""
+    """A partition's segments as `Manifest.segments` returns them, read page by page as needed."""
     while True:
         segments = manifest.segments(
             partition_number, from_offset, newest_ms=newest_ms, count_max=page
@@ -73,18 +73,18 @@ def walk(
         yield from segments
         if len(segments) < page:
             return
-        assert segments[-1].end_offset > from_offset, "it comes further each time"
+        assert segments[-1].end_offset > from_offset, "each page ends behind the one before"
         from_offset = segments[-1].end_offset
 
 
 class Manifest:
-    """Topics, and the segments of their partitions by number."""
+    """Topics, and the segments of their partitions, by partition number."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def topics(self) -> list[Topic]:
-        """Every topic, by name."""
+        """Every topic, sorted by namespace and name."""
         partitions: dict[str, list[tuple[int, int]]] = {}
         for topic_id, number, log in self._database.rows(
             "SELECT topic_id, number, log FROM partitions ORDER BY topic_id, partition"
@@ -105,7 +105,7 @@ class Manifest:
         return topics
 
     def has_topic(self, namespace: str, name: str) -> bool:
-        """Whether there is such a topic now."""
+        """Whether the topic exists."""
         question = "SELECT 1 FROM topics WHERE namespace = ? AND name = ?"
         return bool(self._database.rows(question, (namespace, name)))
 
@@ -119,8 +119,8 @@ class Manifest:
     ) -> list[Segment]:
         """The segments that hold records at or after `from_offset`, in order.
 
-        Only those whose newest record is of the time `newest_ms` or later, and so many at most
-        (-1: all). `walk` has them page by page.
+        Only those whose newest record is at `newest_ms` or later, at most `count_max` (-1: all).
+        `walk` reads them page by page.
         """
         rows = self._database.rows(
             SEGMENTS_SQL, (partition_number, from_offset, newest_ms, count_max)
@@ -128,7 +128,7 @@ class Manifest:
         return [Segment(*row) for row in rows]
 
     def sealed_end(self, partition_number: int) -> int:
-        """Where the partition's last segment ends; 0: there is none."""
+        """The end offset of the partition's last segment; 0 if there is none."""
         rows = self._database.rows(SEALED_END_SQL, (partition_number,))
         return int(rows[0][0]) if rows else 0
 
@@ -137,7 +137,7 @@ class Manifest:
         return self.sealed(partition_number)[1]
 
     def sealed(self, partition_number: int) -> tuple[int, int]:
-        """How many segments a partition has, and their size. Looks at each of them, in SQLite."""
+        """The number of a partition's segments and their bytes. SQLite scans all of them."""
         [(count, size)] = self._database.rows(
             "SELECT count(*), coalesce(sum(bytes), 0) FROM segments WHERE partition_number = ?",
             (partition_number,),
@@ -145,22 +145,22 @@ class Manifest:
         return int(count), int(size)
 
     def named_files(self, paths: Sequence[str]) -> set[str]:
-        """Those of these files that are segments of any partition."""
+        """Those of these paths that are segments of any partition."""
         return self._among("SELECT path FROM segments WHERE path IN", paths)
 
     def log_start(self, partition_number: int) -> int:
-        """Where retention has moved the partition's start to; 0: nowhere, or there is none."""
+        """The log start offset that retention has set; 0: none, or no such partition."""
         rows = self._database.rows(
             "SELECT log_start_offset FROM partitions WHERE number = ?", (partition_number,)
         )
         return int(rows[0][0]) if rows else 0
 
     def named_payloads(self, ids: Sequence[str]) -> set[str]:
-        """Those of these payloads that records in segments name."""
+        """Those of these payloads that records in segments refer to."""
         return self._among("SELECT DISTINCT id FROM payloads WHERE id IN", ids)
 
     def _among(self, question: str, values: Sequence[str]) -> set[str]:
-        """Those of these values that a question finds."""
+        """Those of these values that a query finds."""
         found: set[str] = set()
         for first in range(0, len(values), IDS_MAX):
             some = values[first : first + IDS_MAX]
@@ -190,12 +190,12 @@ class WritableManifest(Manifest):
     def commit_segments(
         self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
     ) -> list[Segment]:
-        """Add these, all or none; returns what the manifest holds in their place.
+        """Add segments, all or none; returns what the manifest then holds for their offsets.
 
-        `payloads` are the ids of those that each segment's records name.
-        Committing again is harmless: where a segment of the same partition, base and end is there
-        already it stays, and the caller's file is one too many. Segments of partitions that are
-        gone are left out. Raises PreconditionFailed when one overlaps another.
+        `payloads` are the ids that each segment's records refer to.
+        Repeating a commit is harmless: an existing segment of the same partition, base and end
+        stays, and the caller deletes its own file. Skips segments of deleted partitions. Raises
+        PreconditionFailed when one overlaps another.
         """
         self._database.change("SAVEPOINT segments")
         try:
@@ -214,14 +214,12 @@ class WritableManifest(Manifest):
         number = segment.partition_number
         if not self._database.rows("SELECT 1 FROM partitions WHERE number = ?", (number,)):
             return None
-        # Those behind the first begin later still.
+        # All later segments begin behind it.
         for other in self.segments(number, segment.base_offset, count_max=1):
             if (other.base_offset, other.end_offset) == (segment.base_offset, segment.end_offset):
                 return other
             if other.base_offset < segment.end_offset:
-                raise PreconditionFailed(
-                    segment.path, f"it overlaps {other.path}, which is in the manifest"
-                )
+                raise PreconditionFailed(segment.path, f"overlaps {other.path} in the manifest")
         self._database.change(
             "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(segment)
         )
@@ -232,14 +230,14 @@ class WritableManifest(Manifest):
         return segment
 
     def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
-        """Take these out of the manifest; those that are not there are no matter."""
+        """Remove segments; ignores those that do not exist."""
         self._database.change_many(
             "DELETE FROM segments WHERE partition_number = ? AND base_offset = ?",
             [(partition_number, base_offset) for base_offset in base_offsets],
         )
 
     def set_log_start(self, partition_number: int, offset: int) -> None:
-        """Raise a partition's log start offset; it never goes back."""
+        """Raise a partition's log start offset; never lowers it."""
         self._database.change(
             "UPDATE partitions SET log_start_offset = ? WHERE number = ? AND log_start_offset < ?",
             (offset, partition_number, offset),

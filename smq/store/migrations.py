@@ -1,11 +1,11 @@
-"""The tables, as the numbered steps that made them. Forward only.
+"""The tables, as numbered migration steps. Forward only.
 
-A database says in `PRAGMA user_version` how many steps it has taken; opening it takes the rest,
-each in a transaction of its own. A step that was released is never edited: what it got wrong is
-put right by the next one. tests/store/test_migrations.py opens a database of every earlier version.
+`PRAGMA user_version` counts the steps that a database has taken; opening it takes the rest, each in
+a transaction of its own. A released step is never edited: a later one corrects it.
+tests/store/test_migrations.py opens a database of every earlier version.
 
-Partitions go by their number (`smq.model.catalog`), so that a topic created again under an old name
-meets neither the offsets nor the segments of the old one; they go with its partitions.
+Tables refer to partitions by number (`smq.model.catalog`). Deleting a topic deletes its partitions,
+their offsets and segments, so a new topic of the same name sees none of them.
 """
 
 from smq.store.protocols import packed_json
@@ -103,18 +103,18 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX payloads_by_id ON payloads (id);
     """,
-    # A member's protocols become bytes (smq.store.protocols): they were JSON with hexadecimal text.
+    # A member's protocols become bytes (smq.store.protocols); they were JSON with hexadecimal text.
     """
     ALTER TABLE group_members ADD COLUMN packed BLOB NOT NULL DEFAULT x'';
     UPDATE group_members SET packed = packed_json(protocols);
     ALTER TABLE group_members DROP COLUMN protocols;
     ALTER TABLE group_members RENAME COLUMN packed TO protocols;
     """,
-    # Sweeps ask of files whether they are segments, a page at a time.
+    # Sweeps look up paths of segments, a page at a time.
     """
     CREATE INDEX segments_by_path ON segments (path);
     """,
 )
 
-# What the steps call and SQLite does not have.
+# SQL functions that the steps call.
 FUNCTIONS = {"packed_json": packed_json}

@@ -2,8 +2,8 @@
 
     protocol = name length: u32 BE | name: UTF-8 | metadata length: u32 BE | metadata
 
-one behind the other. Databases are full of it: whoever needs another form adds a step to
-`smq.store.migrations`, and leaves this one for the step that made it.
+one after another. Existing databases contain this form: a new form needs a step in
+`smq.store.migrations`, and this code stays for the step that made it.
 """
 
 import json
@@ -15,7 +15,7 @@ _LENGTH = struct.Struct(">I")
 
 
 def packed(protocols: Protocols) -> bytes:
-    """The column's bytes."""
+    """Encode the column."""
     pieces = []
     for name, metadata in protocols:
         for piece in (name.encode(), metadata):
@@ -24,7 +24,7 @@ def packed(protocols: Protocols) -> bytes:
 
 
 def unpacked(column: bytes) -> Protocols:
-    """What was packed."""
+    """Decode the column."""
     pieces, at = [], 0
     while at < len(column):
         (length,) = _LENGTH.unpack_from(column, at)
@@ -38,5 +38,5 @@ def unpacked(column: bytes) -> Protocols:
 
 
 def packed_json(text: str) -> bytes:
-    """What versions 1 and 2 of the store had in the column: JSON, the metadata in hexadecimal."""
+    """Encode the column from its form in versions 1 and 2: JSON, metadata in hexadecimal."""
     return packed(tuple((name, bytes.fromhex(metadata)) for name, metadata in json.loads(text)))

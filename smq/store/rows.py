@@ -1,18 +1,18 @@
-"""What the store keeps, as frozen records. Topics are `smq.model.catalog.Topic`."""
+"""Rows of the store as frozen records. Topics are `smq.model.catalog.Topic`."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed for a partition."""
+    """A group's committed offset of a partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_ms: int
     expire_ms: int | None = None
-    """Set by clients that ask for a retention of their own (OffsetCommit 2-4)."""
+    """Set by clients that request a retention (OffsetCommit 2-4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class StoredMember:
     assignment: bytes
     protocols: tuple[tuple[str, bytes], ...]
     place: int = 0
-    """Its row's key within the group: members are in the order of their places."""
+    """Its row's key within the group; members are sorted by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """What has changed in a group since it was last saved. Its own fields are those of now."""
+    """Changes of a group since it was last saved. `group` has the current fields."""
 
     group_id: str
     protocol_type: str | None
@@ -54,6 +54,6 @@ class GroupChange:
     leader: str | None
     is_empty: bool
     members: tuple[StoredMember, ...] = ()
-    """Those that are new or changed."""
+    """New or changed members."""
     gone: tuple[int, ...] = ()
-    """The places that nobody has any more."""
+    """Places that became free."""

@@ -1,7 +1,7 @@
 """The broker's SQL store, for its one owner, the coordinator: topics, groups, offsets, counters.
 
-Nothing here decides anything. Changes are durable after `commit()`, which the owner calls once for
-everything a turn of its loop has changed, before the answers of that turn go out.
+The store decides nothing. Changes are durable after `commit()`, which the owner calls once a turn,
+before the answers of that turn go out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,11 +16,11 @@ from smq.store.protocols import packed, unpacked
 from smq.store.rows import CommittedOffset, GroupChange, StoredGroup, StoredMember
 
 FILE_NAME = "store.sqlite"
-NUMBERS_MAX = 500  # Of one question; SQLite takes 999 at least.
+NUMBERS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 
 
 class Store:
-    """Every table but the manifest's, which is at `manifest`."""
+    """All tables except the manifest's, which `manifest` has."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -28,15 +28,15 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """The store at `path`, made or brought up to date. Raises StoreError."""
+        """The store at `path`, created or migrated. Raises StoreError."""
         return cls(Database.open(path))
 
     def commit(self) -> None:
-        """Make every change since the last commit durable. Raises StoreError: none of them is."""
+        """Make every change since the last commit durable. Raises StoreError: none is durable."""
         self._database.commit()
 
     def rollback(self) -> None:
-        """Forget every change since the last commit."""
+        """Undo every change since the last commit."""
         self._database.rollback()
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Store:
         self._database.close()
 
     def allocate(self, counter: Literal["partition_number", "producer_id"], count: int) -> int:
-        """The first of `count` numbers in a row that nobody got before or will get again."""
+        """The first of `count` consecutive numbers that are given out once."""
         assert count > 0
         [(first,)] = self._database.rows("SELECT next FROM counters WHERE name = ?", (counter,))
         self._database.change(
@@ -55,7 +55,7 @@ class Store:
     # Topics
 
     def add_topic(self, topic: Topic, created_ms: int) -> None:
-        """Keep a new topic."""
+        """Insert a new topic."""
         key = topic.id.hex
         self._database.change(
             "INSERT INTO topics VALUES (?, ?, ?, ?)", (key, topic.namespace, topic.name, created_ms)
@@ -75,13 +75,13 @@ class Store:
         )
 
     def delete_topic(self, topic_id: UUID) -> None:
-        """Forget a topic with its configs, partitions, committed offsets and segments."""
+        """Delete a topic with its configs, partitions, committed offsets and segments."""
         self._database.change("DELETE FROM topics WHERE id = ?", (topic_id.hex,))
 
     # Groups
 
     def groups(self) -> list[StoredGroup]:
-        """Every group that was ever stable."""
+        """Every saved group. A group is saved once it is stable."""
         members: dict[str, list[StoredMember]] = {}
         for group_id, *fields, protocols, place in self._database.rows(
             "SELECT group_id, member_id, instance_id, client_id, client_host, "
@@ -96,7 +96,7 @@ class Store:
         return [StoredGroup(*(*row, tuple(members.get(row[0], ())))) for row in rows]
 
     def save_group(self, change: GroupChange, now_ms: int) -> None:
-        """Keep a group as it is from `now_ms` on. Only rows that change are written."""
+        """Save a group as of `now_ms`. Writes only rows that changed."""
         group_id = change.group_id
         self._database.change(
             "INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -127,14 +127,14 @@ class Store:
         )
 
     def delete_group(self, group_id: str) -> None:
-        """Forget a group and its offsets."""
+        """Delete a group and its offsets."""
         self._database.change("DELETE FROM groups WHERE group_id = ?", (group_id,))
         self._database.change("DELETE FROM committed_offsets WHERE group_id = ?", (group_id,))
 
     # Committed offsets
 
     def commit_offsets(self, group_id: str, offsets: Mapping[int, CommittedOffset]) -> None:
-        """Keep a group's offsets, by partition number."""
+        """Save offsets of a group, by partition number."""
         self._database.change_many(
             "INSERT OR REPLACE INTO committed_offsets VALUES (?, ?, ?, ?, ?, ?, ?)",
             [(group_id, number, *committed) for number, committed in offsets.items()],
@@ -155,7 +155,7 @@ class Store:
     def committed_offsets_of(
         self, group_id: str, numbers: Iterable[int]
     ) -> dict[int, CommittedOffset]:
-        """A group's offsets for these partitions. Looks at these alone."""
+        """A group's offsets of these partitions. Reads only their rows."""
         wanted, found = list(numbers), dict[int, CommittedOffset]()
         for first in range(0, len(wanted), NUMBERS_MAX):
             some = wanted[first : first + NUMBERS_MAX]
@@ -169,23 +169,23 @@ class Store:
         return found
 
     def groups_with_offsets(self) -> list[str]:
-        """The groups that have committed anything that is still kept."""
+        """The groups with stored offsets."""
         rows = self._database.rows("SELECT DISTINCT group_id FROM committed_offsets")
         return [group_id for (group_id,) in rows]
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether a group has committed anything that is still kept."""
+        """Whether a group has stored offsets."""
         question = "SELECT 1 FROM committed_offsets WHERE group_id = ? LIMIT 1"
         return bool(self._database.rows(question, (group_id,)))
 
     def expire_offsets(
         self, group_id: str, now_ms: int, retention_ms: int, *, after: int, rows_max: int
     ) -> list[int]:
-        """Forget the offsets of an empty group that have not been of use for so long.
+        """Delete expired offsets of an empty group.
 
-        The time runs from the commit or from when the group became empty, whichever is later;
-        where the client named a retention of its own, to the end of that. Looks at so many
-        partitions with numbers above `after`, and returns which these were, in order.
+        The retention starts at the commit or when the group became empty, whichever is later; a
+        retention that the client requested wins. Visits a bounded number of partitions with
+        numbers above `after`, and returns these, in order.
         """
         rows = self._database.rows(
             "SELECT partition_number FROM committed_offsets "

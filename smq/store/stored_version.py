@@ -1,10 +1,10 @@
-"""The version of a SQLite database, read from its files: SQLite would change them by opening them.
+"""The version of a SQLite database, read from its files: opening it with SQLite may change them.
 
     store.sqlite        the header is in page 1: `user_version` at byte 60, big endian
-    store.sqlite-wal    what was committed later; it too may hold page 1
+    store.sqlite-wal    later commits; it may also hold page 1
 
-https://www.sqlite.org/fileformat2.html, sections 1.3 and 4.1. Checksums are not looked at: a frame
-with the salts of its log was written by the database's owner, at worst in part.
+https://www.sqlite.org/fileformat2.html, sections 1.3 and 4.1. Checksums are not verified: a
+frame with the salts of its log was written by the database's owner, at worst in part.
 """
 
 import os
@@ -21,7 +21,7 @@ _MAGIC = b"SQLite format 3\0"
 def stored_version(path: Path) -> int:
     """The `user_version` of the database at `path` as committed last.
 
-    0 when there is none, or what is there is no database or cannot be read: who opens it says so.
+    0 if there is none, it is no database, or it cannot be read: opening it reports that.
     """
     try:
         with path.open("rb") as file:
@@ -36,7 +36,7 @@ def stored_version(path: Path) -> int:
 
 
 def _version_at(file: BinaryIO, at: int) -> int:
-    """What page 1 says that lies at a place in a file; 0: it is none."""
+    """The version in page 1 at a place of a file; 0 if there is none."""
     file.seek(at)
     page = file.read(_PAGE_HEAD.size)
     magic, version = _PAGE_HEAD.unpack(page) if len(page) == _PAGE_HEAD.size else (b"", 0)
@@ -44,7 +44,7 @@ def _version_at(file: BinaryIO, at: int) -> int:
 
 
 def _committed_in(wal: BinaryIO, version: int) -> int:
-    """What the last commit in the write-ahead log says; `version` when it has no page 1."""
+    """The version of the last commit in the write-ahead log; `version` if it has no page 1."""
     head, size = wal.read(_WAL_HEAD.size), os.fstat(wal.fileno()).st_size
     if len(head) < _WAL_HEAD.size:
         return version
@@ -54,7 +54,7 @@ def _committed_in(wal: BinaryIO, version: int) -> int:
     for at in range(_WAL_HEAD.size, size - step + 1, step):
         wal.seek(at)
         page, pages_after, frame_salts = _WAL_FRAME.unpack(wal.read(_WAL_FRAME.size))
-        if frame_salts != salts:  # Left over from before the log was begun anew.
+        if frame_salts != salts:  # Left from before SQLite restarted the log.
             break
         if page == 1:
             written = _version_at(wal, at + _WAL_FRAME.size)
