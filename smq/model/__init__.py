@@ -1,1 +1,1 @@
-"""Names, limits, errors, the catalog and the configuration: what every room talks about."""
+"""Names, limits, errors, the catalog and the configuration: shared by every room."""

@@ -1,12 +1,12 @@
-"""The catalog: which topics there are. An immutable snapshot, published by the coordinator.
+"""The catalog: an immutable snapshot of all topics, published by the coordinator.
 
-Every process holds a snapshot and never changes it. The coordinator encodes a new one after each
-change and publishes it in shared memory (`shm.catalog`); the others decode it when the version
-word has moved. Topics that did not change keep their line, and a decoder keeps their objects.
+The coordinator encodes a new snapshot after each change and publishes it in shared memory
+(`shm.catalog`); other processes decode it when the version word moves. A topic that did not change
+keeps its line, and a decoder keeps its object.
 
-A partition has a number that is never used again (`Topic.partition_numbers`): frames and files
-name it by that, so that a topic created under an old name meets none of the old one's bytes. It
-belongs to one log from its creation (`Topic.logs`); log k is served by the node 1 + k mod N.
+A partition's number is never used again (`Topic.partition_numbers`). Frames and files refer to
+partitions by number, so a topic created under an old name sees none of the old one's bytes. A
+partition belongs to one log for life (`Topic.logs`); node 1 + k mod N serves log k.
 """
 
 import json
@@ -20,11 +20,11 @@ NAMESPACE_DEFAULT = "kafka"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One incarnation of a topic. A topic deleted and created again has another id and numbers.
+    """One incarnation of a topic. A topic deleted and created again has a new id and new numbers.
 
-    Immutable, and so is what it holds: its line is made once.
+    Immutable, as is all it holds: its line is encoded once.
 
-    `configs` holds what was set for this topic only; defaults are in `smq.model.topic_configs`.
+    `configs` holds only what was set for this topic; defaults are in `smq.model.topic_configs`.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Catalog:
 
     @staticmethod
     def decode(published: bytes) -> "Catalog":
-        """The snapshot that `encode` wrote; topics that did not change are the same objects."""
+        """The snapshot that `encode` wrote; unchanged topics are the same objects."""
         head, *lines = published.decode().split("\n")
         cluster_id, version = json.loads(head)
         topics = (_topic_of_line(line) for line in lines)

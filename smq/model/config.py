@@ -2,9 +2,9 @@
 
 The fields of `Config` are the table of settings: `wal_bytes_max` is the setting `wal.bytes.max`,
 `--wal-bytes-max` or SMQ_WAL_BYTES_MAX, with its default, its bounds and its line of documentation.
-From it come the parser (`config_sources`), `smq serve --print-config`, docs/configuration.md and
-DescribeConfigs; what must hold between settings is in `config_rules`. Names are Kafka's where
-Kafka has them.
+The parser (`config_sources`), `smq serve --print-config`, docs/configuration.md and DescribeConfigs
+are derived from it; rules between settings are in `config_rules`. A setting that Kafka has too has
+Kafka's name.
 """
 
 import json
@@ -20,59 +20,61 @@ DAY_MS = 24 * 60 * MINUTE_MS
 
 INT32_MAX = 2**31 - 1
 
-# A frame is its header, one batch of at most message.max.bytes, and padding: generous, and round.
+# A frame is a header, one batch of at most message.max.bytes, and padding; rounded up generously.
 FRAME_OVERHEAD_BYTES = 4 * KiB
 RING_BYTES_MIN = 4 * MiB
 SEGMENT_BYTES_MIN = 1 * MiB
-# While one is written, one waits for its sync, one is being sealed and one is recycled.
+# One is written, one waits for its sync, one is being sealed, one is recycled.
 WAL_SEGMENTS_MIN = 4
 
 DURABILITIES = ("memory", "os", "disk")
 
-UNSET = Path()  # Paths that are given are made absolute, so that none equals it.
+UNSET = Path()  # Never equals a given path: those are made absolute.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Every setting, valid. 0 or "" where the default is found at start (see config_rules.size)."""
+    """Every setting, valid. 0 or "" where a start finds the default (see config_rules.size)."""
 
     data_dir: Path = setting(  # noqa: RUF009
         UNSET,
-        "Where everything is kept. One broker at a time may serve it.",
+        "The data directory. One broker at a time may serve it.",
         default_words="`$XDG_DATA_HOME/smq`, else `~/.local/share/smq`",
     )
-    host: str = setting("127.0.0.1", "The address to listen on; `0.0.0.0` is every network.")
+    host: str = setting(
+        "127.0.0.1", "The address to listen on; `0.0.0.0` listens on every interface."
+    )
     port: int = setting(
         9092,
-        "Port of the first shard; shard *i* takes the (i-1)th after it. 0 takes free ones.",
+        "Port of the first shard; shard *i* listens on this port + *i* - 1. 0 picks free ports.",
         at_least=0,
         at_most=65535,
     )
     advertise: str = setting(
         "",
-        "`host` or `host:port` that clients are told to connect to; the port is the first shard's.",
-        default_words="where it listens",
+        "Address that clients connect to, `host` or `host:port`; the port is the first shard's.",
+        default_words="the listening address",
     )
     shards: int = setting(
         0,
-        "Worker processes, each a Kafka broker with a port. May change between starts.",
+        "Number of shards, each a process and a Kafka broker. May change between starts.",
         at_least=1,
         at_most=256,
-        default_words="cores less one, at least 1",
+        default_words="number of cores minus 1, at least 1",
     )
     runtime_dir: Path = setting(  # noqa: RUF009
         UNSET,
-        "Directory for sockets between the processes; kept short, mode 0700.",
+        "Directory of the unix sockets between processes, mode 0700; needs a short path.",
         default_words="`$XDG_RUNTIME_DIR/smq`, else `/tmp/smq-<uid>`",
     )
     filer_root: PathOrUrl = setting(  # noqa: RUF009
         "",
-        "Where sealed segments and payloads lie: a directory, or `s3://bucket/prefix`.",
+        "Location of sealed segments and payloads: a directory, or `s3://bucket/prefix`.",
         default_words="`<data.dir>/filer`",
     )
     filer_s3_endpoint: str = setting(
         "",
-        "The server of the bucket, as `https://host:port`.",
+        "Endpoint of the bucket, `https://host:port`.",
         default_words="`$AWS_ENDPOINT_URL`, else Amazon's",
     )
     filer_s3_region: str = setting(
@@ -80,169 +82,175 @@ class Config:
     )
     filer_s3_credentials: str = setting(
         "",
-        "File with keys for the bucket, as `~/.aws/credentials`.",
+        "File with keys for the bucket, in the format of `~/.aws/credentials`.",
         default_words="the `AWS_` variables, else `~/.aws/credentials`, else the host's role",
     )
     filer_quota_bytes: int = setting(
         -1,
-        "Bytes that uploads may take in each namespace; -1 sets no limit.",
+        "Maximum bytes of uploads in each namespace; -1: no limit.",
         at_least=-1,
     )
     filer_reserve_bytes: int = setting(
         1 * GiB,
-        "Uploads are refused when the filer's disk has less room left: the log needs it.",
+        "Disk space reserved for the log: uploads that would leave less are refused.",
         at_least=0,
     )
     http_port: int = setting(
         -1,
-        "Port of the HTTP door to the filer; 0 takes a free one, -1 opens none.",
+        "Port of the HTTP door to the filer; 0 picks a free port, -1 turns HTTP off.",
         at_least=-1,
         at_most=65535,
     )
 
     ring_bytes: int = setting(
         0,
-        "Shared memory of each log; a whole number of WAL segments.",
+        "Size of each log's ring in shared memory; a multiple of `wal.segment.bytes`.",
         at_least=RING_BYTES_MIN,
-        default_words="256 MiB a shard, all rings at most 1/16 of the memory",
+        default_words="256 MiB per shard; all rings together at most 1/16 of memory",
     )
     wal_segment_bytes: int = setting(
         0,
-        "Size of a file of the write-ahead log.",
+        "Size of a segment file of the write-ahead log.",
         at_least=SEGMENT_BYTES_MIN,
         at_most=1 * GiB,
         default_words="64 MiB, or half of a smaller ring",
     )
     wal_bytes_max: int = setting(
         4 * GiB,
-        "What the files of a log may take: half full it seals early, three quarters full it slows "
-        "producers, full it refuses them.",
+        "Maximum size of a log's WAL. At 1/2 the log is sealed early, at 3/4 producers are "
+        "throttled, when full they are refused.",
         at_least=WAL_SEGMENTS_MIN * SEGMENT_BYTES_MIN,
     )
 
-    max_connections: int = setting(10_000, "Client connections of one shard.", at_least=1)
+    max_connections: int = setting(10_000, "Maximum client connections of one shard.", at_least=1)
     max_sessions: int = setting(
         256,
-        "Programs attached to one shard through shared memory; 0 turns it off.",
+        "Maximum programs attached to one shard through shared memory; 0 turns this off.",
         at_least=0,
         at_most=1024,
     )
     session_spin_us: int = setting(
         0,
-        "How long a shard, after a request through shared memory, looks for the next one before it "
-        "sleeps: a lower delay, for a core.",
+        "How long a shard polls for the next request through shared memory before it sleeps. "
+        "Lowers latency, costs a core.",
         at_least=0,
         at_most=1_000_000,
     )
     connections_max_idle_ms: int = setting(
-        10 * MINUTE_MS, "A connection without a request for so long is closed.", at_least=1000
+        10 * MINUTE_MS, "A connection without a request for this long is closed.", at_least=1000
     )
     socket_request_max_bytes: int = setting(
         100 * MiB,
-        "The largest request; a larger one closes its connection.",
+        "Maximum size of a request; a larger one closes its connection.",
         at_least=64 * KiB,
         at_most=1 * GiB,
     )
     message_max_bytes: int = setting(
         1048588,
-        "The largest record batch, where a topic's `max.message.bytes` says nothing else.",
+        "Maximum size of a record batch. A topic's `max.message.bytes` takes precedence.",
         at_least=1 * KiB,
     )
 
     num_partitions: int = setting(
-        1, "Partitions of a topic created without a number.", at_least=1, at_most=100_000
+        1,
+        "Partitions of a topic that is created without a partition count.",
+        at_least=1,
+        at_most=100_000,
     )
     auto_create_topics_enable: bool = setting(
         default=True, doc="Create a topic when a client first asks for it."
     )
     durability: str = setting(
         "os",
-        "When a record is acknowledged, where a topic's `smq.durability` says nothing else.",
+        "When a record is acknowledged. A topic's `smq.durability` takes precedence.",
         one_of=DURABILITIES,
     )
     log_retention_ms: int = setting(
         7 * DAY_MS,
-        "Age at which records are deleted; -1 keeps them. A topic's `retention.ms` wins.",
+        "Age at which records are deleted; -1: never. A topic's `retention.ms` takes precedence.",
         at_least=-1,
     )
     log_retention_bytes: int = setting(
         -1,
-        "Size of a partition beyond which its oldest records are deleted; -1 sets none. "
-        "A topic's `retention.bytes` wins.",
+        "Size of a partition above which its oldest records are deleted; -1: no limit. "
+        "A topic's `retention.bytes` takes precedence.",
         at_least=-1,
     )
     log_retention_check_interval_ms: int = setting(
-        5 * MINUTE_MS, "How often retention is looked at.", at_least=1
+        5 * MINUTE_MS, "Interval between retention checks.", at_least=1
     )
     seal_bytes: int = setting(
         256 * MiB,
-        "Sealed when so many bytes of a partition wait and no more come, in files of <= 128 "
-        "MiB. A topic's `smq.seal.bytes` wins.",
+        "A partition is sealed when this many unsealed bytes wait and it has stopped growing, in "
+        "files of at most 128 MiB. A topic's `smq.seal.bytes` takes precedence.",
         at_least=1,
     )
     seal_ms: int = setting(
         10 * MINUTE_MS,
-        "A partition is sealed when its oldest record waits so long. A topic's `smq.seal.ms` wins.",
+        "A partition is sealed when its oldest unsealed record is this old. A topic's "
+        "`smq.seal.ms` takes precedence.",
         at_least=1,
     )
     reference_orphan_ms: int = setting(
         1 * DAY_MS,
-        "An uploaded payload that no record names is deleted at this age. "
-        "A topic's `smq.reference.orphan.ms` wins.",
+        "Age at which an uploaded payload that no record refers to is deleted. "
+        "A topic's `smq.reference.orphan.ms` takes precedence.",
         at_least=1,
     )
     filer_sweep_ms: int = setting(
-        60 * MINUTE_MS, "Files in the filer that nothing names are deleted at this age.", at_least=1
+        60 * MINUTE_MS,
+        "Age at which segment files that the manifest does not name are deleted.",
+        at_least=1,
     )
     filer_unfinished_ms: int = setting(
         1 * DAY_MS,
-        "An unfinished write to the filer of which nothing has come for so long is forgotten.",
+        "An unfinished write to the filer without progress for this long is discarded.",
         at_least=1,
     )
 
     group_initial_rebalance_delay_ms: int = setting(
-        3000, "How long the first rebalance of an empty group waits for more members.", at_least=0
+        3000, "Time that the first rebalance of an empty group waits for more members.", at_least=0
     )
     group_min_session_timeout_ms: int = setting(
-        6000, "The shortest session timeout a member may ask for.", at_least=1
+        6000, "Minimum session timeout of a member.", at_least=1
     )
     group_max_session_timeout_ms: int = setting(
-        30 * MINUTE_MS, "The longest session timeout a member may ask for.", at_least=1
+        30 * MINUTE_MS, "Maximum session timeout of a member.", at_least=1
     )
-    group_max_size: int = setting(INT32_MAX, "Members of a group.", at_least=1)
+    group_max_size: int = setting(INT32_MAX, "Maximum members of a group.", at_least=1)
     offset_metadata_max_bytes: int = setting(
-        4096, "Bytes of metadata that may be committed with an offset.", at_least=0
+        4096, "Maximum metadata bytes committed with an offset.", at_least=0
     )
     offsets_retention_minutes: int = setting(
-        86_400, "An empty group keeps its offsets for so long: 60 days (Kafka: 7).", at_least=1
+        86_400, "How long an empty group keeps its offsets: 60 days (Kafka: 7).", at_least=1
     )
     producer_id_expiration_ms: int = setting(
         1 * DAY_MS,
-        "A partition may forget an idempotent producer that was silent for so long.",
+        "A partition may forget an idempotent producer that was idle for this long.",
         at_least=1,
     )
 
     def text(self) -> str:
-        """As a configuration file that would give this very config."""
+        """This config as a configuration file."""
         lines = (f"{name} = {_toml(value)}" for name, value in self.values().items())
         return "\n".join(lines) + "\n"
 
     def values(self) -> dict[str, str | int | bool | Path]:
-        """Every setting's value under its outside name."""
+        """Every setting's value by its public name."""
         return {setting.name: getattr(self, setting.key) for setting in SETTINGS.values()}
 
     def changed(self) -> dict[str, str | int | bool | Path]:
-        """The settings that are not what the documentation says they are by default."""
+        """The settings that differ from the documented defaults."""
         return {
             name: value for name, value in self.values().items() if value != SETTINGS[name].default
         }
 
     def listen_port(self, node_id: int) -> int:
-        """The port node `node_id` asks for; 0 takes any."""
+        """The port that node `node_id` listens on; 0: any free port."""
         return self.port + node_id - 1 if self.port else 0
 
     def advertised(self, node_id: int, listen_port: int) -> tuple[str, int]:
-        """Host and port that clients are told for a node that listens on `listen_port`."""
+        """The advertised host and port of a node that listens on `listen_port`."""
         host, port = _host_and_port(self.advertise or bracketed(self.host))
         return host, port + node_id - 1 if port else listen_port
 
@@ -259,7 +267,7 @@ SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in _table()
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands before a colon and a port."""
+    """A host, in brackets if it is an IPv6 address."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -267,7 +275,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     """Host, and port or 0. Raises ValueError with a sentence."""
     matched = re.fullmatch(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:/\[\]]+))(?::(\d{1,5}))?", address)
     if matched is None or not int(matched[3] or 0) <= 65535:
-        raise ValueError(f"{address!r} is neither a host nor host:port")
+        raise ValueError(f"{address!r} is not a host or host:port")
     return matched[1] or matched[2], int(matched[3] or 0)
 
 

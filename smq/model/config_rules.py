@@ -1,4 +1,4 @@
-"""What must hold between settings that are right one by one, and sizes that follow from others."""
+"""Rules between settings, and sizes that are derived from others."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,25 +7,25 @@ from typing import NamedTuple
 from smq.model.config import FRAME_OVERHEAD_BYTES, RING_BYTES_MIN, WAL_SEGMENTS_MIN, Config
 from smq.model.setting import GiB, MiB
 
-RING_BYTES_PER_SHARD = 256 * MiB  # Who reads along may stop for a moment, even at full speed.
-RING_MEMORY_SHARE = 16  # All rings together take at most this part of the memory.
+RING_BYTES_PER_SHARD = 256 * MiB  # A reader may pause for a moment, even at full speed.
+RING_MEMORY_SHARE = 16  # All rings together take at most 1/16 of memory.
 
 
 class Problem(NamedTuple):
-    """A sentence for the user, and the fields of `Config` it is about."""
+    """A sentence for the user, and the fields of `Config` that cause it."""
 
     sentence: str
     keys: tuple[str, ...] = ()
 
 
 def size(config: Config, log_count: int, memory_bytes: int) -> Config | list[str]:
-    """The config with ring and segment sizes that fit this many logs; or what does not fit."""
+    """The config with ring and segment sizes for this many logs; or the problems."""
     sized, problems = fitted(config, log_count, memory_bytes)
     return [problem.sentence for problem in problems] or sized
 
 
 def broken_relations(config: Config) -> Iterator[Problem]:
-    """What is wrong between settings that are right one by one."""
+    """Conflicts between settings that are valid one by one."""
     if config.port and config.port + config.shards - 1 > 65535:
         yield Problem(
             f"port: {config.shards} shards take ports {config.port} to "
@@ -59,7 +59,7 @@ def broken_relations(config: Config) -> Iterator[Problem]:
 
 
 def fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, list[Problem]]:
-    """The config with sizes for so many logs, and what does not fit."""
+    """The config with sizes for this many logs, and the problems."""
     assert log_count >= config.shards
     budget = min(RING_BYTES_PER_SHARD * config.shards, memory_bytes // RING_MEMORY_SHARE)
     ring = config.ring_bytes or max(budget // log_count, RING_BYTES_MIN)
@@ -68,7 +68,7 @@ def fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, l
         ring = max(ring - ring % segment, segment)
     sized = replace(config, ring_bytes=ring, wal_segment_bytes=segment)
     problems = list(_misfits(sized))
-    # Memory is not there until it is used: a small machine may have the smallest rings.
+    # Memory is allocated on use: a small machine may still have the smallest rings.
     if config.ring_bytes and log_count * ring > memory_bytes:
         remedy = "ring.bytes or shards" if 1 < log_count == config.shards else "ring.bytes"
         sentence = (
@@ -80,7 +80,7 @@ def fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, l
 
 
 def _misfits(config: Config) -> Iterator[Problem]:
-    """What is wrong between the sizes of ring, segments and batches."""
+    """Conflicts between the sizes of ring, segments and batches."""
     ring, segment = config.ring_bytes, config.wal_segment_bytes
     sizes = ("shards", "ring_bytes", "wal_segment_bytes")
     if ring % segment:
@@ -107,7 +107,7 @@ def _power_of_two_below(number: int) -> int:
 
 
 def _rounded(size: int) -> str:
-    """A size as people say it."""
+    """A size in the largest unit that fits."""
     units = {"TiB": 1024 * GiB, "GiB": GiB, "MiB": MiB, "bytes": 1}
     unit = next(each for each, count in units.items() if size >= count)
     return f"{size / units[unit]:.4g} {unit}"

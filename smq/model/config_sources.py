@@ -1,9 +1,9 @@
-"""The config that file, environment and command line give together.
+"""The config from file, environment and command line.
 
     defaults  <  configuration file (TOML)  <  environment (SMQ_…)  <  command line
 
-`parse` returns a Config, or every problem at once, each a sentence. What the machine decides
-(cores, memory, directories of the user) is an argument.
+`parse` returns a Config, or all problems at once, each a sentence. Facts of the machine (cores,
+memory, directories of the user) are an argument.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from smq.model.setting import ENVIRONMENT_PREFIX, PathOrUrl, value_of
 
 
 class Machine(NamedTuple):
-    """What the defaults depend on."""
+    """The facts that defaults depend on."""
 
     cores: int
     memory_bytes: int
@@ -35,10 +35,10 @@ def parse(
     environment: Mapping[str, str] | None = None,
     command_line: Mapping[str, Any] | None = None,
 ) -> Config | list[str]:
-    """The config these sources give together, or every problem in them.
+    """The config from these sources, or all problems in them.
 
-    `file` is the text of a configuration file, `environment` all variables (ours are picked out),
-    `command_line` holds what was given there, under the settings' names.
+    `file` is the text of a configuration file, `environment` all variables (only SMQ_ ones count),
+    `command_line` the options that were given, by the settings' names.
     """
     problems: list[Problem] = []
     chosen: dict[str, Any] = {}
@@ -50,10 +50,10 @@ def parse(
         for name, raw in given.items():
             _choose(chosen, name, raw, source, problems)
     config = _with_machine_defaults(Config(**chosen), machine)
-    # A value out of its bounds has its default now, of which nothing is to be said.
+    # A refused value has been replaced by its default, which causes no further problems.
     wrong = {key for problem in problems for key in problem.keys}
     problems += [each for each in broken_relations(config) if wrong.isdisjoint(each.keys)]
-    if problems:  # Else sizes are looked at once the logs have been counted: config_rules.size.
+    if problems:  # Otherwise sizes are checked when the logs have been counted: config_rules.size.
         _, misfits = fitted(config, config.shards, machine.memory_bytes)
         problems += [each for each in misfits if wrong.isdisjoint(each.keys)]
     return [problem.sentence for problem in problems] or config
@@ -78,7 +78,7 @@ def _of_file(text: str, name: str, problems: list[Problem]) -> dict[str, Any]:
     try:
         return dict(_flat("", tomllib.loads(text)))
     except tomllib.TOMLDecodeError as reason:
-        problems.append(Problem(f"{name}: it is not TOML: {reason}"))
+        problems.append(Problem(f"{name}: not valid TOML: {reason}"))
         return {}
 
 

@@ -3,7 +3,7 @@
     assert        our bug: the process dies and the supervisor restarts it
     PeerError     the peer broke the protocol: close its connection
     BrokerError   an answer with a Kafka code
-    StoreError    the filer or the SQL store could not do it
+    StoreError    the filer or the SQL store failed
 
 Codes and names: https://kafka.apache.org/protocol#protocol_error_codes (Kafka 4.3).
 """
@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """A Kafka error code, as it stands in an answer."""
+    """A Kafka error code."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -96,7 +96,7 @@ class ErrorCode(IntEnum):
 
 
 class PeerError(Exception):
-    """The peer broke the protocol. Close its connection; there is no answer to give."""
+    """The peer broke the protocol. Close its connection without an answer."""
 
 
 class BrokerError(Exception):
@@ -109,7 +109,7 @@ class BrokerError(Exception):
 
 
 class StoreError(Exception):
-    """The filer or the SQL store could not do what was asked of a key."""
+    """The filer or the SQL store failed at an operation on a key."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(f"{key}: {message}")
@@ -117,7 +117,7 @@ class StoreError(Exception):
 
 
 class MadeByNewer(StoreError):
-    """A file of a format that this SMQ does not know, whole. Another try will not help."""
+    """A whole file of a format that this SMQ does not know. Retrying does not help."""
 
     def __init__(self, key: str, what: str) -> None:
         super().__init__(
@@ -128,15 +128,15 @@ class MadeByNewer(StoreError):
 
 
 class NotFound(StoreError):
-    """There is nothing under this key."""
+    """No object has this key."""
 
 
 class AlreadyExists(StoreError):
-    """Create-only, and somebody created it before."""
+    """A create-only write found an existing object."""
 
 
 class PreconditionFailed(StoreError):
-    """The object is not the version that was named."""
+    """The object does not have the expected version."""
 
 
 class Unavailable(StoreError):
@@ -144,4 +144,4 @@ class Unavailable(StoreError):
 
 
 class Full(Unavailable):
-    """There is no room for it; there may be once something else is deleted."""
+    """There is no room for it until something else is deleted."""

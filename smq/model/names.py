@@ -1,18 +1,18 @@
 """Kafka's rules for topic names.
 
-Metrics turn '.' into '_', so that two topics whose names differ only there would share theirs:
-Kafka lets only one of them exist, and so do we.
+Metrics replace '.' by '_', so topics whose names differ only there would share metrics. Kafka, and
+SMQ, let only one of them exist.
 """
 
 import re
 
-NAME_CHARACTERS_MAX = 249  # A file name of 255, less what Kafka appends to it.
+NAME_CHARACTERS_MAX = 249  # 255, the limit of a file name, less what Kafka appends.
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Why no topic can have this name, in Kafka's words; None if one can."""
+    """Why this is no valid topic name, in Kafka's words; None if it is valid."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in {".", ".."}:
@@ -31,7 +31,7 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def is_valid_topic_name(name: str) -> bool:
-    """Whether a topic can have this name."""
+    """Whether this is a valid topic name."""
     return topic_name_problem(name) is None
 
 

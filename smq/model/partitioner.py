@@ -1,6 +1,6 @@
 """Which partition a key goes to: Kafka's rule, murmur2(key) without its sign, modulo the count.
 
-It is what the Java client does; librdkafka, Sarama and kafka-go have other defaults.
+The Java client does the same; librdkafka, Sarama and kafka-go have other defaults.
 """
 
 _SEED = 0x9747B28C
@@ -9,7 +9,7 @@ _WORD = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32 bit hash of a key, unsigned."""
+    """Kafka's 32-bit hash of a key, unsigned."""
     check = _SEED ^ len(data)
     whole = len(data) & ~3
     for at in range(0, whole, 4):
@@ -23,5 +23,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """The partition of a topic that all records with this key go to."""
+    """The partition for all records with this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -1,21 +1,20 @@
-"""Pass by reference: what a payload is called, and the handle that stands for it in a record.
+"""Pass by reference: the name of a payload, and the handle that refers to it in a record.
 
-A payload is an object of the filer, uploaded before any record names it:
+A payload is an object of the filer, uploaded before any record refers to it:
 
     payloads/<namespace>/<topic>/<id>
 
     id      <time, 12 hex digits><random, 20>-<length, 12>-<CRC-32C, 8>
 
-Its id says how long it is and what its CRC-32C is, and an object appears under its name when it is
-whole, not before: that it is there and as long as its name says is all that must be looked at to
-know that it is complete. The time of its making, in milliseconds, has ids sort by it.
+Its id contains its length and CRC-32C, and an object appears only when it is whole. So a payload is
+complete if it exists with the length in its name. Ids begin with the time of their creation in
+milliseconds, so they sort by it.
 
 A handle is a record with the header `smq-ref` = `1`, and this JSON object as its value:
 
     {"id": "…", "length": 104857600, "crc32c": "9f5c1e02", "content_type": "image/tiff"}
 
-An id has no other characters than these, so that a handle names nothing but a payload of the topic
-its record is in.
+An id has no other characters, so a handle refers to nothing but a payload of its record's topic.
 """
 
 import json
@@ -25,14 +24,14 @@ from dataclasses import dataclass
 from smq.model.catalog import NAMESPACE_DEFAULT
 
 HEADER = "smq-ref"
-HEADER_VALUE = b"1"  # The format of the handle.
+HEADER_VALUE = b"1"  # Version of the handle's format.
 PREFIX = "payloads/"
 HANDLE_BYTES_MAX = 1024
 CONTENT_TYPE_DEFAULT = "application/octet-stream"
 CONTENT_TYPE_BYTES_MAX = 255
 LENGTH_MAX = (1 << 48) - 1  # Twelve hex digits; S3 ends at 5 TB.
 _ID = re.compile(r"[0-9a-f]{32}-([0-9a-f]{12})-([0-9a-f]{8})")
-# As `handle` writes it: read in one step, for a shard's turn waits for it. Others are JSON as well.
+# The form that `handle` writes, read in one step: a shard's turn waits. Other JSON is valid too.
 _AS_WRITTEN = re.compile(
     rb'\{"id":"([0-9a-f]{32}-([0-9a-f]{12})-([0-9a-f]{8}))","length":(0|[1-9][0-9]{0,14}),'
     rb'"crc32c":"([0-9a-f]{8})","content_type":"([ !#-\[\]-~]{1,255})"\}'
@@ -41,12 +40,12 @@ _FIELDS = {"id", "length", "crc32c", "content_type"}
 
 
 class NotAHandle(ValueError):
-    """What should be a handle is none. Says why."""
+    """These bytes are no handle. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A payload: which, and what it is."""
+    """A payload's id and facts."""
 
     id: str
     length: int
@@ -60,19 +59,19 @@ class Reference:
         """The reference of a new payload; `chance` is ten random bytes. Raises ValueError."""
         assert len(chance) == 10
         if not 0 <= length <= LENGTH_MAX:
-            raise ValueError(f"a payload of {length} bytes; it may have 0 to {LENGTH_MAX}")
+            raise ValueError(f"the payload has {length} bytes; the limit is {LENGTH_MAX}")
         payload_id = f"{now_ms:012x}{chance.hex()}-{length:012x}-{crc32c:08x}"
         return cls(payload_id, length, crc32c, checked_content_type(content_type))
 
     def handle(self) -> bytes:
-        """The value of a record that stands for the payload."""
+        """The value of a record that refers to the payload."""
         kind = self.content_type.replace("\\", "\\\\").replace('"', '\\"')  # Printable ASCII.
         said = f'"length":{self.length},"crc32c":"{self.crc32c:08x}","content_type":"{kind}"'
         return f'{{"id":"{self.id}",{said}}}'.encode()
 
     @classmethod
     def of_handle(cls, value: bytes | memoryview | None) -> "Reference":
-        """What a handle says. Raises NotAHandle."""
+        """Parse a handle. Raises NotAHandle."""
         if value is None or len(value) > HANDLE_BYTES_MAX:
             raise NotAHandle(f"a handle is JSON of at most {HANDLE_BYTES_MAX} bytes")
         written = _AS_WRITTEN.fullmatch(value)
@@ -87,7 +86,7 @@ class Reference:
         try:
             fields = json.loads(bytes(value))
         except (ValueError, RecursionError):
-            raise NotAHandle("a handle is JSON, and this is none") from None
+            raise NotAHandle("a handle is JSON, and this is not") from None
         if not isinstance(fields, dict) or fields.keys() != _FIELDS:
             raise NotAHandle(f"a handle is an object with {', '.join(sorted(_FIELDS))}")
         length, crc32c = facts_of_id(fields["id"])
@@ -102,17 +101,17 @@ class Reference:
         return cls(fields["id"], length, crc32c, content_type)
 
     def key(self, topic: str, namespace: str = NAMESPACE_DEFAULT) -> str:
-        """Where the payload lies in the filer."""
+        """The payload's key in the filer."""
         return directory_of(namespace, topic) + self.id
 
 
 def directory_of(namespace: str, topic: str) -> str:
-    """Where a topic's payloads lie in the filer."""
+    """The prefix of a topic's payloads in the filer."""
     return f"{PREFIX}{namespace}/{topic}/"
 
 
 def facts_of_id(payload_id: object) -> tuple[int, int]:
-    """The length and CRC-32C that a payload's id says. Raises NotAHandle."""
+    """The length and CRC-32C in a payload's id. Raises NotAHandle."""
     found = _ID.fullmatch(payload_id) if isinstance(payload_id, str) else None
     if found is None:
         raise NotAHandle(f"{str(payload_id)[:80]!r} is not the id of a payload")
@@ -120,12 +119,12 @@ def facts_of_id(payload_id: object) -> tuple[int, int]:
 
 
 def begun_ms(payload_id: str) -> int:
-    """When somebody made this id, by his clock."""
+    """When this id was made, by its maker's clock."""
     return int(payload_id[:12], 16)
 
 
 def checked_content_type(content_type: object) -> str:
-    """The content type, if it can be one. Raises ValueError."""
+    """The content type, if it is valid. Raises ValueError."""
     if (
         not isinstance(content_type, str)
         or not content_type.isascii()

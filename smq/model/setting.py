@@ -1,4 +1,4 @@
-"""One setting: its name outside, its type, its bounds, and how a text becomes its value."""
+"""One setting: its public name, its type, its bounds, and how a text becomes its value."""
 
 import re
 from dataclasses import field
@@ -21,7 +21,7 @@ class PathOrUrl(str):
 
 
 class Setting(NamedTuple):
-    """One setting as the outside sees it."""
+    """One setting as users see it."""
 
     name: str
     type: type
@@ -31,7 +31,7 @@ class Setting(NamedTuple):
     at_most: int | None = None
     one_of: tuple[str, ...] = ()
     default_words: str = ""
-    """What stands in the documentation where the default is found at start."""
+    """The documented default where a start finds the value."""
 
     @property
     def key(self) -> str:
@@ -58,7 +58,7 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 def value_of(setting: Setting, raw: object) -> object:
-    """The value in its type and bounds. Raises ValueError with a sentence."""
+    """Parse and check a value. Raises ValueError with a sentence."""
     read: dict[type, Callable[[Setting, object], object]] = {
         int: _int_value,
         bool: _bool_value,
@@ -85,15 +85,15 @@ def _int_value(setting: Setting, raw: object) -> int:
 
 def _bool_value(_setting: Setting, raw: object) -> bool:
     if str(raw).lower() not in _TRUTH:
-        raise ValueError(f"{raw!r} is neither true nor false")
+        raise ValueError(f"{raw!r} is not true or false")
     return _TRUTH[str(raw).lower()]
 
 
 def _str_value(setting: Setting, raw: object) -> str:
     if not isinstance(raw, str):
-        raise ValueError(f"{raw!r} is not a text")  # noqa: TRY004  (one error, shown to the user)
+        raise ValueError(f"{raw!r} is not text")  # noqa: TRY004  (one error, shown to the user)
     if setting.one_of and raw not in setting.one_of:
-        raise ValueError(f"{raw!r} is none of {', '.join(setting.one_of)}")
+        raise ValueError(f"{raw!r} is not one of {', '.join(setting.one_of)}")
     return raw
 
 
@@ -103,7 +103,7 @@ def _path_value(_setting: Setting, raw: object) -> Path:
     try:
         return Path(raw).expanduser().absolute()
     except RuntimeError:  # ~somebody
-        raise ValueError(f"{raw!r} names the home of a user that is not known") from None
+        raise ValueError(f"{raw!r} names the home of an unknown user") from None
 
 
 _S3_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)*/?")
@@ -113,5 +113,5 @@ def _path_or_url_value(setting: Setting, raw: object) -> PathOrUrl:
     if not isinstance(raw, str) or "://" not in raw:
         return PathOrUrl(_path_value(setting, raw))
     if not _S3_URL.fullmatch(raw):
-        raise ValueError(f"{raw!r} is neither a directory nor s3://bucket/prefix")
+        raise ValueError(f"{raw!r} is not a directory or s3://bucket/prefix")
     return PathOrUrl(raw.rstrip("/"))

@@ -1,9 +1,9 @@
-"""What can be set for a topic: one table, from which it is checked, used and described.
+"""The settings of a topic: one table for checking, using and describing them.
 
-A topic's own value wins, then the broker's setting of the same meaning, then the default. Names and
-defaults are Kafka's; `smq.*` are ours. What Kafka has and we cannot do is refused with a sentence
-rather than taken and ignored; what is taken and has no meaning here says so in its documentation,
-and doing without it harms nobody.
+A topic's own value takes precedence over the broker's setting of the same meaning, and that over
+the default. Names and defaults are Kafka's; `smq.*` are SMQ's. A value that SMQ cannot honour is
+refused with a sentence. A setting that is accepted without effect says so in its documentation;
+ignoring it harms nobody.
 """
 
 import re
@@ -15,7 +15,7 @@ from smq.model.config import DURABILITIES, FRAME_OVERHEAD_BYTES, INT32_MAX, Conf
 from smq.model.setting import INT64_MAX
 
 Value: TypeAlias = bool | int | float | str
-NO_MEANING = "Has no meaning here: "
+NO_MEANING = "Has no effect: "
 
 
 class ConfigType(IntEnum):
@@ -30,10 +30,10 @@ class ConfigType(IntEnum):
 
 
 class TopicConfig(NamedTuple):
-    """One name. `rule` gives a sentence about a value that cannot be, or ''.
+    """One setting. `rule` returns a sentence about an invalid value, or ''.
 
-    `broker_key` is the broker's setting of the same meaning; it is one of `smq.model.config` where
-    `setting` names a field there.
+    `broker_key` is Kafka's broker setting of the same meaning; `setting` names its field in
+    `smq.model.config`, if there is one.
     """
 
     name: str
@@ -60,8 +60,8 @@ _TABLE = (
         "cleanup.policy",
         T.LIST,
         "delete",
-        "What happens to old records: they are deleted.",
-        _one_of("delete", otherwise="this version of SMQ deletes only, it does not compact yet"),
+        "How old records go: `delete` is the only policy.",
+        _one_of("delete", otherwise="this version of SMQ only deletes; it does not compact yet"),
         "log.cleanup.policy",
     ),
     TopicConfig(
@@ -82,7 +82,7 @@ _TABLE = (
         "compression.type",
         T.STRING,
         "producer",
-        "Batches are stored as the producer compressed them.",
+        "Batches are stored as the producer compressed them; `producer` is the only value.",
         _one_of("producer", otherwise="this version of SMQ stores batches as they were sent"),
         "compression.type",
     ),
@@ -105,7 +105,7 @@ _TABLE = (
         "file.delete.delay.ms",
         T.LONG,
         "60000",
-        NO_MEANING + "filer.sweep.ms of the broker says when files are deleted.",
+        NO_MEANING + "the broker's filer.sweep.ms decides when files are deleted.",
         _at_least(0),
         "log.segment.delete.delay.ms",
     ),
@@ -134,7 +134,7 @@ _TABLE = (
         "index.interval.bytes",
         T.INT,
         "4096",
-        NO_MEANING + "every batch is in the index.",
+        NO_MEANING + "the index has every batch.",
         _at_least(0),
         "log.index.interval.bytes",
     ),
@@ -172,7 +172,7 @@ _TABLE = (
         "max.message.bytes",
         T.INT,
         "1048588",
-        "The largest record batch, as it is sent.",
+        "Maximum size of a record batch, as sent.",
         _at_least(0),
         "message.max.bytes",
         "message_max_bytes",
@@ -181,7 +181,7 @@ _TABLE = (
         "message.timestamp.after.max.ms",
         T.LONG,
         "3600000",
-        "How far ahead of the broker's clock a record's timestamp may be (CreateTime).",
+        "How far a record's timestamp may be ahead of the broker's clock (CreateTime).",
         _at_least(0),
         "log.message.timestamp.after.max.ms",
     ),
@@ -189,7 +189,7 @@ _TABLE = (
         "message.timestamp.before.max.ms",
         T.LONG,
         str(INT64_MAX),
-        "How far behind the broker's clock a record's timestamp may be (CreateTime).",
+        "How far a record's timestamp may be behind the broker's clock (CreateTime).",
         _at_least(0),
         "log.message.timestamp.before.max.ms",
     ),
@@ -197,7 +197,7 @@ _TABLE = (
         "message.timestamp.type",
         T.STRING,
         "CreateTime",
-        "Whose clock a record's timestamp is from: the producer's, or the broker's.",
+        "Source of a record's timestamp: the producer's clock or the broker's.",
         _one_of("CreateTime", "LogAppendTime"),
         "log.message.timestamp.type",
     ),
@@ -221,8 +221,8 @@ _TABLE = (
         "min.insync.replicas",
         T.INT,
         "1",
-        "There is one replica of everything.",
-        _one_of(1, otherwise="there is one replica, more can never be in sync"),
+        "Everything has one replica.",
+        _one_of(1, otherwise="there is one replica, so more can never be in sync"),
         "min.insync.replicas",
     ),
     TopicConfig(
@@ -248,14 +248,14 @@ _TABLE = (
         "remote.storage.enable",
         T.BOOLEAN,
         "false",
-        "There is no tiered storage of Kafka's kind: sealed segments are in the filer anyway.",
-        lambda value: "sealed segments are in the filer without it" if value else "",
+        "No tiered storage of Kafka's kind: sealed segments are always in the filer.",
+        lambda value: "sealed segments are always in the filer" if value else "",
     ),
     TopicConfig(
         "retention.bytes",
         T.LONG,
         "-1",
-        "A partition's oldest records are deleted beyond this size; -1 sets none.",
+        "Size above which a partition's oldest records are deleted; -1: no limit.",
         _at_least(-1),
         "log.retention.bytes",
         "log_retention_bytes",
@@ -264,7 +264,7 @@ _TABLE = (
         "retention.ms",
         T.LONG,
         "604800000",
-        "Records are deleted at this age; -1 keeps them.",
+        "Age at which records are deleted; -1: never.",
         _at_least(-1),
         "log.retention.ms",
         "log_retention_ms",
@@ -281,7 +281,7 @@ _TABLE = (
         "segment.index.bytes",
         T.INT,
         "10485760",
-        NO_MEANING + "the index grows as it needs.",
+        NO_MEANING + "the index grows as needed.",
         _at_least(4),
         "log.index.size.max.bytes",
     ),
@@ -312,15 +312,15 @@ _TABLE = (
         "smq.reference.delivery",
         T.STRING,
         "handle",
-        "What a Kafka client reads where a record stands for a payload: the handle, or the payload "
-        "itself if it fits what the client asks for (inline).",
+        "What a Kafka client reads for a record with a handle: the handle, or the payload itself "
+        "if it fits the client's fetch size (`inline`).",
         _one_of("handle", "inline"),
     ),
     TopicConfig(
         "smq.reference.orphan.ms",
         T.LONG,
         "86400000",
-        "An upload that no record names is deleted at this age; until then a record may name it.",
+        "Age at which a payload that no record refers to is deleted; until then new records may.",
         _at_least(1),
         "reference.orphan.ms",
         "reference_orphan_ms",
@@ -329,7 +329,8 @@ _TABLE = (
         "smq.seal.bytes",
         T.LONG,
         "268435456",
-        "Sealed when so many bytes of a partition wait and no more come, in files of <= 128 MiB.",
+        "A partition is sealed when this many unsealed bytes wait and it has stopped growing, in "
+        "files of at most 128 MiB.",
         _at_least(1),
         "seal.bytes",
         "seal_bytes",
@@ -338,7 +339,7 @@ _TABLE = (
         "smq.seal.ms",
         T.LONG,
         "600000",
-        "A partition is sealed when its oldest record waits so long.",
+        "A partition is sealed when its oldest unsealed record is this old.",
         _at_least(1),
         "seal.ms",
         "seal_ms",
@@ -347,7 +348,7 @@ _TABLE = (
         "unclean.leader.election.enable",
         T.BOOLEAN,
         "false",
-        NO_MEANING + "there are no followers that could lead.",
+        NO_MEANING + "there are no followers that could become leader.",
         broker_key="unclean.leader.election.enable",
     ),
 )
@@ -371,7 +372,7 @@ def parse(name: str, text: str) -> Value:
 
 
 def problem_of(configs: Mapping[str, str | None], broker: Config) -> str | None:
-    """The first thing that is wrong with a new topic's configs, as a sentence."""
+    """The first problem of a new topic's configs, as a sentence."""
     nulls = [name for name, text in configs.items() if text is None]
     if nulls:
         return f"Null value not supported for topic configs: {','.join(nulls)}"
@@ -394,17 +395,17 @@ def batch_bytes_max(broker: Config) -> int:
 
 
 def broker_default(config: TopicConfig, broker: Config) -> str:
-    """What holds where a topic says nothing."""
+    """The value for topics that do not set this."""
     return str(getattr(broker, config.setting)) if config.setting else config.default
 
 
 def own_or_default(name: str, own: Mapping[str, str], broker: Config) -> str:
-    """What holds for a topic with these configs of its own."""
+    """The value for a topic with these configs of its own."""
     return own.get(name) or broker_default(TOPIC_CONFIGS[name], broker)
 
 
 class TopicSettings(NamedTuple):
-    """What a topic goes by, of that which has a meaning here."""
+    """A topic's effective settings, those that have an effect."""
 
     durability: str
     message_bytes_max: int

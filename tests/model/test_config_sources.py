@@ -43,8 +43,8 @@ def test_every_problem_is_named_at_once() -> None:
     assert problems == [
         "prot (configuration file): there is no such setting; did you mean port?",
         "shards (configuration file): 'many' is not a whole number",
-        "durability (environment): 'quantum' is none of memory, os, disk",
-        "auto.create.topics.enable (environment): 'perhaps' is neither true nor false",
+        "durability (environment): 'quantum' is not one of memory, os, disk",
+        "auto.create.topics.enable (environment): 'perhaps' is not true or false",
         "port (command line): 70000 is too large; it must be at most 65535",
         "seal.ms (command line): 0 is too small; it must be at least 1",
     ]
@@ -52,9 +52,9 @@ def test_every_problem_is_named_at_once() -> None:
 
 def test_a_file_that_is_not_toml_is_said_so() -> None:
     (problem,) = problems_of(file="port 9092")
-    assert problem.startswith("configuration file: it is not TOML")
+    assert problem.startswith("configuration file: not valid TOML")
     (problem,) = problems_of(file="port 9092", file_name="/etc/smq.toml")
-    assert problem.startswith("/etc/smq.toml: it is not TOML")
+    assert problem.startswith("/etc/smq.toml: not valid TOML")
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_what_is_no_handle_is_refused(bench: Bench) -> None:
     record = Record(0, 0, None, b"../../etc/passwd", ((b"smq-ref", b"1"),))
     answer = bench.send(write_batch([record]))
     assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert answer.error_message == "a handle is JSON, and this is none"
+    assert answer.error_message == "a handle is JSON, and this is not"
 
 
 def test_a_malformed_batch_that_may_hold_a_handle_is_refused(bench: Bench) -> None:

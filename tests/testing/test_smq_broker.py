@@ -47,7 +47,7 @@ def test_every_setting_may_be_given() -> None:
 def test_wrong_settings_are_all_told_at_once() -> None:
     with pytest.raises(ValueError, match="no such setting; did you mean shards") as raised:
         broker(shard=2, durability="none").__enter__()
-    assert "'none' is none of memory, os, disk" in str(raised.value)
+    assert "'none' is not one of memory, os, disk" in str(raised.value)
 
 
 def test_a_stopped_broker_comes_back_on_its_port_with_its_data() -> None:
