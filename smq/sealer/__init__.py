@@ -1,1 +1,1 @@
-"""Frames become sealed segments, sealed segments become batches again; retention."""
+"""Turns batches into sealed segments and back; retention and sweeps."""

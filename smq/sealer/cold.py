@@ -1,11 +1,10 @@
-"""Reading back: record batches, and offsets by time, from sealed segments.
+"""Cold reads: record batches, and offsets by time, from sealed segments.
 
-A shard asks for a partition's batches from an offset on and gets a range of a file in the cache
-directory, which it sends as it would send its log. What is cached is a whole row group, turned into
-batches once and then read through by the requests that follow. The cache is bounded: the file that
-was asked for longest ago goes first, but not before the shard has had time to open what it was told
-of. A segment is checked against the manifest when it is opened; one that is not what the manifest
-says is reported by its name and never served.
+A shard asks for a partition's batches from an offset and gets a range of a file in the cache
+directory, which it sends like its log. The unit of the cache is a row group: it is decoded once and
+serves the requests that follow. The cache is bounded and evicts the least recently used file, but
+not before the shard has had time to open it. Opening a segment checks it against the manifest; a
+segment that differs is reported by name and never served.
 """
 
 from collections import OrderedDict
@@ -29,16 +28,18 @@ from smq.sealer.raw import NotRaw, RawSegment, index_of
 from smq.store.manifest import INT64_MIN, walk
 from smq.wire.codec import Buffer
 
-SEGMENTS_OPEN_MAX = 8  # Each is a file of the cache beside its bound, where the filer is not local.
-CACHE_KEEP_MS = 10_000  # A file stays at least this long after it was named to a shard.
+SEGMENTS_OPEN_MAX = (
+    8  # Without a local filer each takes a file in the cache directory, beside its bound.
+)
+CACHE_KEEP_MS = 10_000  # Minimum time that a file stays after a shard was told of it.
 
 
 class Damaged(StoreError):
-    """A segment's file is not what the manifest says."""
+    """A segment's file does not match the manifest."""
 
 
 class Manifest(Protocol):
-    """The part of the manifest that reading needs."""
+    """The part of the manifest that cold reads need."""
 
     def segments(
         self,
@@ -52,7 +53,7 @@ class Manifest(Protocol):
 
 
 class Found(NamedTuple):
-    """Whole batches: `length` bytes at `at` of a file. What follows begins at `next_offset`."""
+    """Whole batches: `length` bytes at `at` of a file. The next batch begins at `next_offset`."""
 
     path: Path
     at: int
@@ -61,14 +62,14 @@ class Found(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """A file of batches in the cache, and where each of them is (`smq.sealer.raw.INDEX_DTYPE`)."""
+    """A cached file of batches, and their places (`smq.sealer.raw.INDEX_DTYPE`)."""
 
     path: Path
     places: np.ndarray
     length: int
 
     def find(self, offset: int, bytes_max: int) -> Found | None:
-        """Batches from the one on that holds `offset`: as many as fit, one at least."""
+        """Batches from the one with `offset`: as many as fit, at least one."""
         ends, last_offsets = self.places["end"], self.places["last_offset"]
         first = int(np.searchsorted(last_offsets, offset))
         if first == len(self.places):
@@ -79,7 +80,7 @@ class Batches(NamedTuple):
 
 
 class Cache:
-    """Files of batches in a directory of our own, at most so many bytes of them."""
+    """Files of batches in a private directory, bounded in bytes."""
 
     def __init__(self, directory: Path, bytes_max: int, now_ms: Callable[[], int]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ class Cache:
         self.bytes = 0
 
     def get(self, key: tuple[str, int]) -> Batches | None:
-        """What was put under the key, if it is still there; it is kept a while from now on."""
+        """The file under a key, or None; a found file stays at least CACHE_KEEP_MS from now."""
         held = self._held.get(key)
         if held is None:
             return None
@@ -100,7 +101,7 @@ class Cache:
         return held[0]
 
     def put(self, key: tuple[str, int], pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
-        """Keep batches, cut into any pieces, under a key."""
+        """Store batches, in any pieces, under a key."""
         path = self.directory / f"{self._next_name}.batches"
         self._next_name += 1
         with path.open("wb") as file:
@@ -123,14 +124,14 @@ class Cache:
 
 
 class ColdReader:
-    """Serves what has left the log."""
+    """Reads records that only sealed segments have."""
 
     def __init__(self, store: Store, manifest: Manifest, cache: Cache) -> None:
         self._store, self._manifest, self._cache = store, manifest, cache
         self._open: OrderedDict[str, ParquetSegment | RawSegment] = OrderedDict()
 
     def read(self, number: int, offset: int, bytes_max: int) -> Found | None:
-        """Batches of a partition from `offset` on; None when no segment has any.
+        """Batches of a partition from `offset`; None if no segment has any.
 
         Raises Damaged, NotFound, Unavailable.
         """
@@ -143,7 +144,7 @@ class ColdReader:
         return None
 
     def offset_for_time(self, number: int, timestamp: int) -> tuple[int, int] | None:
-        """Offset and time of a partition's first record of this time or later, if it is sealed."""
+        """Offset and time of the first sealed record at this time or later."""
         log_start = self._manifest.log_start(number)
         for segment in walk(self._manifest, number, log_start, newest_ms=timestamp, page=1):
             opened = self._opened(segment)
@@ -154,7 +155,7 @@ class ColdReader:
         return None
 
     def _batches(self, segment: Segment, offset: int) -> tuple[Batches, int]:
-        """The cached part of a segment that answers for an offset, and where that part ends."""
+        """The cached part of a segment with an offset, and the offset where that part ends."""
         opened = self._opened(segment)
         span = None if isinstance(opened, RawSegment) else opened.span_of(offset)
         key = (segment.path, -1 if span is None else span.group)
@@ -182,27 +183,27 @@ class ColdReader:
 def open_segment(
     store: Store, segment: Segment, staging: Path | None = None
 ) -> ParquetSegment | RawSegment:
-    """A segment's file, checked against the manifest. Raises Damaged, naming it; Unavailable.
+    """A segment's file, checked against the manifest. Raises Damaged with its name; Unavailable.
 
-    What is not on this host is copied to a nameless file in the directory `staging` first.
+    A file that is not on this host is first copied to an unnamed file in the directory `staging`.
     """
     try:
         data = _bytes_of(store, segment.path, staging)
     except NotFound as reason:
         raise Damaged(
-            segment.path, "the manifest names this segment, but there is none"
+            segment.path, "the manifest names this segment, but the file is missing"
         ) from reason
     if len(data) != segment.bytes:
         raise Damaged(segment.path, f"it has {len(data)} bytes; the manifest says {segment.bytes}")
     if int(crc32c(data, 0, len(data))) != segment.crc32c:
-        raise Damaged(segment.path, "it is not what was sealed: its CRC-32C is another")
+        raise Damaged(segment.path, "its CRC-32C differs from the manifest's")
     with _damage_named(segment):
         return RawSegment(data) if segment.kind == "raw" else ParquetSegment(data)
 
 
 @contextmanager
 def _damage_named(segment: Segment) -> Iterator[None]:
-    """What is found wrong while a segment is read, with its name."""
+    """Turns errors of reading a segment into Damaged, with its name."""
     try:
         yield
     except (NotRaw, pa.ArrowException, OSError, KeyError, ValueError) as reason:
@@ -220,7 +221,7 @@ def _bytes_of(store: Store, key: str, staging: Path | None) -> np.ndarray:
 
 
 def _staged(store: Store, key: str, directory: Path | None) -> np.ndarray:
-    """A copy: mapped, so that it is the page cache's memory and not ours, and gone with the map."""
+    """A mapped copy: it is page cache, not memory of ours, and goes with the map."""
     try:
         with TemporaryFile(dir=directory) as file, store.reading(key) as reading:
             for piece in reading.pieces:

@@ -1,13 +1,13 @@
-"""Record batches as they were sent → pieces that are sealed in the same way.
+"""Cuts record batches, as sent, into pieces that are sealed in the same way.
 
     ROWS     records cut into columns (`shm.kernels.record.records`), decompressed where needed
-    CONTROL  markers of transactions: no records of anybody, but offsets, and they come back
-    RAW      what a Parquet file cannot hold and give back unchanged, so it is kept as it was sent
+    CONTROL  transaction markers: no user records, but they have offsets and readers get them
+    RAW      batches that Parquet cannot return unchanged; they are stored as sent
 
-RAW is a batch whose CRC is wrong, that cannot be inflated within bounds, that is malformed inside,
-that has a header whose key is not UTF-8, or that belongs to a transaction (its producer would be
-lost, and with it who may see the records). Each piece is a run of consecutive batches; the next one
-may be of the same kind.
+A batch is RAW if its CRC is wrong, it cannot be inflated within bounds, its records are malformed,
+a header key is not UTF-8, or it belongs to a transaction (Parquet would lose its producer, and with
+it the records' visibility). A piece is a run of consecutive batches; the next piece may be of the
+same kind.
 """
 
 from collections.abc import Iterator
@@ -90,16 +90,16 @@ class Piece(NamedTuple):
 
 
 def cut(data: bytes | memoryview, *, lossy: bool = False) -> Iterator[Piece]:
-    """The batches in `data`, all whole, in pieces.
+    """Cut the batches in `data`, all whole, into pieces.
 
-    `lossy`: header keys that are not UTF-8 and transactional batches are ROWS too, for readers
-    that would rather have them changed than not at all. Raises PeerError: no batches at all.
+    `lossy`: header keys that are not UTF-8 and transactional batches become ROWS too, for readers
+    that prefer changed records to none. Raises PeerError if these are no batches.
     """
     array = read_only(data)
     facts = new_facts(len(array))
     count = scan_batches(array, 0, len(array), facts)
     if count < 0:
-        raise PeerError(f"what should be record batches is none at byte {~count}")
+        raise PeerError(f"not a record batch at byte {~count}")
     first = 0
     while first < count:
         arena, inflated = inflate(array, facts[:, first:count])
@@ -110,8 +110,8 @@ def cut(data: bytes | memoryview, *, lossy: bool = False) -> Iterator[Piece]:
 class _Cutter:
     """Cuts batches whose records are inflated.
 
-    Kinds are first told by the header, then put right where a look inside says RAW; what was
-    walked before such a batch is walked again.
+    The header gives a first kind; batches whose records turn out malformed become RAW, and the
+    batches before them are walked again.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class _Cutter:
         if not lossy:
             raw |= attributes & ATTRIBUTE_TRANSACTIONAL != 0
         control = attributes & ATTRIBUTE_CONTROL != 0
-        # Intact or not, a marker is what it says: nothing was sent by a client that looks like it.
+        # A marker is one whether intact or not: clients cannot send batches that look like it.
         self._kinds = np.where(control, Kind.CONTROL.value, np.where(raw, Kind.RAW.value, 0))
         self._times = attributes & ATTRIBUTE_LOG_APPEND_TIME
 

@@ -2,9 +2,9 @@
 
     log start raised in the manifest  →  shard told  →  lines deleted  →  files deleted
 
-In this order nobody is ever sent to a file that is gone: below the log start nothing is read. Files
-that no line names (of a seal that was killed, of a topic that was deleted) are swept once they are
-old enough to be nobody's work in progress.
+This order never sends a reader to a deleted file: nothing below the log start is read. Files that
+no line names (of a killed seal, of a deleted topic) are swept once they are too old to be work in
+progress.
 """
 
 from collections.abc import Iterable
@@ -29,9 +29,9 @@ def drop_unsealed(  # noqa: PLR0913  (whom it talks to, and what it is told)
     *,
     unsealed_bytes: int,
 ) -> int:
-    """Move the log start over what could not be sealed and is no longer kept; 0: nothing is moved.
+    """Raise the log start over expired records that could not be sealed; 0: it stays.
 
-    Needs no filer: this is for when there is none. Sealed segments below go with the next retain().
+    Works while the filer is down. The next retain() deletes the sealed segments below.
     """
     sealed_bytes = manifest.sealed_bytes(number) if settings.retention_bytes >= 0 else 0
     retention = retain(
@@ -53,7 +53,7 @@ def drop_unsealed(  # noqa: PLR0913  (whom it talks to, and what it is told)
 
 
 class Housekeeping(NamedTuple):
-    """The job, with whom it talks to."""
+    """The job, and the ports it uses."""
 
     store: Store
     shard: ShardPort
@@ -68,10 +68,10 @@ class Housekeeping(NamedTuple):
         shard_start: int,
         unsealed_bytes: int = 0,
     ) -> Retention:
-        """Delete some of what a partition's settings no longer keep. Raises StoreError.
+        """Delete some of a partition's expired segments. Raises StoreError.
 
-        `shard_start` is the log start offset as the shard knows it: it may have missed an earlier
-        one, when somebody was killed in between.
+        `shard_start` is the log start offset that the shard knows. It lags behind the manifest's
+        after a kill between the two steps.
         """
         number = place.number
         log_start = self.manifest.log_start(number)
@@ -97,9 +97,9 @@ class Housekeeping(NamedTuple):
         return retention
 
     def sweep(self, files: Iterable[Facts], before_ms: int) -> list[str]:
-        """Of these files delete those older than this that no line of the manifest names."""
+        """Delete those of these files that are older than this and not in the manifest."""
         old = [facts.key for facts in files if facts.modified_ms < before_ms]
-        # Read after the list: of a line committed meanwhile the file is named, or is not old.
+        # Read after the list: a file committed meanwhile is found here, or is not old.
         named = self.manifest.named_files(old)
         assert named <= set(old)
         swept = [key for key in old if key not in named]

@@ -1,10 +1,10 @@
 """Payloads as values: batches for Kafka clients of topics that deliver inline.
 
-A batch with handles is made anew: where a record stood for a payload, the payload stands, and the
-header `content-type` in place of `smq-ref`. Offsets, times and keys are what they were. An answer
-holds as much as the client asked for: it may end in the middle of a batch, and the next one begins
-there. What is larger than all that the client asks for, or is not there any more, stays a handle.
-While the filer cannot say what is there, nothing is delivered.
+A batch with handles is encoded again: a payload replaces its handle, and the header `content-type`
+replaces `smq-ref`. Offsets, times and keys stay. An answer has at most the bytes that the client
+asked for: it may end inside a batch, and the next answer begins there. A payload that is larger
+than that, or that no longer exists, stays a handle. While the filer is unavailable nothing is
+delivered.
 """
 
 from collections.abc import Callable
@@ -25,28 +25,28 @@ from smq.wire.records import Batch, Record, batch_pieces, read_batches
 from smq.wire.references import handles_of_batch
 
 CONTENT_TYPE = b"content-type"
-# More than a record takes beside its fields, a header `content-type` among it.
+# Upper bound of a record's bytes beside its fields, with a header `content-type`.
 RECORD_OVERHEAD_BYTES = 512
 
 Fetch = Callable[[Reference], Buffer | None]
 
 
 class Delivered(NamedTuple):
-    """Batches as pieces to be written one after another, and the offset behind them."""
+    """Batches as pieces to write in order, and the offset behind them."""
 
     pieces: list[Buffer]
     next_offset: int
 
     def places(self, offset: int) -> np.ndarray:
-        """All of it as one entry of a cache file: it answers for `offset`."""
+        """The index of a cache file with all pieces as one entry, for `offset`."""
         length = sum(map(len, self.pieces))
         return np.array([(offset, self.next_offset - 1, -1, 0, length)], INDEX_DTYPE)
 
 
 def payload_in(store: Store, directory: str) -> Fetch:
-    """How payloads of a topic are read: None for one that is not there, or not what it was.
+    """A reader of a topic's payloads: None for one that is missing or damaged.
 
-    Raises Unavailable: nobody can say which.
+    The reader raises Unavailable if the filer cannot tell.
     """
 
     def payload(reference: Reference) -> Buffer | None:
@@ -68,14 +68,14 @@ def _bytes_of(store: Store, key: str) -> np.ndarray:
         return read_only(store.get(key))
     try:
         return read_only(np.memmap(path, np.uint8, "r"))
-    except (OSError, ValueError) as reason:  # It may have gone, or been cut, since the look.
+    except (OSError, ValueError) as reason:  # It may have been deleted or cut since the check.
         raise Unavailable(key, f"it cannot be read: {reason}") from reason
 
 
 def deliver(batches: bytes, offset: int, bytes_max: int, payload_of: Fetch) -> Delivered:
-    """Batches from the record at `offset` on: as many bytes as fit, one record at least.
+    """Batches from the record at `offset`: as many bytes as fit, at least one record.
 
-    `batches` are whole ones, the first of which holds the offset.
+    `batches` are whole; the first one has the offset.
     """
     delivery = _Delivery(bytes_max, payload_of)
     for batch in read_batches(batches):
@@ -87,7 +87,7 @@ def deliver(batches: bytes, offset: int, bytes_max: int, payload_of: Fetch) -> D
 
 
 class _Delivery:
-    """One answer while it is filled."""
+    """An answer under construction."""
 
     def __init__(self, bytes_max: int, payload_of: Fetch) -> None:
         self._bytes_max = self._left = bytes_max
@@ -95,7 +95,7 @@ class _Delivery:
         self.pieces: list[Buffer] = []
 
     def add(self, batch: Batch, offset: int) -> int:
-        """Take what fits of a batch from `offset` on; the offset behind that."""
+        """Add what fits of a batch from `offset`; returns the offset behind that."""
         handles = _handles(batch)
         if not handles:
             return self._add_whole(batch, offset)
@@ -115,7 +115,7 @@ class _Delivery:
             room -= size
         if records:
             self._take(batch_pieces(records, batch, end - 1))
-        elif end > batch.last_offset:  # There is nothing but a gap left: the batch tells of it.
+        elif end > batch.last_offset:  # Only a gap is left: the batch covers it.
             return self._add_whole(batch, offset)
         return end
 
@@ -130,7 +130,7 @@ class _Delivery:
         self._left -= sum(map(len, pieces))
 
     def _may_fit(self, record: Record, reference: Reference) -> bool:
-        """Whether an answer may ever hold the record with its payload."""
+        """Whether an answer can hold the record with its payload at all."""
         return _size(record) + reference.length <= self._bytes_max - BATCH_HEADER_BYTES
 
     def _inlined(self, record: Record, reference: Reference) -> Record:
@@ -145,13 +145,13 @@ class _Delivery:
 
 
 def _size(record: Record) -> int:
-    """About what a record takes, and no less."""
+    """An upper bound of a record's bytes."""
     fields = [record.key, record.value, *(part for header in record.headers for part in header)]
     return RECORD_OVERHEAD_BYTES + sum(len(each) for each in fields if each)
 
 
 def _handles(batch: Batch) -> dict[int, Reference]:
-    """The handles in a batch, by their places among its records."""
+    """The handles in a batch, by record index."""
     data = read_only(batch.data)
     if not may_refer(data, 0, len(data)):
         return {}

@@ -1,7 +1,7 @@
-"""A filer's list by pages: whoever walks over all files lets others do something in between.
+"""A filer's list by pages, so that other work runs between two pages.
 
-A page ends with a key, and the next begins after it, in this process or in another one. Where it is
-the same one the list is not begun anew: a folder of very many files is read once.
+A page ends with a key, and the next begins behind it, in this process or in another. Within one
+process the list goes on without a restart, so a large folder is read once.
 """
 
 from itertools import islice
@@ -12,11 +12,11 @@ from smq.filer.store import Facts, Store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE_FILES = 500  # To look up and to delete: some ms on a disk, half a minute at the worst on S3.
+PAGE_FILES = 500  # To look up and delete: some ms on a disk, half a minute at worst on S3.
 
 
 class Page(NamedTuple):
-    """Files in the order of their keys. `following` is what to take next; None: nothing."""
+    """Files sorted by key. `following` is where the next page begins; None: at the end."""
 
     files: list[Facts]
     following: str | None
@@ -28,13 +28,13 @@ class Pages:
     def __init__(self, store: Store, prefix: str, page_files: int = PAGE_FILES) -> None:
         self._store, self._prefix, self._page_files = store, prefix, page_files
         self._list: Iterator[Facts] = iter(())
-        self._at: str | None = None  # Where the list stands.
+        self._at: str | None = None  # The last key listed.
 
     def take(self, after: str) -> Page:
-        """The files with keys behind this one, as many as a page has. Raises StoreError."""
+        """A page of files with keys behind this one. Raises StoreError."""
         if after != self._at:
             self._list = self._store.list(self._prefix, after)
-        self._at = None  # A list that fails does not go on.
+        self._at = None  # A list that failed cannot continue.
         files = list(islice(self._list, self._page_files))
         assert all(facts.key > after for facts in files[:1]), "the list is in order"
         if len(files) == self._page_files:

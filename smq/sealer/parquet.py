@@ -2,12 +2,12 @@
 
     _offset  _ts_ms  _ts  _key  _value  _headers
 
-`_ts` is `_ts_ms` as a timestamp, null where it would not fit in microseconds. No types that Spark
-cannot read (`timestamp[ns]`, `large_*`, views), no dictionary on keys and values: it costs
-speed and saves nothing. What is no row is in the file's metadata: the markers of transactions, the
-leader epochs, the timestamp type, and where the segment begins and ends.
+`_ts` is `_ts_ms` as a timestamp, null where microseconds overflow. The schema avoids types that
+Spark cannot read (`timestamp[ns]`, `large_*`, views), and dictionaries on keys and values, which
+cost speed and save nothing. The file's metadata has what is no row: transaction markers, leader
+epochs, the timestamp type, and the segment's first and end offset.
 
-Reading gives Kafka's batches again: the same records, offsets and timestamps, in batches of ours.
+Reading returns Kafka batches: the same records, offsets and timestamps, in new batches.
 """
 
 import base64
@@ -51,9 +51,9 @@ from smq.sealer.decode import Kind, Piece
 
 KiB, MiB = 1024, 1024 * 1024
 FORMAT = "1"
-ROW_GROUP_ROWS = 64 * KiB  # Small enough that a cold read of a few records decodes little.
-ROW_GROUP_BYTES = 32 * MiB  # … when records are large as well.
-BATCH_BYTES = 256 * KiB  # Of the batches that come back: a client may ask for little at a time.
+ROW_GROUP_ROWS = 64 * KiB  # Small, so that a cold read of a few records decodes little.
+ROW_GROUP_BYTES = 32 * MiB  # The same, for large records.
+BATCH_BYTES = 256 * KiB  # Of batches that are read back: a client may ask for few bytes.
 HEADER_HEAD_BYTES_MAX = 10  # Two lengths.
 TIMESTAMP_US_MAX = (2**63 - 1) // 1000
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
@@ -84,7 +84,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 def table_of(piece: Piece) -> pa.Table:
-    """The rows of a piece of kind ROWS. Header keys that are not UTF-8 are put right."""
+    """The rows of a piece of kind ROWS. Replaces what is not UTF-8 in header keys."""
     columns, arena = piece.columns, piece.arena
     times = columns[C_TIMESTAMP]
     fits = (times <= TIMESTAMP_US_MAX) & (times >= -TIMESTAMP_US_MAX)
@@ -115,7 +115,7 @@ def _headers_of(piece: Piece) -> pa.Array:
 
 
 class ParquetWriter:
-    """Collects the records and markers of one Parquet segment, in memory."""
+    """Builds one Parquet segment from records and markers, in memory."""
 
     def __init__(self, labels: dict[str, str], *, log_append_time: bool) -> None:
         self._labels = {
@@ -173,7 +173,7 @@ class ParquetWriter:
 
 
 class Span(NamedTuple):
-    """A row group and the offsets [start, end) it answers for."""
+    """A row group and the offsets [start, end) that it covers."""
 
     group: int
     start: int
@@ -182,7 +182,7 @@ class Span(NamedTuple):
 
 
 class ParquetSegment:
-    """Reads a Parquet segment, a row group at a time. Raises ArrowInvalid when it is none."""
+    """Reads a Parquet segment, a row group at a time. Raises ArrowInvalid if it is not one."""
 
     def __init__(self, data: np.ndarray) -> None:
         self._file = pq.ParquetFile(
@@ -195,7 +195,7 @@ class ParquetSegment:
             if key.startswith(b"smq.")
         }
         if self.facts.get("format") != FORMAT:
-            raise pa.ArrowInvalid("it is no segment of this version of SMQ")
+            raise pa.ArrowInvalid("not a segment of this version of SMQ")
         self.spans = self._spans()
         self._epochs = json.loads(self.facts["leader_epochs"])
         is_log_append = self.facts["timestamp_type"] == LOG_APPEND_TIME
@@ -203,7 +203,7 @@ class ParquetSegment:
         self._control = _control_batches(base64.b64decode(self.facts["control"]))
 
     def span_of(self, offset: int) -> Span:
-        """The row group that answers for an offset; the first one for what lies before."""
+        """The row group that covers an offset; the first one for offsets before it."""
         return next((span for span in self.spans if offset < span.end), self.spans[-1])
 
     def batches(self, span: Span) -> np.ndarray:
@@ -226,7 +226,7 @@ class ParquetSegment:
         return read_only(out[:at])
 
     def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
-        """Offset and time of the first record from `from_offset` on that is so late or later."""
+        """Offset and time of the first record at or after `from_offset` and this time."""
         for span in self.spans:
             if span.max_timestamp < timestamp or span.end <= from_offset or span.group < 0:
                 continue
@@ -260,7 +260,7 @@ class ParquetSegment:
         return _rows_of(self._file.read_row_group(span.group, names))
 
     def _epoch_at(self, offset: int) -> int:
-        """The epoch of what lies behind an offset; before the first it is the first one's."""
+        """The leader epoch at an offset; before the first entry, that of the first."""
         row = bisect_right(self._epochs, offset, key=itemgetter(0)) - 1
         return int(self._epochs[max(row, 0)][1])
 
@@ -275,7 +275,7 @@ def _control_batches(data: bytes) -> dict[int, bytes]:
 
 
 def _encoded_bytes_max(rows: Rows) -> int:
-    """No more than this many bytes of batches come from these rows, if each has its own batch."""
+    """An upper bound of the bytes of these rows as batches, one batch a row."""
     sizes: int = rows.columns[[C_KEY_LENGTH, C_VALUE_LENGTH]].clip(0).sum()
     sizes += rows.headers[[H_KEY_LENGTH, H_VALUE_LENGTH]].clip(0).sum()
     sizes += rows.headers.shape[1] * HEADER_HEAD_BYTES_MAX
@@ -284,7 +284,7 @@ def _encoded_bytes_max(rows: Rows) -> int:
 
 
 def _rows_of(table: pa.Table) -> Rows:
-    """A table of SCHEMA as the encoder takes it; keys, values and headers stay where they are."""
+    """The encoder's input from a table of SCHEMA, without copying keys, values and headers."""
     table = table.combine_chunks()
     columns = np.zeros((C_FIELDS, table.num_rows), np.int64)
     columns[C_OFFSET], columns[C_TIMESTAMP] = table["_offset"], table["_ts_ms"]
@@ -309,7 +309,7 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _place(array: pa.Array, places: np.ndarray) -> np.ndarray:
-    """Fill rows of (where, length or -1) for a binary array; the bytes they lie in."""
+    """Fill rows of (position, length or -1) for a binary array; returns its bytes."""
     _, offsets_buffer, data = array.buffers()
     offsets = np.frombuffer(offsets_buffer or b"", np.int32)[array.offset :][: len(array) + 1]
     if len(array):

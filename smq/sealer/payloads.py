@@ -1,19 +1,19 @@
-"""Payloads: which of them records name, and the sweep of those that none names.
+"""Payloads: which ones records refer to, and the sweep of orphans.
 
-A payload may be named by new records for `smq.reference.orphan.ms` after its upload
-(smq.shard.references). Then it lives on by the records that name it: in sealed segments, whose
-payloads the manifest knows, and in what is not sealed yet, which is read. So a sweep
+New records may refer to a payload for `smq.reference.orphan.ms` after its upload
+(smq.shard.references). After that, the records that refer to it keep it: those in sealed segments,
+whose payloads the manifest lists, and unsealed ones, which the sweep reads. A sweep
 
-    takes the payloads of a page that are old enough to be named no more
+    takes the payloads of a page that are too old for new references
     asks the shards where their partitions are sealed up to, and where they end
-    reads what lies between
-    looks in the manifest, after that: what was sealed meanwhile is found twice, not missed
-    deletes what nobody names
+    reads the records between
+    then looks in the manifest: records sealed meanwhile are found twice, not missed
+    deletes the orphans
 
-and a death between any two leaves everything to the next one. What lies between is read whether
-anybody may see it yet or not: a log that cannot be written, for its disk is full, keeps the
-payloads that its last records name, and not those whose going would make room. What of a partition
-is not there to be read keeps all payloads of its topic.
+A kill between any two steps leaves the rest to the next sweep. The sweep also reads records that
+are not visible yet: a log that cannot be written because its disk is full keeps the payloads of its
+last records, and still loses orphans, which makes room. If a part of a partition cannot be read,
+all payloads of its topic stay.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,16 +31,15 @@ from smq.sealer.ports import ManifestPort, ShardPort
 from smq.wire.internal.messages import Owner
 from smq.wire.references import Handle, handles_in, handles_of_batch
 
-CHUNK_BYTES = 1024 * 1024  # Asked of the shard at a time: its loop is held by it.
-LOOKS_AT_ONCE = 16  # S3 takes its time for each, and minds more of them little.
-CLOCK_STEP_MS = 1000  # The clock may be set back by this between a shard's look at it and ours.
+CHUNK_BYTES = 1024 * 1024  # Bytes of one question: answering it blocks the shard's loop.
+LOOKS_AT_ONCE = 16  # S3 is slow for each, and handles many at once.
+CLOCK_STEP_MS = 1000  # How far the clock may be set back between a shard's reading of it and ours.
 
 
 def look_up(store: Store, keys: Sequence[str]) -> dict[str, tuple[int, int] | None]:
-    """Of payloads the length and when they were uploaded; None: there is none.
+    """Length and upload time of payloads; None for one that does not exist.
 
-    What the store does not say is left out, and what would have been asked after that. Raises
-    StoreError: it says nothing.
+    After a failure of the store the result lacks the rest. Raises StoreError if it lacks all.
     """
     found: dict[str, tuple[int, int] | None] = {}
     failure: StoreError | None = None
@@ -68,7 +67,7 @@ def _look(store: Store, key: str) -> tuple[int, int] | None:
 
 
 def payloads_of(piece: Piece) -> Iterator[str]:
-    """The ids of the payloads that records of a piece name."""
+    """The ids of the payloads that records of a piece refer to."""
     for handle in _handles(piece):
         if isinstance(handle.reference, Reference):
             yield handle.reference.id
@@ -80,12 +79,12 @@ def _handles(piece: Piece) -> Iterator[Handle]:
     elif piece.kind is Kind.RAW:
         data, first = read_only(piece.batches), int(piece.facts[B_AT, 0])
         for at, end in (piece.facts[[B_AT, B_END]] - first).T.tolist():
-            if may_refer(data, at, end - at):  # A malformed one that may was never appended.
+            if may_refer(data, at, end - at):  # A shard never appends a malformed one.
                 yield from handles_of_batch(data, at, end) or ()
 
 
 class PayloadSweep(NamedTuple):
-    """The job, with whom it talks to: `shard_of` a node is its port."""
+    """The job, and the ports it uses: `shard_of` gives a node's."""
 
     store: Store
     shard_of: Callable[[int], ShardPort]
@@ -94,12 +93,12 @@ class PayloadSweep(NamedTuple):
     def sweep(
         self, files: Iterable[Facts], owners: Sequence[Owner], now_ms: int, gone_before_ms: int
     ) -> list[str]:
-        """Of these payloads delete those that no record names or will; their keys.
+        """Delete the orphans among these payloads; returns their keys.
 
-        Those of topics that are not among the owners go if they are older than `gone_before_ms` and
-        there still is no such topic: owners were listed when the sweep was ordered, it may have
-        waited since, and records may name payloads that are older than their topic.
-        Raises StoreError, PeerError: what stopped one topic's sweep, when all others are swept.
+        Payloads of topics without an owner go if they are older than `gone_before_ms` and the topic
+        still does not exist: the list of owners may be old by now, and records may refer to
+        payloads that are older than their topic.
+        Raises StoreError or PeerError of a topic that failed, after sweeping all others.
         """
         by_directory = {directory_of(each.namespace, each.topic): each for each in owners}
         old: dict[str, list[str]] = {}
@@ -126,7 +125,7 @@ class PayloadSweep(NamedTuple):
         return swept
 
     def _nameless(self, directory: str, owner: Owner | None, keys: list[str]) -> Iterator[str]:
-        """Those of the old payloads in a directory that may be deleted as soon as they are told."""
+        """Those of the old payloads in a directory that may be deleted."""
         if owner is not None:
             yield from self._unnamed(owner, keys)
             return
@@ -137,7 +136,7 @@ class PayloadSweep(NamedTuple):
             yield key
 
     def _unnamed(self, owner: Owner, keys: list[str]) -> list[str]:
-        """Those of a topic's old payloads that no record names."""
+        """Those of a topic's old payloads that no record refers to."""
         ids = self._unsealed_names(owner) if (keys := self._not_in_segments(keys)) else None
         if ids is None:
             return []
@@ -148,9 +147,9 @@ class PayloadSweep(NamedTuple):
         return [key for key in keys if _id(key) not in named]
 
     def _unsealed_names(self, owner: Owner) -> set[str] | None:
-        """The payloads that records of a topic name which are not sealed.
+        """The payloads that unsealed records of a topic refer to.
 
-        None: some of them cannot be read.
+        None if some records cannot be read.
         """
         names: set[str] = set()
         for number, node in owner.partitions:

@@ -1,11 +1,11 @@
-"""What to seal now, and what retention deletes. Decisions only: no IO, the time is an argument.
+"""Decides what to seal now and what retention deletes. No IO; the time is an argument.
 
-A partition is sealed when enough of it waits and it has stopped growing, or its oldest record has
-waited long enough: compressing follows a burst, it does not take a core from it. A record is sealed
-before retention would delete it. What could not be sealed for so long, for the filer is
-down, is deleted unsealed, by what full segments of the log hold of the partition. When a log
-wants space, all its partitions are sealed whatever their size, the oldest record first: a segment
-of the log is free when the last of its partitions is sealed beyond it.
+A partition is sealed when enough bytes wait and it has stopped growing, or when its oldest record
+has waited long enough: compression follows a burst instead of taking a core from it. Records are
+sealed before retention would delete them. If the filer is down until then, they are deleted
+unsealed, in units of what full WAL segments hold of the partition. When a log is short of space,
+all its partitions are sealed whatever their size, oldest record first: a WAL segment is free when
+the last of its partitions is sealed beyond it.
 """
 
 import sys
@@ -16,13 +16,13 @@ from smq.model.segments import Segment
 from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.messages import Part, PartitionState
 
-# Of wal.bytes.max: above it sealing no longer waits for sizes and times. What is left is what
-# producers may write while it runs.
+# Of wal.bytes.max: above it sealing no longer waits for sizes and times. Producers may write the
+# rest while sealing runs.
 PRESSURE_SHARE = 0.5
 
 
 class ShardState(NamedTuple):
-    """What a shard says of itself: partitions that may have something to seal."""
+    """A shard's report: partitions that may have something to seal."""
 
     partitions: tuple[PartitionState, ...]
     wal_bytes: int
@@ -41,10 +41,10 @@ def due(
     before: Mapping[int, PartitionState] | None = None,
     pressure: bool = False,
 ) -> list[PartitionState]:
-    """The partitions to seal now, those with the oldest records first.
+    """The partitions to seal now, oldest records first.
 
-    `settings_of` a partition's number is None when its topic is gone; `before` is what was known of
-    partitions when the shard was last looked at.
+    `settings_of` a partition's number is None if its topic was deleted; `before` is the previous
+    report on each partition.
     """
     before = before or {}
     pressure = pressure or state.wants_space
@@ -78,9 +78,9 @@ class Retention(NamedTuple):
     log_start: int
     deleted: list[Segment]
     all_go: bool
-    """Nothing that is sealed is kept."""
+    """No sealed segment is kept."""
     has_more: bool = False
-    """Only the first of those that go were asked for, and there may be more."""
+    """The limit was reached; there may be more to delete."""
 
 
 def retain(  # noqa: PLR0913  (what there is, and what is wanted)
@@ -97,9 +97,9 @@ def retain(  # noqa: PLR0913  (what there is, and what is wanted)
 
     Kafka's rules: from the oldest on, a segment goes while its newest record is older than
     `retention.ms`, or while what stays without it still has `retention.bytes`. Records without a
-    time go by when they were sealed. A segment below the log start goes in any case. `sealed_bytes`
-    is the size of all segments, which is wanted for `retention.bytes` alone. No segment is looked
-    at behind the first that stays.
+    time count from when they were sealed. A segment below the log start always goes. `sealed_bytes`
+    is the size of all segments, needed for `retention.bytes` only. Stops at the first segment that
+    stays.
     """
     size = sealed_bytes + unsealed_bytes
     deleted: list[Segment] = []
@@ -116,7 +116,7 @@ def retain(  # noqa: PLR0913  (what there is, and what is wanted)
 
 
 def is_overdue(partition: PartitionState, settings: TopicSettings, now_ms: int) -> bool:
-    """Whether retention may want more than sealed segments: they should have it all by now."""
+    """Whether retention may have to delete unsealed records, which should be sealed by now."""
     too_late = 0 <= settings.retention_ms < now_ms - partition.oldest_ms
     too_much = 0 <= settings.retention_bytes < partition.unsealed_bytes
     return partition.unsealed_bytes > 0 and (too_late or too_much)
@@ -125,9 +125,9 @@ def is_overdue(partition: PartitionState, settings: TopicSettings, now_ms: int) 
 def retain_unsealed(
     parts: Iterable[Part], settings: TopicSettings, now_ms: int, *, unsealed_bytes: int
 ) -> int:
-    """Up to which offset unsealed records go, by the rules of sealed ones; 0: none does.
+    """The offset below which unsealed records expire, by the rules of sealed ones; 0: none.
 
-    Records without a time stay: nobody knows when they came.
+    Records without a time stay: their arrival time is unknown.
     """
     end_offset = 0
     for part in parts:

@@ -1,7 +1,7 @@
-"""Whom the sealer's jobs talk to: the shards, and the manifest, which the coordinator keeps.
+"""The ports of the sealer's jobs: the shards, and the coordinator's manifest.
 
-Whoever stands behind a port raises StoreError when the other side cannot do it; a job that meets
-one ends, and what it had not finished is found again by the next round.
+A port raises StoreError when the other side fails. That ends the job, and the next round finds the
+unfinished work again.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ class ShardPort(Protocol):
     """The shard that leads a partition."""
 
     def batches(self, number: int, offset: int, bytes_max: int) -> bytes:
-        """Whole batches from the one that holds `offset` on, below the last stable offset."""
+        """Whole batches from the one with `offset`, below the last stable offset."""
         ...
 
     def tail(self, number: int, offset: int, bytes_max: int) -> bytes:
-        """As `batches`, and those too that nobody may see yet or the disk does not have."""
+        """As `batches`, and also those that are not visible or not on disk yet."""
         ...
 
     def sealed(self, number: int, end: int) -> None:
-        """Everything below `end` is sealed; the shard's checkpoint that says so is durable."""
+        """Report that all below `end` is sealed; returns once the shard's checkpoint is durable."""
         ...
 
     def log_start(self, number: int, offset: int) -> None:
@@ -32,19 +32,19 @@ class ShardPort(Protocol):
         ...
 
     def unsealed(self, number: int) -> list[Part]:
-        """What full segments of the log hold of a partition that is not sealed, in order."""
+        """A partition's unsealed records by full WAL segment, in order."""
         ...
 
     def ends(self, number: int) -> Ends:
-        """Up to where the partition is sealed, and where it ends."""
+        """Where the partition is sealed up to, and where it ends."""
         ...
 
 
 class ManifestPort(Protocol):
-    """The manifest; what is changed is durable when the call returns."""
+    """The manifest; a change is durable when the call returns."""
 
     def has_topic(self, namespace: str, name: str) -> bool:
-        """Whether there is such a topic now."""
+        """Whether the topic exists."""
         ...
 
     def segments(
@@ -55,11 +55,11 @@ class ManifestPort(Protocol):
         newest_ms: int = INT64_MIN,
         count_max: int = -1,
     ) -> list[Segment]:
-        """The first segments with records from this offset on, and as late as `newest_ms`."""
+        """A page of segments with records from this offset on and at `newest_ms` or later."""
         ...
 
     def sealed_end(self, partition_number: int) -> int:
-        """Where the last segment ends; 0: there is none."""
+        """The end offset of the last segment; 0 if there is none."""
         ...
 
     def sealed_bytes(self, partition_number: int) -> int:
@@ -71,24 +71,24 @@ class ManifestPort(Protocol):
         ...
 
     def log_start(self, partition_number: int) -> int:
-        """Where retention has moved the partition's start to."""
+        """The log start offset that retention has set."""
         ...
 
     def commit_segments(
         self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
     ) -> list[Segment]:
-        """Add these; what the manifest holds in their place. None for a partition that is gone.
+        """Add segments; returns the manifest's for these offsets. Skips deleted partitions.
 
-        `payloads` are the ids of those that each segment's records name.
+        `payloads` are the ids that each segment's records refer to.
         """
         ...
 
     def named_payloads(self, ids: Sequence[str]) -> set[str]:
-        """Those of these payloads that records in segments name."""
+        """Those of these payloads that records in segments refer to."""
         ...
 
     def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
-        """Take these out."""
+        """Remove segments."""
         ...
 
     def set_log_start(self, partition_number: int, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""A raw segment: record batches as they were sent, and an index behind them.
+"""A raw segment: record batches as sent, and an index behind them.
 
     0             body bytes             -48
     +-------------+----------------------+----------------------------------------------+
@@ -6,8 +6,8 @@
     |             |                      | CRC-32C of the index and of these, magic     |
     +-------------+----------------------+----------------------------------------------+
 
-Little endian. The index tells the batches apart even where one of them cannot be read. The CRC of
-the whole file is in the manifest; the one here lets a file be read without it.
+Little endian. The index finds every batch even where one is unreadable. The manifest has the CRC of
+the whole file; the one here allows reading a file without the manifest.
 """
 
 import struct
@@ -35,11 +35,11 @@ FOOTER_BYTES = _FACTS.size + _CHECK.size
 
 
 class NotRaw(ValueError):
-    """These bytes are no raw segment, or not a whole one."""
+    """These bytes are not a whole raw segment."""
 
 
 def index_of(facts: np.ndarray, shift: int) -> np.ndarray:
-    """The rows of batches with these facts, `shift` bytes further on."""
+    """The index rows of batches with these facts, moved by `shift` bytes."""
     index = np.empty(facts.shape[1], INDEX_DTYPE)
     index["base_offset"] = facts[B_BASE_OFFSET]
     index["last_offset"] = facts[B_LAST_OFFSET]
@@ -58,11 +58,11 @@ class RawWriter:
 
     @property
     def size(self) -> int:
-        """About how many bytes the segment has."""
+        """The approximate size of the segment."""
         return len(self._body)
 
     def add(self, piece: Piece) -> None:
-        """Add the batches of a piece, whatever its kind."""
+        """Add the batches of a piece of any kind."""
         self._index.append(index_of(piece.facts, len(self._body) - int(piece.facts[B_AT, 0])))
         self._body += piece.batches
 
@@ -78,20 +78,20 @@ class RawWriter:
 
 
 class RawSegment:
-    """Reads a raw segment. Raises NotRaw when the bytes are none."""
+    """Reads a raw segment. Raises NotRaw if it is not one."""
 
     def __init__(self, data: np.ndarray) -> None:
         self.data = data
         view = data.data
         if len(view) < FOOTER_BYTES or bytes(view[-len(MAGIC) :]) != MAGIC:
-            raise NotRaw("it does not end as a raw segment does")
+            raise NotRaw("it does not end like a raw segment")
         facts_at = len(view) - FOOTER_BYTES
         check_at = len(view) - _CHECK.size
         self.base_offset, self.end_offset, body_bytes, count = _FACTS.unpack(
             view[facts_at:check_at]
         )
         if body_bytes < 0 or body_bytes + count * INDEX_DTYPE.itemsize != facts_at:
-            raise NotRaw("its length is not what its footer says")
+            raise NotRaw("its length differs from its footer's")
         check, _ = _CHECK.unpack(view[check_at:])
         if int(crc32c(data, body_bytes, check_at)) != check:
             raise NotRaw("its index has a wrong CRC")
@@ -101,7 +101,7 @@ class RawSegment:
     def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
         """The first batch that may hold a record of this time or later: base offset, its newest.
 
-        A raw segment's records cannot all be read, so that the answer is as exact as the batch.
+        Not all records of a raw segment can be read, so the answer is exact to the batch.
         """
         late = self.index["max_timestamp"] >= timestamp
         late &= self.index["last_offset"] >= from_offset

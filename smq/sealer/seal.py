@@ -1,12 +1,11 @@
-"""Sealing one partition: batches from its shard, a file in the filer, a line in the manifest.
+"""Seals a partition: batches from its shard, a file in the filer, a line in the manifest.
 
     file synced  →  line committed  →  the shard's checkpoint says so  →  the shard frees its log
 
-A kill between any two is safe. A file without a line is swept one day; a line the shard has not
-heard of is told again before anything else is sealed; two that seal the same partition at once (an
-old process and its successor) meet in the manifest, which takes the first and shows the other what
-it took. A segment is a run of batches of one kind, so that a batch that must be raw does not keep
-its neighbours from being Parquet.
+A kill between any two steps is safe. A file without a line is swept later. A line that the shard
+does not know yet is reported again before anything else is sealed. If two processes seal the same
+partition (an old one and its successor), the manifest takes the first line and returns it to the
+second. A segment is a run of batches of one kind, so a raw batch does not make its neighbours raw.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,9 +25,9 @@ from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.raw import RawWriter
 
 MiB = 1024 * 1024
-# A file is made in memory; and engines like files of this size, whatever `smq.seal.bytes` says.
+# A file is built in memory, and query engines prefer this size, whatever `smq.seal.bytes` is.
 SEGMENT_BYTES_MAX = 128 * MiB
-ATTEMPTS_MAX = 100  # Names that are tried: few are taken, of topics of this name long deleted.
+ATTEMPTS_MAX = 100  # Names to try: few are taken, by deleted topics of the same name.
 SUFFIXES = {Kind.ROWS: "parquet", Kind.RAW: "batches"}
 KINDS = {Kind.ROWS: "parquet", Kind.RAW: "raw"}
 
@@ -38,7 +37,7 @@ class Gone(Exception):
 
 
 class _Open:
-    """A segment that is being written."""
+    """A segment under construction."""
 
     def __init__(self, place: Place, base_offset: int, first: Piece) -> None:
         self.base_offset = self.end_offset = base_offset
@@ -50,7 +49,7 @@ class _Open:
         self.payloads: set[str] = set()
 
     def takes(self, piece: Piece) -> bool:
-        """Whether a piece can stand in this segment: markers can in any, others where like is."""
+        """Whether a piece fits in this segment: markers fit in any, others with their kind."""
         if piece.kind is not self.kind:
             return piece.kind is Kind.CONTROL
         return self.kind is Kind.RAW or piece.log_append_time == self.log_append_time
@@ -72,7 +71,7 @@ def _parquet_writer(place: Place, first: Piece) -> ParquetWriter:
 
 
 class Sealing(NamedTuple):
-    """The job, with whom it talks to. `now_ms` is the wall clock."""
+    """The job, and the ports it uses. `now_ms` is the wall clock."""
 
     store: Store
     shard: ShardPort
@@ -80,9 +79,9 @@ class Sealing(NamedTuple):
     now_ms: Callable[[], int]
 
     def seal(self, place: Place, sealed_end: int, end: int, segment_bytes: int) -> int:
-        """Seal a partition's records of [sealed_end, end); where it is sealed up to now.
+        """Seal a partition's records of [sealed_end, end); returns the new sealed end.
 
-        Less than `end` when the shard has nothing more to give. Raises Gone, StoreError, PeerError.
+        That is below `end` if the shard has no more. Raises Gone, StoreError, PeerError.
         """
         position = self._resume(place, sealed_end)
         segment: _Open | None = None
@@ -98,9 +97,9 @@ class Sealing(NamedTuple):
         return position if segment is None else self._commit(place, segment)
 
     def _resume(self, place: Place, sealed_end: int) -> int:
-        """Where the manifest ends; the shard is told if it does not know."""
+        """The manifest's sealed end; reports it to the shard if that is behind."""
         end = self.manifest.sealed_end(place.number)
-        if end <= sealed_end:  # Retention may have moved the start since we were told to seal.
+        if end <= sealed_end:  # Retention may have raised the start since the order to seal.
             return max(sealed_end, self.manifest.log_start(place.number))
         self.shard.sealed(place.number, end)
         return end
@@ -134,7 +133,7 @@ class Sealing(NamedTuple):
             attempt=attempt,
             committed_ms=self.now_ms(),
         )
-        # If this fails it may be committed nonetheless: the file stays, and is swept if it is not.
+        # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
         committed = self.manifest.commit_segments([line], [sorted(segment.payloads)])
         if [each.path for each in committed] != [key]:
             self.store.delete(key)
@@ -144,9 +143,9 @@ class Sealing(NamedTuple):
         return segment.end_offset
 
     def _put(self, place: Place, segment: _Open, data: Data) -> tuple[int, str]:
-        """Write the file under the first attempt's name that is free.
+        """Write the file under the first free attempt's name.
 
-        Raises Unavailable if none is: something lies where a directory should be.
+        Raises Unavailable if none is free: a file is where a directory should be.
         """
         first, suffix = self.now_ms(), SUFFIXES[segment.kind]
         for attempt in range(first, first + ATTEMPTS_MAX):

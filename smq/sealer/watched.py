@@ -1,7 +1,7 @@
-"""What the sealer knows of a shard's partitions: kept by answers that tell what has changed.
+"""The sealer's view of a shard's partitions, updated by answers that carry only changes.
 
-The shard's side is smq.shard.changes. An answer may be one of several; what is due is decided when
-the last has come. Decisions only: no IO.
+The shard's side is smq.shard.changes. A report may take several answers; what is due is decided
+after the last one. No IO.
 """
 
 from smq.sealer.plan import ShardState
@@ -9,7 +9,7 @@ from smq.wire.internal.messages import Partitions, PartitionState, ShardFacts
 
 
 class Watched:
-    """Of one shard; `states` has those of all shards, by partition number.
+    """The partitions of one shard; `states` has those of all shards, by partition number.
 
     Invariant: `unsealed` are those of its partitions that have something to seal.
     """
@@ -17,13 +17,13 @@ class Watched:
     def __init__(self, states: dict[int, PartitionState]) -> None:
         self._states = states
         self._numbers: set[int] = set()
-        self._missing: set[int] = set()  # While all is told anew: what was not told yet.
+        self._missing: set[int] = set()  # During a full report: partitions not yet reported.
         self._unsealed: set[int] = set()
         self._before: dict[int, PartitionState] = {}
         self._life = self._version = 0
 
     def invariants(self) -> None:
-        """Raise AssertionError when it is not as the class says."""
+        """Raise AssertionError if the class's invariant does not hold."""
         mine = [self._states[number] for number in self._numbers]
         assert self._unsealed == {s.number for s in mine if s.stable_end > s.sealed_end}
         assert self._missing <= self._numbers
@@ -73,6 +73,6 @@ class Watched:
         return ShardState(partitions, facts.wal_bytes, facts.wal_bytes_max)
 
     def take_before(self) -> dict[int, PartitionState]:
-        """How those that have changed were when this was called last."""
+        """The states at the last call of partitions that changed since."""
         before, self._before = self._before, {}
         return before

@@ -131,7 +131,7 @@ def test_a_damaged_segment_is_named_and_not_served(
             _reader(store, manifest, tmp_path).read(1, 0, 100)
         assert said in str(caught.value)
     store.delete(segment.path)
-    with pytest.raises(Damaged, match="there is none"):
+    with pytest.raises(Damaged, match="the file is missing"):
         _reader(store, manifest, tmp_path).offset_for_time(1, 0)
 
 

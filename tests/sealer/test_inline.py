@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_read_is_not_said_to_be_gone(tmp_path: Path) -> No
     payload = payload_in(store, directory_of("kafka", "images"))
     path = tmp_path / reference.key("images")
     path.unlink()
-    path.symlink_to(path)  # No error of a disk, but no "there is none" either.
+    path.symlink_to(path)  # No error of a disk, but no missing file either.
     with pytest.raises(Unavailable):
         payload(reference)
     path.unlink()
