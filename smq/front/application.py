@@ -1,11 +1,11 @@
-"""The HTTP application: routes, and what each failure is to somebody who speaks HTTP.
+"""The HTTP application: routes, and the HTTP status of each failure.
 
-    /health        how the broker's processes are: 200 when all serve, else 503
+    /health        state of the broker's processes: 200 when all serve, else 503
     /filer/<key>   objects of the filer (smq.front.files)
 
-Failures are {"error": sentence}. There is no authentication yet: who can connect may do all this,
-as on the Kafka port. A page of another site cannot: there is no CORS, and writes are no simple
-requests; and a Host that is neither an address nor ours is refused (smq.front.gate).
+Failures are {"error": sentence}. There is no authentication yet: whoever can connect may do all
+this, as on the Kafka port. Pages of other sites cannot: there is no CORS, writes are no simple
+requests, and the gate refuses unknown Host headers (smq.front.gate).
 """
 
 import asyncio
@@ -37,8 +37,8 @@ from smq.model.errors import (
     Unavailable,
 )
 
-COUNT_PERIOD_S = 60.0  # Uploads past us, and deletions, are in the quotas this late.
-COUNT_PAUSE_TIMES = 100  # … or later, where a count takes long: requests of a list cost money.
+COUNT_PERIOD_S = 60.0  # Delay until quotas include deletions and uploads that bypass the front.
+COUNT_PAUSE_TIMES = 100  # Longer if a count takes long: on S3 list requests cost money.
 STATUSES: tuple[tuple[type[StoreError], int], ...] = (
     (NotFound, 404),
     (AlreadyExists, 409),
@@ -52,9 +52,9 @@ Health = Callable[[], Mapping[str, Any]]
 
 
 def application(store: Store, space: Space, health: Health, hosts: frozenset[str]) -> ASGIApp:
-    """The application. `health` tells {"ready": …, …}; `hosts` are names by which we are called."""
+    """The application. `health` returns {"ready": …, …}; `hosts` are the names of this host."""
 
-    alone = CapacityLimiter(1)  # Not behind requests that wait for a filer that hangs.
+    alone = CapacityLimiter(1)  # Answered even while all threads wait for a filer that hangs.
 
     async def healthy(_request: Request) -> Response:
         told = await run_sync(health, limiter=alone)
@@ -74,19 +74,19 @@ def application(store: Store, space: Space, health: Health, hosts: frozenset[str
 
 
 async def keep_counting(space: Space) -> None:
-    """Count what each namespace holds, now and then, for ever. Needed only where quotas are."""
+    """Count each namespace's bytes periodically, for ever. Needed only with quotas."""
     while space.has_quota:
         took_s = await count_once(space)
         await asyncio.sleep(pause_s(took_s))
 
 
 def pause_s(took_s: float) -> float:
-    """How long after a count the next one is."""
+    """The pause between two counts."""
     return max(COUNT_PERIOD_S, COUNT_PAUSE_TIMES * took_s)
 
 
 async def count_once(space: Space) -> float:
-    """Count; a filer that is down is counted the next time. How long it took, in seconds."""
+    """Count once; skips a filer that is down. Returns the duration in seconds."""
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     space.begin_count()
@@ -108,8 +108,8 @@ async def _failed(_request: Request, reason: StoreError) -> Response:
 
 
 async def _silent(_request: Request, _reason: Silent) -> Response:
-    return error(408, "the body did not come to its end", {"connection": "close"})
+    return error(408, "the body is incomplete", {"connection": "close"})
 
 
 async def _gone(_request: Request, _reason: ClientDisconnect) -> Response:
-    return Response(None, 400)  # Nobody reads it.
+    return Response(None, 400)  # The client is gone: nobody reads this.

@@ -1,7 +1,8 @@
-"""What a request's headers ask for: ranges and preconditions (RFC 9110), as plain values.
+"""Ranges and preconditions in a request's headers (RFC 9110), as plain values.
 
-An ETag is the version of an object in quotes. One range is served; of several the whole object is,
-as the RFC allows. Dates are no conditions here: a version is exact, a second is not.
+An ETag is an object's version in quotes. A request for one range gets it; a request for several
+gets the whole object, as the RFC allows. Dates are not supported as conditions: a version is exact,
+a second is not.
 """
 
 import re
@@ -12,7 +13,7 @@ from smq.filer.store import CREATE, OVERWRITE, Facts, IfMatch, Mode
 
 
 class BadCondition(ValueError):
-    """A header that cannot be understood. Answer 400."""
+    """A malformed header. Answer 400."""
 
 
 class Unsatisfiable(Exception):
@@ -31,7 +32,7 @@ _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def combined(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Headers by their names; of several lines of one name, the list that they are together."""
+    """Headers by name; several lines of one name are joined to a list."""
     headers = dict[str, str]()
     for name, value in lines:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -44,7 +45,7 @@ def etag(facts: Facts) -> str:
 
 
 def write_mode(headers: Mapping[str, str], existing: Facts | None) -> Mode | None:
-    """How a PUT may write; None: there is not the version that it is to replace.
+    """The write mode of a PUT; None if the version to replace does not exist.
 
     Raises BadCondition.
     """
@@ -63,7 +64,7 @@ def write_mode(headers: Mapping[str, str], existing: Facts | None) -> Mode | Non
 
 
 def names_this(header: str, facts: Facts, *, weak: bool = False) -> bool:
-    """Whether an If-Match or If-None-Match (`weak`) header names an object's version."""
+    """Whether an If-Match or (`weak`) If-None-Match header contains an object's version."""
     if header.strip() == "*":
         return True
     tags = [each for each in _TAG.finditer(header) if weak or not each[0].startswith("W/")]
@@ -71,19 +72,19 @@ def names_this(header: str, facts: Facts, *, weak: bool = False) -> bool:
 
 
 def is_unchanged(headers: Mapping[str, str], facts: Facts) -> bool:
-    """Whether the client has this version already: 304."""
+    """Whether the client already has this version: 304."""
     header = headers.get("if-none-match")
     return header is not None and names_this(header, facts, weak=True)
 
 
 def is_another(headers: Mapping[str, str], facts: Facts) -> bool:
-    """Whether the client wants another version than this: 412."""
+    """Whether the client requires another version: 412."""
     header = headers.get("if-match")
     return header is not None and not names_this(header, facts)
 
 
 def span(headers: Mapping[str, str], facts: Facts) -> Span | None:
-    """The range that is asked for; None: all of it. Raises Unsatisfiable."""
+    """The requested range; None: the whole object. Raises Unsatisfiable."""
     wanted = headers.get("range")
     condition = headers.get("if-range")
     if wanted is None or (condition is not None and condition.strip() != etag(facts)):
@@ -95,7 +96,7 @@ def span(headers: Mapping[str, str], facts: Facts) -> Span | None:
         return _last(int(found[2]), facts.length)
     start, end = int(found[1]), int(found[2]) if found[2] else facts.length - 1
     if end < start <= facts.length - 1:
-        return None  # "5-3" is no range, and is ignored.
+        return None  # "5-3" is not a valid range, and is ignored.
     if start >= facts.length:
         raise Unsatisfiable
     return Span(start, min(end + 1, facts.length) - start)

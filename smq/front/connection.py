@@ -1,7 +1,7 @@
-"""HTTP/1.1 with one client: who asks nothing goes, after a while, or for somebody who does.
+"""An HTTP/1.1 connection that is closed when idle for too long, or to make room for another.
 
-uvicorn waits for ever for a first request, for the rest of one that was begun, and for a client
-that does not read its answer.
+uvicorn has no timeout for the first request, for the rest of a request, and for a client that does
+not read its answer.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from smq.front.gate import REQUESTS_MAX
 
-REST_S = 15  # Without the whole head of a request: before the first one, or between two.
-DEAF_MS = 60_000  # Without taking a byte of what we send.
-CONNECTIONS_MAX = 2 * REQUESTS_MAX  # There are always some that rest.
+REST_S = 15  # Without a complete request head: before the first request, or between two.
+DEAF_MS = 60_000  # Without reading a byte of the answer.
+CONNECTIONS_MAX = 2 * REQUESTS_MAX  # So some connections are always idle.
 
 
 class Connection(H11Protocol):
-    """uvicorn's, but that it rests for a limited time. Resting ones make room for new ones."""
+    """uvicorn's protocol with a limited idle time. Idle connections make room for new ones."""
 
     def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401  (as uvicorn's)
         super().__init__(*args, **named)
@@ -29,11 +29,11 @@ class Connection(H11Protocol):
 
     @property
     def rests(self) -> bool:
-        """Whether no request is being answered."""
+        """Whether no answer is under way."""
         return self.conn.our_state not in {h11.SEND_RESPONSE, h11.SEND_BODY}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client is there."""
+        """A client has connected."""
         super().connection_made(transport)
         connected = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAF_MS)
@@ -42,32 +42,35 @@ class Connection(H11Protocol):
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        """It says something: perhaps the end of a request's head."""
+        """Bytes have come, perhaps the end of a request's head."""
         super().data_received(data)
         if not self.rests:
             self._stop_timer()
-        elif self.conn.their_state is h11.SEND_BODY:  # Who has his answer may send to the end.
+        elif self.conn.their_state is h11.SEND_BODY:  # It may finish sending.
             self._set_timer()
 
     def on_response_complete(self) -> None:
-        """It has its answer; uvicorn begins with the next request, if that has come already."""
+        """The answer is complete; uvicorn starts the next request, if that has come."""
         super().on_response_complete()
         if self.rests:
             self._rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """The client has disconnected."""
         self._stop_timer()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """What it says is no HTTP."""
+        """The client sent no valid HTTP: answer 400."""
         body = json.dumps({"error": msg}).encode()
         head = (
             "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
-        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:  # Else it has an answer already.
+        if self.conn.our_state in {
+            h11.IDLE,
+            h11.SEND_RESPONSE,
+        }:  # Else an answer has begun.
             self.transport.write(head.encode() + body)
         self.transport.close()
 
@@ -78,7 +81,7 @@ class Connection(H11Protocol):
     def _set_timer(self) -> None:
         self._stop_timer()
         wait_s = self.config.timeout_keep_alive
-        # What is written already is sent before it closes.
+        # Sends what is already written, then closes.
         self._rest_end = self.loop.call_later(wait_s, self.timeout_keep_alive_handler)
 
     def _stop_timer(self) -> None:
@@ -87,7 +90,7 @@ class Connection(H11Protocol):
             self._rest_end = None
 
     def _make_room(self) -> None:
-        """Close the one that rests longest; we rest ourselves, so there is one."""
+        """Close the connection that is idle longest. One exists: this connection is idle itself."""
         staying = [
             each
             for each in self.connections

@@ -1,13 +1,13 @@
 """/filer/<key>: the filer's objects over HTTP, as files.
 
     GET, HEAD   an object; If-Match, If-None-Match; GET also ranges, If-Range
-    GET …/      a list of what lies below: ?prefix= ?after= ?limit=, in the order of the keys
-    PUT         store the body; If-None-Match: * only creates, If-Match replaces that version
+    GET …/      a list of the objects below: ?prefix= ?after= ?limit=, sorted by key
+    PUT         store the body; If-None-Match: * creates only, If-Match replaces that version
     DELETE      remove an object; If-Match, If-None-Match
 
-Sealed segments (topics/) can be read by everybody and written by the broker alone. Payloads never
-change, and go when no record names them any more: they may be uploaded, if they are what their name
-says, and not replaced or deleted.
+Clients can read sealed segments (topics/) but not write them. Clients can upload payloads that
+match their names, but not replace or delete them: payloads never change, and the broker deletes
+those that no record refers to.
 """
 
 from asyncio import Lock
@@ -41,14 +41,14 @@ from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreE
 from smq.model.references import PREFIX as PAYLOADS_PREFIX, NotAHandle
 from smq.model.segments import SEGMENTS_PREFIX
 
-LIST_LIMIT_MAX = 1000  # Objects of one answer; bounds what it takes to make it.
-DIGITS_MAX = 9  # Of a number that is looked at: more digits are slow to read.
-READ_ATTEMPTS_MAX = 3  # An object may be replaced between a look at it and its opening.
+LIST_LIMIT_MAX = 1000  # Objects in one answer: bounds its cost.
+DIGITS_MAX = 9  # Of a number: more digits are slow to parse.
+READ_ATTEMPTS_MAX = 3  # An object may be replaced between the check and the open.
 METHODS = ["GET", "HEAD", "PUT", "DELETE"]
 
 
 class Files:
-    """The handlers. One for the process."""
+    """The handlers; one object for the process."""
 
     def __init__(self, store: Store, space: Space) -> None:
         self._store, self._space = store, space
@@ -119,14 +119,14 @@ class Files:
                 status = 206 if wanted else 200
                 return ReadingResponse(reading, closing, status, _headers(facts, wanted))
             await run_in_threadpool(closing.__exit__, None, None, None)
-        raise Unavailable(key, "it is being replaced over and over")
+        raise Unavailable(key, "the object keeps being replaced")
 
     # --- writing ---------------------------------------------------------------------------------
 
     async def _put(self, request: Request, key: str) -> Response:
         _writable(key)
         if "content-range" in request.headers:
-            raise HTTPException(400, "a part of an object cannot be replaced: send all of it")
+            raise HTTPException(400, "part of an object cannot be replaced: send the whole object")
         promise = Promise(key) if f"{key}/".startswith(PAYLOADS_PREFIX) else None
         mode = _mode(request, key, await self._existing(key))
         with self._space.upload(key) as room:
@@ -149,20 +149,18 @@ class Files:
     async def _delete(self, request: Request, key: str) -> Response:
         _writable(key)
         if key.startswith(PAYLOADS_PREFIX):
-            raise HTTPException(
-                403, "a payload goes by itself when no record names it, or its topic is deleted"
-            )
+            raise HTTPException(403, "the broker deletes payloads, once no record refers to them")
         async with self._lock_of(key):
             facts = await run_in_threadpool(self._store.head, key)
             headers = _combined(request)
             if is_another(headers, facts) or is_unchanged(headers, facts):
-                raise PreconditionFailed(key, "it is not a version that the condition allows")
+                raise PreconditionFailed(key, "its version does not meet the condition")
             await run_in_threadpool(self._store.delete, key)
             self._space.removed(key, facts.length)
         return Response(None, 204)
 
     def _lock_of(self, key: str) -> Lock:
-        """Held from before a key changes hands until it is known what it names."""
+        """Holds a key's lock from before a write until its outcome is known."""
         return self._locks.setdefault(key, Lock())
 
     async def _existing(self, key: str) -> Facts | None:
@@ -185,14 +183,14 @@ async def _receive(request: Request, room: Upload, promise: Promise | None, sink
 
 def _writable(key: str) -> None:
     if f"{key}/".startswith(SEGMENTS_PREFIX):
-        raise HTTPException(403, "sealed segments are written by the broker alone")
+        raise HTTPException(403, "only the broker writes sealed segments")
 
 
 def _mode(request: Request, key: str, existing: Facts | None) -> Mode:
     """How this PUT may write. Raises HTTPException, PreconditionFailed."""
     mode = write_mode(_combined(request), existing)
     if mode is None:
-        raise PreconditionFailed(key, "there is not the version that was to be replaced")
+        raise PreconditionFailed(key, "the version to replace does not exist")
     if key.startswith(PAYLOADS_PREFIX):
         mode = CREATE
     if mode == CREATE and existing is not None:
@@ -201,12 +199,12 @@ def _mode(request: Request, key: str, existing: Facts | None) -> Mode:
 
 
 def _taken(request: Request, sentence: str) -> HTTPException:
-    """Somebody was first: 412 to who said that this matters, 409 to who did not know it would."""
+    """The key exists already: 412 if the request has a condition, else 409."""
     return HTTPException(412 if "if-none-match" in request.headers else 409, sentence)
 
 
 def _content_length(request: Request) -> int:
-    """What the client says it will send; 0 where it does not say."""
+    """The announced length of the body; 0 if unknown."""
     text = request.headers.get("content-length", "")
     return int(text) if text.isdecimal() else 0
 
@@ -215,7 +213,7 @@ def _limit(text: str | None) -> int:
     if text is None:
         return LIST_LIMIT_MAX
     if not text.isdecimal() or len(text) > DIGITS_MAX or not 1 <= int(text) <= LIST_LIMIT_MAX:
-        raise HTTPException(400, f"limit is a number from 1 to {LIST_LIMIT_MAX}")
+        raise HTTPException(400, f"limit must be a number from 1 to {LIST_LIMIT_MAX}")
     return int(text)
 
 
@@ -233,7 +231,7 @@ def _headers(facts: Facts, wanted: Span | None) -> dict[str, str]:
         "etag": etag(facts),
         "accept-ranges": "bytes",
         "content-type": "application/octet-stream",
-        "x-content-type-options": "nosniff",  # What somebody uploaded is no page of ours.
+        "x-content-type-options": "nosniff",  # Uploads must not act as pages of this site.
         "content-length": str(facts.length if wanted is None else wanted.length),
     }
     if wanted is not None:
@@ -249,7 +247,7 @@ def _combined(request: Request) -> dict[str, str]:
 def _without_a_body(request: Request, facts: Facts) -> Response | None:
     headers = _combined(request)
     if is_another(headers, facts):
-        raise PreconditionFailed(facts.key, "it is another version")
+        raise PreconditionFailed(facts.key, "the object has another version")
     if is_unchanged(headers, facts):
         return Response(None, 304, {"etag": etag(facts)})
     return None

@@ -1,4 +1,4 @@
-"""What is looked at before any route: who we are called, and how many requests there are."""
+"""Checks before any route: the path, the Host header, the number of requests."""
 
 import asyncio
 import ipaddress
@@ -10,18 +10,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 HEALTH_PATH = "/health"
-REQUESTS_MAX = 512  # Answered at once; each holds pieces of an object, and an open file perhaps.
-SAY_S = 60.0  # It is not said more often that there are too many.
+REQUESTS_MAX = 512  # At a time; each holds pieces of an object, and perhaps an open file.
+SAY_S = 60.0  # Minimum time between two reports of too many requests.
 RETRY_AFTER_S = 1
 
 
 class Gate:
-    """Lets requests in, but not
+    """Refuses requests
 
-    - for a path with a line feed, which routes do not see at its end,
-    - under a Host that is neither an address, localhost, nor one of these, so that no site can call
-      itself us,
-    - above REQUESTS_MAX at once; but /health is always told.
+    - for a path with a line feed, which routes ignore at its end,
+    - with a Host that is no address, not localhost and none of `hosts` (DNS rebinding),
+    - above REQUESTS_MAX at a time, except for /health.
     """
 
     def __init__(self, inner: ASGIApp, hosts: frozenset[str]) -> None:
@@ -34,8 +33,7 @@ class Gate:
         refusal = self._refusal(scope) if scope["type"] == "http" else None
         self._answering += 1
         try:
-            # Cancelled is what a request is that outlasts a stop: its connection ends, and that is
-            # all.
+            # A request that outlasts a stop is cancelled: its connection just ends.
             with suppress(asyncio.CancelledError):
                 await (refusal or self._inner)(scope, receive, send)
         finally:
@@ -46,7 +44,7 @@ class Gate:
             return error(400, "the path has a line feed")
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         if not self._is_ours(host):
-            return error(421, f"there is no {host!r} here; name this host by its address")
+            return error(421, f"{host!r} is not a name of this host; use its address")
         if self._answering >= REQUESTS_MAX and scope["path"] != HEALTH_PATH:
             return self._too_many()
         return None
@@ -64,11 +62,11 @@ class Gate:
         now_s = asyncio.get_running_loop().time()
         if self._said_s is None or now_s - self._said_s >= SAY_S:
             self._said_s = now_s
-            sys.stderr.write(f"front: {REQUESTS_MAX} requests are waiting; more are refused\n")
+            sys.stderr.write(f"front: {REQUESTS_MAX} requests at once; more are refused\n")
         headers = {"retry-after": str(RETRY_AFTER_S)}
         return error(503, f"{REQUESTS_MAX} requests are being answered already", headers)
 
 
 def error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """A failure, as every route tells it."""
+    """The answer to a failed request."""
     return JSONResponse({"error": sentence}, status, headers)

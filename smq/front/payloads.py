@@ -1,4 +1,4 @@
-"""A payload's name says how long it is and what its CRC-32C is: what else comes is not stored."""
+"""Checks an uploaded payload against the length and CRC-32C in its name."""
 
 from smq.filer.content import crc_of
 from smq.filer.store import Data
@@ -6,11 +6,11 @@ from smq.model.references import PREFIX, NotAHandle, directory_of, facts_of_id
 
 
 class NotThePayload(ValueError):
-    """The bytes are not those that the name promises. Says why."""
+    """The bytes do not match the name. The message says why."""
 
 
 class Promise:
-    """What the key of a payload says, beside the bytes that come."""
+    """Length and CRC-32C in a payload's key, compared with the bytes that arrive."""
 
     def __init__(self, key: str) -> None:
         parts = key.removeprefix(PREFIX).split("/")
@@ -20,18 +20,20 @@ class Promise:
         self._came_bytes = self._came_crc32c = 0
 
     def take(self, piece: Data) -> None:
-        """Look at the next bytes. Raises NotThePayload: they are too many."""
+        """Add the next bytes. Raises NotThePayload if there are too many."""
         self._came_bytes += len(piece)
         if self._came_bytes > self._length:
-            raise NotThePayload(f"more bytes come than the {self._length} that its name says")
+            raise NotThePayload(f"more bytes than the {self._length} in its name")
         self._came_crc32c = crc_of(piece, self._came_crc32c)
 
     def check(self) -> None:
-        """All bytes have come. Raises NotThePayload."""
+        """Check all bytes at the end. Raises NotThePayload."""
         if self._came_bytes != self._length:
-            raise NotThePayload(f"{self._came_bytes} bytes came; its name says {self._length}")
+            raise NotThePayload(
+                f"the body has {self._came_bytes} bytes; its name says {self._length}"
+            )
         if self._came_crc32c != self._crc32c:
             raise NotThePayload(
-                f"the CRC-32C of what came is {self._came_crc32c:08x}; "
+                f"the CRC-32C of the body is {self._came_crc32c:08x}; "
                 f"its name says {self._crc32c:08x}"
             )

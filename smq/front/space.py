@@ -1,11 +1,11 @@
-"""Room for uploads: a quota for each namespace, and what the disk must keep for the log.
+"""Room for uploads: a quota for each namespace, and the disk's reserve for the log.
 
-A namespace is what stands behind payloads/, and outside of it the first part of a key; sealed
-segments are counted nowhere: retention bounds them. How much a namespace holds is never written
-down, so that it cannot be wrong for long: it is counted in the filer itself at start and now and
-then, and between two counts what is uploaded here is added. Uploads on the way count as arrived.
+The namespace of a key is its part behind payloads/, or else its first part. Sealed segments do not
+count: retention bounds them. Usage is not stored, so it cannot stay wrong: it is counted in the
+filer at start and periodically, and uploads since the last count are added. Uploads in progress
+count as arrived.
 
-And memory: what goes to another store than a directory is held here part by part.
+Memory is bounded too: uploads to a store that is no directory are held in parts.
 """
 
 from collections import Counter
@@ -23,12 +23,12 @@ UPLOADS_IN_PARTS_MAX = 32  # Each holds some parts of 8 MiB, or 64 MiB that repl
 
 
 def namespace_of(key: str) -> str:
-    """Whose quota an object counts against."""
+    """The namespace whose quota an object counts against."""
     return key.removeprefix(PAYLOADS_PREFIX).partition("/")[0]
 
 
 class Space:
-    """The room there is. Counts bytes; one event loop uses it.
+    """The room for uploads, in bytes. For one event loop.
 
     used >= 0 and on_the_way >= 0 for each namespace; uploads >= 0.
     """
@@ -49,7 +49,7 @@ class Space:
         return self._quota_bytes != NO_QUOTA
 
     def count(self) -> Counter[str]:
-        """What each namespace holds by the filer's own word. Takes its time; changes nothing."""
+        """Each namespace's bytes, counted in the filer. Slow; changes nothing."""
         held: Counter[str] = Counter()
         for facts in self._store.list():
             if not facts.key.startswith(SEGMENTS_PREFIX):
@@ -57,33 +57,33 @@ class Space:
         return held
 
     def begin_count(self) -> None:
-        """A count begins: what arrives until its end may be in it or not."""
+        """Begin a count. It may or may not include what arrives until its end."""
         self._arrived.clear()
 
     def end_count(self, held: Counter[str]) -> None:
-        """A count has ended: this and, to be safe, what arrived meanwhile."""
+        """End a count: use it plus, to be safe, what arrived meanwhile."""
         self._used = held + self._arrived
         self.counted = True
 
     def upload(self, key: str) -> "Upload":
-        """Room for one upload; leaving its block gives back what did not arrive.
+        """Room for one upload; the end of its block returns what did not arrive.
 
-        Entering it raises Unavailable: there are too many.
+        Entering it raises Unavailable if there are too many uploads.
         """
         return Upload(self, namespace_of(key))
 
     def begin(self, namespace: str) -> None:
-        """An upload begins. Raises Unavailable: there are too many."""
+        """Begin an upload. Raises Unavailable if there are too many."""
         if self._in_parts and self._uploads >= UPLOADS_IN_PARTS_MAX:
-            raise Unavailable(namespace, f"{self._uploads} uploads are on their way already")
+            raise Unavailable(namespace, f"{self._uploads} uploads are already in progress")
         self._uploads += 1
 
     def end(self) -> None:
-        """An upload has ended."""
+        """End an upload."""
         self._uploads -= 1
 
     def check(self, namespace: str, byte_count: int) -> None:
-        """Raises Full, with a sentence, when there is no room for so much more."""
+        """Raises Full if there is no room for this many more bytes."""
         taken = self._used[namespace] + self._on_the_way[namespace]
         if self.has_quota and taken + byte_count > self._quota_bytes:
             raise Full(
@@ -95,19 +95,19 @@ class Space:
             self._reserve.check(namespace, byte_count)
 
     def take(self, namespace: str, byte_count: int) -> None:
-        """So many bytes are on the way. Raises Full."""
+        """Count bytes in progress. Raises Full."""
         self.check(namespace, byte_count)
         self._on_the_way[namespace] += byte_count
 
     def settle(self, namespace: str, taken: int, arrived: int) -> None:
-        """An upload has ended; `arrived` bytes of it are new in the filer, or gone if negative."""
+        """Settle an upload: the filer has `arrived` more bytes (fewer, if negative)."""
         self._on_the_way[namespace] -= taken
         self._used[namespace] = max(0, self._used[namespace] + arrived)
         self._arrived[namespace] += max(0, arrived)
         self.invariants()
 
     def removed(self, key: str, byte_count: int) -> None:
-        """An object is gone."""
+        """Count a deleted object."""
         self.settle(namespace_of(key), 0, -byte_count)
 
     def invariants(self) -> None:
@@ -124,16 +124,16 @@ class Upload:
         self._taken = self._arrived = 0
 
     def check(self, byte_count: int) -> None:
-        """Raises Full when so much has no room: before the first byte is read."""
+        """Raises Full if this many bytes have no room. Called before the first byte is read."""
         self._space.check(self._namespace, byte_count)
 
     def take(self, byte_count: int) -> None:
-        """So many more bytes have come. Raises Full."""
+        """Count more bytes of this upload. Raises Full."""
         self._space.take(self._namespace, byte_count)
         self._taken += byte_count
 
     def arrived(self, replaced_bytes: int) -> None:
-        """All of it is in the filer now, in place of so many bytes."""
+        """The upload is in the filer, and replaced this many bytes."""
         self._arrived = self._taken - replaced_bytes
 
     def __enter__(self) -> Self:

@@ -1,7 +1,6 @@
-"""Between asyncio and the filer, whose calls block: each runs in a thread, one after the other.
+"""Between asyncio and the filer, whose calls block: they run in threads, one call at a time.
 
-What is on its way is a few pieces, whatever the object's size: a client that is slow is not read
-from, or not written to, and the store waits with it.
+Only a few pieces of an object are in memory, whatever its size: the store waits for a slow client.
 """
 
 import asyncio
@@ -18,10 +17,10 @@ from starlette.types import Receive, Scope, Send
 from smq.filer.store import Data, Reading
 from smq.model.errors import StoreError
 
-PIECE_BYTES = 1 << 20  # A switch of threads costs: not for each 64 KiB of a socket.
-DRAIN_BYTES_MAX = 64 << 20  # Of a refused body: enough for most, and no work worth attacking.
+PIECE_BYTES = 1 << 20  # Amortizes the switch of threads over many reads of the socket.
+DRAIN_BYTES_MAX = 64 << 20  # Of a refused body: enough for most clients, too little for an attack.
 DRAIN_S = 2.0
-SILENCE_S = 60.0  # A client that sends nothing for so long has gone without a word.
+SILENCE_S = 60.0  # A client that is silent for this long is taken for gone.
 
 T = TypeVar("T")
 
@@ -37,7 +36,7 @@ async def in_threads(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
     try:
         yield entered
     except BaseException:
-        # Shielded: a request that is cancelled must not leave half an object.
+        # Shielded: a cancelled request must not leave half an object.
         if not await asyncio.shield(run_in_threadpool(manager.__exit__, *sys.exc_info())):
             raise
     else:
@@ -45,7 +44,7 @@ async def in_threads(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
 
 
 async def body_pieces(request: Request) -> AsyncIterator[bytearray]:
-    """The body, in pieces worth a switch. Raises Silent, ClientDisconnect."""
+    """The body in large pieces. Raises Silent, ClientDisconnect."""
     stream, waiting = request.stream(), bytearray()
     while True:
         try:
@@ -64,15 +63,15 @@ async def body_pieces(request: Request) -> AsyncIterator[bytearray]:
 
 
 async def drain(request: Request) -> None:
-    """Read what the client of a refused request still sends, for a while.
+    """Read, for a limited time, what the client of a refused request still sends.
 
-    A connection that is closed with bytes unread is reset, and then the answer may be lost. Who
-    asked first (Expect: 100-continue) has not begun to send.
+    Closing a connection with unread bytes resets it, which may lose the answer. A client that asked
+    first (Expect: 100-continue) has not begun to send.
     """
     left = DRAIN_BYTES_MAX
     if "expect" in request.headers:
         return
-    # RuntimeError: all of it was read before.
+    # RuntimeError: the body was read already.
     with suppress(TimeoutError, ClientDisconnect, RuntimeError):
         async with asyncio.timeout(DRAIN_S):
             async for piece in request.stream():
@@ -82,7 +81,7 @@ async def drain(request: Request) -> None:
 
 
 class ReadingResponse(StreamingResponse):
-    """An object, or a part of it, as it is read; the reading ends when the response does."""
+    """Sends an object or a range while reading it; closes the reading at the end."""
 
     def __init__(
         self,
@@ -97,12 +96,12 @@ class ReadingResponse(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         try:
-            # Nobody to send it to is no news. What breaks in the middle breaks the connection, so
-            # that the client sees fewer bytes than it was promised.
+            # A client that left needs no report. A failure in the middle breaks the connection, so
+            # the client sees fewer bytes than announced.
             with suppress(ClientDisconnect):
                 await super().__call__(scope, receive, send)
         except StoreError as reason:
-            sys.stderr.write(f"front: {self._key} could not be sent to its end: {reason}\n")
+            sys.stderr.write(f"front: sending {self._key} failed: {reason}\n")
         finally:
             await asyncio.shield(run_in_threadpool(self._closing.__exit__, None, None, None))
 

@@ -15,5 +15,5 @@ def test_the_disk_keeps_what_the_log_needs(tmp_path: Path, monkeypatch: pytest.M
     reserve = Reserve(tmp_path / "not" / "made" / "yet", 1000)
     monkeypatch.setattr("os.statvfs", lambda _: Disk(20, 100))
     reserve.check("docs", 1000)
-    with pytest.raises(Full, match=r"docs: .* 2000 bytes left, of which the log keeps 1000"):
+    with pytest.raises(Full, match=r"docs: .* 2000 bytes left, of which the log reserves 1000"):
         reserve.check("docs", 1001)

@@ -78,7 +78,7 @@ def test_a_range_means_nothing_to_a_head(app: ASGIApp, wanted: str) -> None:
 def test_a_part_does_not_take_the_place_of_the_whole(app: ASGIApp, store: Store) -> None:
     call(app, "PUT", "/filer/docs/a", b"0123456789")
     part = call(app, "PUT", "/filer/docs/a", b"56789", content_range="bytes 5-9/10")
-    assert (part.status, "all of it" in part.json["error"]) == (400, True)
+    assert (part.status, "the whole object" in part.json["error"]) == (400, True)
     assert store.get("docs/a") == b"0123456789"
 
 
@@ -185,7 +185,7 @@ def test_payloads_are_uploaded_once_and_not_deleted(app: ASGIApp, store: Store) 
     assert call(app, "PUT", path, b"y", if_match="*").status == 409
     refused = call(app, "DELETE", path)
     assert refused.status == 403
-    assert "no record names it" in refused.json["error"]
+    assert "once no record refers to them" in refused.json["error"]
     assert store.get(key) == b"x"
 
 
@@ -193,10 +193,10 @@ def test_payloads_are_uploaded_once_and_not_deleted(app: ASGIApp, store: Store) 
     ("body", "sentence"),
     [
         ([b"pay", b"load"], None),
-        ([b"pay", b"loaD"], "the CRC-32C of what came is "),
-        ([b"payloa"], "6 bytes came; its name says 7"),
-        ([b"payload", b"s"], "more bytes come than the 7 that its name says"),
-        ([b""], "0 bytes came; its name says 7"),
+        ([b"pay", b"loaD"], "the CRC-32C of the body is "),
+        ([b"payloa"], "the body has 6 bytes; its name says 7"),
+        ([b"payload", b"s"], "more bytes than the 7 in its name"),
+        ([b""], "the body has 0 bytes; its name says 7"),
     ],
 )
 def test_a_payload_is_what_its_name_says_or_is_not_stored(
@@ -241,7 +241,7 @@ def test_a_list_is_in_order_and_comes_in_pages(app: ASGIApp, store: Store) -> No
 @pytest.mark.parametrize("limit", ["0", "-1", "x", str(LIST_LIMIT_MAX + 1), "1" * 5000])
 def test_a_limit_is_within_its_bounds(app: ASGIApp, limit: str) -> None:
     answer = call(app, "GET", f"/filer/?limit={limit}")
-    assert (answer.status, answer.json["error"]) == (400, "limit is a number from 1 to 1000")
+    assert (answer.status, answer.json["error"]) == (400, "limit must be a number from 1 to 1000")
 
 
 @pytest.mark.parametrize("key", [key for key in BAD_KEYS if key.strip("/") and key[-1] != "/"])
@@ -331,7 +331,7 @@ def test_a_store_that_dies_in_a_download_breaks_it_off(
     answer = call(front(store), "GET", "/filer/docs/a")
     assert answer.cut
     assert 0 < len(answer.body) < 3 * MiB == int(answer.headers["content-length"])
-    assert "docs/a could not be sent to its end: docs/a: the store died" in capsys.readouterr().err
+    assert "sending docs/a failed: docs/a: the store died" in capsys.readouterr().err
     assert store.closed
 
 

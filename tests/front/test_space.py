@@ -50,7 +50,7 @@ def test_what_is_held_in_parts_is_few_uploads_at_once(
     monkeypatch.setattr(space_module, "UPLOADS_IN_PARTS_MAX", 1)
     elsewhere = Space(MemoryStore(), NO_QUOTA, 0)
     for _ in range(2):
-        with elsewhere.upload("docs/a"), pytest.raises(Unavailable, match="1 uploads are on"):
+        with elsewhere.upload("docs/a"), pytest.raises(Unavailable, match="1 uploads are already"):
             elsewhere.upload("docs/b").__enter__()
         elsewhere.invariants()
     here = Space(LocalStore(tmp_path), NO_QUOTA, 0)
@@ -113,5 +113,5 @@ def test_the_disk_keeps_what_the_log_needs(tmp_path: Path, monkeypatch: pytest.M
     space = Space(LocalStore(tmp_path), NO_QUOTA, 1000)
     monkeypatch.setattr("os.statvfs", lambda _: Disk(20, 100))
     space.check("docs", 1000)
-    with pytest.raises(Full, match=r"2000 bytes left, of which the log keeps 1000"):
+    with pytest.raises(Full, match=r"2000 bytes left, of which the log reserves 1000"):
         space.check("docs", 1001)

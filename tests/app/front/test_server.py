@@ -117,7 +117,7 @@ def test_garbage_is_refused_and_the_next_is_served(broker: SmqBroker, garbage: b
 
 def test_a_refusal_is_heard_by_one_who_sends_all_the_same(broker: SmqBroker) -> None:
     refused = ask(broker, "PUT", "/filer/topics/kafka/x", bytes(8 * MiB))
-    assert (refused.status, "alone" in refused.json["error"]) == (403, True)
+    assert (refused.status, "only the broker" in refused.json["error"]) == (403, True)
 
 
 def test_a_client_that_leaves_is_forgotten(broker: SmqBroker) -> None:
