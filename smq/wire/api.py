@@ -1,4 +1,4 @@
-"""The Kafka APIs we have codecs for, and their versions."""
+"""The Kafka APIs with codecs, and their versions."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from smq.wire.generated.apis import APIS
 
 
 class ApiFacts(NamedTuple):
-    """Which versions of an API there are, and from which on its messages are flexible."""
+    """The versions of an API, and the first flexible one."""
 
     key: int
     name: str

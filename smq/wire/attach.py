@@ -1,9 +1,9 @@
-"""What is said on the attach socket before a session begins: one hello, one answer.
+"""The handshake on the attach socket: one hello, one answer, then the session begins.
 
-Both are structs of fixed size, little endian, for both sides are on one machine. The answer comes
-with descriptors: the session's memory, the cluster block, the catalog, then the logs the shard
-serves, each of which says itself which one it is. After that the socket carries single bytes, the
-doorbells, and its closing ends the session.
+Both are structs of fixed size, little endian: both sides are on one machine. The answer carries
+descriptors: the session's memory, the cluster block, the catalog, then the shard's logs, each of
+which names itself. After that the socket carries bells, single bytes, and closing it ends the
+session.
 """
 
 import struct
@@ -14,7 +14,7 @@ from smq.model.errors import PeerError
 VERSION = 1
 MAGIC = b"SMQ!"
 DESCRIPTORS_BEFORE_LOGS = 3
-LOGS_MAX = 250  # A message carries 253 descriptors.
+LOGS_MAX = 250  # A message carries at most 253 descriptors.
 REFUSAL_BYTES_MAX = 200
 
 _HELLO = struct.Struct("<4sHH64s")  # Magic, version, node, cluster id.
@@ -23,7 +23,7 @@ HELLO_BYTES, ANSWER_BYTES = _HELLO.size, _ANSWER.size
 
 
 class Hello(NamedTuple):
-    """The client: which broker and node it believes to have found."""
+    """The client's message: the broker and node that it expects."""
 
     node_id: int
     cluster_id: str
@@ -40,7 +40,7 @@ class Hello(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The shard: so many descriptors come with this, or why there are none."""
+    """The shard's message: how many descriptors come with it, or why it refuses."""
 
     descriptors: int
     refusal: str = ""
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
 
 def _check(data: bytes, size: int) -> None:
     if len(data) != size or data[:4] != MAGIC:
-        raise PeerError("this is no talk about attaching")
+        raise PeerError("not an attach handshake")
     version = int.from_bytes(data[4:6], "little")
     if version != VERSION:
-        raise PeerError(f"the other side attaches in version {version}, we do in {VERSION}")
+        raise PeerError(f"the other side speaks attach version {version}, this one {VERSION}")

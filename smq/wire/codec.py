@@ -1,14 +1,14 @@
-"""Kafka's primitive types, read and written. The generated codecs are made of these.
+"""Readers and writers of Kafka's primitive types. The generated codecs call these.
 
-Readers take a buffer and a place in it, and return the value and the place after it. They trust
-nothing: what cannot be raises `Malformed`, and what runs over the end raises one of `READ_ERRORS`,
-which the generated `read_...` functions turn into `Malformed` (no check costs less than a check).
-What Kafka tolerates we do: text that is not UTF-8 is read with replacement characters, unknown
-tagged fields are skipped, bytes after a message are ignored. Not its lengths below -1, which it
-takes for null.
+Readers take a buffer and an index, and return the value and the index behind it. They trust
+nothing: an invalid value raises `Malformed`, and an index beyond the end raises one of
+`READ_ERRORS`, which the generated `read_...` functions turn into `Malformed` (cheaper than a check
+of each length). Like Kafka, they read text that is not UTF-8 with replacement characters, skip
+unknown tagged fields and ignore bytes behind a message. Unlike Kafka, they refuse lengths below -1,
+which it reads as null.
 
-Writers take a list's `append` and add pieces. A `records` field may be something *lent*: memory
-that is not copied into the answer but handed on, by itself, to whoever sends the pieces.
+Writers take a list's `append` and add pieces. A `records` field may be *lent*: memory that is
+passed on as a piece of its own instead of being copied into the answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ from smq.model.errors import PeerError
 
 READ_ERRORS = (error, IndexError)
 ZERO_UUID = UUID(int=0)
-VARINT_BYTES_MAX = 5  # Lengths and tags have 32 bits, seven in a byte.
-STRING_BYTES_MAX = 2**15 - 1  # As Kafka reads them, also in the form that could be longer.
-TAGS_MAX = 100  # Of one structure: each takes two bytes, so that a megabyte could hold 500,000.
+VARINT_BYTES_MAX = 5  # Lengths and tags have 32 bits, seven a byte.
+STRING_BYTES_MAX = 2**15 - 1  # Kafka's limit, also for the form that allows more.
+TAGS_MAX = 100  # Of one structure: at two bytes each, a megabyte could hold 500,000.
 INT32S_MAX = 1 << 16  # Of one array: no topic has so many partitions or replicas.
 
 _INT16 = Struct(">h")
@@ -31,15 +31,15 @@ _INT32 = Struct(">i")
 
 
 class Malformed(PeerError):
-    """These bytes are not the message they should be."""
+    """These bytes are not a valid message."""
 
 
 class Lent(Protocol):
-    """Memory of somebody else that stands for the bytes of a `records` field."""
+    """Lent memory in place of the bytes of a `records` field."""
 
     @property
     def length(self) -> int:
-        """How many bytes it stands for."""
+        """Its length in bytes."""
 
 
 Buffer: TypeAlias = bytes | memoryview
@@ -83,7 +83,7 @@ class Writer:
         self.append: Append = self._pieces.append
 
     def pieces(self) -> list[bytes | Lent]:
-        """The message: bytes as long as possible, and between them what was lent."""
+        """The message: pieces joined as far as possible, lent memory between them."""
         joined: list[bytes | Lent] = []
         run: list[bytes | bytearray | memoryview] = []
         for piece in self._pieces:
@@ -99,7 +99,7 @@ class Writer:
         return joined
 
     def framed(self) -> list[bytes | Lent]:
-        """The pieces with the size of all of them in front, as they go over a connection."""
+        """The pieces with their total size in front, as sent over a connection."""
         size = sum(
             len(piece) if isinstance(piece, _BYTES_LIKE) else piece.length for piece in self._pieces
         )
@@ -107,12 +107,12 @@ class Writer:
         return self.pieces()
 
     def to_bytes(self) -> bytes:
-        """The message as one string of bytes; nothing of it may be lent."""
+        """The message as one bytes object; it must not have lent memory."""
         return b"".join(self._pieces)
 
 
 class Tags:
-    """The tagged fields of one structure while they are written, in the order of their tags."""
+    """Writes the tagged fields of a structure, in the order of their tags."""
 
     __slots__ = ("_fields",)
 
@@ -120,7 +120,7 @@ class Tags:
         self._fields: list[tuple[int, list[bytes]]] = []
 
     def add(self, tag: int) -> Append:
-        """Start a field; what it returns takes the field's pieces."""
+        """Start a field; returns the `append` for its pieces."""
         pieces: list[bytes] = []
         self._fields.append((tag, pieces))
         return pieces.append
@@ -148,11 +148,11 @@ def read_unsigned_varint(buffer: Buffer, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             return value, at + index + 1
-    raise Malformed("a varint that does not end")
+    raise Malformed("an unterminated varint")
 
 
 def _read_length16(buffer: Buffer, at: int) -> tuple[int, int]:
-    """A length in two bytes, -1 for null, checked against what is left."""
+    """A 16-bit length, -1 for null, checked against the remaining bytes."""
     (length,) = _INT16.unpack_from(buffer, at)
     return _checked(length, buffer, at + 2), at + 2
 
@@ -181,7 +181,7 @@ def _text(buffer: Buffer, at: int, length: int) -> str:
 
 def _not_null(length: int) -> int:
     if length < 0:
-        raise Malformed("null where there must be a value")
+        raise Malformed("null in a field that is not nullable")
     return length
 
 
@@ -223,7 +223,7 @@ def read_compact_bytes(buffer: Buffer, at: int) -> tuple[bytes, int]:
 
 
 def read_nullable_records(buffer: Buffer, at: int) -> tuple[memoryview | None, int]:
-    """Record batches, where they lie: a view of the buffer."""
+    """Record batches as a view of the buffer."""
     length, at = _read_length32(buffer, at)
     return (None, at) if length < 0 else (memoryview(buffer)[at : at + length], at + length)
 
@@ -236,17 +236,17 @@ def read_compact_nullable_records(buffer: Buffer, at: int) -> tuple[memoryview |
 def read_uuid(buffer: Buffer, at: int) -> tuple[UUID, int]:
     raw = bytes(buffer[at : at + 16])
     if len(raw) < 16:
-        raise Malformed("a UUID that is cut")
+        raise Malformed("a truncated UUID")
     return _uuid(raw), at + 16
 
 
-@lru_cache(maxsize=4096)  # Topic ids: they come again and again, and making one takes a while.
+@lru_cache(maxsize=4096)  # Topic ids repeat, and constructing a UUID is slow.
 def _uuid(raw: bytes) -> UUID:
     return UUID(bytes=raw)
 
 
 def read_nullable_count(buffer: Buffer, at: int) -> tuple[int, int]:
-    """How many elements an array has, -1 for null. Each takes a byte at least."""
+    """The number of an array's elements, -1 for null. An element has at least one byte."""
     return _read_length32(buffer, at)
 
 
@@ -292,14 +292,14 @@ def read_tag_count(buffer: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
-    """A tag, where its field begins, and where it ends."""
+    """A tag, and the start and end of its field."""
     tag, at = read_unsigned_varint(buffer, at)
     length, at = read_unsigned_varint(buffer, at)
     return tag, at, at + _checked(length, buffer, at)
 
 
 def skip_tags(buffer: Buffer, at: int) -> int:
-    """The place after the tagged fields of a structure that knows none."""
+    """The index behind the tagged fields of a structure that knows none."""
     count, at = read_tag_count(buffer, at)
     for _ in range(count):
         _, _, at = read_tag(buffer, at)

@@ -1,10 +1,10 @@
-"""The compressions of record batches, by the number that a batch's attributes give them.
+"""The compressions of record batches, by their number in a batch's attributes.
 
-Nothing is inflated past a limit: a batch of a few kilobytes may stand for gigabytes, so output is
-made in pieces (gzip, lz4), measured first (snappy) or written into a buffer that grows up to the
-limit (zstd). Snappy comes in two framings: raw blocks, and those of Java's snappy-java ("xerial"),
-a magic, two versions, then blocks behind their lengths. We write raw blocks, as librdkafka does.
-LZ4 frames are written with independent blocks, the only ones that Kafka's Java reader takes.
+Nothing is inflated past a limit, since a few kilobytes may inflate to gigabytes: output comes in
+pieces (gzip, lz4), is measured first (snappy) or goes to a buffer that grows up to the limit
+(zstd). Snappy has two framings: raw blocks, and those of Java's snappy-java ("xerial"): a magic,
+two versions, then blocks with their lengths. SMQ writes raw blocks, as librdkafka does, and LZ4
+frames with independent blocks, the only ones that Kafka's Java reader accepts.
 """
 
 import zlib
@@ -23,19 +23,19 @@ from smq.wire.codec import Buffer
 GZIP_LEVEL = 6  # zlib's default and Kafka's.
 ZSTD_LEVEL = 3  # Kafka's default.
 ZSTD_FIRST_GUESS_BYTES_MIN = 64 * 1024
-PIECE_BYTES = 256 * 1024  # Of what is inflated piece by piece.
-INPUT_BYTES = 16 * 1024  # Given to a decompressor at once: it copies what it has not used.
-ZSTD_GROWTH = 4  # Work done in vain is at most a third of what is done in the end.
+PIECE_BYTES = 256 * 1024  # Of output that is inflated in pieces.
+INPUT_BYTES = 16 * 1024  # Input given to a decompressor at a time: it copies what it does not use.
+ZSTD_GROWTH = 4  # Wasted work is at most a third of the final work.
 
 XERIAL_MAGIC = b"\x82SNAPPY\0"
-_XERIAL_HEADER_BYTES = 16  # The magic, and two versions of 32 bits that nobody looks at.
+_XERIAL_HEADER_BYTES = 16  # The magic, and two 32-bit versions that readers ignore.
 _INT32 = Struct(">i")
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
-_ZSTD_TOO_SMALL = "failed to write whole buffer"  # What cramjam says of an output buffer.
+_ZSTD_TOO_SMALL = "failed to write whole buffer"  # cramjam's error for a full output buffer.
 
 
 class Undecodable(PeerError):
-    """These bytes are not what their compression says, or inflate beyond the limit."""
+    """These bytes are not valid for their compression, or inflate beyond the limit."""
 
 
 class Codec(IntEnum):
@@ -64,20 +64,20 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int) -> Buffer:
-    """The records of a batch, inflated: `bytes_max` at most. Raises Undecodable."""
+    """The inflated records of a batch, at most `bytes_max`. Raises Undecodable."""
     if codec == Codec.NONE:
         return data if len(data) <= bytes_max else _too_large(bytes_max)
     inflate = _INFLATE.get(codec)
     if inflate is None:
-        raise Undecodable(f"there is no compression {codec}")
+        raise Undecodable(f"unknown compression {codec}")
     with _named(codec):
         return inflate(data, bytes_max)
 
 
 def inflate_pieces(codec: int, data: Buffer, bytes_max: int) -> Iterator[Buffer]:
-    """As decompress(), piece by piece: who stops early has no more inflated. Raises Undecodable.
+    """Like decompress(), in pieces: a caller that stops early inflates no more. Raises Undecodable.
 
-    Of gzip, lz4 and snappy-java one piece is in memory at a time. A piece is valid until the next.
+    For gzip, lz4 and snappy-java one piece is in memory at a time. A piece is valid until the next.
     """
     pieces, left = _PIECES.get(codec, _in_one_piece), bytes_max
     with _named(codec):
@@ -90,15 +90,15 @@ def inflate_pieces(codec: int, data: Buffer, bytes_max: int) -> Iterator[Buffer]
 
 @contextmanager
 def _named(codec: int) -> Iterator[None]:
-    """What is found wrong with compressed bytes, as Undecodable."""
+    """Turns errors of the decompressors into Undecodable."""
     try:
         yield
     except (zlib.error, RuntimeError, EOFError, struct_error, cramjam.DecompressionError) as error:
-        raise Undecodable(f"these bytes are not {Codec(codec).name.lower()}: {error}") from error
+        raise Undecodable(f"invalid {Codec(codec).name.lower()} data: {error}") from error
 
 
 def _too_large(bytes_max: int) -> NoReturn:
-    raise Undecodable(f"a batch that inflates beyond {bytes_max} bytes")
+    raise Undecodable(f"the batch inflates beyond {bytes_max} bytes")
 
 
 def _inflate_gzip(data: Buffer, bytes_max: int) -> bytes:
@@ -110,7 +110,7 @@ def _inflate_lz4(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _inflate_frames(data: Buffer, bytes_max: int, new: Callable[[], Any]) -> bytes:
-    """Any number of frames, one after the other; `new()` is a decompressor as those of zlib are."""
+    """Inflates consecutive frames; `new()` makes a decompressor like zlib's."""
     inflated, left = [], bytes_max
     while data:
         frame = new()
@@ -140,7 +140,7 @@ def _gzip_pieces(_codec: int, data: Buffer, _bytes_max: int) -> Iterator[bytes]:
             piece = frame.decompress(given, PIECE_BYTES)
             yield piece
             has_ended = frame.eof
-            # What was left of the input stays there when the frame has ended.
+            # At the end of a frame the rest of the input stays there.
             while not has_ended and (frame.unconsumed_tail or len(piece) == PIECE_BYTES):
                 piece = frame.decompress(frame.unconsumed_tail, PIECE_BYTES)
                 yield piece
@@ -164,7 +164,7 @@ def _lz4_pieces(_codec: int, data: Buffer, _bytes_max: int) -> Iterator[bytes]:
 
 
 def _zstd_pieces(_codec: int, data: Buffer, bytes_max: int) -> Iterator[Buffer]:
-    """What is inflated into a buffer that is too small fills it: then again with more room."""
+    """Inflates into a buffer; output that fills it is retried with a larger one."""
     room, given = min(bytes_max, ZSTD_FIRST_GUESS_BYTES_MIN), 0
     while True:
         output, end = bytearray(room), room
@@ -190,7 +190,7 @@ def _snappy_pieces(_codec: int, data: Buffer, bytes_max: int) -> Iterator[bytes]
 
 
 def _inflate_zstd(data: Buffer, bytes_max: int) -> Buffer:
-    """Frames need not say how large they are: guess, and try again with more room."""
+    """Frames may omit their size: guess it, and retry with a larger buffer."""
     room = min(bytes_max, max(ZSTD_FIRST_GUESS_BYTES_MIN, ZSTD_GROWTH * len(data)))
     while True:
         output = bytearray(room)
@@ -216,7 +216,7 @@ def _xerial_blocks(data: Buffer, bytes_max: int) -> Iterator[bytes]:
         (length,) = _INT32.unpack_from(data, at)
         at += _INT32.size
         if not 0 <= length <= len(data) - at:
-            raise EOFError("a block that is cut")
+            raise EOFError("a truncated block")
         block = _inflate_snappy_block(data[at : at + length], left, bytes_max)
         yield block
         left -= len(block)

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent / "generated"
 
 
 def structures(field: Field) -> Iterator[Field]:
-    """A field's structure, after those it is made of."""
+    """A field's structure, after the structures that it contains."""
     for inner in field.fields:
         if is_structure(inner):
             yield from structures(inner)

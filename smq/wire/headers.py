@@ -3,12 +3,11 @@
     request header v1    api key, api version, correlation id, client id
     request header v2    the same and tagged fields: for the flexible versions of an API
     response header v0   correlation id
-    response header v1   the same and tagged fields: for the flexible versions, but not of
-                         ApiVersions: who asks for versions may not know flexible ones yet
+    response header v1   the same and tagged fields: for the flexible versions, except those of
+                         ApiVersions: its client may not know flexible versions yet
 
-The client id is written in the old form in both, so that the header of any version can be read.
-For a version that we do not have, the tagged fields are not looked at: nothing after them can
-be read anyway.
+Both request headers have the client id in the old form, so every version's header can be read. For
+an unknown version the tagged fields are not read: nothing behind them could be read anyway.
 """
 
 from struct import Struct
@@ -30,7 +29,7 @@ _RESPONSE = Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """Which request this is, and from whom."""
+    """A request's API, version, correlation id and client id."""
 
     api_key: int
     api_version: int
@@ -39,25 +38,25 @@ class RequestHeader(NamedTuple):
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether this version of an API has compact types and tagged fields."""
+    """Whether this version of an API is flexible: compact types and tagged fields."""
     facts = API_BY_KEY.get(api_key)
     return facts is not None and facts.flexible_from <= api_version <= facts.last_version
 
 
 def read_request_header(buffer: Buffer, at: int) -> tuple[RequestHeader, int]:
-    """The header, and where the request's body begins. Raises Malformed."""
+    """The header, and the start of the request's body. Raises Malformed."""
     try:
         api_key, api_version, correlation_id = _REQUEST.unpack_from(buffer, at)
         client_id, at = read_nullable_string(buffer, at + _REQUEST.size)
         if is_flexible(api_key, api_version):
             at = skip_tags(buffer, at)
     except READ_ERRORS as error:
-        raise Malformed(f"a request header that is cut: {error}") from error
+        raise Malformed(f"a truncated request header: {error}") from error
     return RequestHeader(api_key, api_version, correlation_id, client_id), at
 
 
 def write_request_header(header: RequestHeader, writer: Writer) -> None:
-    """What a client puts in front of a request."""
+    """Write the header of a request."""
     writer.append(_REQUEST.pack(header.api_key, header.api_version, header.correlation_id))
     write_nullable_string(writer.append, header.client_id)
     if is_flexible(header.api_key, header.api_version):
@@ -67,21 +66,21 @@ def write_request_header(header: RequestHeader, writer: Writer) -> None:
 def read_response_header(
     buffer: Buffer, at: int, api_key: int, api_version: int
 ) -> tuple[int, int]:
-    """The correlation id of a response, and where its body begins. Raises Malformed."""
+    """The correlation id of a response, and the start of its body. Raises Malformed."""
     try:
         (correlation_id,) = _RESPONSE.unpack_from(buffer, at)
         at += _RESPONSE.size
         if api_key != API_VERSIONS_KEY and is_flexible(api_key, api_version):
             at = skip_tags(buffer, at)
     except READ_ERRORS as error:
-        raise Malformed(f"a response header that is cut: {error}") from error
+        raise Malformed(f"a truncated response header: {error}") from error
     return correlation_id, at
 
 
 def write_response_header(
     correlation_id: int, api_key: int, api_version: int, writer: Writer
 ) -> None:
-    """What a server puts in front of a response."""
+    """Write the header of a response."""
     writer.append(_RESPONSE.pack(correlation_id))
     if api_key != API_VERSIONS_KEY and is_flexible(api_key, api_version):
         writer.append(b"\0")

@@ -1,4 +1,4 @@
-"""Record batches, inflated where they are compressed, so that kernels can cut their records."""
+"""Inflates compressed record batches, so that kernels can cut their records."""
 
 import numpy as np
 
@@ -9,15 +9,15 @@ from smq.model.errors import PeerError
 from smq.wire.compression import decompress
 
 MiB = 1024 * 1024
-INFLATED_BYTES_MAX = 64 * MiB  # Of one batch: sixty times what a batch may have by default.
-ARENA_BYTES = 32 * MiB  # Inflated at a time, but for the last batch; bounds the memory taken.
+INFLATED_BYTES_MAX = 64 * MiB  # Of one batch: sixty times the default batch limit.
+ARENA_BYTES = 32 * MiB  # Inflated at a time, except for the last batch: bounds memory.
 
 
 def inflate(array: np.ndarray, facts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An arena with the records of the first of these batches, and their facts.
 
-    It is `array` itself if nothing is compressed. A batch that cannot be inflated has no room for
-    the records it announces, and is malformed.
+    The arena is `array` itself if nothing is compressed. A batch that cannot be inflated gets facts
+    without room for its records, which makes it malformed.
     """
     if not (facts[B_ATTRIBUTES] & ATTRIBUTE_CODEC_MASK).any():
         return array, facts.copy()

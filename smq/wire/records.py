@@ -1,10 +1,10 @@
-"""Kafka's record batches (version 2) in plain Python: for the client, for tests, for small things.
+"""Kafka's record batches (version 2) in plain Python, for clients and tests.
 
     batch  = header of 61 bytes, records (compressed as a whole if the attributes say so)
     record = length, attributes, timestamp delta, offset delta, key, value, headers
 
-All numbers of a record are zigzag varints; null is the length -1. The kernels of `shm.kernels`
-do the same for batches by the million.
+All numbers of a record are zigzag varints; null is the length -1. `shm.kernels.record` does the
+same in kernels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +30,8 @@ from smq.wire.codec import Buffer, Malformed
 from smq.wire.compression import Codec, compress, decompress
 
 MAGIC = 2
-CRC_START = 0xFFFFFFFF  # Of a running check, which is inverted at its end.
-INFLATED_BYTES_MAX = 256 * 1024 * 1024  # Far above any batch a client makes, far below memory.
+CRC_START = 0xFFFFFFFF  # Initial value of the CRC, which is inverted at the end.
+INFLATED_BYTES_MAX = 256 * 1024 * 1024  # Far above any client's batch, far below memory.
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _CHECKED = Struct(">hiqqqhii")  # What follows the CRC in the header.
@@ -43,7 +43,7 @@ Headers = tuple[tuple[bytes, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """A record. The keys of headers are bytes, for they need not be UTF-8."""
+    """A record. Header keys are bytes: they may not be UTF-8."""
 
     offset: int
     timestamp_ms: int
@@ -53,7 +53,7 @@ class Record(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The header of a batch, and its records' bytes where they lie."""
+    """The header of a batch, and a view of its records' bytes."""
 
     base_offset: int
     length: int
@@ -91,7 +91,7 @@ class Batch(NamedTuple):
         return bool(self.attributes & ATTRIBUTE_LOG_APPEND_TIME)
 
     def records(self, inflated_bytes_max: int = INFLATED_BYTES_MAX) -> Iterator[Record]:
-        """The records, after a look at the CRC. Raises Malformed or Undecodable."""
+        """The records; checks the CRC. Raises Malformed or Undecodable."""
         if self.crc != _crc(self.data):
             raise Malformed(f"the batch at offset {self.base_offset} has a wrong CRC")
         payload = self.data[BATCH_HEADER_BYTES:]
@@ -101,7 +101,7 @@ class Batch(NamedTuple):
             try:
                 record, at = self._read_record(inflated, at)
             except IndexError as error:
-                raise Malformed(f"the batch at offset {self.base_offset} is cut") from error
+                raise Malformed(f"the batch at offset {self.base_offset} is truncated") from error
             yield record
         if at != len(inflated):
             raise Malformed(f"the batch at offset {self.base_offset} has bytes after its records")
@@ -129,7 +129,7 @@ VARLONG_BYTES_MAX = 10
 
 
 def read_batches(buffer: Buffer) -> Iterator[Batch]:
-    """The batches of some records bytes, but one that is cut at the end. Raises Malformed."""
+    """The batches in a `records` field, without a truncated last one. Raises Malformed."""
     view, at = memoryview(buffer), 0
     while at + BATCH_HEADER_BYTES <= len(view):
         (length,) = _LENGTH.unpack_from(view, at + BATCH_LENGTH_AT)
@@ -152,7 +152,7 @@ def write_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytes:
-    """One batch of these records; its base offset and timestamp are the first's."""
+    """One batch of these records, with the base offset and timestamp of the first."""
     assert records
     base_offset, base_timestamp = records[0].offset, records[0].timestamp_ms
     body = bytearray()
@@ -183,10 +183,9 @@ assert _HEAD.size == BATCH_ATTRIBUTES_AT == BATCH_CRC_AT + 4
 
 
 def batch_pieces(records: Sequence[Record], like: Batch, last_offset: int) -> list[Buffer]:
-    """An uncompressed batch of some of the records of another, of no producer, without copies.
+    """An uncompressed batch of some records of another batch, without a producer, without copies.
 
-    It is told apart from the other by nothing but what is in it; the last offset may be behind the
-    last record's.
+    Otherwise its header equals the other's; the last offset may be behind the last record's.
     """
     assert records
     base_offset, base_timestamp = records[0].offset, records[0].timestamp_ms
@@ -222,7 +221,7 @@ def _read_varint(data: bytes, at: int, bytes_max: int = VARINT_BYTES_MAX) -> tup
     bits, at, shift = byte & 0x7F, at + 1, 7
     while byte >= 0x80:
         if shift == 7 * bytes_max:
-            raise Malformed("a varint that does not end")
+            raise Malformed("an unterminated varint")
         byte = data[at]
         bits |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
@@ -276,7 +275,7 @@ def _headers_parts(headers: Headers) -> list[bytes]:
 
 
 def write_headers(headers: Headers) -> bytes:
-    """A record's headers with their count, as they stand at its end."""
+    """A record's encoded headers with their count."""
     return b"".join(_headers_parts(headers)) if headers else _NO_HEADERS
 
 

@@ -1,4 +1,4 @@
-"""Handles among the records of a batch: as it was sent, or cut into columns."""
+"""Finds handles among the records of a batch, as sent or cut into columns."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,18 +18,18 @@ from shm.kernels.record.references import GOOD_HEADER, HEADER_KEY, R_FIELDS, fin
 from smq.model.references import HEADER, HEADER_VALUE, NotAHandle, Reference
 
 assert HEADER.encode() == HEADER_KEY
-ROWS_FIRST = 64  # Of a batch; one that has more is looked at once more.
+ROWS_FIRST = 64  # Handles of a batch; a batch with more takes a second pass.
 
 
 class Handle(NamedTuple):
-    """A record with the header: its place among the records, and what it stands for or is not."""
+    """A record with the header: its index, and its reference or why it has none."""
 
     record: int
     reference: Reference | NotAHandle
 
 
 def handles_of_batch(data: np.ndarray, at: int, end: int) -> list[Handle] | None:
-    """The handles in the one uncompressed batch data[at:end]; None: it is malformed."""
+    """The handles in the uncompressed batch data[at:end]; None if it is malformed."""
     rows = np.empty((ROWS_FIRST, R_FIELDS), np.int64)
     count = find_handles(data, at, end, rows)
     if count > ROWS_FIRST:
@@ -44,7 +44,7 @@ def handles_of_batch(data: np.ndarray, at: int, end: int) -> list[Handle] | None
 
 
 def handles_in(data: np.ndarray, columns: np.ndarray, headers: np.ndarray) -> Iterator[Handle]:
-    """The records that have the header, in order; `fill_headers` has been here."""
+    """The records with the header, in order, after `fill_headers`."""
     for row in _named(data, headers).tolist():
         record = int(np.searchsorted(columns[C_HEADERS_FIRST], row, "right")) - 1
         value_at, length = columns[[C_VALUE_AT, C_VALUE_LENGTH], record].tolist()
@@ -54,7 +54,7 @@ def handles_in(data: np.ndarray, columns: np.ndarray, headers: np.ndarray) -> It
 
 
 def _named(data: np.ndarray, headers: np.ndarray) -> np.ndarray:
-    """The rows of headers that are called `smq-ref`."""
+    """The rows of headers with the key `smq-ref`."""
     rows = np.flatnonzero(headers[H_KEY_LENGTH] == len(HEADER_KEY))
     keys = data[headers[H_KEY_AT, rows][:, None] + np.arange(len(HEADER_KEY))]
     named: np.ndarray = rows[(keys == np.frombuffer(HEADER_KEY, np.uint8)).all(axis=1)]
@@ -63,7 +63,7 @@ def _named(data: np.ndarray, headers: np.ndarray) -> np.ndarray:
 
 def _reference(data: np.ndarray, at: int, length: int, *, is_good: bool) -> Reference | NotAHandle:
     if not is_good:
-        return NotAHandle(f"the header {HEADER} must be {HEADER_VALUE.decode()}, and there once")
+        return NotAHandle(f"the header {HEADER} must be {HEADER_VALUE.decode()}, and occur once")
     try:
         return Reference.of_handle(None if length < 0 else data[at : at + length].tobytes())
     except NotAHandle as reason:

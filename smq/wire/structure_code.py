@@ -1,9 +1,8 @@
 """The code of one structure: its class, its reader and its writer.
 
-Where versions differ, the code asks for the version. Two things make it fast without making it
-unreadable: adjacent fields of fixed size are read and written by one `struct` call, and the choice
-between the plain and the compact form of a type is made once for each structure, not for each
-field.
+Where versions differ, the code tests the version. Two things make it fast and keep it readable: one
+`struct` call reads or writes adjacent fields of fixed size, and each structure chooses once, not
+for each field, between the plain and the compact form of a type.
 """
 
 import re
@@ -32,7 +31,7 @@ Key = TypeVar("Key")
 
 @dataclass
 class Used:
-    """What the code of a module needs from elsewhere."""
+    """The imports and structs that a module's code needs."""
 
     layouts: set[str] = dataclass_field(default_factory=set)
     codec_names: set[str] = dataclass_field(default_factory=set)
@@ -52,7 +51,7 @@ def is_fixed(field: Field) -> bool:
 
 
 def condition(versions: range, within: range) -> str:
-    """The test that a version of `within` is one of `versions`; empty if all are."""
+    """The test whether a version of `within` is in `versions`; empty if all are."""
     has_first, has_last = versions.start <= within.start, versions.stop >= within.stop
     if has_first and has_last:
         return ""
@@ -242,7 +241,7 @@ class StructureCode:
         layouts = spans(
             self.versions, lambda version: [f.name for f in run if version in f.versions]
         )
-        left, head = self.versions, "if"  # The versions that no branch has taken yet.
+        left, head = self.versions, "if"  # Versions without a branch so far.
         for versions, names in layouts:
             fields = [field for field in run if field.name in names]
             test = condition(versions, left)
@@ -366,7 +365,7 @@ class StructureCode:
         value = f"message.{field.name}"
         if field.type == "records" and set(field.nullable) != set(field.versions):
             raise AssertionError("records are nullable in every version")
-        # Null where the version has none is our bug: the function for that version fails on it.
+        # Null in a version without null is our bug: that version's function fails on it.
         ignore = (
             "  # type: ignore[arg-type]" if 0 < len(field.nullable) < len(field.versions) else ""
         )

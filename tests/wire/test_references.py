@@ -51,7 +51,7 @@ def test_a_header_of_another_format_is_told() -> None:
         [(place, reason)] = of(one(REFERENCE.handle(), ((b"smq-ref", header),))) or []
         assert place == 0
         assert isinstance(reason, NotAHandle)
-        assert str(reason) == "the header smq-ref must be 1, and there once"
+        assert str(reason) == "the header smq-ref must be 1, and occur once"
 
 
 def test_a_value_that_is_no_handle_is_told() -> None:

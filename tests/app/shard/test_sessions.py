@@ -59,7 +59,7 @@ def test_whoever_says_anything_else_gets_no_answer(make: Make, hello: bytes) -> 
     bench = make()
     _, answer, descriptors = bench.greet(hello)
     assert (answer, descriptors, bench.sessions.count()) == (None, [], 0)
-    assert ["no talk about attaching" in notice for notice in bench.sessions.notices] == [True]
+    assert ["not an attach handshake" in notice for notice in bench.sessions.notices] == [True]
 
 
 def test_whoever_speaks_another_version_gets_no_answer(make: Make) -> None:
@@ -68,7 +68,7 @@ def test_whoever_speaks_another_version_gets_no_answer(make: Make) -> None:
     hello[4:6] = (2).to_bytes(2, "little")
     assert bench.greet(bytes(hello))[1:] == (None, [])
     (notice,) = bench.sessions.notices
-    assert notice.endswith("may not attach: the other side attaches in version 2, we do in 1")
+    assert notice.endswith("may not attach: the other side speaks attach version 2, this one 1")
 
 
 def test_who_hangs_up_before_he_says_anything_is_no_news(make: Make) -> None:
