@@ -1,1 +1,1 @@
-"""What the coordinator decides: topics, groups, offsets, producer ids."""
+"""The coordinator's decisions: topics, groups, offsets, producer ids."""

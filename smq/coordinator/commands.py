@@ -21,7 +21,7 @@ from smq.wire.internal.messages import (
     SetLogStart,
 )
 
-LIST_SEGMENTS_MAX = 500  # Of one answer: some milliseconds of the loop.
+LIST_SEGMENTS_MAX = 500  # Of one answer: costs the loop some milliseconds.
 
 
 def execute(body: bytes, coordinator: Coordinator, now: Now) -> object:

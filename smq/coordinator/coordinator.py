@@ -1,8 +1,8 @@
-"""The coordinator's state as a whole, built from the store; what handlers and commands work on.
+"""The coordinator's whole state, built from the store. Handlers and commands work on it.
 
-Everything is changed in memory and in the store's open transaction alike. The process commits once
-a turn, and then lets the catalog and the answers out (`smq.app.coordinator.server`). If it cannot
-commit, it throws this object away and builds another one from what was committed.
+A change goes to memory and to the store's open transaction. The process commits once a turn, and
+then sends the catalog and the answers (`smq.app.coordinator.server`). If a commit fails, it
+discards this object and builds a new one from the committed state.
 """
 
 from smq.coordinator.group_limits import GroupLimits

@@ -1,22 +1,22 @@
-"""Deadlines by key, for many keys: moving one and finding those that have passed cost O(log n).
+"""Deadlines by key: moving one, and finding one that has passed, costs O(log n).
 
-A heap holds an entry for each key that is not later than the key's deadline. A deadline that moves
-later (each heartbeat does that) leaves the entry where it is: when its time comes, it is filed
-again. So a heartbeat costs no heap operation, and a look costs only the entries that have come up.
+A heap has an entry for each key, not later than the key's deadline. Moving a deadline later (each
+heartbeat does) leaves the entry in place: when it comes up, it is filed again. So a heartbeat costs
+no heap operation, and a check costs only the entries that have come up.
 """
 
 import heapq
 
 NEVER_MS = 2**63 - 1
-VOID_ENTRIES_MAX = 64  # Entries of cleared keys beside as many as there are keys.
+VOID_ENTRIES_MAX = 64  # Entries of cleared keys that may stay, beside one for each key.
 
 
 class Deadlines:
-    """A deadline for each key. `steps` counts the heap entries that were added or looked at."""
+    """A deadline for each key. `steps` counts heap entries added or visited."""
 
     def __init__(self) -> None:
         self._due_ms: dict[str, int] = {}
-        self._filed_ms: dict[str, int] = {}  # The one entry of each key that counts.
+        self._filed_ms: dict[str, int] = {}  # The valid entry of each key.
         self._heap: list[tuple[int, str]] = []
         self.steps = 0
 
@@ -27,30 +27,30 @@ class Deadlines:
         return len(self._due_ms)
 
     def set(self, key: str, deadline_ms: int) -> None:
-        """The key's deadline from now on, whatever it was."""
+        """Set or move the key's deadline."""
         self._due_ms[key] = deadline_ms
         if deadline_ms < self._filed_ms.get(key, NEVER_MS):
             self._file(key, deadline_ms)
             self._drop_void()
 
     def clear(self, key: str) -> None:
-        """The key has no deadline any more, if it had one."""
+        """Remove the key's deadline, if it has one."""
         if self._due_ms.pop(key, None) is not None:
             del self._filed_ms[key]
             self._drop_void()
 
     def next_ms(self) -> int:
-        """No deadline is earlier than this."""
+        """A lower bound of all deadlines."""
         return self._heap[0][0] if self._heap else NEVER_MS
 
     def take_due(self, now_ms: int) -> list[str]:
-        """The keys whose deadline has passed, the earliest first; they have none any more."""
+        """Remove and return the keys whose deadline has passed, the earliest first."""
         due = []
         while self._heap and self._heap[0][0] <= now_ms:
             filed_ms, key = heapq.heappop(self._heap)
             self.steps += 1
             if self._filed_ms.get(key) != filed_ms:
-                continue  # Another entry counts, or the key was cleared.
+                continue  # Superseded, or the key was cleared.
             del self._filed_ms[key]
             if self._due_ms[key] <= now_ms:
                 del self._due_ms[key]
@@ -65,14 +65,14 @@ class Deadlines:
         self.steps += 1
 
     def _drop_void(self) -> None:
-        """Drop the entries that do not count, when there are many: as many calls have paid."""
+        """Drop invalid entries when there are many. The cost is amortized over the calls."""
         if len(self._heap) > 2 * len(self._filed_ms) + VOID_ENTRIES_MAX:
             self._heap = [(filed_ms, key) for key, filed_ms in self._filed_ms.items()]
             self.steps += len(self._heap)
             heapq.heapify(self._heap)
 
     def invariants(self) -> None:
-        """What holds between any two calls."""
+        """Assert what holds between any two calls."""
         assert self._filed_ms.keys() == self._due_ms.keys()
         assert set(self._heap) >= {(ms, key) for key, ms in self._filed_ms.items()}
         assert all(ms <= self._due_ms[key] for key, ms in self._filed_ms.items())

@@ -1,18 +1,18 @@
-"""Offsets that nobody has use for any more, found a bounded number of rows at a time.
+"""Expires unused offsets, a bounded number of rows at a time.
 
-Kafka looks every ten minutes at all groups; so do we, but with requests in between: a walk takes as
-many steps as there are rows, and the coordinator's loop goes on after each of them.
+Like Kafka, the coordinator visits all groups every ten minutes. A walk takes steps in proportion to
+the rows, and the coordinator's loop serves requests between them.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 ROWS_A_STEP = 1000  # Some milliseconds.
-GROUP_ROWS = 20  # What a group costs beside its rows: two statements.
+GROUP_ROWS = 20  # Cost of a group beside its rows: two statements.
 
 
 class Offsets(Protocol):
-    """The part of the store that is walked through."""
+    """The part of the store that a walk needs."""
 
     def expire_offsets(
         self, group_id: str, now_ms: int, retention_ms: int, *, after: int, rows_max: int
@@ -26,20 +26,20 @@ class Expiry:
     def __init__(self, offsets: Offsets, retention_ms: int) -> None:
         self._offsets, self._retention_ms = offsets, retention_ms
         self._groups: list[str] = []
-        self._after = -1  # Of the last group: it has been looked at up to this partition number.
+        self._after = -1  # The last group was visited up to this partition number.
 
     @property
     def is_walking(self) -> bool:
-        """Whether there is something left to look at."""
+        """Whether the walk has groups left."""
         return bool(self._groups)
 
     def begin(self, group_ids: Iterable[str]) -> None:
-        """Walk over these groups."""
+        """Begin a walk over these groups."""
         assert not self._groups, "the last walk is over"
         self._groups, self._after = list(group_ids), -1
 
     def step(self, now_ms: int, is_idle: Callable[[str], bool]) -> list[str]:
-        """Look at some more; the idle groups among them that have no offsets any more."""
+        """Visit some more rows; returns the idle groups among them that have no offsets left."""
         left, empty = ROWS_A_STEP, []
         while self._groups and left > 0:
             group_id = self._groups[-1]
@@ -52,7 +52,7 @@ class Expiry:
                 )
                 left -= len(looked_at)
                 if len(looked_at) == rows_max:
-                    assert looked_at[-1] > self._after, "it comes further each time"
+                    assert looked_at[-1] > self._after, "each step ends behind the one before"
                     self._after = looked_at[-1]
                     continue
                 if not self._offsets.has_offsets(group_id):

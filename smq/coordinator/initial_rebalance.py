@@ -1,11 +1,11 @@
-"""The first rebalance of an empty group, which waits on while new members come (Kafka's rule)."""
+"""The first rebalance of an empty group: extended while new members join (Kafka's rule)."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class InitialRebalance:
-    """`delay_ms` is what it waits now, `remaining_ms` what it may wait after that."""
+    """`delay_ms` is the current wait, `remaining_ms` the most it may wait after that."""
 
     delay_ms: int
     remaining_ms: int
@@ -13,11 +13,11 @@ class InitialRebalance:
 
     @classmethod
     def begin(cls, delay_ms: int, rebalance_timeout_ms: int) -> "InitialRebalance":
-        """It waits for the delay first; with those that come, up to the rebalance timeout."""
+        """Waits for the delay first; new members extend that up to the rebalance timeout."""
         return cls(delay_ms, max(rebalance_timeout_ms - delay_ms, 0))
 
     def extended(self, delay_ms: int) -> "InitialRebalance | None":
-        """What it waits after its delay is over; None: it waits no longer."""
+        """The wait that follows the delay; None: the rebalance completes."""
         assert self.delay_ms >= 0
         assert self.remaining_ms >= 0
         if not self.member_added or not self.remaining_ms:

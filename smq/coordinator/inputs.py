@@ -1,27 +1,27 @@
-"""What decisions are given and never take for themselves: the time, and chance."""
+"""The inputs of decisions that they never read themselves: time and chance."""
 
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 
 class Now(NamedTuple):
-    """Timeouts go by the monotonic clock, retention and what is stored by the wall clock."""
+    """Timeouts use the monotonic clock; retention and stored times the wall clock."""
 
     monotonic_ms: int
     wall_ms: int
 
 
 class Chance(Protocol):
-    """A `random.Random`, seeded by whoever passes it in."""
+    """A `random.Random`, seeded by the caller."""
 
     def getrandbits(self, k: int, /) -> int:
         """A number of `k` bits."""
 
 
 def random_uuid(chance: Chance) -> UUID:
-    """A UUID of version 4 whose base64 form does not begin with '-', as Kafka's ids.
+    """A UUID of version 4 whose base64 form does not begin with '-', like Kafka's ids.
 
-    Command line tools would take it for an option.
+    Command line tools would read a leading '-' as an option.
     """
     while True:
         drawn = UUID(int=chance.getrandbits(128), version=4)

@@ -1,26 +1,26 @@
-"""Member ids that a group has given out and that nobody has joined with yet (KIP-394).
+"""Member ids that a group has assigned but that have not joined yet (KIP-394).
 
-A rebalance waits for them, each until its deadline. Whoever asks for ids and never comes back gets
-at most `PENDING_BYTES_MAX` of them kept: then the oldest is forgotten. Who joins with a forgotten
-id is told UNKNOWN_MEMBER_ID and asks for another, as after its deadline.
+A rebalance waits for each until its deadline. Clients that request ids and never join cost at most
+`PENDING_BYTES_MAX`: beyond that the oldest id is dropped. A join with a dropped id gets
+UNKNOWN_MEMBER_ID and requests another, as after its deadline.
 """
 
 from collections import OrderedDict
 
 from smq.coordinator.deadlines import Deadlines
 
-# About 10,000 ids of usual length. An id holds its client's, which may be 32 KiB.
+# About 10,000 ids of usual length. An id contains the client id, up to 32 KiB.
 PENDING_BYTES_MAX = 2 * 1024 * 1024
-ID_OVERHEAD_BYTES = 128  # Of its entries in tables.
+ID_OVERHEAD_BYTES = 128  # Of an id's entries in tables.
 
 
 class PendingIds:
-    """The ids, in the order they were given out. `bytes_held` is about what they take."""
+    """The ids in the order of assignment. `bytes_held` estimates their memory."""
 
     def __init__(self) -> None:
         self.deadlines = Deadlines()
         self.bytes_held = 0
-        # Ordered by links: the first of a dict is behind all that were deleted from its front.
+        # Linked: finding a dict's first key scans the entries deleted from its front.
         self._ids: OrderedDict[str, None] = OrderedDict()
 
     def __contains__(self, member_id: object) -> bool:
@@ -30,7 +30,7 @@ class PendingIds:
         return len(self._ids)
 
     def give(self, member_id: str, deadline_ms: int) -> None:
-        """Wait for somebody to join with a new id, until then."""
+        """Add a new id, to wait for until the deadline."""
         assert member_id not in self._ids
         self._ids[member_id] = None
         self.bytes_held += _bytes(member_id)
@@ -39,21 +39,21 @@ class PendingIds:
             self.discard(next(iter(self._ids)))
 
     def discard(self, member_id: str) -> None:
-        """Wait for it no longer, if it was waited for."""
+        """Remove an id, if it is pending."""
         if member_id in self._ids:
             del self._ids[member_id]
             self.bytes_held -= _bytes(member_id)
             self.deadlines.clear(member_id)
 
     def expire(self, now_ms: int) -> bool:
-        """Forget those whose deadline has passed; whether there were any."""
+        """Remove ids whose deadline has passed; returns whether there were any."""
         due = self.deadlines.take_due(now_ms)
         for member_id in due:
             self.discard(member_id)
         return bool(due)
 
     def invariants(self) -> None:
-        """What holds between any two calls."""
+        """Assert what holds between any two calls."""
         self.deadlines.invariants()
         assert all(member_id in self.deadlines for member_id in self._ids)
         assert len(self.deadlines) == len(self._ids)

@@ -1,11 +1,11 @@
-"""Who is in a group: members, the static ones by instance, and what they have in common.
+"""The members of a group, static ones by instance id, and what they have in common.
 
-No states and no time here; `smq.coordinator.group` has those. What is asked at each request of a
-member costs the same however many members there are: counts are kept as members come, change and
-go. So whoever changes a member does it through the roster.
+States and time are in `smq.coordinator.group`. Queries made at each request cost the same whatever
+the number of members: counts are updated as members come, change and go. So all changes of members
+go through the roster.
 
-Each member has a place, which is its row's key in the store. The roster also knows whose rows are
-no longer what was saved last: saving a group writes these.
+Each member has a place, the key of its row in the store. The roster also tracks which rows differ
+from what was saved last: saving a group writes these.
 """
 
 from collections import Counter, OrderedDict
@@ -17,9 +17,9 @@ from smq.coordinator.group_events import Protocols, Ticket
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import StoredMember
 
-# Clients choose how long a rebalance may take; one that says 0 must not keep us busy.
+# Clients choose the rebalance timeout; one of 0 must not cause a busy loop.
 REBALANCE_TIMEOUT_MS_MIN = 100
-# Of an entry in a roster, beside what the client chose: the objects, and the row in the store.
+# Of a member, beside what its client chose: the objects, and the row in the store.
 MEMBER_OVERHEAD_BYTES = 100
 PROTOCOL_OVERHEAD_BYTES = 50
 
@@ -29,7 +29,7 @@ class Member:
     """A member, and what it waits for.
 
     It waits for at most one of JoinGroup and SyncGroup. While it waits it need not send heartbeats,
-    but for the first time it joins (`is_new`).
+    except when it joins for the first time (`is_new`).
     """
 
     member_id: str
@@ -41,7 +41,7 @@ class Member:
     assignment: bytes
     protocols: Protocols
     place: int = -1
-    """Given by the roster."""
+    """Assigned by the roster."""
     is_new: bool = False
     join_ticket: Ticket | None = None
     sync_ticket: Ticket | None = None
@@ -49,15 +49,15 @@ class Member:
     """Its row in the store."""
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What the member said with a protocol."""
+        """The member's metadata for a protocol."""
         return dict(self.protocols).get(protocol_name or "", b"")
 
     def waits(self) -> bool:
-        """Whether the member has a request with us that is not answered yet."""
+        """Whether the member has an unanswered request."""
         return self.join_ticket is not None or self.sync_ticket is not None
 
     def stored(self) -> StoredMember:
-        """What outlives the process."""
+        """The member as stored."""
         return StoredMember(
             self.member_id,
             self.instance_id,
@@ -72,7 +72,7 @@ class Member:
 
     @classmethod
     def restore(cls, stored: StoredMember) -> "Member":
-        """The member that was stored."""
+        """The member from its stored form."""
         return cls(
             stored.member_id,
             stored.instance_id,
@@ -88,38 +88,38 @@ class Member:
 
 
 class Changes(NamedTuple):
-    """What of a roster differs from what was saved last; see smq.store.rows.GroupChange."""
+    """Changes of a roster since it was last saved; see smq.store.rows.GroupChange."""
 
     members: tuple[StoredMember, ...]
     gone: tuple[int, ...]
 
 
 def metadata_bytes(client_id: str, instance_id: str | None, protocols: Protocols) -> int:
-    """What a member takes of its group's bound, about: what its client chose, and its entry."""
+    """A member's approximate share of its group's bound: the client's data and its entry."""
     said = sum(PROTOCOL_OVERHEAD_BYTES + len(name) + len(metadata) for name, metadata in protocols)
-    # The client's id also names the member, where its instance does not.
+    # The member id contains the client id, unless it contains the instance id.
     return MEMBER_OVERHEAD_BYTES + 2 * len(client_id) + 2 * len(instance_id or "") + said
 
 
 class Roster:
     """Members in the order they came. One of them leads, while there are any.
 
-    All members have a protocol in common: whoever has none with the others must not be added.
+    All members have a protocol in common: callers must not add one that has none with the others.
 
-    bytes_held    what the members take of the bound (`metadata_bytes`)
-    joined_count  how many wait for the answer to their JoinGroup
+    bytes_held    the members' share of the bound (`metadata_bytes`)
+    joined_count  the number of members that wait for the answer to JoinGroup
     """
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
         self.leader: str | None = None
         self.bytes_held = self.joined_count = 0
-        # Ordered by links: the first of a dict is behind all that were deleted from its front.
+        # Linked: finding a dict's first key scans the entries deleted from its front.
         self._by_place: OrderedDict[int, Member] = OrderedDict()
         self._next_place = 0
         self._member_of_instance: dict[str, str] = {}
-        self._supporters: Counter[str] = Counter()  # Members that know a protocol, by its name.
-        self._touched: dict[int, Member] = {}  # Their rows may not be what was saved.
+        self._supporters: Counter[str] = Counter()  # Members that support a protocol, by its name.
+        self._touched: dict[int, Member] = {}  # Members whose rows may differ from the store.
         self._gone: list[int] = []
 
     def __len__(self) -> int:
@@ -129,11 +129,11 @@ class Roster:
         return member_id in self.members
 
     def __iter__(self) -> Iterator[Member]:
-        """Over the members there are now: they may be dropped on the way."""
+        """Iterate over the current members, which may be dropped meanwhile."""
         return iter(list(self._by_place.values()))
 
     def find(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that says it is this one. Raises BrokerError: unknown, or fenced."""
+        """The member with this id and instance id. Raises BrokerError: unknown, or fenced."""
         member = self.members.get(member_id)
         if instance_id is not None:
             known_as = self._member_of_instance.get(instance_id)
@@ -152,7 +152,7 @@ class Roster:
     # Coming, changing, going
 
     def add(self, member: Member) -> None:
-        """Let a member in. The first one leads."""
+        """Add a member. The first one leads."""
         assert member.member_id not in self.members
         assert member.saved is None or member.place >= self._next_place, "restored in order"
         if member.saved is None:
@@ -168,7 +168,7 @@ class Roster:
         self.leader = self.leader or member.member_id
 
     def drop(self, member_id: str) -> Member | None:
-        """Remove a member; the next one leads if it did. None: there was no such member."""
+        """Remove a member; if it led, the next one leads. None: no such member."""
         member = self.members.pop(member_id, None)
         if member is None:
             return None
@@ -186,7 +186,7 @@ class Roster:
         return member
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member a new id. It keeps its place in the order, and the lead."""
+        """Give a static member a new id. It keeps its place and the lead."""
         assert member.instance_id is not None
         assert member_id not in self.members
         if self.leader == member.member_id:
@@ -204,7 +204,7 @@ class Roster:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> None:
-        """The member says anew what it knows and how long it may take."""
+        """Update a member's protocols and timeouts."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, +1)
@@ -213,7 +213,7 @@ class Roster:
         self._touched[member.place] = member
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        """Give a member its work."""
+        """Set a member's assignment."""
         if member.assignment != assignment:
             member.assignment = assignment
             self._touched[member.place] = member
@@ -225,7 +225,7 @@ class Roster:
         self.joined_count += 1
 
     def take_join_ticket(self, member: Member) -> Ticket | None:
-        """What the answer to the member's JoinGroup is to be given with: it waits no longer."""
+        """Take the ticket of the member's JoinGroup: it waits no longer."""
         ticket, member.join_ticket = member.join_ticket, None
         self.joined_count -= ticket is not None and self.members.get(member.member_id) is member
         assert self.joined_count >= 0
@@ -242,11 +242,11 @@ class Roster:
 
     @staticmethod
     def bytes_of(member: Member) -> int:
-        """What a member takes of the bound."""
+        """A member's share of the bound."""
         return metadata_bytes(member.client_id, member.instance_id, member.protocols)
 
     def elect_leader(self) -> bool:
-        """Have a leader among those who wait for their JoinGroup; False: nobody does."""
+        """Make sure that the leader waits for JoinGroup; False if no member does."""
         leader = self.members.get(self.leader or "")
         if leader is None or leader.join_ticket is None:
             joined = (each.member_id for each in self if each.join_ticket is not None)
@@ -254,22 +254,22 @@ class Roster:
         return self.joined_count > 0
 
     def rebalance_timeout_ms(self) -> int:
-        """How long the slowest member may take to rejoin."""
+        """The longest rebalance timeout of all members."""
         slowest = max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
         return max(slowest, REBALANCE_TIMEOUT_MS_MIN)
 
     def all_know(self, protocol_name: str | None) -> bool:
-        """Whether every member knows this protocol. True of any while there are no members."""
+        """Whether every member supports this protocol. True for any without members."""
         return self._supporters.get(protocol_name or "", 0) == len(self.members)
 
     def common_protocols(self) -> set[str]:
-        """The protocols that every member knows."""
+        """The protocols that every member supports."""
         return {name for name, count in self._supporters.items() if count == len(self.members)}
 
     def vote(self) -> str:
-        """The protocol that most members prefer among those all know."""
+        """The protocol that most members prefer, of those that all support."""
         common = self.common_protocols()
-        assert common, "somebody was added that has no protocol in common with the others"
+        assert common, "a member was added that has no protocol in common with the others"
         votes = Counter(
             next(name for name, _ in each.protocols if name in common)
             for each in self._by_place.values()
@@ -279,7 +279,7 @@ class Roster:
     # What differs from what was saved
 
     def take_changes(self) -> Changes:
-        """What has to be written for the store to be as the roster is; it is taken for saved."""
+        """Take the changes to write to the store; they count as saved from now on."""
         now = [(member, member.stored()) for member in self._touched.values()]
         changed = tuple(stored for member, stored in now if stored != member.saved)
         for member, stored in now:
@@ -289,7 +289,7 @@ class Roster:
         return Changes(changed, gone)
 
     def invariants(self) -> None:
-        """What holds between any two calls."""
+        """Assert what holds between any two calls."""
         members = list(self._by_place.values())
         assert (self.leader in self.members) == bool(self.members)
         assert self.members == {each.member_id: each for each in members}

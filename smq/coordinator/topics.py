@@ -1,8 +1,8 @@
-"""Which topics there are: making and deleting them by Kafka's rules.
+"""Creates and deletes topics by Kafka's rules.
 
-A new topic's partitions get numbers nobody had before, and are spread over the logs round robin,
-beginning where the fewest partitions are. There is one replica of everything: a replication factor
-above 1 is refused, because a promise of copies on other hosts could not be kept.
+A new topic's partitions get unused numbers and are spread over the logs round robin, starting with
+the log that has the fewest partitions. Everything has one replica: a replication factor above 1 is
+refused, since SMQ cannot keep copies on other hosts.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ CATALOG_HEAD_BYTES_MAX = 1024  # The line of the cluster.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic that somebody wants. `assignments` is the replicas of each partition, if by hand."""
+    """A requested topic. `assignments`: the replicas of each partition, if assigned manually."""
 
     name: str
     partition_count: int = BROKER_DEFAULT
@@ -45,7 +45,7 @@ class Cluster(NamedTuple):
 
 
 class Topics:
-    """The topics, and the catalog that the others see of them."""
+    """The topics, and the catalog that other processes see."""
 
     def __init__(self, store: Store, config: Config, cluster: Cluster, chance: Chance) -> None:
         self._store = store
@@ -64,12 +64,12 @@ class Topics:
 
     @property
     def changes(self) -> int:
-        """Grows with each topic that comes or goes."""
+        """Grows with each created or deleted topic."""
         return self._changes
 
     @property
     def catalog(self) -> Catalog:
-        """The topics as they are now."""
+        """The current topics."""
         if self._catalog is None:
             self._catalog = Catalog(self._cluster.id, self._changes, dict(self._topics))
         return self._catalog
@@ -86,7 +86,7 @@ class Topics:
         return self._places
 
     def create(self, wanted: NewTopic, now: Now, *, validate_only: bool = False) -> Topic:
-        """Make a topic, or say what it would be like. Raises BrokerError."""
+        """Create a topic, or only validate the request. Raises BrokerError."""
         self._check_name(wanted.name)
         problem = problem_of(wanted.configs, self._config)
         if problem is not None:
@@ -122,7 +122,7 @@ class Topics:
         self._changed(topic, -1)
 
     def ensure(self, names: Sequence[str], now: Now) -> dict[str, str | None]:
-        """Make those that are not there, with the broker's defaults; says why not, for each."""
+        """Create the missing topics with the broker's defaults; returns the refusal of each."""
         problems: dict[str, str | None] = dict.fromkeys(names)
         for name in names:
             try:
@@ -146,7 +146,7 @@ class Topics:
             )
 
     def _check_room(self, topic: Topic) -> None:
-        """What shards and catalog cannot hold must not be made: they would never start again."""
+        """Refuse more than shards and catalog can hold: they could not start again."""
         new = Counter(topic.logs)
         full = any(
             self._counts[log] + count > self._cluster.partitions_per_log_max
@@ -155,11 +155,11 @@ class Topics:
         if full or self._catalog_bytes + _line_bytes(topic) > self._cluster.catalog_bytes_max:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,
-                "This broker holds as many topics and partitions as it can: delete some first.",
+                "This broker has reached its limit of topics or partitions: delete some first.",
             )
 
     def _spread_logs(self, wanted: NewTopic) -> list[int]:
-        """A log for each partition, where the broker chooses."""
+        """A log for each partition, chosen by the broker."""
         factor, count = wanted.replication_factor, wanted.partition_count
         if factor == 0 or factor < BROKER_DEFAULT:
             raise BrokerError(
@@ -187,7 +187,7 @@ class Topics:
         return list(islice(cycle(range(len(self._counts))), start, start + count))
 
     def _assigned_logs(self, wanted: NewTopic) -> list[int]:
-        """A log for each partition, where the client says which node is to lead it."""
+        """A log for each partition, on the node that the client assigned."""
         for given, what in (
             (wanted.replication_factor, "replication factor"),
             (wanted.partition_count, "numPartitions"),
