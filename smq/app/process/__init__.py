@@ -1,1 +1,1 @@
-"""What every process is built from: clock, event loop, links between processes, life of a child."""
+"""The parts of every process: clock, event loop, links between processes, life of a child."""

@@ -1,7 +1,7 @@
-"""Accepting connections on a listening socket, as every process of ours does it.
+"""Accepts connections on a listening socket, in every process of SMQ.
 
-When the descriptors are all used up, a listening socket stays readable and the loop would turn in
-vain: it is left alone for a while, and those who connect wait in its backlog.
+Without free descriptors a listening socket stays readable, and the loop would spin: the acceptor
+pauses for a while, and clients wait in the backlog.
 """
 
 import select
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from smq.app.process.loop import Loop
 
-ACCEPT_AGAIN_MS = 100  # After the descriptors were all used up.
+ACCEPT_AGAIN_MS = 100  # The pause after running out of descriptors.
 
 Accepted: TypeAlias = Callable[[socket.socket, Any], None]
 
@@ -26,7 +26,7 @@ class Acceptor:
         self._listen()
 
     def stop(self) -> None:
-        """Accept nobody any more. The listener stays open: it is its maker's."""
+        """Stop accepting. The listener stays open: its maker owns it."""
         self._is_stopped = True
         self._loop.unregister(self._listener.fileno())
 

@@ -1,6 +1,6 @@
-"""A blocking conversation with another process of ours: a question, its answer, the next one.
+"""Blocking requests to another SMQ process, one at a time.
 
-For programs and workers that do one thing at a time. Whoever has an event loop uses a Link.
+For programs and workers that do one thing at a time. A process with an event loop uses a Link.
 """
 
 import socket
@@ -11,18 +11,18 @@ from smq.model.errors import PeerError, StoreError, Unavailable
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question, name_of
 from smq.wire.internal.frames import InternalReader
 
-ANSWER_WAIT_S = 10.0  # A shard answers in milliseconds; one that is stopped must not hold us.
+ANSWER_WAIT_S = 10.0  # A shard answers in milliseconds; a stopped one must not block the caller.
 RECEIVE_BYTES = 1 << 20
 
 A = TypeVar("A")
 
 
 class Refused(StoreError):
-    """The other process understood and said no, with a sentence."""
+    """The other process refused the request, with a sentence."""
 
 
 class Asker:
-    """Connects when first asked, and again after a break."""
+    """Connects with the first request, and again after a failure."""
 
     def __init__(self, path: Path, wait_s: float = ANSWER_WAIT_S) -> None:
         self._path, self._wait_s = path, wait_s
@@ -31,7 +31,7 @@ class Asker:
     def ask(self, question: Question[A]) -> tuple[A, bytes]:
         """The answer, and the bytes behind it.
 
-        Raises Refused; Unavailable when there is no answer, which leaves open whether it was done.
+        Raises Refused; Unavailable without an answer, which leaves the outcome unknown.
         """
         name, asked = self._path.stem, name_of(type(question))
         try:
@@ -46,7 +46,7 @@ class Asker:
         return answer, data
 
     def close(self) -> None:
-        """Break the connection."""
+        """Close the connection."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

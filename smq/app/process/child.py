@@ -1,10 +1,10 @@
-"""A fork of the supervisor: how it begins and how it ends.
+"""The start and the end of a process that the supervisor forks.
 
-It begins by tying its life to the supervisor's: the kernel kills it when the supervisor dies, so
-that nobody is left serving data that the next start takes over. It ends with os._exit: the frames
-of the supervisor below it must never run.
+First it ties its life to the supervisor's: the kernel kills it when the supervisor dies, so no
+process serves data that the next start takes over. It ends with os._exit: the supervisor's stack
+frames below it must never run.
 
-The top of a process is the only place that catches everything.
+The top of a process is the only place that catches every exception.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn
 
 from smq.app.process.inheritance import Stop
 
-EXIT_REFUSED = 78  # EX_CONFIG of sysexits.h: it said why, and trying again will not help.
+EXIT_REFUSED = 78  # EX_CONFIG of sysexits.h: the reason is on stderr, and a retry will not help.
 
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
@@ -29,7 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)  # Loaded before any fork.
 
 
 class Ending(NamedTuple):
-    """How a process ended: `exit_code` is minus the signal when one killed it."""
+    """The end of a process: `exit_code` is minus the signal if one killed it."""
 
     name: str
     pid: int
@@ -46,8 +46,8 @@ class Ending(NamedTuple):
 def fork(name: str, run: Callable[[], None], stop: Stop) -> int:
     """Fork a process that runs `run` and ends; returns its pid.
 
-    SIGTERM requests `stop`. SIGINT comes from a terminal to all of us: the supervisor answers it,
-    children do not. Signals wait while we fork, so that none meets the handlers of the parent.
+    SIGTERM requests `stop`. A terminal sends SIGINT to all processes: only the supervisor handles
+    it. Signals are blocked during the fork, so that none runs the parent's handlers in the child.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -66,7 +66,7 @@ def _live(parent_pid: int, name: str, run: Callable[[], None], stop: Stop) -> No
     code = 1
     try:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent_pid:  # It died before we asked to be told.
+        if os.getppid() != parent_pid:  # The supervisor died before the request above.
             os._exit(1)
         _libc.prctl(_PR_SET_NAME, f"smq-{name}".encode()[:_NAME_BYTES_MAX])
         stop.on_signals({signal.SIGTERM})

@@ -1,7 +1,7 @@
-"""The only clock. Everybody else takes the time as an argument.
+"""The only clock. All other code takes the time as an argument.
 
-Retention and timestamps are wall time; timeouts are monotonic. The simulator puts clocks of its own
-in the place of the system's, here and nowhere else, for a block of code.
+Retention and timestamps use wall time; timeouts use monotonic time. The simulator replaces the
+system's clocks by its own, here and nowhere else, for a block of code.
 """
 
 import time
@@ -13,17 +13,17 @@ _monotonic_ns: Callable[[], int] = time.monotonic_ns
 
 
 def wall_ms() -> int:
-    """Milliseconds since 1970, as in Kafka's timestamps."""
+    """Milliseconds since 1970, like Kafka's timestamps."""
     return _wall_ns() // 1_000_000
 
 
 def monotonic_ns() -> int:
-    """Nanoseconds that only grow, from an arbitrary start."""
+    """Monotonic nanoseconds from an arbitrary start."""
     return _monotonic_ns()
 
 
 def monotonic_ms() -> int:
-    """Milliseconds that only grow, from an arbitrary start."""
+    """Monotonic milliseconds from an arbitrary start."""
     return _monotonic_ns() // 1_000_000
 
 

@@ -1,7 +1,7 @@
-"""What a process of the broker gets from the supervisor that forked it.
+"""The resources that a process inherits from the supervisor.
 
-Memory and listening sockets belong to the supervisor, so that a process that dies loses none of
-them: the next one goes on with the same. Each process gets only what is its own.
+The supervisor owns memory and listening sockets, so they survive the death of a process, and its
+successor continues with them. Each process gets only its share.
 
     shard i       the logs it serves, TCP listener i, unix listeners "shard-i" and "attach-i"
     coordinator   unix listener "coordinator"
@@ -28,7 +28,7 @@ FRONT = "front"
 
 
 def shard_name(node_id: int) -> str:
-    """The name of the process, and of the unix listener, of a node."""
+    """The name of a node's process and of its unix listener."""
     return f"shard-{node_id}"
 
 
@@ -55,21 +55,21 @@ class Stop:
         """Let these signals request it."""
         for number in numbers:
             signal.signal(number, lambda _signal, _frame: self.request())
-        # Another thread may take the signal while the main thread waits in epoll: this wakes it.
+        # Wakes the main thread from epoll, even if another thread takes the signal.
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def request(self) -> None:
-        """Ask the process to end. Safe in a signal handler; more than once is as good as once."""
+        """Ask the process to end. Safe in a signal handler; idempotent."""
         if not self._requested:
             self._requested = True
             os.write(self._write, b"\0")
 
     def requested(self) -> bool:
-        """Whether somebody has asked."""
+        """Whether the process was asked to end."""
         return self._requested
 
     def close(self) -> None:
-        """Free the descriptors."""
+        """Close the descriptors."""
         os.close(self._read)
         os.close(self._write)
 
@@ -94,11 +94,11 @@ class Inheritance:
     ready_fd: int = -1
 
     def socket_path(self, name: str) -> Path:
-        """Where the process called `name` listens for others of ours."""
+        """The unix listener of the process `name`."""
         return socket_path(self.runtime_dir, name)
 
     def keep(self, name: str, node_id: int) -> "Inheritance":
-        """In a fork: what the process `name` gets. Everything else is closed and unmapped."""
+        """In a fork: keep the share of the process `name`; close and unmap the rest."""
         names = {name, attach_name(node_id)}
         served = {log for log in self.logs if Catalog.leader(log, self.config.shards) == node_id}
         share = replace(
@@ -119,7 +119,7 @@ class Inheritance:
         for log, memory in self.logs.items():
             if log not in served:
                 os.close(memory.fd)
-        self.logs.clear()  # Nobody holds them now: the last reference unmaps.
+        self.logs.clear()  # Dropping the last reference unmaps them.
         return share
 
     def stop_requested(self) -> bool:
@@ -134,5 +134,5 @@ class Inheritance:
 
 
 def socket_path(runtime_dir: Path, name: str) -> Path:
-    """Where the process called `name` listens."""
+    """The socket path of the process `name`."""
     return runtime_dir / f"{name}.sock"

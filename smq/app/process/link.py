@@ -1,7 +1,7 @@
-"""A link to another process of ours: internal frames over a unix socket, never blocking.
+"""A non-blocking link to another SMQ process: internal frames over a unix socket.
 
-What the other side has not taken is kept, up to a bound: a process that is stopped or hangs makes
-nobody wait, and is dropped when it has fallen too far behind.
+Frames that the other side has not taken are kept up to a bound: a stopped or hanging process blocks
+nobody, and its link is closed when it falls too far behind.
 """
 
 import select
@@ -14,14 +14,14 @@ from smq.model.errors import PeerError
 from smq.wire.internal.frames import InternalFrame, InternalReader
 
 RECEIVE_BYTES = 1 << 18
-UNSENT_BYTES_MAX = 256 * 1024 * 1024  # Two of the largest requests, and then some.
+UNSENT_BYTES_MAX = 256 * 1024 * 1024  # Two of the largest requests, and some more.
 
 
 class Link:
-    """One end of a connection between two of our processes.
+    """One end of a connection between two SMQ processes.
 
     `on_frame(link, frame)` is called for each whole frame, `on_close(link)` once, when the other
-    side is gone, has broken the protocol or has fallen behind; not after our own close().
+    side disconnects, breaks the protocol or falls behind; not after this side's close().
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Link:
         on_frame: Callable[["Link", InternalFrame], None],
         on_close: Callable[["Link"], None],
     ) -> "Link":
-        """Connect to a listening unix socket. Raises OSError when nobody listens there.
+        """Connect to a listening unix socket. Raises OSError if no process listens there.
 
-        The listening sockets belong to the supervisor, so that connecting succeeds at once, also
-        while the process behind it is being restarted.
+        The supervisor owns the listening sockets, so connecting succeeds at once, even while the
+        process behind it restarts.
         """
         return cls(loop, loop.connect(path), on_frame, on_close)
 
@@ -77,7 +77,7 @@ class Link:
                 self._drop()
 
     def close(self) -> None:
-        """Close our end."""
+        """Close this end."""
         if not self.closed:
             self.closed = True
             self._loop.unregister(self._socket.fileno())

@@ -1,6 +1,6 @@
-"""The event loop of a process: one epoll, callbacks, timers. Written for brokers, so it is small.
+"""The event loop of a process: one epoll, callbacks, timers.
 
-Level-triggered. A callback does a bounded amount and returns; whoever has more to do is called
+Level-triggered. A callback does a bounded amount of work and returns; if there is more it is called
 again. `turn_starts` run once a turn before the callbacks, and `turn_ends` after them: there the
 shard writes what the turn appended, with one system call for all connections. `quick` is offered
 a turn's events before the callbacks and may take them all; `sleep` is offered the wait, until a
@@ -19,9 +19,9 @@ from typing import Protocol
 from shm.kernels.turn.spin import may_spin, new_spin, note_spin
 from smq.app.process.clock import monotonic_ns
 
-EVENTS_MAX = 128  # Of one turn: bounds how long the acks of the first one wait.
-IDLE_TIMEOUT_S = 0.5  # An idle process looks at the shared words twice a second.
-CANCELLED_MAX = 1000  # Of timers kept although they were cancelled; a client may wait for weeks.
+EVENTS_MAX = 128  # Of one turn: bounds how long the first event's acks wait.
+IDLE_TIMEOUT_S = 0.5  # An idle process reads the shared words twice a second.
+CANCELLED_MAX = 1000  # Cancelled timers that may stay; a client may wait for weeks.
 
 Callback = Callable[[int], None]
 
@@ -40,17 +40,17 @@ class Spin:
         self.words = new_spin()
 
     def take_ns(self) -> int:
-        """How long to wait awake now, 0: not at all. To be asked once after each turn."""
+        """How long to wait awake now; 0: not at all. Call it once after each turn."""
         wanted_ns, self.wanted_ns = self.wanted_ns, 0
         return wanted_ns if wanted_ns and may_spin(self.words) else 0
 
     def note(self, *, has_come: bool) -> None:
-        """Whether an event has come while we waited awake."""
+        """Note whether an event came during the wait."""
         note_spin(self.words, has_come)
 
 
 class Timer:
-    """A call that is due at `due_ns` (monotonic), unless cancelled."""
+    """A call due at `due_ns` (monotonic), unless cancelled."""
 
     __slots__ = ("_loop", "action", "due_ns")
 
@@ -59,7 +59,7 @@ class Timer:
         self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Do not call it. Cheap: the loop throws such timers out when they are many."""
+        """Cancel the call. Cheap: the loop removes cancelled timers when there are many."""
         if self.action is not None:
             self.action = None
             self._loop.note_cancelled()
@@ -88,7 +88,7 @@ class Poller(Protocol):
 
 
 class Loop:
-    """Waits for descriptors and timers and calls back."""
+    """Waits for descriptors and timers, and calls their callbacks."""
 
     def __init__(self, poller: Poller | None = None) -> None:
         self._epoll: Poller = select.epoll() if poller is None else poller
@@ -113,7 +113,7 @@ class Loop:
         self._epoll.modify(fd, events)
 
     def unregister(self, fd: int) -> None:
-        """Forget a descriptor; call it before the descriptor is closed."""
+        """Unregister a descriptor; call this before closing it."""
         if self._callbacks.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
@@ -146,7 +146,7 @@ class Loop:
         return self.call_at(monotonic_ns() + int(delay_ms * 1_000_000), action)
 
     def note_cancelled(self) -> None:
-        """A timer was cancelled; once most of them are, they are thrown out."""
+        """Count a cancelled timer; once most are cancelled, remove them."""
         self._cancelled += 1
         if self._cancelled > CANCELLED_MAX and 2 * self._cancelled > len(self._timers):
             self._timers = [entry for entry in self._timers if entry[2].action is not None]
@@ -154,7 +154,7 @@ class Loop:
             self._cancelled = 0
 
     def run(self) -> None:
-        """Turn until somebody calls stop()."""
+        """Run turns until stop() is called."""
         while not self.stopped:
             self.run_once(IDLE_TIMEOUT_S)
 
@@ -194,7 +194,7 @@ class Loop:
         until_ns = monotonic_ns() + spin_ns
         events: list[tuple[int, int]] = []
         while not events and monotonic_ns() < until_ns:
-            os.sched_yield()  # A client on this core would else wait for the scheduler's tick.
+            os.sched_yield()  # Otherwise a client on this core waits for the scheduler's tick.
             events = self._epoll.poll(0, EVENTS_MAX)
         self.spin.note(has_come=bool(events))
         return events

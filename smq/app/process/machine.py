@@ -1,6 +1,6 @@
-"""What this machine and this user offer: cores, memory, directories; and what is given back to it.
+"""The resources of this machine and user: cores, memory, directories; and releasing memory.
 
-A container's limits count, not the host's size: the control group says what may be used.
+A container's limits count, not the host's size: they are read from the control group.
 """
 
 import ctypes
@@ -36,15 +36,15 @@ def _data_home(environment: Mapping[str, str]) -> Path:
 
 def _runtime_home(environment: Mapping[str, str]) -> Path:
     base = environment.get("XDG_RUNTIME_DIR")
-    # Short by need: the path of a unix socket has at most 107 bytes.
+    # Must be short: the path of a unix socket has at most 107 bytes.
     return Path(base) / "smq" if base else Path(f"/tmp/smq-{os.getuid()}")  # noqa: S108
 
 
 def own_groups(root: Path, own: str) -> list[Path]:
-    """Our control groups, up to the root: the limits of each hold. `own` is /proc/self/cgroup."""
+    """This process's control groups up to the root; all limits apply. `own`: /proc/self/cgroup."""
     paths = [Path(line.split(":", 2)[2].lstrip("/")) for line in own.splitlines() if "::" in line]
     groups = {root / each for path in paths for each in (path, *path.parents)}
-    return sorted(groups | {root, root / "memory"})  # The last is version 1.
+    return sorted(groups | {root, root / "memory"})  # The last one is version 1.
 
 
 def _memory_limits_bytes(groups: list[Path]) -> list[int]:
@@ -54,7 +54,7 @@ def _memory_limits_bytes(groups: list[Path]) -> list[int]:
 
 
 def _core_limits(groups: list[Path]) -> list[int]:
-    """Whole cores within the quota, but one at least."""
+    """Whole cores within the quota, at least one."""
     limits = []
     for group in groups:
         quota, _, period = _text(group / "cpu.max").partition(" ")
@@ -71,10 +71,10 @@ def _text(path: Path) -> str:
 
 
 def give_back_code(library: str) -> None:
-    """Let go of the memory that a library's code takes in this process.
+    """Release the memory of a library's code in this process.
 
-    Whoever runs it again gets it from the file. Code is never written to, so nothing is lost; what
-    a library has beside it may have been, and stays.
+    Running the code reads it from the file again. Code is never written, so nothing is lost; the
+    library's data may have been written, and stays.
     """
     for line in Path("/proc/self/maps").read_text().splitlines():
         places, permissions, *_, name = line.split()

@@ -1,25 +1,25 @@
-"""What there is to tell the operator, said where the operator looks, and not all the time."""
+"""Notices for the operator, on stderr, without frequent repetitions."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-REPEAT_MS = 60_000  # The same sentence is said again after so long.
+REPEAT_MS = 60_000  # Minimum time before the same sentence is repeated.
 
 
 class Telling(Protocol):
-    """Somebody with sentences that nobody has taken yet: a log, the door."""
+    """A source of notices, such as a log or the door."""
 
     notices: list[str]
 
 
 class Lately:
-    """What was told in the last minute."""
+    """The notices of the last minute."""
 
     def __init__(self) -> None:
         self._told_ms: dict[str, int] = {}
 
     def is_new(self, what: str, now_ms: int) -> bool:
-        """Whether this was not told lately; it is told now."""
+        """Whether a notice is not a recent repetition; records it as told."""
         told = self._told_ms.items()
         self._told_ms = {each: told_ms for each, told_ms in told if now_ms - told_ms < REPEAT_MS}
         is_new = what not in self._told_ms
@@ -28,14 +28,14 @@ class Lately:
 
 
 class Notices:
-    """Takes the notices of some and says each that was not said lately."""
+    """Collects notices from their sources and prints those that are no recent repetitions."""
 
     def __init__(self, telling: Iterable[Telling], say: Callable[[str], object]) -> None:
         self._telling, self._say = list(telling), say
         self._lately = Lately()
 
     def tell(self, now_ms: int) -> None:
-        """Say what is new."""
+        """Print new notices."""
         for each in self._telling:
             for notice in each.notices:
                 if self._lately.is_new(notice, now_ms):

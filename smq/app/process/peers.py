@@ -1,10 +1,9 @@
 """A shard's links to the coordinator and the sealer: questions out, answers back, in any order.
 
-When a link breaks, what was asked over it is answered with nothing: a relayed request closes its
-client's connection, as the death of any broker would; a question to the sealer, which only reads,
-is asked once more, of the next sealer, and waits no longer than SEALER_WAIT_MS for a filer that
-hangs. The next question connects again; the listening sockets are the supervisor's and take it at
-once.
+A broken link answers its open questions with nothing. For a relayed request that closes the
+client's connection, like the death of any broker. A question to the sealer only reads, so it is
+asked once more, of the next sealer, within SEALER_WAIT_MS in all. The next question connects again:
+the supervisor owns the listening sockets, which accept at once.
 """
 
 from collections.abc import Callable
@@ -21,14 +20,14 @@ from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, encode_frame, en
 
 A = TypeVar("A")
 
-# What the other side has not taken: a client that asks beyond it is refused, and nobody else. The
-# link itself is dropped at four times that.
+# Bytes that the other side has not taken. Beyond this a client's request is refused; at four times
+# this the link is closed.
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
-SEALER_WAIT_MS = 10_000  # Clients wait 30 s for an answer, by default, and then hang up.
+SEALER_WAIT_MS = 10_000  # By default, clients disconnect after 30 s without an answer.
 
 
 class Peer:
-    """One other process: connects when first asked, and again after a break."""
+    """Another process: connects with the first question, and again after a failure."""
 
     def __init__(self, loop: Loop, path: Path) -> None:
         self._loop, self._path = loop, path
@@ -37,7 +36,7 @@ class Peer:
         self._waiting: dict[int, Callable[[bytes], None]] = {}
 
     def ask(self, encode: Callable[[int], bytes], answered: Callable[[bytes], None]) -> None:
-        """Send the frame `encode(id)`; `answered(body)` gets the answer, b"" if there is none."""
+        """Send the frame `encode(id)`; `answered(body)` gets the answer, or b"" without one."""
         if self._link is None or self._link.closed:
             try:
                 self._link = Link.connect(self._loop, self._path, self._frame, self._broken)
@@ -84,7 +83,7 @@ class Peers:
         self._coordinator, self._sealer = Peer(loop, coordinator), Peer(loop, sealer)
 
     def relay(self, client_host: str, request: Buffer, answered: Callable[[bytes], None]) -> None:
-        """Have the coordinator answer a client's request; b"" when it cannot."""
+        """Relay a client's request to the coordinator; the answer is b"" if that fails."""
         body = encode_relay(self._node_id, client_host, request)
         self._coordinator.ask(lambda i: encode_frame(i, KIND_KAFKA, body), answered)
 
@@ -95,7 +94,7 @@ class Peers:
         encode = partial(encode_question, question=question)
 
         def parsed(body: bytes) -> None:
-            if deadline.action is not None:  # Else it has been said that it takes too long.
+            if deadline.action is not None:  # Otherwise the timeout has answered already.
                 deadline.cancel()
                 gone = Failed("the sealer is gone")
                 answered(decode_answer(type(question), body) if body else gone)

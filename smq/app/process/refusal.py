@@ -1,13 +1,13 @@
-"""A refusal: a sentence that says what to do, on stderr, and exit code 1.
+"""A refusal: a sentence on stderr that says what to do, and exit code 1.
 
-It is a SystemExit, because that is what it is to whoever started us: no fifth family of failure.
+It is a SystemExit, not a fifth family of failure: that is what it means to the caller.
 """
 
 from smq.model.config import Config
 
 
 def or_refuse(config: Config | list[str]) -> Config:
-    """The config; or end with all that is wrong with it."""
+    """The config, or an exit that names all its problems."""
     if isinstance(config, Config):
         return config
     raise SystemExit("\n".join(f"smq: {problem}" for problem in config))

@@ -1,8 +1,8 @@
-"""<data>/status.json: where the running broker is, for `smq status` and whoever drives it.
+"""<data>/status.json: where the running broker is, for `smq status` and test drivers.
 
 The supervisor writes it whenever a process starts, is ready or ends, and removes it when it stops.
-A file left behind by a killed supervisor is told by the cluster block it names: that is memory of
-the supervisor, and gone with it.
+A stale file of a killed supervisor names a cluster block that no longer exists: that was memory of
+the supervisor.
 """
 
 import json
@@ -25,7 +25,7 @@ class ProcessStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A running broker as its supervisor sees it.
+    """A running broker, as its supervisor knows it.
 
     `http` is the front's address, "" when there is none. Memory is named by paths that the broker's
     user may open: the cluster block, and that of each log in the order of the logs.
@@ -48,7 +48,7 @@ class Status:
         return all(process.ready for process in self.processes.values())
 
     def write(self, data_dir: Path) -> None:
-        """Replace the file, whole."""
+        """Replace the file atomically."""
         path = status_path(data_dir)
         temporary = path.with_name(path.name + ".new")
         temporary.write_text(json.dumps(asdict(self), indent=2) + "\n")
@@ -56,7 +56,7 @@ class Status:
 
 
 def status_path(data_dir: Path) -> Path:
-    """Where a broker that serves this directory says how it is."""
+    """The path of the status file in a data directory."""
     return data_dir / "status.json"
 
 
@@ -74,7 +74,7 @@ def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
         return None
     try:
         block = ClusterBlock.attach(fd)
-    except ValueError:  # The pid is another program's by now.
+    except ValueError:  # The pid belongs to another program by now.
         return None
     finally:
         os.close(fd)
