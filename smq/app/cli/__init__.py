@@ -1,1 +1,1 @@
-"""The command smq: a file for each verb, and the facts they show."""
+"""The command `smq`: a file for each verb, and the facts that they show."""

@@ -1,4 +1,4 @@
-"""What there is to know of a running broker without asking it: it answers while a shard hangs.
+"""Facts of a running broker, read without asking it, so also while a shard hangs.
 
 From the supervisor's status file, the shared memory it names, and the data directory.
 """
@@ -32,7 +32,7 @@ COUNTERS = {
 
 
 def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
-    """Everything there is to show, rates over `window_s`; None when no broker serves here."""
+    """All facts, with rates over `window_s`; None if no broker serves this directory."""
     found = read_status(data_dir)
     if found is None:
         return None
@@ -60,7 +60,7 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
 
 
 def attach_logs(status: Status) -> list[LogMemory]:
-    """The memory of every log, read-only; none of those that are gone with their supervisor."""
+    """The memory of every log, read-only, without those that went with their supervisor."""
     attached = []
     for path in status.log_memories:
         try:
@@ -71,7 +71,7 @@ def attach_logs(status: Status) -> list[LogMemory]:
 
 
 def _logs(memories: list[LogMemory], window_s: float) -> list[dict[str, Any]]:
-    """What each log has counted since its broker started, and how fast it grew over a moment."""
+    """Each log's counters since the broker's start, and their rates over the window."""
     before = [_counters(memory) for memory in memories]
     sleep(window_s)
     logs = []
@@ -86,7 +86,7 @@ def _logs(memories: list[LogMemory], window_s: float) -> list[dict[str, Any]]:
 
 
 def _topics(store: Path, memories: list[LogMemory]) -> list[dict[str, Any]]:
-    """Every topic: from the manifest what is sealed, from shared memory what is not yet."""
+    """Every topic: sealed bytes from the manifest, unsealed ones from shared memory."""
     rows = {
         int(row[words.P_NUMBER]): row
         for memory in memories
@@ -116,7 +116,7 @@ def _counters(memory: LogMemory) -> dict[str, int]:
 
 
 def _bytes_below(root: Path) -> int:
-    """Bytes on the disk of all files below a directory."""
+    """Disk usage of all files below a directory."""
     return sum(map(_file_bytes, _files_below(root)))
 
 
@@ -129,5 +129,5 @@ def _files_below(root: Path) -> Iterator[Path]:
 def _file_bytes(path: Path) -> int:
     try:
         return path.stat().st_blocks * 512
-    except FileNotFoundError:  # Recycled or swept while we look.
+    except FileNotFoundError:  # Recycled or swept meanwhile.
         return 0

@@ -1,4 +1,4 @@
-"""What the verbs that speak to a broker share: where it is, and how failures are told."""
+"""Shared by the verbs that talk to a broker: its address, and how failures are reported."""
 
 import base64
 import binascii
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from smq.client.kafka.cluster import Cluster
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
-PARTITION_MAX = INT32_MAX  # As Kafka's messages have it.
+PARTITION_MAX = INT32_MAX  # As in Kafka's messages.
 
 Bootstrap = Annotated[
     str,
     typer.Option(
-        "--bootstrap", help="Brokers to begin with, separated by commas.", metavar="HOST:PORT"
+        "--bootstrap", help="Bootstrap brokers, separated by commas.", metavar="HOST:PORT"
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
@@ -30,7 +30,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 def _checked_name(context: typer.Context, name: str) -> str:
     problem = topic_name_problem(name)
-    if problem and not context.resilient_parsing:  # As it is while the shell completes.
+    if problem and not context.resilient_parsing:  # During the shell's completion.
         raise refusal(problem)
     return name
 
@@ -43,7 +43,7 @@ TopicName = Annotated[
 
 @contextmanager
 def cluster_at(bootstrap: str) -> Iterator["Cluster"]:
-    """The cluster, and every failure of the block as one sentence and exit code 1."""
+    """The cluster; a failure in the block ends with one sentence and exit code 1."""
     from smq.client.kafka.cluster import Cluster  # noqa: PLC0415  (NumPy takes its time.)
 
     _check_addresses(bootstrap)
@@ -53,7 +53,7 @@ def cluster_at(bootstrap: str) -> Iterator["Cluster"]:
 
 @contextmanager
 def client_at(bootstrap: str) -> Iterator["Client"]:
-    """The SDK's client of the broker, and failures as above."""
+    """The SDK's client of the broker; failures as above."""
     from smq.client.client import connect  # noqa: PLC0415  (as above)
 
     _check_addresses(bootstrap)
@@ -72,17 +72,17 @@ def _check_addresses(bootstrap: str) -> None:
 
 @contextmanager
 def failures_told(bootstrap: str) -> Iterator[None]:
-    """Every failure of a broker as one sentence and exit code 1."""
+    """Ends with one sentence and exit code 1 on every failure of a broker."""
     try:
         yield
     except BrokerError as error:
         raise refusal(_sentence(error)) from error
     except PeerError as error:
-        raise refusal(f"what answers at {bootstrap} is no Kafka broker: {error}") from error
+        raise refusal(f"the server at {bootstrap} is not a Kafka broker: {error}") from error
 
 
 def refusal(sentence: str) -> SystemExit:
-    """The end of a verb that cannot do what it was asked to."""
+    """The exit of a verb that failed."""
     return SystemExit(f"smq: {sentence}")
 
 
@@ -97,17 +97,17 @@ def split_pair(text: str, option: str) -> tuple[str, str]:
     """`name=value` of an option."""
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise refusal(f"{option} takes name=value, and not {text!r}")
+        raise refusal(f"{option} takes name=value, not {text!r}")
     utf8(text, option)
     return name, value
 
 
 def utf8(text: str, option: str) -> bytes:
-    """The bytes of an argument; it may have others, which Python keeps in a text of its own."""
+    """The bytes of an argument, decoded by Python with surrogates."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise refusal(f"{option} takes UTF-8, and not {text!r}") from error
+        raise refusal(f"{option} takes UTF-8, not {text!r}") from error
 
 
 def to_json(data: bytes | None) -> str | dict[str, str] | None:
@@ -132,4 +132,4 @@ def from_json(value: object) -> bytes | None:
                 return base64.b64decode(encoded, validate=True)
             except binascii.Error as error:
                 raise ValueError(str(error)) from error
-    raise ValueError(f'it is text, null or {{"base64": …}}, and not {value!r}')
+    raise ValueError(f'it must be text, null or {{"base64": …}}, not {value!r}')

@@ -1,4 +1,4 @@
-"""`smq consume`: the records of a topic on standard output, to an end or for ever."""
+"""`smq consume`: prints the records of a topic, up to an end or for ever."""
 
 import json
 import re
@@ -39,13 +39,13 @@ def consume(  # noqa: PLR0913  (Each is an option.)
     topic: TopicName,
     *,
     start: Annotated[
-        str, typer.Option("--from", help=f"Where to begin: {PLACES}.", metavar="PLACE")
+        str, typer.Option("--from", help=f"Where to start: {PLACES}.", metavar="PLACE")
     ] = "earliest",
     until: Annotated[
         str | None,
         typer.Option(
             "--until",
-            help="Where to end, before it; else where the topic ends now, and there at the latest "
+            help="Where to stop (exclusive), by default the current end, and there at the latest "
             "unless with --follow.",
             metavar="PLACE",
         ),
@@ -58,21 +58,19 @@ def consume(  # noqa: PLR0913  (Each is an option.)
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option("--count", min=0, max=sys.maxsize, help="How many records at most."),
+        typer.Option("--count", min=0, max=sys.maxsize, help="Maximum number of records."),
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with records that are yet to come.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for new records.")] = False,
     keys: Annotated[
-        bool, typer.Option("--keys", help="Each key and a tab before its value.")
+        bool, typer.Option("--keys", help="Print each key and a tab before the value.")
     ] = False,
     headers: Annotated[
-        bool, typer.Option("--headers", help="Headers (k=v,k=v) and a tab before all else.")
+        bool, typer.Option("--headers", help="Print headers (k=v,k=v) and a tab first.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the records of a topic, one on a line."""
+    """Print the records of a topic, one a line."""
     places = place(start, "--from"), None if until is None else place(until, "--until")
     with client_at(bootstrap) as client:
         found = _records(client, topic, partition, places, follow=follow)
@@ -80,7 +78,7 @@ def consume(  # noqa: PLR0913  (Each is an option.)
             for record in islice(found, count):
                 line = _json_line(record) if as_json else _line(record, keys=keys, headers=headers)
                 write(line, at_once=follow)
-        except KeyboardInterrupt:  # How one leaves --follow.
+        except KeyboardInterrupt:  # Ctrl-C ends --follow.
             pass
         flush()
 
@@ -115,7 +113,7 @@ def _records(
 def _go_to(
     consumer: "Consumer", topic: str, offset: int, ends: "dict[TopicPartition, int]"
 ) -> None:
-    """Have each partition go on at an offset, or as near to it as it has records."""
+    """Start each partition at an offset, or at its nearest record."""
     firsts = consumer.find("earliest")
     if not any(first <= offset <= ends[name] for name, first in firsts.items()):
         raise refusal(
@@ -139,9 +137,11 @@ def place(text: str, option: str) -> "Place":
     try:
         time = datetime.fromisoformat(time_text if sign and not at else "")
     except ValueError:
-        raise refusal(f"{option} takes {PLACES}; and not {text!r}") from None
+        raise refusal(f"{option} takes {PLACES}; not {text!r}") from None
     time_ms = (time.replace(tzinfo=time.tzinfo or UTC) - EPOCH) // timedelta(milliseconds=1)
-    return EARLIEST if time_ms < 0 else Place(timestamp=time_ms)  # Below 0 Kafka means others.
+    return (
+        EARLIEST if time_ms < 0 else Place(timestamp=time_ms)
+    )  # Kafka gives negative ones meanings.
 
 
 def _bounded(digits: str, option: str) -> int:

@@ -1,7 +1,7 @@
-"""How far each consumer group lags: asked of the brokers, as any client would.
+"""The lag of each consumer group, asked of the brokers as any client would.
 
-Each node is asked in a thread of its own, so that one that hangs costs only what it alone knows;
-and nobody is waited for longer than a person at a terminal would.
+A thread asks each node, so a node that hangs only hides what it alone knows. The wait is bounded by
+the patience of a person at a terminal.
 """
 
 import threading
@@ -20,14 +20,14 @@ DEADLINE_S = 2.0
 
 @dataclass(slots=True)
 class GroupFacts:
-    """Groups by id, with `lags` by topic (None: not known), and sentences on what is missing."""
+    """Groups by id, with `lags` by topic (None: unknown), and sentences on what is missing."""
 
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
 
 def group_facts(bootstrap: str, deadline_s: float = DEADLINE_S) -> GroupFacts:
-    """Every group with its lag in each topic, as far as it is known in time."""
+    """Every group with its lag in each topic, as far as known before the deadline."""
     facts = GroupFacts()
     threads = {
         address: threading.Thread(target=_ask, args=(address, facts, deadline_s), daemon=True)
@@ -57,7 +57,7 @@ def _ask(address: str, facts: GroupFacts, deadline_s: float) -> None:
                     lags[lag.topic] = lags.get(lag.topic, 0) + lag.lag
                 facts.groups[each.group_id] = _group(each, lags)
     except (BrokerError, PeerError) as reason:
-        facts.missing.append(f"{address} does not tell: {reason}")
+        facts.missing.append(f"{address} failed: {reason}")
 
 
 def _group(listed: ListedGroup, lags: dict[str, int] | None = None) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """`smq`: the command line.
 
-Each verb is a module of its own that imports what it needs when it runs: `smq --help` imports
-neither NumPy nor Numba nor PyArrow. Every refusal is a sentence on stderr and exit code 1; wrong
-usage is 2.
+Each verb is a module that imports what it needs when it runs: `smq --help` imports neither NumPy
+nor Numba nor PyArrow. A refusal is a sentence on stderr and exit code 1; wrong usage is 2.
 """
 
 from importlib.metadata import version
@@ -52,10 +51,7 @@ def _options(
 def main() -> None:
     """The command `smq`."""
     if not __debug__:
-        raise SystemExit(
-            "smq: it must not run without assertions, they are its safety net; "
-            "leave out python's -O and PYTHONOPTIMIZE"
-        )
+        raise SystemExit("smq: assertions are required; run without python's -O and PYTHONOPTIMIZE")
     app()
 
 

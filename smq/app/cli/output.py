@@ -1,6 +1,6 @@
-"""Standard output of the verbs, and how they end when nobody takes it.
+"""Standard output of the verbs, and their exit when it cannot be written.
 
-A pipe whose reader has enough is no failure; a full disk is, and is told in a sentence.
+A closed pipe is no failure; a full disk is one, reported in a sentence.
 """
 
 import os
@@ -15,8 +15,8 @@ def say(line: str) -> None:
 
 
 def write(data: bytes, *, at_once: bool = True) -> None:
-    """Write bytes; if not at once, then when there are many, or `flush`. May end the verb."""
-    if sys.stdout is None:  # How Python says that it was closed.
+    """Write bytes, buffered until there are many or `flush`. May end the verb."""
+    if sys.stdout is None:  # None: Python found it closed.
         raise refusal("there is no standard output to write to")
     output = sys.stdout.buffer
     try:
@@ -32,10 +32,10 @@ def write(data: bytes, *, at_once: bool = True) -> None:
 
 
 def flush() -> None:
-    """Have everything written that was not to be at once."""
+    """Write everything that is buffered."""
     write(b"")
 
 
 def _write_no_more() -> None:
-    # Python flushes at its end what is left, and would fail once more.
+    # Python flushes the rest at exit, and would fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
-"""`smq produce`: lines of files or of a pipe, each a record.
+"""`smq produce`: sends each line of files or of a pipe as a record.
 
-Lines are sent when a batch is full, and also whenever the pipe has no more for now: what a slow
-program writes is not kept waiting.
+A batch is sent when it is full, or when the pipe has no more for now, so a slow program's lines do
+not wait.
 """
 
 import json
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from smq.client.producing.producer import Producer
 
 READ_BYTES = 1024 * 1024
-LINES_MAX = 10_000  # Of a batch: enough that no step of Python is felt, and few megabytes.
+LINES_MAX = 10_000  # Of a batch: enough to amortize Python's steps, and only a few megabytes.
 BATCHES_ON_WAY_MAX = 4
-DELIVERY_TIMEOUT_S = 30.0  # Somebody sits at the terminal.
+DELIVERY_TIMEOUT_S = 30.0  # Typed at a terminal.
 NUMBERS_MAX = {"partition": PARTITION_MAX, "timestamp": INT64_MAX}
-BACKSLASH_AND_T = rb"\t"  # A tab to many programs; but no shell makes one of it.
+BACKSLASH_AND_T = rb"\t"  # Other programs read it as a tab, but shells do not convert it.
 
 
 class Compression(StrEnum):
-    """The compressions by the names that Kafka's clients give them."""
+    """The compressions, by Kafka's names."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -55,7 +55,7 @@ class Compression(StrEnum):
 
 
 class Input(NamedTuple):
-    """A record that is to be sent."""
+    """A record to send."""
 
     value: bytes | None
     key: bytes | None = None
@@ -65,11 +65,11 @@ class Input(NamedTuple):
 
 
 COLUMNS = ("value", "key", "headers", "partition", "timestamp")
-"""What send_batch calls the fields of an Input."""
+"""The names of an Input's fields in send_batch."""
 
 
 class Format(NamedTuple):
-    """How a line is a record."""
+    """How to parse a line."""
 
     key_separator: bytes | None
     headers: tuple[tuple[bytes, bytes | None], ...]
@@ -88,12 +88,12 @@ class Format(NamedTuple):
         key, separator, value = line.partition(self.key_separator)
         if not separator:
             hint = "; a tab is $'\\t'" if self.key_separator == BACKSLASH_AND_T else ""
-            raise ValueError(f"it has no {self.key_separator.decode()!r} behind its key{hint}")
+            raise ValueError(f"it has no {self.key_separator.decode()!r} after the key{hint}")
         return Input(value, key, self.headers, self.partition)
 
     def _record_of_json(self, fields: Any) -> Input:  # noqa: ANN401  (what JSON gives)
         if not isinstance(fields, dict):
-            raise ValueError("it is no JSON object")  # noqa: TRY004  (a line, and not our type)
+            raise ValueError("it is not a JSON object")  # noqa: TRY004  (a line, and not our type)
         headers = [(from_json(key) or b"", from_json(value)) for key, value in _headers(fields)]
         partition, timestamp_ms = (_number(fields, name) for name in NUMBERS_MAX)
         return Input(
@@ -109,24 +109,24 @@ def produce(  # noqa: PLR0913  (Each is an option.)
     topic: TopicName,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]…", help="Files of lines; standard input if there is none."),
+        typer.Argument(metavar="[FILE]…", help="Files to read; default: standard input."),
     ] = None,
     *,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", help="What stands between key and value.")
+        str | None, typer.Option("--key-separator", help="Separator between key and value.")
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", help="A header of every record; may be repeated.", metavar="K=V"),
+        typer.Option("--header", help="A header for every record; may be repeated.", metavar="K=V"),
     ] = None,
     partition: Annotated[
         int | None,
         typer.Option(
-            "--partition", min=0, max=PARTITION_MAX, help="The partition of every record."
+            "--partition", min=0, max=PARTITION_MAX, help="The partition for every record."
         ),
     ] = None,
     compression: Annotated[
-        Compression, typer.Option("--compression", help="Of the batches.")
+        Compression, typer.Option("--compression", help="Compression of the batches.")
     ] = Compression.NONE,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     json_lines: Annotated[
@@ -171,7 +171,7 @@ def _sources(files: list[Path]) -> Iterator[tuple[str, Iterable[bytes | None]]]:
 
 
 def _lines_of_a_pipe(fd: int) -> Iterator[bytes | None]:
-    """Lines; None when there are no more for now."""
+    """Lines; None when no more are available for now."""
     rest = b""
     while chunk := os.read(fd, READ_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -183,7 +183,7 @@ def _lines_of_a_pipe(fd: int) -> Iterator[bytes | None]:
 
 
 class Sending:
-    """Sends records in batches; knows how many the broker has, and the offsets after them."""
+    """Sends records in batches; counts acknowledged records and keeps the next offsets."""
 
     def __init__(self, producer: "Producer", topic: str) -> None:
         self.acknowledged = 0
@@ -194,7 +194,7 @@ class Sending:
         self._on_way: deque[BatchFuture] = deque()
 
     def add(self, record: Input) -> None:
-        """Take a record, and send it with others once there are enough."""
+        """Add a record; send a batch once it is full."""
         self._records.append(record)
         if len(self._records) == LINES_MAX:
             self._send()
@@ -202,7 +202,7 @@ class Sending:
                 self._await_oldest()
 
     def flush(self) -> None:
-        """Send what was taken; the broker has all of it on return. Raises BrokerError."""
+        """Send the rest; all records are acknowledged on return. Raises BrokerError."""
         if self._records:
             self._send()
         while self._on_way:
@@ -241,7 +241,7 @@ def _send_all(
             except ValueError as error:
                 sending.flush()
                 raise refusal(
-                    f"line {number} of {name} is no record: {error}; "
+                    f"line {number} of {name} is not a record: {error}; "
                     f"records sent before it: {sending.acknowledged}"
                 ) from error
             if record.timestamp_ms is None:
@@ -254,7 +254,7 @@ def _number(fields: dict[str, Any], name: str) -> int | None:
     number, most = fields.get(name), NUMBERS_MAX[name]
     if number is None or (type(number) is int and 0 <= number <= most):
         return number
-    raise ValueError(f"its {name} is a whole number from 0 to {most}")
+    raise ValueError(f"its {name} must be a whole number from 0 to {most}")
 
 
 def _headers(fields: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -262,5 +262,5 @@ def _headers(fields: dict[str, Any]) -> list[tuple[Any, Any]]:
     if not isinstance(headers, list) or not all(
         isinstance(each, list) and len(each) == 2 for each in headers
     ):
-        raise ValueError("its headers are a list of pairs")
+        raise ValueError("its headers must be a list of pairs")
     return [(key, value) for key, value in headers]

@@ -1,6 +1,6 @@
-"""`smq serve`: every setting is an option, made from the table of settings.
+"""`smq serve`: every setting is an option, generated from the table of settings.
 
-Heavy imports happen when the arguments are good: nobody waits for Numba to read a help text.
+Heavy imports follow the parsing of arguments: a help text does not wait for Numba.
 """
 
 import gc
@@ -17,7 +17,7 @@ from smq.model.config import SETTINGS, Config
 from smq.model.config_rules import size
 from smq.model.config_sources import Machine, parse
 
-# A fork copies one thread; a pool of OpenBLAS or OpenMP in the supervisor would be lost in it.
+# A fork copies one thread: thread pools of OpenBLAS or OpenMP would not survive it.
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 ConfigFile = Annotated[
@@ -27,7 +27,7 @@ ConfigFile = Annotated[
 
 
 def load_config(file: Path | None, given: dict[str, Any]) -> tuple[Config, Machine]:
-    """The configuration of this invocation. Raises SystemExit with all that is wrong."""
+    """The configuration of this invocation. Raises SystemExit with all problems."""
     try:
         text = file.read_text() if file else ""
     except OSError as reason:
@@ -36,7 +36,7 @@ def load_config(file: Path | None, given: dict[str, Any]) -> tuple[Config, Machi
         ) from reason
     except UnicodeDecodeError as reason:
         raise SystemExit(
-            f"smq: the configuration file {file} is not text in UTF-8; save it as that"
+            f"smq: the configuration file {file} is not UTF-8 text; save it as UTF-8"
         ) from reason
     machine = this_machine(os.environ)
     name = f"configuration file {file}"
@@ -57,7 +57,7 @@ def serve(*, config: Path | None, print_config: bool, **given: str | None) -> No
         typer.echo(or_refuse(sized).text(), nl=False)
         return
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
-    gc.disable()  # What is imported stays, and is not looked at again and again.
+    gc.disable()  # Modules stay: the collector need not scan them again.
     from smq.app.supervisor.composition import serve_broker  # noqa: PLC0415  (NumPy reads the environment)
 
     raise typer.Exit(serve_broker(settings, machine))
@@ -83,7 +83,7 @@ def _parameters() -> list[inspect.Parameter]:
         )
         for setting in SETTINGS.values()
     ]
-    printing = Annotated[bool, typer.Option("--print-config", help="Print the settings and end.")]
+    printing = Annotated[bool, typer.Option("--print-config", help="Print the settings and exit.")]
     return [
         _parameter("config", ConfigFile, None),
         _parameter("print_config", printing, False),  # noqa: FBT003  (its default)

@@ -1,6 +1,6 @@
-"""`smq spark JOB …`: run one of the jobs of `spark_jobs` as a program of its own.
+"""`smq spark JOB …`: runs a job of `spark_jobs` as a separate program.
 
-The job gets the rest of the line. Java is the machine's, else the packaged one (extra `spark`).
+The job gets the remaining arguments. Java is the machine's, else the packaged one (extra `spark`).
 """
 
 import os
@@ -14,12 +14,12 @@ import typer
 PASS_THROUGH = {
     "allow_extra_args": True,
     "ignore_unknown_options": True,
-    "allow_interspersed_args": False,  # What follows the job, --help too, is for the job.
+    "allow_interspersed_args": False,  # Arguments after the job, --help too, belong to the job.
 }
 
 
 def jobs() -> list[str]:
-    """The programs among the modules of spark_jobs, without importing them."""
+    """The modules of spark_jobs that are programs, found without importing them."""
     found = find_spec("spark_jobs")
     assert found is not None
     assert found.submodule_search_locations
@@ -31,9 +31,9 @@ def spark(
     context: typer.Context,
     job: Annotated[str, typer.Argument(help="flight_delays or topic_stats.", autocompletion=jobs)],
 ) -> None:
-    """Run a Spark job over sealed topics; `smq spark JOB --help` says what it takes."""
+    """Run a Spark job over sealed topics; `smq spark JOB --help` shows its options."""
     if job not in jobs():
-        raise SystemExit(f"smq: there is no job {job!r}, only {', '.join(jobs())}")
+        raise SystemExit(f"smq: unknown job {job!r}; the jobs are {', '.join(jobs())}")
     if find_spec("pyspark") is None:
         raise SystemExit("smq: Spark is not installed; `pip install 'smq-broker[spark]'`")
     command = [sys.executable, "-m", f"spark_jobs.{job}", *context.args]

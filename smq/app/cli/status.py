@@ -1,6 +1,6 @@
-"""`smq status`: processes, rates, and where the bytes are.
+"""`smq status`: processes, rates, and disk usage.
 
-Processes and rates are read from shared memory, so that it answers also while a shard hangs.
+Reads processes and rates from shared memory, so it works while a shard hangs.
 """
 
 import json
@@ -26,7 +26,7 @@ def status(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Show the broker that serves a data directory."""
+    """Show the state of the broker that serves a data directory."""
     from smq.app.cli.broker_facts import broker_facts  # noqa: PLC0415  (NumPy takes its time.)
     from smq.app.cli.group_facts import group_facts  # noqa: PLC0415  (So do the codecs.)
 
@@ -34,7 +34,7 @@ def status(
     try:
         facts = broker_facts(settings.data_dir, RATE_WINDOW_S)
     except PermissionError as reason:
-        raise SystemExit(f"smq: this user may not look at the broker: {reason}") from reason
+        raise SystemExit(f"smq: this user may not read the broker's state: {reason}") from reason
     if facts is None:
         raise SystemExit(
             f"smq: no broker serves {settings.data_dir}; start one with `smq serve`, "
@@ -47,7 +47,7 @@ def status(
         return
     for line in _lines(facts):
         say(line)
-    # Last, for it is asked of the shards: a broker that hangs is on the screen by now.
+    # Last: this asks the shards. If one hangs, the rest is on the screen by now.
     for line in _group_lines(group_facts(facts["bootstrap"])):
         say(line)
 
@@ -105,7 +105,7 @@ def _lag_words(lags: dict[str, int] | None) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes for a human: three digits and a unit."""
+    """Bytes with three digits and a unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1000:  # Not 1024: four digits would not fit.
             return f"{count:.3g} {unit}"

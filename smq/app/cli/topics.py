@@ -34,12 +34,12 @@ def create(
             "--partitions",
             min=1,
             max=PARTITION_MAX,
-            help="How many; as many as the broker says if not given.",
+            help="Number of partitions; default: the broker's.",
         ),
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", help="A setting of the topic; may be repeated.", metavar="K=V"),
+        typer.Option("--config", help="A config of the topic; may be repeated.", metavar="K=V"),
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     *,
@@ -62,7 +62,7 @@ def create(
 def list_topics(
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     *,
-    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List topics."""
@@ -110,7 +110,7 @@ def delete(
 
 @contextmanager
 def _cluster_with(topic: str, bootstrap: str) -> Iterator["Cluster"]:
-    """The cluster, which ought to have a topic; whoever names none that it has learns of them."""
+    """The cluster, if it has the topic; else exits with a hint."""
     from smq.client.errors import NoSuchTopic  # noqa: PLC0415  (NumPy takes its time.)
 
     with cluster_at(bootstrap) as cluster:
@@ -118,7 +118,7 @@ def _cluster_with(topic: str, bootstrap: str) -> Iterator["Cluster"]:
             yield cluster
         except NoSuchTopic as error:
             raise refusal(
-                f"there is no topic {topic}; `smq topic list` shows which there are"
+                f"there is no topic {topic}; `smq topic list` shows the topics"
             ) from error
 
 

@@ -35,7 +35,7 @@ def test_a_pair_has_a_name() -> None:
 def test_an_argument_is_utf8() -> None:
     assert utf8("ü", "--header") == "ü".encode()
     for refused in (utf8, split_pair):
-        with pytest.raises(SystemExit, match=r"^smq: --header takes UTF-8, and not 'k=\\udcff'"):
+        with pytest.raises(SystemExit, match=r"^smq: --header takes UTF-8, not 'k=\\udcff'"):
             refused("k=\udcff", "--header")
 
 
@@ -54,7 +54,7 @@ def test_a_name_that_no_topic_can_have_is_refused_in_a_sentence(verb: list[str],
     [
         (BrokerError(ErrorCode.INVALID_CONFIG, "there is no such setting"), "no such setting"),
         (BrokerError(ErrorCode.INVALID_CONFIG), "the broker answers INVALID_CONFIG"),
-        (PeerError("garbage"), "is no Kafka broker: garbage"),
+        (PeerError("garbage"), "is not a Kafka broker: garbage"),
         (refusal("as it is"), "as it is"),
     ],
 )

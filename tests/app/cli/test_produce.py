@@ -43,7 +43,7 @@ def test_a_line_is_a_value() -> None:
 def test_a_separator_cuts_off_the_key() -> None:
     keyed = PLAIN._replace(key_separator=b"::")
     assert keyed.record(b"k::v::w") == Input(b"v::w", b"k")
-    with pytest.raises(ValueError, match=r"no '::' behind its key$"):
+    with pytest.raises(ValueError, match=r"no '::' after the key$"):
         keyed.record(b"k:v")
 
 
@@ -108,7 +108,7 @@ def test_a_line_that_is_no_record_ends_it_after_those_before(
     path = tmp_path / "lines"
     path.write_bytes(b'{"value": "good"}\nbad\n{"value": "never sent"}\n')
     output = produce(kafka, str(path), "--json-lines", exit_code=1)
-    assert output.startswith(f"smq: line 2 of {path} is no record: ")
+    assert output.startswith(f"smq: line 2 of {path} is not a record: ")
     assert output.endswith("; records sent before it: 1\n")
     assert [each.value for each in records(kafka)] == [b"good"]
 
@@ -117,7 +117,9 @@ def test_a_time_that_cannot_be_is_told_with_its_line(kafka: FakeKafka, tmp_path:
     path = tmp_path / "lines"
     path.write_bytes(b'{"timestamp": 0}\n{"timestamp": -1}\n')
     output = produce(kafka, str(path), "--json-lines", exit_code=1)
-    assert output.startswith(f"smq: line 2 of {path} is no record: its timestamp is a whole number")
+    assert output.startswith(
+        f"smq: line 2 of {path} is not a record: its timestamp must be a whole number"
+    )
 
 
 @pytest.mark.parametrize("partition", ["-1", "99999999999999"])

@@ -40,7 +40,7 @@ def test_all_problems_are_refused_at_once_on_stderr() -> None:
     ("content", "sentence"),
     [
         (None, "the configuration file {} cannot be read: No such file or directory\n"),
-        (b"host = '\xff'", "the configuration file {} is not text in UTF-8; save it as that\n"),
+        (b"host = '\xff'", "the configuration file {} is not UTF-8 text; save it as UTF-8\n"),
         (b"port 9092", "configuration file {}: not valid TOML: "),
         (b"port = 'x'", "port (configuration file {}): 'x' is not a whole number\n"),
     ],

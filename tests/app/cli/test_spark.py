@@ -7,7 +7,7 @@ from tests.app.smq_command import smq
 def test_a_job_that_is_not_there_is_named_with_those_that_are() -> None:
     done = smq("spark", "nonsense")
     assert done.returncode == 1
-    assert done.stderr == f"smq: there is no job 'nonsense', only {', '.join(jobs())}\n"
+    assert done.stderr == f"smq: unknown job 'nonsense'; the jobs are {', '.join(jobs())}\n"
 
 
 def test_a_job_gets_its_own_options() -> None:

@@ -31,7 +31,7 @@ def test_a_directory_of_somebody_else_is_said_so(monkeypatch: pytest.MonkeyPatch
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("smq.app.cli.broker_facts.read_status", closed)
-    with pytest.raises(SystemExit, match="this user may not look at the broker"):
+    with pytest.raises(SystemExit, match="this user may not read the broker's state"):
         status()
 
 

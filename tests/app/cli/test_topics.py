@@ -54,7 +54,7 @@ def test_internal_topics_are_shown_when_asked_for(kafka: FakeKafka) -> None:
 @pytest.mark.parametrize("verb", ["describe", "delete"])
 def test_a_topic_that_does_not_exist_is_exit_code_1(kafka: FakeKafka, verb: str) -> None:
     output = topic(kafka, verb, "nope", exit_code=1)
-    assert output == "smq: there is no topic nope; `smq topic list` shows which there are\n"
+    assert output == "smq: there is no topic nope; `smq topic list` shows the topics\n"
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "2147483648", "99999999999999"])
