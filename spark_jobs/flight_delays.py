@@ -2,8 +2,8 @@
 
     smq spark flight_delays --data-dir DIR --output FILE
 
-Three topics are joined: flights with the airlines' names, and with the weather at the airport in
-the hour of departure. Minutes are counted as integers, so that any engine must agree to the digit.
+Joins three topics: flights with the airlines' names, and with the weather at the airport in the
+hour of departure. Minutes are integers, so every engine gives exactly the same result.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from spark_jobs.read import read_topic
 from spark_jobs.session import refusals, start_session
 
 LATE_MINUTES = 15
-# 185 rows come out of it: Spark's default of 200 partitions would be mostly overhead.
+# The result has 185 rows: Spark's default of 200 partitions is mostly overhead.
 SHUFFLE_PARTITIONS = 2
 
 FLIGHT = "carrier STRING, month INT, origin STRING, time_hour STRING, dep_delay INT"
@@ -27,14 +27,14 @@ AIRLINE = "carrier STRING, name STRING"
 
 
 def values(records: DataFrame, schema: str) -> DataFrame:
-    """The JSON objects in the values of records, as columns."""
+    """Parse the JSON objects in the records' values to columns."""
     return records.select(f.from_json(f.col("value").cast("string"), schema).alias("v")).select(
         "v.*"
     )
 
 
 def delays(flights: DataFrame, weather: DataFrame, airlines: DataFrame) -> DataFrame:
-    """A row for each carrier and month; rain counts where the airport reported any in that hour."""
+    """A row for each carrier and month; a flight counts as rainy by that hour's report."""
     rain = weather.groupBy("origin", "time_hour").agg((f.max("precip") > 0).alias("rain"))
     late = f.col("dep_delay") > LATE_MINUTES
     delay_of_rainy = f.when(f.col("rain"), f.col("dep_delay"))

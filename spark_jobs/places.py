@@ -1,4 +1,4 @@
-"""The options of a job that say where a broker's data are."""
+"""The options of a job that locate a broker's data."""
 
 import argparse
 from pathlib import Path
@@ -14,20 +14,20 @@ class Places(TypedDict):
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
-    """Give a job its options."""
+    """Add these options to a job."""
     parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
     parser.add_argument(
         "--filer-root",
-        help="where its files are, if not there: a directory or s3://bucket/prefix, as its "
+        help="the broker's filer, if it is elsewhere: a directory or s3://bucket/prefix, like the "
         "setting filer.root (keys and endpoint: AWS_ACCESS_KEY_ID, …, AWS_ENDPOINT_URL)",
     )
     parser.add_argument(
         "--staging",
         type=Path,
-        help="a directory for copies of what is on S3, kept for the next run [a temporary one]",
+        help="a directory for copies of segments on S3, kept for the next run [a temporary one]",
     )
 
 
 def places_in(given: argparse.Namespace) -> Places:
-    """What was given."""
+    """The values of these options."""
     return Places(data_dir=given.data_dir, filer_root=given.filer_root, staging=given.staging)

@@ -1,7 +1,7 @@
-"""Which part of which segment a read of a topic needs. Decisions only; the manifest is given.
+"""Decides which parts of which segments a read of a topic needs. The manifest is an argument.
 
-Offsets are per partition, the end exclusive, as in Spark's Kafka source. What cannot be given whole
-is an error that names it: a reader never gets less than it asked for without being told.
+Offsets are per partition, the end exclusive, like in Spark's Kafka source. A range that cannot be
+read completely is an error that names it: a reader never silently gets less than it requested.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ Ending = Literal["latest"] | Mapping[int, int]
 
 
 class Unreadable(Exception):
-    """Records that were asked for cannot be read; the message names them."""
+    """Requested records cannot be read; the message names them."""
 
 
 class Manifest(Protocol):
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether the segment has others as well."""
+        """Whether the segment also has other records."""
         return (self.start, self.end) != (self.segment.base_offset, self.segment.end_offset)
 
 
@@ -74,7 +74,7 @@ def _check_partitions(topic: Topic, bounds: Mapping[int, int]) -> None:
 def _range(
     name: str, segments: Sequence[Segment], log_start: int, start: int | None, end: int | None
 ) -> tuple[int, int]:
-    """Where to read from and to, of what is sealed."""
+    """The offsets to read, within what is sealed."""
     first = max(log_start, segments[0].base_offset) if segments else log_start
     last = segments[-1].end_offset if segments else log_start
     start = first if start is None else start

@@ -1,13 +1,13 @@
 """A topic as a DataFrame with the columns of Spark's Kafka source, read from sealed segments.
 
-Python plans from the manifest; Spark's own reader gets exact Parquet paths, so that it prunes
-columns and skips row groups as with any table. `timestamp` is null where it does not fit,
-`headers` is empty where there are none. Segments that are `raw` are decoded here, in the driver:
-they hold the few records that Parquet cannot, their header keys put right where they are no text.
-What nobody can decode is an error that names it, or a warning if the caller says so.
+Python plans from the manifest; Spark's own reader gets exact Parquet paths, so it prunes columns
+and skips row groups as with any table. `timestamp` is null where it overflows, `headers` is empty
+where there are none. The driver decodes `raw` segments: they hold the few records that Parquet
+cannot, and header keys that are not UTF-8 are changed. Records that cannot be decoded are an error
+that names them, or a warning if the caller asks for that.
 
-A DataFrame is what the manifest said when it was made; read again to see more. Segments in a bucket
-are copied first (`spark_jobs.staging`).
+A DataFrame reflects the manifest at its creation; read again to see more. Segments in a bucket are
+copied first (`spark_jobs.staging`).
 """
 
 import warnings
@@ -41,7 +41,7 @@ SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int, headers array<struct<key:string,value:binary>>"
 )
-CREATE_TIME_TYPE, LOG_APPEND_TIME_TYPE = 0, 1  # As Spark's Kafka source numbers them.
+CREATE_TIME_TYPE, LOG_APPEND_TIME_TYPE = 0, 1  # The numbers of Spark's Kafka source.
 Undecodable = Literal["fail", "warn"]
 
 
@@ -56,10 +56,10 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
     filer_root: Location | Path | str | None = None,
     staging: Path | str | None = None,
 ) -> DataFrame:
-    """The sealed records of a topic, from and to these offsets (a mapping: by partition).
+    """The sealed records of a topic between these offsets (a mapping: by partition).
 
-    `data_dir` is the broker's; it may be running. `filer_root` is where its files are, if not
-    there: what its setting says. `staging` keeps copies of what is in a bucket.
+    `data_dir` is the broker's; it may be running. `filer_root` is its setting of that name, if the
+    files are elsewhere. `staging` keeps copies of segments in a bucket.
     Raises Unreadable, StoreError.
     """
     data_dir = Path(data_dir)
@@ -85,7 +85,7 @@ class _Reader:
         self._directory = files.root / directory
 
     def parquet(self, parts: list[Part]) -> DataFrame:
-        """The rows of Parquet segments. Only of those that are cut an offset is asked for."""
+        """The rows of Parquet segments. Filters by offset only segments that are read in part."""
         groups: dict[tuple[int, bool], list[Part]] = {}
         for part in parts:
             groups.setdefault((self._timestamp_type(part), part.is_cut), []).append(part)
@@ -128,7 +128,7 @@ class _Reader:
         )
 
     def _timestamp_type(self, part: Part) -> int:
-        """From the file's footer. Raises Unreadable, naming a file that is not what was sealed."""
+        """Read the file's footer. Raises Unreadable, naming a file that was not sealed so."""
         path = self._files.path(part.segment)
         try:
             facts = pq.read_metadata(path).metadata or {}
@@ -172,7 +172,7 @@ class _Reader:
 
 
 def _holds(part: Part) -> Column:
-    """Whether a row of a segment that is cut is one of those that were asked for."""
+    """Whether a row of a segment that is read in part was requested."""
     offset = f.col("_offset")
     within = (offset >= part.start) & (offset < part.end)
     return (f.col("partition") == part.partition) & within

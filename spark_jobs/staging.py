@@ -1,9 +1,9 @@
-"""Segments as files that Spark can open: where they lie, or copies of what is in a bucket.
+"""Segments as files that Spark can open: local ones in place, copies of those in a bucket.
 
-Spark reads S3 through Hadoop's s3a, which is not in PySpark: its jars come from Maven when a job
-starts, and ours start without that. So the planned segments, and no others, are copied to a
-directory first, checked against the manifest, and read there like any. A directory that is given
-is kept and serves the next run, for segments never change; on a cluster all must see it.
+Spark reads S3 through Hadoop's s3a, which PySpark lacks: a job would load its jars from Maven, and
+SMQ's jobs start without that. So the planned segments are first copied to a directory, checked
+against the manifest, and read there. A given directory is kept and serves the next run, since
+segments never change; on a cluster all nodes must see it.
 """
 
 import atexit
@@ -24,7 +24,7 @@ from smq.model.errors import StoreError
 from smq.model.segments import Segment
 from spark_jobs.plan import Unreadable
 
-COPIES_AT_ONCE = 4  # One request alone rarely fills a line to S3.
+COPIES_AT_ONCE = 4  # One request rarely uses the whole bandwidth to S3.
 
 
 class Files:
@@ -36,13 +36,13 @@ class Files:
         self.root = place.parent if place is not None else staging or _directory_of_this_process()
 
     def fetch(self, segments: Sequence[Segment]) -> None:
-        """Have these below the root. Raises Unreadable."""
+        """Make these segments available below the root. Raises Unreadable."""
         if not self._is_local:
             with ThreadPoolExecutor(COPIES_AT_ONCE) as threads:
                 list(threads.map(self._copy, segments))
 
     def path(self, segment: Segment) -> Path:
-        """A segment's file, as long as the manifest says. Raises Unreadable."""
+        """A segment's file, with the length in the manifest. Raises Unreadable."""
         path = self.root / segment.path
         try:
             length = path.stat().st_size
@@ -74,7 +74,7 @@ class Files:
 
 
 def _check(path: Path, segment: Segment) -> None:
-    """Whether a copy is what was sealed; others take it for that by its name and length."""
+    """Check a copy against the manifest; later runs trust its name and length."""
     length = path.stat().st_size
     data = read_only(np.memmap(path, np.uint8, "r") if length else b"")
     if length != segment.bytes or int(crc32c(data, 0, length)) != segment.crc32c:
@@ -82,7 +82,7 @@ def _check(path: Path, segment: Segment) -> None:
 
 
 def _directory_of_this_process() -> Path:
-    """A directory that goes with this process: DataFrames read it as long as they are used."""
+    """A directory that is removed when this process ends: DataFrames may read it until then."""
     directory = tempfile.mkdtemp(prefix="smq-staging-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return Path(directory)

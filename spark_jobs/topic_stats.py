@@ -1,8 +1,8 @@
-"""What is in a topic: a line for each partition, or for each hour.
+"""Statistics of a topic: a line for each partition, or for each hour.
 
     smq spark topic_stats flights --data-dir DIR [--by hour] [--output FILE.parquet]
 
-Records, bytes of keys and values, nulls, offsets, times and about how many keys there are.
+Records, bytes of keys and values, nulls, offsets, times and an estimate of distinct keys.
 """
 
 import argparse
