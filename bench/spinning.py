@@ -14,9 +14,9 @@ from shm.kernels.base.words import WORD_TAIL
 from shm.kernels.reader.glance import acquire_word
 from smq.client.door.door import Door
 from smq.client.locate import SHARED_MEMORY, reach_of
-from smq.client.producing.batch_writer import BatchWriter, Stamp
-from smq.client.producing.channel import put_head, request_head
-from smq.client.producing.columns import one_of
+from smq.client.producing.channel.produce_request import put_head, request_head
+from smq.client.producing.encode.batch_writer import BatchWriter, Stamp
+from smq.client.producing.encode.columns import one_of
 from smq.wire.compression import Codec
 
 SPIN_US = 2000  # The shard's: longer than the gap between two messages.

@@ -19,6 +19,8 @@ WITHOUT_OWN_TEST = {
     "smq/model/errors.py": "facts, and exceptions without behaviour",
     "smq/client/errors.py": "exceptions without behaviour",
     "smq/client/consuming/source/source.py": "a protocol; its two sources' tests use it",
+    "smq/client/producing/channel/channel.py": "a protocol; the tests of its two channels use it",
+    "smq/client/producing/delivery/delivery.py": "records without behaviour",
     "smq/store/rows.py": "records without behaviour",
     "smq/sealer/ports.py": "protocols; tests/app/sealer/test_ports.py tests those behind them",
     "smq/coordinator/group_events.py": "records without behaviour",

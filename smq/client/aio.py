@@ -20,7 +20,7 @@ import numpy as np
 
 from smq.client.client import Client, connect
 from smq.client.consuming.aio_consumer import AsyncConsumer
-from smq.client.producing.futures import BatchFuture, Future
+from smq.client.producing.delivery.futures import BatchFuture, Future
 from smq.client.producing.producer import Bytes, Producer
 from smq.client.reference import Source
 from smq.model.references import HANDLE_BYTES_MAX, Reference

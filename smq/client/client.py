@@ -24,8 +24,8 @@ from smq.client.kafka.cluster import DEADLINE_SECONDS, METADATA_MAX_AGE_S, Clust
 from smq.client.kafka.connection import CLIENT_ID
 from smq.client.kafka.offsets import Start
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, reach_of
+from smq.client.producing.options import Options
 from smq.client.producing.producer import Producer
-from smq.client.producing.sender import Options
 from smq.client.reach import Reach
 from smq.client.reference import Payloads, Source
 from smq.model.references import CONTENT_TYPE_DEFAULT, Reference

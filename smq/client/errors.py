@@ -3,12 +3,7 @@
 A broker's error, or the lack of an answer, is a BrokerError with Kafka's `code`.
 """
 
-from typing import TYPE_CHECKING
-
 from smq.model.errors import BrokerError, ErrorCode, NotFound, StoreError
-
-if TYPE_CHECKING:
-    from smq.client.producing.futures import BatchFuture
 
 
 class NoSuchTopic(BrokerError):
@@ -37,16 +32,6 @@ class RecordTooLarge(BrokerError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
-
-
-class BufferFull(Exception):
-    """The producer holds all the records that it may, and the time to wait has passed.
-
-    The record is not taken; the same call may succeed once the broker has acknowledged others. Of
-    a large `send_batch` a part may have been sent: `sent` is its future.
-    """
-
-    sent: "BatchFuture | None" = None
 
 
 class ChannelGone(Exception):

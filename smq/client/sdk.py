@@ -15,7 +15,6 @@ from smq.client.consuming.statistics import ConsumerStatistics as ConsumerStatis
 from smq.client.errors import (
     BatchReleased as BatchReleased,
     BrokerUnavailable as BrokerUnavailable,
-    BufferFull as BufferFull,
     Closed as Closed,
     NoSuchTopic as NoSuchTopic,
     Overrun as Overrun,
@@ -25,10 +24,10 @@ from smq.client.errors import (
     ReferenceRejected as ReferenceRejected,
 )
 from smq.client.names import TopicPartition as TopicPartition
-from smq.client.producing.futures import (
+from smq.client.producing.delivery.delivery import Deliveries as Deliveries, Delivery as Delivery
+from smq.client.producing.delivery.futures import (
     BatchFuture as BatchFuture,
-    Deliveries as Deliveries,
-    Delivery as Delivery,
+    BufferFull as BufferFull,
     Future as Future,
 )
 from smq.client.producing.producer import Producer as Producer

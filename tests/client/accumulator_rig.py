@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from smq.client.producing.accumulator import RETRY_MS, Accumulator
-from smq.client.producing.batch_writer import BatchWriter
-from smq.client.producing.columns import one_of
-from smq.client.producing.parcel import Parcel
-from smq.client.producing.single import Single
+from smq.client.producing.batching.accumulator import Accumulator
+from smq.client.producing.batching.answers import RETRY_MS
+from smq.client.producing.delivery.parcel import Parcel
+from smq.client.producing.delivery.single_record import SingleRecord
+from smq.client.producing.encode.batch_writer import BatchWriter
+from smq.client.producing.encode.columns import one_of
 from smq.model.errors import ErrorCode
 from smq.wire.compression import Codec
 from tests.client.fake_shard import FakeChannel, FakeShard
@@ -25,7 +26,7 @@ class Rig:
         self.shard, self.channel = FakeShard(), FakeChannel()
         self.accumulator = Accumulator("test", (7, 0), BatchWriter(Codec.NONE), batch_bytes)
         self.accumulator.learn("t", [NODE] * partitions, message_bytes_max)
-        self.parcels: list[Parcel | Single] = []
+        self.parcels: list[Parcel | SingleRecord] = []
         self.count = 0
         self.partition_count, self.message_bytes_max = partitions, message_bytes_max
 
@@ -49,12 +50,12 @@ class Rig:
 
     def learn(self) -> None:
         """What the sender does about stale topics."""
-        if self.accumulator.stale:
+        if self.accumulator.queues.stale_topics():
             self.accumulator.learn("t", [NODE] * self.partition_count, self.message_bytes_max)
 
     def drain(self) -> None:
         self.accumulator.drain({NODE: self.channel}, self.now_ms)
-        assert not self.accumulator.gone
+        assert not self.accumulator.lost
         self.accumulator.invariants()
 
     def deliver(self, fault: ErrorCode = ErrorCode.NONE, *, append: bool = True) -> None:
@@ -72,7 +73,7 @@ class Rig:
         for _ in range(min(delivered, len(self.channel.sent))):
             self.deliver()
         self.channel = FakeChannel()
-        self.accumulator.lost(NODE, self.now_ms)
+        self.accumulator.channel_lost(NODE, self.now_ms)
         self.accumulator.invariants()
 
     def round(self) -> None:
@@ -84,7 +85,7 @@ class Rig:
 
     def settle(self) -> None:
         for _ in range(200):
-            if not self.accumulator.parcels:
+            if not self.accumulator.pending:
                 return
             self.now_ms += RETRY_MS
             self.round()
@@ -117,10 +118,10 @@ class Rig:
                     there = self.shard.partitions["t", parcel.delivery(row).partition]
                     assert there.records[parcel.delivery(row).offset].value == b"%d" % number
 
-    def parcels_first(self, parcel: Parcel | Single) -> int:
+    def parcels_first(self, parcel: Parcel | SingleRecord) -> int:
         at = self.parcels.index(parcel)
         return sum(each.row_count for each in self.parcels[:at])
 
 
-def single_of(value: bytes, partition: int = 0) -> Single:
-    return Single("t", NoWaiting(), one_of(value, None, (), OPENED_MS), partition, 10**9)
+def single_of(value: bytes, partition: int = 0) -> SingleRecord:
+    return SingleRecord("t", NoWaiting(), one_of(value, None, (), OPENED_MS), partition, 10**9)

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from smq.client.producing.accumulator import RETRY_MS
+from smq.client.producing.batching.answers import RETRY_MS
 from smq.model.errors import ErrorCode
 from tests.client.accumulator_rig import Rig
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from shm.kernels.record.records_encode import One, encode_one
 from smq.client.errors import ChannelGone
-from smq.client.producing.batch_writer import Stamp
-from smq.client.producing.channel import PRODUCE_VERSION, put_head
+from smq.client.producing.channel.produce_request import PRODUCE_VERSION, put_head
+from smq.client.producing.encode.batch_writer import Stamp
 from smq.model.errors import ErrorCode
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (
@@ -109,7 +109,7 @@ class FakeShard:
 
 
 class FakeChannel:
-    """See smq.client.producing.channel. `room_bytes` is what may wait undelivered."""
+    """See smq.client.producing.channel.channel. `room_bytes` is what may wait undelivered."""
 
     is_quiet = True
     request_bytes_max = 1_000_000

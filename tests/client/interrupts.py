@@ -5,7 +5,7 @@ import sys
 import threading
 from _thread import RLock
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}  # Then CPython looks for signals.
@@ -14,6 +14,16 @@ LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}  # Then CPython 
 def code_of(*functions: Callable[..., Any]) -> set[CodeType]:
     """The code of functions and methods."""
     return {function.__code__ for function in functions}
+
+
+def code_of_classes(*classes: type, without: set[str]) -> set[CodeType]:
+    """The code of all methods of some classes, but for those of these names."""
+    return {
+        each.__code__
+        for of in classes
+        for each in vars(of).values()
+        if isinstance(each, FunctionType) and each.__name__ not in without
+    }
 
 
 def is_interrupted(work: Callable[[], object], codes: set[CodeType], number: int) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from smq.client.producing.parcel import Extras, Parcel
+from smq.client.producing.delivery.parcel import Extras, Parcel
 from smq.wire.records import Headers
 
 OPENED_MS = 1_000_000
@@ -15,10 +15,10 @@ class NoWaiting:
         if not condition():
             raise TimeoutError
 
-    def look(self) -> None:
+    def poll(self) -> None:
         pass
 
-    def listen(self) -> None:
+    def enable_wakeups(self) -> None:
         pass
 
 

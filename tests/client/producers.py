@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from smq.client.producing.options import Options
 from smq.client.producing.producer import Producer
-from smq.client.producing.sender import Options
 from smq.client.reach import Reach
 from smq.wire.compression import Codec
 from tests.client.fake_kafka import FakeKafka

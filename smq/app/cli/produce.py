@@ -33,7 +33,7 @@ from smq.app.process.clock import wall_ms
 from smq.model.setting import INT64_MAX
 
 if TYPE_CHECKING:
-    from smq.client.producing.futures import BatchFuture
+    from smq.client.producing.delivery.futures import BatchFuture
     from smq.client.producing.producer import Producer
 
 READ_BYTES = 1024 * 1024

@@ -1,1 +1,6 @@
-"""The producer: what it is given, what it sends when, and over what."""
+"""The producer: takes records, batches them, sends them, and tells what became of each.
+
+Rooms, lowest first: `encode` (rows to bytes), `channel` (to a broker) and `delivery` (results),
+`batching` (what is sent when, without IO). The files here put threads and waiting around them.
+The comment `Uninterruptible` marks statements that Ctrl-C must not separate: see shm.interrupts.
+"""

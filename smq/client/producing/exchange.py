@@ -1,197 +1,188 @@
-"""The channels of a producer: what comes back over them, and whom that wakes.
+"""A producer's channels: what is sent over them, what comes back, and which thread that wakes.
 
-An ack that nobody waits for wakes nobody: a thread woken for each of many single records would cost
-more than sending them. So the thread may sleep deaf, for NAP_MS; who sends next, or asks, hears
-what has come by then, and who waits has the thread listen again.
+An ack that nobody waits for wakes nobody: waking a thread for each of many single records would
+cost more than sending them. So the sender's thread may nap for NAP_MS, during which answers do not
+wake it. Whoever sends next, or asks for a result, takes the answers that have come by then. Whoever
+waits for one has the thread woken by it.
 """
 
 import logging
 import os
 import select
-import time
 from contextlib import suppress
 
+from smq.client.clock import Clock
 from smq.client.errors import ChannelGone
-from smq.client.producing.accumulator import Accumulator
-from smq.client.producing.channel import Channel
+from smq.client.producing.batching.accumulator import Accumulator
+from smq.client.producing.channel.channel import Channel
+from smq.client.producing.channel.channels import Channels, NodeAnswers
+from smq.client.producing.delivery.single_record import SingleRecord
 from smq.model.errors import PeerError
 
-NAP_MS = 10  # Until acks are taken that nobody waits for.
+NAP_MS = 10  # How late acks are taken that nobody waits for.
 
 logger = logging.getLogger(__name__)
 
 
-def monotonic_ms() -> int:
-    """Milliseconds that only grow."""
-    return time.monotonic_ns() // 1_000_000
-
-
-Answers = tuple[int, list[bytes] | ChannelGone]
-"""What a broker has answered, or that its channel is gone."""
-
-
 class Exchange:
-    """Channels by broker. All but `sleep`, `wake` and `wake_up` want the sender's lock.
+    """All but `sleep`, `wake` and `wake_up` want the producer's lock held.
 
-    is_deaf             the thread sleeps, and no answer wakes it
-    singles, parcels    how many were sent since it fell asleep
-    is_closed           nobody is to wake it any more
+    is_napping  the thread sleeps, and answers do not wake it
+    is_closed   the thread must not be woken any more
     """
 
-    def __init__(self, accumulator: Accumulator) -> None:
-        self.channels: dict[int, Channel] = {}  # Only the thread adds and removes.
-        self._adopted: dict[int, Channel] = {}
-        self.is_deaf = self.is_closed = False
-        self.accumulator = accumulator
-        self.singles = self.parcels = 0
-        self._is_broken_off = False  # Whether an interrupt came while somebody took answers.
+    def __init__(self, accumulator: Accumulator, clock: Clock) -> None:
+        self.is_napping = self.is_closed = False
+        self._accumulator = accumulator
+        self._clock = clock
+        self._channels = Channels()
+        self._by_node, self.must_push = self._channels.by_node, self._channels.must_push
+        self._singles = self._parcels = 0  # How many were sent since the thread fell asleep.
+        self._is_cut_short = False  # Whether taking answers may have been interrupted.
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def send_single(self, single: SingleRecord, now_ms: int) -> bool:
+        """Send a record if nothing must be sent before it; whether that was done."""
+        if not self._accumulator.send_single(single, self._by_node, now_ms):
+            return False
+        self._singles += 1
+        return True
+
+    def drain(self, now_ms: int, *, parcels: int = 0) -> None:
+        """Send all that may go now, `parcels` new ones among it."""
+        self._parcels += parcels
+        self._accumulator.drain(self._by_node, now_ms)
+
+    def needs_thread(self) -> bool:
+        """Whether only the thread can go on: close or push a channel, send what has no room."""
+        accumulator = self._accumulator
+        return (
+            bool(accumulator.lost) or accumulator.queues.has_ready() or self._channels.must_push()
+        )
+
+    # --- channels --------------------------------------------------------------------------------
+
+    def missing(self) -> set[int]:
+        """Brokers to which something is to be sent and that have no channel."""
+        wanted = self._accumulator.queues.leaders_wanted()
+        return wanted and {node_id for node_id in wanted if node_id not in self._channels}
+
+    def adopt(self, node_id: int, channel: Channel) -> None:
+        """Take a new channel, which the thread will begin to use."""
+        if self.is_closed:
+            channel.close()
+        else:
+            self._channels.adopt(node_id, channel)
+
+    def use_adopted(self) -> None:
+        """By the thread: use the channels that were adopted."""
+        self._channels.use_adopted()
+
+    def drop_dead_channels(self, now_ms: int) -> None:
+        """Close the channels that are gone, whose broker is silent, or whose answers may be lost.
+
+        Requests that have no answer are sent again.
+        """
+        accumulator = self._accumulator
+        dead = accumulator.take_lost(now_ms)
+        if self._is_cut_short:
+            dead |= self._by_node.keys()
+            self._is_cut_short = False
+        for node_id in dead:
+            self._channels.remove(node_id)
+            accumulator.channel_lost(node_id, now_ms)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def poll_answers(self) -> None:
+        """Take the answers that have come, if the thread naps."""
+        if self.is_napping and not self._is_cut_short:
+            self._is_cut_short = True
+            self.settle(self._channels.answers())
+            self._is_cut_short = False
+            if self._accumulator.lost:
+                self.wake()
+
+    def enable_wakeups(self) -> None:
+        """Have the next answer wake the thread."""
+        if self.is_napping:
+            is_quiet = (
+                self._channels.arm()
+            )  # First: an interrupt between leaves a nap, not a deaf thread.
+            self.is_napping = False
+            if not is_quiet:
+                self.wake()
+
+    def settle(self, found: list[NodeAnswers]) -> None:
+        """Resolve what was answered, and push."""
+        now_ms = self._clock.monotonic_ms()
+        for node_id, answers in found:
+            try:
+                if isinstance(answers, ChannelGone):
+                    raise answers
+                self._by_node[node_id].push()
+                for answer in answers:
+                    self._accumulator.answered(node_id, answer, now_ms)
+            except (ChannelGone, PeerError) as reason:
+                logger.info("the channel to broker %s is lost: %s", node_id, reason)
+                self._accumulator.lost.add(node_id)
+
+    # --- the thread's sleep ----------------------------------------------------------------------
 
     def wake(self) -> None:
         """Have the thread do its round."""
         os.eventfd_write(self._wake_fd, 1)
 
-    def missing(self) -> set[int]:
-        """Brokers that something waits for and to which there is no channel."""
-        return self.accumulator.leaders_wanted() - self.channels.keys() - self._adopted.keys()
-
-    def adopt(self, node_id: int, channel: Channel) -> None:
-        """Take a new channel, for the thread to begin with."""
-        if self.is_closed:
-            channel.close()
-        else:
-            self._adopted[node_id] = channel
-
-    def begin_with_new(self) -> None:
-        """By the thread: channels that were adopted are like the others now."""
-        self.channels |= self._adopted
-        self._adopted.clear()
-
-    def must_push(self) -> bool:
-        """Whether something was written that a socket has not taken."""
-        return any(each.events() & select.POLLOUT for each in self.channels.values())
-
-    def mourn(self, now_ms: int) -> None:
-        """Close the channels that were found to be gone, or whose broker is silent.
-
-        And those of which answers were taken, and perhaps not noted: what they owe is sent again.
-        """
-        accumulator = self.accumulator
-        if self._is_broken_off:
-            accumulator.gone |= self.channels.keys()
-            self._is_broken_off = False
-        gone, accumulator.gone = accumulator.gone | set(accumulator.silent(now_ms)), set()
-        for node_id in gone:
-            channel = self.channels.pop(node_id, None)
-            if channel is not None:
-                channel.close()
-            accumulator.lost(node_id, now_ms)
-
-    # --- answers ---------------------------------------------------------------------------------
-
-    def hear(self) -> None:
-        """Take the answers that have come, if the thread is deaf."""
-        if self.is_deaf and not self._is_broken_off:
-            self._is_broken_off = True
-            self.settle(self._answers())
-            self._is_broken_off = False
-            if self.accumulator.gone:
-                self.wake()
-
-    def listen(self) -> None:
-        """Have the thread wake at the next answer."""
-        if self.is_deaf:
-            is_quiet = self._arm()  # First: a thread that does not listen is not taken for one.
-            self.is_deaf = False
-            if not is_quiet:
-                self.wake()
-
-    def _arm(self) -> bool:
-        """Have answers wake who polls; False: there are some already."""
-        is_quiet = True
-        for channel in self.channels.values():
-            is_quiet &= channel.arm()
-        return is_quiet
-
-    def _answers(self) -> list[Answers]:
-        found: list[Answers] = []
-        for node_id, channel in self.channels.items():
-            try:
-                found.append((node_id, channel.answers()))
-            except ChannelGone as reason:
-                found.append((node_id, reason))
-        return found
-
-    def settle(self, found: list[Answers]) -> None:
-        """Resolve what was answered, and push."""
-        now_ms = monotonic_ms()
-        for node_id, answers in found:
-            try:
-                if isinstance(answers, ChannelGone):
-                    raise answers
-                self.channels[node_id].push()
-                for answer in answers:
-                    self.accumulator.answered(node_id, answer, now_ms)
-            except (ChannelGone, PeerError) as reason:
-                logger.info("broker %s is gone: %s", node_id, reason)
-                self.accumulator.gone.add(node_id)
-
-    # --- the thread's sleep ----------------------------------------------------------------------
-
     def fall_asleep(self, sleep_ms: int, *, is_asked: bool) -> int:
-        """How long to sleep, if that is for `sleep_ms` at most; 0: there is something already.
+        """For how long to sleep, `sleep_ms` at most; 0: there are answers already.
 
-        Deaf for a moment, if single records are sent, nothing else, and nobody waits for any.
+        It is a nap if only single records were sent, and nobody waits for their results.
         """
-        has_sent_singles = self.singles > 0 and not self.parcels
-        self.singles = self.parcels = 0
-        self.is_deaf = has_sent_singles and not is_asked and self._may_be_deaf()
-        if self.is_deaf:
+        has_sent_singles = self._singles > 0 and not self._parcels
+        self._singles = self._parcels = 0
+        self.is_napping = has_sent_singles and not is_asked and self._may_nap()
+        if self.is_napping:
             return min(sleep_ms, NAP_MS)
-        return sleep_ms if self._arm() else 0
+        return sleep_ms if self._channels.arm() else 0
 
-    def _may_be_deaf(self) -> bool:
-        """Whether nothing of what is on its way goes on, or calls back, with the next answer."""
-        accumulator = self.accumulator
-        if accumulator.has_waiting or not all(each.is_quiet for each in self.channels.values()):
+    def _may_nap(self) -> bool:
+        """Whether the next answer leads to nothing: no batch follows it, and no callback."""
+        accumulator = self._accumulator
+        if accumulator.queues.has_ready() or not self._channels.are_quiet():
             return False
-        return not any(parcel.callbacks for parcel in accumulator.parcels)
+        return not accumulator.pending.has_callbacks()
+
+    def end_nap(self) -> None:
+        """The thread is awake, and takes the answers itself."""
+        self.is_napping = False
 
     def sleep(self, sleep_ms: int) -> None:
-        """Sleep until there is something, or for so long; without the lock."""
+        """Sleep until there is something to do, or for so long; without the lock."""
         poller = select.poll()
         poller.register(self._wake_fd, select.POLLIN)
-        for channel in list(self.channels.values()):
-            fd = channel.fileno()
-            if fd < 0:  # Somebody who sent has found that nobody is there.
-                return
-            poller.register(fd, channel.events())
-        poller.poll(sleep_ms)
+        if self._channels.register(poller):
+            poller.poll(sleep_ms)
 
-    def wake_up(self) -> list[Answers]:
-        """What has come; to be settled. Without the lock, once it is not deaf any more."""
-        assert not self.is_deaf, "somebody else may take answers"
+    def wake_up(self) -> list[NodeAnswers]:
+        """The answers that have come, for `settle`. Without the lock, once the nap has ended."""
+        assert not self.is_napping, "another thread may take answers"
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake_fd)
-        for channel in self.channels.values():
-            with suppress(ChannelGone):  # `answers` says so too.
-                channel.disarm()
-        return self._answers()
+        self._channels.disarm()
+        return self._channels.answers()
 
     # --- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the channels; what is on its way is lost sight of."""
-        self.begin_with_new()
-        self.is_deaf, self.is_closed = False, True
-        for channel in self.channels.values():
-            channel.close()
+        """Close the channels. The results of requests in flight are not learnt."""
+        self.is_napping, self.is_closed = False, True
+        self._channels.close()
         os.close(self._wake_fd)
 
     def forget(self) -> None:
-        """In a forked child: let go of copies."""
-        self.begin_with_new()
-        self.is_deaf, self.is_closed = False, True  # Nobody is to take answers there.
-        for channel in self.channels.values():
-            channel.forget()
+        """In a forked child: close the copies; the parent's channels stay open."""
+        self.is_napping, self.is_closed = False, True  # Nobody is to take answers there.
+        self._channels.forget()
         os.close(self._wake_fd)

@@ -5,15 +5,14 @@
         producer.send_batch("clicks", table)                     a BatchFuture
         producer.flush()
 
-Threads may share a producer. So may processes: one that is used in a forked child, or pickled into
-a spawned one, is a producer of its own there, with nothing of what the parent had not yet sent.
+Threads may share a producer. In a forked child, or pickled into a spawned one, it becomes a new
+producer, which has none of the records that the parent had not sent yet.
 """
 
 import atexit
 import logging
 import os
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +32,8 @@ from smq.client.arguments import (
     topic_name,
     whole_number,
 )
-from smq.client.errors import BufferFull, Closed
+from smq.client.clock import SYSTEM_CLOCK
+from smq.client.errors import Closed
 from smq.client.payload_formats import (
     ARROW_STREAM,
     CONTENT_TYPE,
@@ -41,12 +41,13 @@ from smq.client.payload_formats import (
     write_array,
     write_table,
 )
-from smq.client.producing.batches_in import ABSENT, Piece, pieces_of
-from smq.client.producing.columns import rows_of, values_of
-from smq.client.producing.futures import BatchFuture, Future
-from smq.client.producing.links import Links
-from smq.client.producing.parcel import NO_EXTRAS, Extras, Parcel
-from smq.client.producing.sender import Options, Sender
+from smq.client.producing.channel.links import Links
+from smq.client.producing.delivery.futures import BatchFuture, BufferFull, Future
+from smq.client.producing.delivery.parcel import NO_EXTRAS, Extras, Parcel
+from smq.client.producing.encode.batch_input import ABSENT, Piece, pieces_of
+from smq.client.producing.encode.columns import rows_of, values_of
+from smq.client.producing.options import Options
+from smq.client.producing.sender import Sender
 from smq.client.reach import Reach
 from smq.client.reference import HANDLE_HEADERS, Source
 from smq.model.references import CONTENT_TYPE_DEFAULT, Reference
@@ -59,7 +60,7 @@ HeadersIn: TypeAlias = Mapping[str, Bytes | None] | Iterable[tuple[str | bytes, 
 
 TIMESTAMP_END = 2**63
 PARTITION_END = 2**31
-FAREWELL_S = 5.0  # How long a block that failed, or a process that ends, waits for what it sent.
+EXIT_FLUSH_S = 5.0  # How long a `with` block that failed, or a process that ends, may flush.
 
 logger = logging.getLogger(__name__)
 
@@ -83,20 +84,21 @@ class Producer:
             if self._is_closed:
                 raise Closed("the producer has been closed")
             if self._sender is None:
-                self._sender = Sender(Links(self._reach), self._options)
+                reach = self._reach
+                self._sender = Sender(Links(reach), self._options, reach.clock)
                 _senders.add(self._sender)
             return self._sender
 
     def must_wait(self, topic: str, value: Bytes | None, key: Bytes | None) -> bool:
-        """Whether `send` would have to ask about the topic first, or to wait for room."""
+        """Whether `send` would have to ask for the topic's metadata, or to wait for room."""
         text("topic", topic)
         size_bytes = _size_of(bytes_of("value", value), bytes_of("key", key))
         sender = self._sender or self._start()
         with sender.lock:
-            return sender.must_wait(topic, size_bytes)
+            return sender.admission.must_wait(topic, size_bytes)
 
-    def _leave_to_parent(self) -> None:
-        """In a forked child: forget the sender, whose thread is not here."""
+    def _detach_after_fork(self) -> None:
+        """In a forked child: drop the sender, whose thread is not here."""
         self._starting, self._sender = threading.Lock(), None
 
     def send(  # noqa: PLR0913  (each is a field of the record)
@@ -110,10 +112,10 @@ class Producer:
         partition: int | None = None,
         callback: Callable[[Future], object] | None = None,
     ) -> Future:
-        """Send a record; its future, which `callback` is called with when it is done.
+        """Send a record; returns its future. `callback` is called with the future once it is done.
 
-        The partition is the one named, or Kafka's for the key, or for a while the same for all
-        records without a key. The timestamp is now unless one is given.
+        The partition is the one given, or Kafka's for the key. Records without a key go to one
+        partition for a while, then to the next. The timestamp is now unless one is given.
         Raises NoSuchTopic, BufferFull (no room within `block_s`), TypeError, ValueError.
         """
         if callback is not None:
@@ -136,7 +138,7 @@ class Producer:
         )
         sender = self._sender or self._start()
         with sender.lock:  # And no `acquire` before a `try`: an interrupt may come between them.
-            parcel = sender.parcels.get(topic)
+            parcel = sender.find_open(topic)
             if parcel is None:
                 single = sender.send_single(topic, value, key, extras)
                 if single is not None:
@@ -144,25 +146,25 @@ class Producer:
                 parcel = sender.open_parcel(topic, _size_of(value, key))
             row = len(parcel.values)
             if extras is not NO_EXTRAS:
-                sender.check_partition(topic, extras.partition)
+                sender.outbox.check_partition(topic, extras.partition)
                 parcel.extras[row] = extras
             if key is not None:
                 parcel.keys[row] = key
-            parcel.values.append(value)  # No other call since its extras: no interrupt tears a row.
+            parcel.values.append(value)  # Uninterruptible since its extras: no row is torn.
             key_bytes = 0 if key is None else len(key)  # As _size_of, but for the call, for speed.
             parcel.room -= RECORD_HEAD_BYTES_MAX + len(value or b"") + key_bytes
             if parcel.room < 0:
-                sender.outgrown(topic)
+                sender.outbox.grow_or_send(parcel)
         return Future(parcel, row)
 
-    def send_batch(self, topic: str, batch: Any) -> BatchFuture:  # noqa: ANN401  (see batches_in)
+    def send_batch(self, topic: str, batch: Any) -> BatchFuture:  # noqa: ANN401  (see batch_input)
         """Send the rows of an Arrow table or record batch, or of a dict of arrays or lists.
 
-        Columns: value, and if wanted key, headers, timestamp (ms) and partition, as
-        described in `smq.client.producing.batches_in`; a null timestamp or partition is as one
-        that is not given.
-        Raises what `send` raises. A large batch may have been sent in part when BufferFull is
-        raised: then the error's `sent` is the future of that part.
+        Columns: value, and optionally key, headers, timestamp (ms) and partition. Their types are
+        listed in `smq.client.producing.encode.batch_input`. A null timestamp or partition counts as
+        not given.
+        Raises what `send` raises. When BufferFull is raised a part of a large batch may have been
+        sent: the error's `sent` is the future of that part.
         """
         topic_name("topic", topic)
         parcels: list[Parcel] = []
@@ -180,40 +182,31 @@ class Producer:
         named = [each.partitions for each in pieces if each.partitions is not None]
         highest = max((int(each.max(initial=ABSENT)) for each in named), default=ABSENT)
         if highest != ABSENT:
-            sender = self._sender or self._start()
-            with sender.lock:
-                sender.await_topic(topic)
-                sender.check_partition(topic, highest)
+            (self._sender or self._start()).check_partition(topic, highest)
 
     def _send_piece(self, topic: str, piece: Piece) -> Parcel:
         sender = self._sender or self._start()
-        with sender.lock:
-            sender.await_topic(topic)
-            partition_count, keyless = sender.partition_count(topic), sender.keyless(topic)
-        parcel = sender.new_parcel(topic, 0)
+        partition_count, keyless = sender.placement(topic)
+        parcel = sender.outbox.new_parcel(topic, 0)
         plain = values_of(piece.values, parcel.opened_ms) if piece.is_plain else None
         if plain is not None:
             parcel.fill_one(plain, keyless)
         else:
             _fill(parcel, piece, partition_count, keyless)
-        with sender.lock:
-            sender.await_room(topic, parcel.bytes)
-            if topic in sender.parcels:
-                sender.cut(topic)  # What was sent before goes before.
-            sender.add(parcel)
+        sender.send_parcel(parcel)
         return parcel
 
     def send_arrow(self, topic: str, table: "pa.Table | pa.RecordBatch", **fields: Any) -> Future:  # noqa: ANN401
-        """Send a table as one record, an Arrow stream; consumers have `batch.tables()`.
+        """Send a table as one record, an Arrow stream; consumers read it with `batch.tables()`.
 
         `fields` are those of `send`.
         """
         return self._send_typed(topic, write_table(table), ARROW_STREAM, fields)
 
     def send_array(self, topic: str, array: np.ndarray, **fields: Any) -> Future:  # noqa: ANN401
-        """Send a NumPy array as one record, a .npy file; consumers have `batch.arrays()`.
+        """Send a NumPy array as one record, a .npy file; consumers read it with `batch.arrays()`.
 
-        Its dtype and shape come back, and C or Fortran order; other strides arrive in C order.
+        Dtype, shape and C or Fortran order are kept. Arrays with other strides arrive in C order.
         `fields` are those of `send`.
         """
         return self._send_typed(topic, write_array(array), NPY, fields)
@@ -227,28 +220,26 @@ class Producer:
         move: bool = False,
         **fields: Any,  # noqa: ANN401
     ) -> Future:
-        """Upload a payload (see Client.upload), then send a record that stands for it.
+        """Upload a payload (see Client.upload), then send a record that refers to it.
 
-        The payload is whole when this returns, the record is there when the future is done; of one
-        that failed the payload is deleted later. `fields` are those of `send` but for the value.
+        The payload is complete when this returns. The record is in the topic when the future is
+        done; if it fails the payload is deleted later. `fields` are those of `send` but the value.
         """
         topic_name("topic", topic)
         if fields.get("headers") is not None:
             fields["headers"] = header_pairs(fields["headers"])
         partition = _partition_of(**fields)
-        sender = self._start()
-        with sender.lock:
-            sender.await_topic(topic)  # Nothing is uploaded for a record that cannot be sent.
-            sender.check_partition(topic, partition)
+        # First: nothing is uploaded for a record that cannot be sent.
+        self._start().check_partition(topic, partition)
         reference = self._payloads.upload(topic, source, content_type=content_type, move=move)
         return self.send_handle(topic, reference, **fields)
 
     def send_handle(self, topic: str, reference: Reference, **fields: Any) -> Future:  # noqa: ANN401
-        """Send a record that stands for a payload which was uploaded to the topic.
+        """Send a record that refers to a payload which was uploaded to the topic.
 
-        It may be sent any number of times, until the upload is smq.reference.orphan.ms old. The
-        future raises ReferenceRejected when the payload is not there, and so do those of records
-        that shared its batch: a batch is written whole or not at all. `fields` as above.
+        A reference may be sent any number of times, until the upload is smq.reference.orphan.ms
+        old. The future raises ReferenceRejected when there is no such payload, and so do those of
+        records in the same batch: a batch is written whole or not at all. `fields` as above.
         """
         if not isinstance(reference, Reference):
             raise TypeError(
@@ -265,10 +256,10 @@ class Producer:
         return self.send(topic, value, headers=[(CONTENT_TYPE, kind), *more], **fields)
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until the fate of all records sent so far is known. Raises TimeoutError.
+        """Wait until all records sent so far are delivered or have failed. Raises TimeoutError.
 
-        Raises the first error that nobody has learned from a future: no failure passes unseen. In
-        a callback it raises RuntimeError, unless there is nothing to wait for.
+        Raises the first error that no future has reported: no failure goes unnoticed. In a callback
+        it raises RuntimeError, unless there is nothing to wait for.
         """
         if timeout_s is not None:
             timeout_s = duration("timeout_s", timeout_s)
@@ -276,9 +267,10 @@ class Producer:
             self._sender.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush, then close, whatever flush raises. Closing again does nothing.
+        """Flush, then close, whatever flush raises. A second call does nothing.
 
-        In a callback it does not wait: the producer takes no more, and ends when all is done.
+        In a callback it does not wait: the producer takes no more records, and ends when all are
+        done.
         """
         if timeout_s is not None:
             timeout_s = duration("timeout_s", timeout_s)
@@ -288,7 +280,7 @@ class Producer:
             self._is_closed = True
         sender = self._sender
         if sender is not None and sender.is_own_thread():
-            sender.leave()
+            sender.close_when_done()
         elif sender is not None:
             try:
                 sender.flush(timeout_s)
@@ -305,22 +297,22 @@ class Producer:
             self.close()
             return
         with suppress(Exception):  # The error of the block is the one to tell.
-            self.close(FAREWELL_S)
+            self.close(EXIT_FLUSH_S)
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
-        """What was sent still goes; then the thread ends, which knows nothing of a producer."""
+        """The thread, which does not refer to the producer, sends the rest and ends."""
         sender = self.__dict__.get("_sender")
         if sender is not None and not self._is_closed:
-            sender.leave()
+            sender.close_when_done()
             warn("a producer was not closed", ResourceWarning, source=self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In another process: a producer of its own."""
+        """In another process: a new producer."""
         return Producer, (self._reach, self._options)
 
 
 def _size_of(value: bytes | None, key: bytes | None) -> int:
-    """What a record takes of the buffer, about."""
+    """About what a record takes of the buffer."""
     return RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
 
 
@@ -354,7 +346,7 @@ def _partition_of(
 
 
 def _extras(headers: Any, timestamp_ms: Any, partition: Any) -> Extras:  # noqa: ANN401
-    """What few records have, as it is kept. Raises TypeError, ValueError."""
+    """The fields that few records have. Raises TypeError, ValueError."""
     if timestamp_ms is not None:
         timestamp_ms = whole_number("timestamp_ms", timestamp_ms, 0, TIMESTAMP_END)
     if partition is not None:
@@ -368,21 +360,23 @@ _senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
 _producers: "weakref.WeakSet[Producer]" = weakref.WeakSet()
 
 
-def _leave_all_to_parent() -> None:
+def _detach_all_after_fork() -> None:
     for sender in list(_senders):  # Also of producers that were dropped.
-        sender.abandon()
+        sender.detach_after_fork()
     for producer in list(_producers):
-        producer._leave_to_parent()  # noqa: SLF001  (of this file)
+        producer._detach_after_fork()  # noqa: SLF001  (of this file)
 
 
-os.register_at_fork(after_in_child=_leave_all_to_parent)
+os.register_at_fork(after_in_child=_detach_all_after_fork)
 
 
-def _send_the_rest() -> None:
-    """At the end of the process, whose threads end with it; what a fork has left is closed."""
-    end_s = time.monotonic() + FAREWELL_S
+def _flush_all_at_exit() -> None:
+    """At the end of the process, whose threads end with it."""
+    end_s = SYSTEM_CLOCK.monotonic_s() + EXIT_FLUSH_S
     open_ones = [each for each in list(_senders) if not each.is_closed]
-    lost = sum(each.farewell(max(0.0, end_s - time.monotonic())) for each in open_ones)
+    lost = sum(
+        each.flush_at_exit(max(0.0, end_s - SYSTEM_CLOCK.monotonic_s())) for each in open_ones
+    )
     if lost:
         logger.warning(
             "%d records could not be sent before the process ended: flush() or close() producers",
@@ -390,4 +384,4 @@ def _send_the_rest() -> None:
         )
 
 
-atexit.register(_send_the_rest)
+atexit.register(_flush_all_at_exit)

@@ -1,13 +1,13 @@
-"""What a producer knows of the topics it sends to, and when it is time to ask again."""
+"""What a producer knows of the topics it sends to, and when to ask the cluster again."""
 
-from smq.client.producing.links import ProducerTopic
+from smq.client.producing.channel.links import ProducerTopic
 
-LOOK_MS = 1000  # We look for topics that were asked about long ago once a second.
-GONE_MS = 3000  # A topic that is not there for so long has been deleted; else it has just come.
+AGE_CHECK_MS = 1000  # How often to look for topics whose metadata is old.
+GONE_MS = 3000  # A topic missing for so long has been deleted; else it has just been created.
 
 
 class Topic:
-    """A topic that is sent to. Records without key stick to a partition for a parcel."""
+    """A topic that is sent to. Records without key all go to one partition, until it rotates."""
 
     __slots__ = ("facts", "keyless", "learnt_ms", "missing_since_ms")
 
@@ -17,36 +17,51 @@ class Topic:
         self.keyless = keyless % len(facts.leaders)
         self.missing_since_ms = 0
 
-    def turn(self) -> None:
-        """Have the next records without key go to the next partition."""
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it has."""
+        return len(self.facts.leaders)
+
+    def rotate_keyless(self) -> None:
+        """Send the next records without key to the next partition."""
         self.keyless = (self.keyless + 1) % len(self.facts.leaders)
 
 
 class Topics:
-    """Those that are `known`, by name; `look_ms` is when to look again which are out of date."""
+    """The topics that the producer has sent to, by name."""
 
     def __init__(self, metadata_max_age_ms: int, first_partition: int) -> None:
-        self.known: dict[str, Topic] = {}
-        self.look_ms = 0
+        self._known: dict[str, Topic] = {}
+        # By name, one that may be known, and one that is. The dict's own methods: a call less.
+        self.find, self.get = self._known.get, self._known.__getitem__
+        self._check_at_ms = 0  # When to look again which are out of date.
         self._max_age_ms = metadata_max_age_ms
         self._first_partition = first_partition
 
     def learn(self, name: str, facts: ProducerTopic, now_ms: int) -> None:
-        """What the cluster says of one."""
-        known = self.known.setdefault(name, Topic(facts, self._first_partition))
+        """Take a topic's metadata."""
+        known = self._known.setdefault(name, Topic(facts, self._first_partition))
         known.facts, known.learnt_ms, known.missing_since_ms = facts, now_ms, 0
 
+    def drop(self, name: str) -> None:
+        """The topic is not there any more."""
+        self._known.pop(name, None)
+
+    def is_check_due(self, now_ms: int) -> bool:
+        """Whether `aged` has not been asked for long."""
+        return now_ms >= self._check_at_ms
+
     def aged(self, now_ms: int) -> set[str]:
-        """Those to ask about because that was long ago."""
-        if now_ms < self.look_ms:
+        """The topics whose metadata is old."""
+        if now_ms < self._check_at_ms:
             return set()
-        self.look_ms = now_ms + LOOK_MS
+        self._check_at_ms = now_ms + AGE_CHECK_MS
         oldest_ms = now_ms - self._max_age_ms
-        return {name for name, each in self.known.items() if each.learnt_ms <= oldest_ms}
+        return {name for name, each in self._known.items() if each.learnt_ms <= oldest_ms}
 
     def is_gone(self, name: str, now_ms: int) -> bool:
-        """The cluster says that there is no such topic: whether to believe it."""
-        known = self.known.get(name)
+        """The cluster reports that there is no such topic: whether it has been deleted."""
+        known = self._known.get(name)
         if known is None:
             return True
         known.missing_since_ms = known.missing_since_ms or now_ms

@@ -10,7 +10,7 @@ from shm.kernels.session import client as kernels
 from shm.kernels.session.words import SHARD_SLEEP
 from smq.app.process.clock import monotonic_ms
 from smq.app.shard.sessions import ATTACHING_MAX, HELLO_MS_MAX, INBOX_BYTES_MIN, inbox_bytes
-from smq.client.producing.batch_writer import BatchWriter
+from smq.client.producing.encode.batch_writer import BatchWriter
 from smq.model.config import Config
 from smq.wire.attach import HELLO_BYTES, Answer, Hello
 from smq.wire.compression import Codec

@@ -20,7 +20,7 @@ from smq.client.door.door import Door, DoorUnavailable, InboxFull
 from smq.client.errors import ChannelGone
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
-from smq.client.producing.columns import one_of
+from smq.client.producing.encode.columns import one_of
 from smq.testing import broker
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.attach import ANSWER_BYTES
@@ -28,7 +28,7 @@ from tests.shard.shard_bench import batch, produce_request, responses
 from tests.shm.forks import forked
 
 if TYPE_CHECKING:
-    from smq.client.producing.channel import Channel
+    from smq.client.producing.channel.channel import Channel
 
 TOPIC = "one"
 SECOND_NS = 1_000_000_000

@@ -7,10 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from smq.client.producing.accumulator import ANSWER_MS_MAX, Accumulator
-from smq.client.producing.batch_writer import BatchWriter
+from smq.client.clock import SYSTEM_CLOCK
+from smq.client.producing.batching.accumulator import Accumulator
+from smq.client.producing.batching.in_flight import ANSWER_MS_MAX
+from smq.client.producing.channel.channels import Channels
+from smq.client.producing.delivery.parcel import Parcel
+from smq.client.producing.encode.batch_writer import BatchWriter
 from smq.client.producing.exchange import NAP_MS, Exchange
-from smq.client.producing.parcel import Parcel
 from smq.wire.compression import Codec
 from tests.client.fake_shard import FakeChannel, FakeShard
 from tests.client.interrupts import code_of, is_interrupted
@@ -49,15 +52,16 @@ class Rig:
     def __init__(self) -> None:
         self.accumulator = Accumulator("test", (7, 0), BatchWriter(Codec.NONE), 10_000)
         self.accumulator.learn("t", [NODE], 10_000)
-        self.exchange = Exchange(self.accumulator)
+        self.exchange = Exchange(self.accumulator, SYSTEM_CLOCK)
         self.channel, self.shard = Polled(), FakeShard()
-        self.exchange.channels[NODE] = self.channel
+        self.exchange.adopt(NODE, self.channel)
+        self.exchange.use_adopted()
 
     def send(self) -> Parcel:
-        self.exchange.singles += 1
+        self.exchange._singles += 1
         parcel = closed([(b"a", 0)])
         self.accumulator.add(parcel)
-        self.accumulator.drain(self.exchange.channels, 0)
+        self.exchange.drain(0)
         return parcel
 
     def deliver(self) -> None:
@@ -68,7 +72,7 @@ class Rig:
         return self.exchange.fall_asleep(LONG_MS, is_asked=is_asked)
 
     def wake_up(self) -> None:
-        self.exchange.is_deaf = False
+        self.exchange.is_napping = False
         self.exchange.settle(self.exchange.wake_up())
 
     @property
@@ -95,7 +99,7 @@ def rig() -> Iterator[Rig]:
 def test_who_has_sent_and_is_not_asked_naps_and_hears_nothing(rig: Rig) -> None:
     parcel = rig.send()
     assert rig.fall_asleep() == NAP_MS
-    assert rig.exchange.is_deaf
+    assert rig.exchange.is_napping
     assert not rig.channel.is_armed
     rig.deliver()
     assert not parcel.is_resolved()
@@ -115,9 +119,9 @@ def test_who_is_asked_listens(rig: Rig, who: str) -> None:
     elif who == "a socket":
         rig.channel.is_quiet = False
     elif who == "a parcel":
-        rig.exchange.parcels += 1
+        rig.exchange._parcels += 1
     assert rig.fall_asleep(is_asked=who == "a thread") == LONG_MS
-    assert not rig.exchange.is_deaf
+    assert not rig.exchange.is_napping
     assert rig.channel.is_armed
 
 
@@ -126,8 +130,8 @@ def test_a_channel_that_is_found_to_be_gone_on_waking_is_given_up(rig: Rig) -> N
     rig.channel.is_closing = True
     rig.fall_asleep()
     rig.wake_up()
-    rig.exchange.mourn(0)
-    assert rig.exchange.channels == {}
+    rig.exchange.drop_dead_channels(0)
+    assert dict(rig.exchange._by_node) == {}
     assert not parcel.is_resolved()
     assert rig.exchange.missing() == {NODE}
 
@@ -135,10 +139,10 @@ def test_a_channel_that_is_found_to_be_gone_on_waking_is_given_up(rig: Rig) -> N
 def test_whoever_asks_hears_what_has_come(rig: Rig) -> None:
     parcel = rig.send()
     rig.fall_asleep()
-    rig.exchange.hear()
+    rig.exchange.poll_answers()
     assert not parcel.is_resolved()
     rig.deliver()
-    rig.exchange.hear()
+    rig.exchange.poll_answers()
     assert parcel.is_resolved()
     assert not rig.is_woken
 
@@ -146,9 +150,9 @@ def test_whoever_asks_hears_what_has_come(rig: Rig) -> None:
 def test_who_waits_has_the_thread_woken_by_the_next_answer(rig: Rig) -> None:
     rig.send()
     rig.fall_asleep()
-    rig.exchange.listen()
+    rig.exchange.enable_wakeups()
     assert rig.channel.is_armed
-    assert not rig.exchange.is_deaf
+    assert not rig.exchange.is_napping
     assert not rig.is_woken
 
 
@@ -163,27 +167,27 @@ def test_who_is_interrupted_before_the_thread_listens_leaves_it_deaf(
 
     monkeypatch.setattr(rig.channel, "arm", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        rig.exchange.listen()
+        rig.exchange.enable_wakeups()
     rig.deliver()
-    rig.exchange.hear()
+    rig.exchange.poll_answers()
     assert parcel.is_resolved()
 
 
 def test_what_a_broker_owes_is_sent_again_if_the_taking_of_answers_was_interrupted() -> None:
-    codes = code_of(Exchange.hear, Exchange._answers, Exchange.settle, FakeChannel.answers)
+    codes = code_of(Exchange.poll_answers, Channels.answers, Exchange.settle, FakeChannel.answers)
     is_there, number, again = True, 0, 0
     while is_there:
         with opened() as rig:
             parcel = rig.send()
             rig.fall_asleep()
             rig.deliver()
-            is_there = is_interrupted(rig.exchange.hear, codes, number)
-            rig.exchange.hear()  # By another thread: it does not hide what the first has left.
+            is_there = is_interrupted(rig.exchange.poll_answers, codes, number)
+            rig.exchange.poll_answers()  # By another thread: this hides nothing of the first.
             rig.wake_up()
-            rig.exchange.mourn(0)
-            assert bool(rig.exchange.channels) is not is_there
-            assert parcel.is_resolved() is not rig.accumulator.has_waiting
-            again += rig.accumulator.has_waiting
+            rig.exchange.drop_dead_channels(0)
+            assert bool(rig.exchange._by_node) is not is_there
+            assert parcel.is_resolved() is not rig.accumulator.queues.has_ready()
+            again += rig.accumulator.queues.has_ready()
             number += 1
     assert number > again > 3
 
@@ -192,7 +196,7 @@ def test_who_waits_for_an_answer_that_came_just_then_wakes_the_thread(rig: Rig) 
     rig.send()
     rig.fall_asleep()
     rig.deliver()
-    rig.exchange.listen()
+    rig.exchange.enable_wakeups()
     assert rig.is_woken
 
 
@@ -200,8 +204,8 @@ def test_while_the_thread_listens_answers_are_its_own(rig: Rig) -> None:
     parcel = rig.send()
     rig.fall_asleep(is_asked=True)
     rig.deliver()
-    rig.exchange.hear()
-    rig.exchange.listen()
+    rig.exchange.poll_answers()
+    rig.exchange.enable_wakeups()
     assert not parcel.is_resolved()
     assert not rig.is_woken
 
@@ -216,22 +220,22 @@ def test_whoever_finds_a_channel_gone_has_the_thread_mourn_it(rig: Rig) -> None:
     parcel = rig.send()
     rig.fall_asleep()
     rig.channel.is_gone = True
-    rig.exchange.hear()
+    rig.exchange.poll_answers()
     assert rig.is_woken
-    assert rig.accumulator.gone == {NODE}
-    rig.exchange.mourn(0)
-    assert rig.exchange.channels == {}
-    assert rig.accumulator.gone == set()
+    assert rig.accumulator.lost == {NODE}
+    rig.exchange.drop_dead_channels(0)
+    assert dict(rig.exchange._by_node) == {}
+    assert rig.accumulator.lost == set()
     assert not parcel.is_resolved()
     assert rig.exchange.missing() == {NODE}
 
 
 def test_a_broker_that_is_silent_is_mourned(rig: Rig) -> None:
     rig.send()
-    rig.exchange.mourn(ANSWER_MS_MAX)
-    assert rig.exchange.channels == {NODE: rig.channel}
-    rig.exchange.mourn(ANSWER_MS_MAX + 1)
-    assert rig.exchange.channels == {}
+    rig.exchange.drop_dead_channels(ANSWER_MS_MAX)
+    assert dict(rig.exchange._by_node) == {NODE: rig.channel}
+    rig.exchange.drop_dead_channels(ANSWER_MS_MAX + 1)
+    assert dict(rig.exchange._by_node) == {}
     assert rig.channel.is_gone
 
 
@@ -266,7 +270,7 @@ def test_in_a_fork_nobody_takes_the_parents_answers() -> None:
     rig.fall_asleep()
     rig.deliver()
     rig.exchange.forget()
-    rig.exchange.hear()
-    rig.exchange.listen()
+    rig.exchange.poll_answers()
+    rig.exchange.enable_wakeups()
     assert not parcel.is_resolved()
     os.close(rig.channel.descriptor)

@@ -5,11 +5,15 @@ from functools import partial
 
 import pytest
 
-from smq.client.errors import BufferFull
-from smq.client.producing.accumulator import Accumulator
-from smq.client.producing.parcel import Parcel
+from smq.client.producing.admission import Admission
+from smq.client.producing.batching.accumulator import Accumulator
+from smq.client.producing.batching.partition_queues import PartitionQueues
+from smq.client.producing.batching.pending_parcels import PendingParcels
+from smq.client.producing.delivery.futures import BufferFull
+from smq.client.producing.delivery.parcel import Parcel
+from smq.client.producing.open_parcels import OpenParcels
+from smq.client.producing.outbox import Outbox
 from smq.client.producing.producer import Producer
-from smq.client.producing.scout import Scout
 from smq.client.producing.sender import Sender
 from smq.client.producing.waiters import Waiters, without
 from tests.client.fake_kafka import FakeKafka
@@ -26,13 +30,15 @@ def test_an_interrupt_anywhere_in_send_tears_loses_and_blocks_nothing(
     producer = open_producer(batch_bytes=1024)
     codes = code_of(
         Producer.send,
-        Sender.outgrown,
-        Sender.cut,
-        Sender.add,
-        Sender._take,
+        Outbox.grow_or_send,
+        Outbox.send_open,
+        Outbox.send_closed,
+        Outbox._take,
+        OpenParcels.grow,
+        OpenParcels.remove,
         Accumulator.add,
-        Accumulator._take,
-        Accumulator._enqueue,
+        PendingParcels.add,
+        PartitionQueues.enqueue,
         Parcel.close,
         Parcel.fill,
     )
@@ -74,9 +80,18 @@ def test_an_interrupt_of_who_waits_leaves_the_lock_to_others(
     sender, is_there, number = producer._sender, True, 0
     assert sender is not None
     codes = code_of(
-        Sender.open_parcel, Sender.await_room, Sender.await_topic, Sender._learn_first, Scout.learn
+        Sender.open_parcel,
+        Sender.wait,
+        Outbox.open_parcel,
+        Outbox.learn,
+        OpenParcels.add,
+        Admission.await_room,
+        Admission.await_topic,
+        Admission._learn_first,
+        Admission._wait_for_room,
+        Admission.wait_for,
+        Waiters.wait_for,
     )
-    codes |= code_of(Sender.wait, Sender._wait_for_room, Sender._wait_for, Waiters.wait_for)
     codes |= code_of(without)
     if waits_for != "a topic":
         kafka.takes_records.clear()

@@ -123,7 +123,7 @@ def test_acks_that_nobody_asks_for_are_taken_all_the_same(
         sent = [producer.send(topic, b"%d" % number, partition=0) for number in range(50)]
         sender = producer._sender
         assert sender is not None
-        until(lambda: not sender._accumulator.parcels)
+        until(lambda: not sender._accumulator.pending)
         assert [each.result(0).offset for each in sent] == list(range(50))
     assert len(records(running, topic, 50)) == 50
 

@@ -1,7 +1,7 @@
 """Topics are asked about again when that was long ago, and given up when they are gone for long."""
 
-from smq.client.producing.links import ProducerTopic
-from smq.client.producing.topics import GONE_MS, LOOK_MS, Topics
+from smq.client.producing.channel.links import ProducerTopic
+from smq.client.producing.topics import AGE_CHECK_MS, GONE_MS, Topics
 
 FACTS = ProducerTopic((0, 1, 0), 1000)
 
@@ -11,10 +11,10 @@ def test_topics_are_out_of_date_after_a_while_which_is_looked_at_now_and_then() 
     topics.learn("old", FACTS, 0)
     topics.learn("young", FACTS, 5000)
     assert topics.aged(9_999) == set()
-    assert topics.aged(9_999 + LOOK_MS - 1) == set()
-    assert topics.aged(9_999 + LOOK_MS) == {"old"}
+    assert topics.aged(9_999 + AGE_CHECK_MS - 1) == set()
+    assert topics.aged(9_999 + AGE_CHECK_MS) == {"old"}
     topics.learn("old", FACTS, 11_000)
-    assert topics.aged(9_999 + 2 * LOOK_MS) == set()
+    assert topics.aged(9_999 + 2 * AGE_CHECK_MS) == set()
 
 
 def test_records_without_key_go_round_from_a_partition_of_the_producers_own() -> None:
@@ -22,8 +22,8 @@ def test_records_without_key_go_round_from_a_partition_of_the_producers_own() ->
     topics.learn("t", FACTS, 0)
     found = []
     for _ in range(4):
-        found.append(topics.known["t"].keyless)
-        topics.known["t"].turn()
+        found.append(topics.get("t").keyless)
+        topics.get("t").rotate_keyless()
     assert found == [1, 2, 0, 1]
 
 

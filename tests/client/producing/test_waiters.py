@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from smq.client.clock import SYSTEM_CLOCK
 from smq.client.producing.waiters import Waiters, without
 from tests.client.interrupts import code_of, is_free, is_interrupted
 
@@ -13,7 +14,7 @@ WAIT_S = 20.0
 def test_who_waits_sleeps_without_the_lock_until_he_is_told() -> None:
     changes: list[int] = []
     lock = threading.RLock()
-    waiters = Waiters(lock)
+    waiters = Waiters(lock, SYSTEM_CLOCK)
 
     def change() -> None:
         while len(changes) < 2:
@@ -35,10 +36,10 @@ def test_who_waits_sleeps_without_the_lock_until_he_is_told() -> None:
 def test_who_waits_too_long_gives_up() -> None:
     lock = threading.RLock()
     with lock:
-        assert not Waiters(lock).wait_for(lambda: False, 0.001)
-        assert not Waiters(lock).wait_for(lambda: False, 0.0)
-        assert Waiters(lock).wait_for(lambda: True, 0.0)
-        assert Waiters(lock).wait_for(lambda: True, None)
+        assert not Waiters(lock, SYSTEM_CLOCK).wait_for(lambda: False, 0.001)
+        assert not Waiters(lock, SYSTEM_CLOCK).wait_for(lambda: False, 0.0)
+        assert Waiters(lock, SYSTEM_CLOCK).wait_for(lambda: True, 0.0)
+        assert Waiters(lock, SYSTEM_CLOCK).wait_for(lambda: True, None)
 
 
 def test_what_is_done_without_the_lock_may_fail() -> None:
@@ -57,7 +58,7 @@ def test_an_interrupt_anywhere_leaves_the_lock_held_until_the_block_ends() -> No
     def wait() -> None:
         with lock:
             try:
-                Waiters(lock).wait_for(lambda: False, 0.001)
+                Waiters(lock, SYSTEM_CLOCK).wait_for(lambda: False, 0.001)
             finally:
                 assert not is_free(lock)
 

@@ -9,9 +9,9 @@ from shm.kernels.session.client import find_room, publish_request
 from shm.kernels.session.one_record import MUST_RING, NO_ROOM, SENT, put_one, send_one
 from shm.kernels.session.words import IN_POSITION, INBOX_AT, SHARD_SLEEP
 from shm.session import SessionMemory
-from smq.client.producing.batch_writer import BatchWriter, Stamp
-from smq.client.producing.channel import put_head, request_head
-from smq.client.producing.columns import one_bound, one_of
+from smq.client.producing.channel.produce_request import put_head, request_head
+from smq.client.producing.encode.batch_writer import BatchWriter, Stamp
+from smq.client.producing.encode.columns import one_bound, one_of
 from smq.wire.compression import Codec
 
 INBOX_BYTES = 1 << 16

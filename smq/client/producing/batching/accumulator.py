@@ -1,0 +1,110 @@
+"""Which batch is sent when, with which sequence, and what its answer means: a producer without IO.
+
+    parcel ─add→ queue of a partition: waiting ─drain→ in flight ─answered→ resolved
+                                          ↑               │ retriable error, channel lost
+                                          └───────────────┘
+
+A batch that was sent once keeps its rows, epoch and sequence, so that the broker recognizes it when
+it is sent again. Three rules keep a partition's records in order and without duplicates:
+
+- Batches are sent again one at a time, the oldest first, once nothing is in flight any more.
+- Until the broker has acknowledged a first batch only one is in flight. A broker that does not know
+  a producer takes any sequence, so a second batch could get in before a first that was refused.
+- When a sequence is refused while nothing older is unresolved, the broker knows less than the
+  producer assumed (a batch failed for good, or the broker lost its last ones). It can have appended
+  nothing behind that batch, so all of it begins again at sequence 0 of the next epoch.
+
+Retriable errors are retried until the parcel's deadline. All others fail the batch's rows.
+
+At its deadline a batch's rows fail wherever it is. If nobody knows whether the broker has the
+batch, a later one that was lost with it and whose sequence is then refused fails too, instead of
+beginning a new epoch: a broker that was only stalled may still read both from its inbox.
+
+A channel that can never take a request is replaced by one that can, as if it were lost.
+"""
+
+from collections.abc import Sequence
+
+from smq.client.producing.batching.answers import AnswerHandler
+from smq.client.producing.batching.batch_queue import Batch
+from smq.client.producing.batching.batch_sender import BatchSender
+from smq.client.producing.batching.expiry import Expiry
+from smq.client.producing.batching.in_flight import InFlightRequests
+from smq.client.producing.batching.lost_channels import LostChannels
+from smq.client.producing.batching.partition_queues import PartitionQueues
+from smq.client.producing.batching.pending_parcels import PendingParcels
+from smq.client.producing.delivery.parcel import Parcel
+from smq.client.producing.encode.batch_writer import BatchWriter
+
+
+class Accumulator:
+    """All batches of a producer. Times are monotonic; the parts are each in a file of their own.
+
+    pending  the parcels that it has and that are not resolved
+    lost     brokers whose channel is of no use any more: the caller closes it
+    queues   the batches to send, by partition, and which topics' metadata is out of date
+    """
+
+    def __init__(
+        self, client_id: str, producer: tuple[int, int], writer: BatchWriter, batch_bytes: int
+    ) -> None:
+        producer_id, first_epoch = producer
+        self.pending = PendingParcels()
+        self.lost = LostChannels()
+        self.queues = PartitionQueues(client_id, first_epoch, self.pending)
+        self._in_flight = InFlightRequests()
+        parts = self.pending, self.queues, self._in_flight
+        self._sender = BatchSender(*parts, self.lost, producer_id, writer, batch_bytes)
+        self._answers = AnswerHandler(*parts)
+        self._expiry = Expiry(*parts)
+        # The parts' own functions: a call less for each record and batch.
+        self.send_single, self.drain = self._sender.send_single, self._sender.drain
+        self.answered = self._answers.answered
+
+    def learn(self, topic: str, leaders: Sequence[int], message_bytes_max: int) -> None:
+        """Take a topic's metadata."""
+        self.queues.learn(topic, leaders, message_bytes_max)
+
+    def add(self, parcel: Parcel) -> None:
+        """Take a closed parcel, unless it was taken before; all of it, whatever interrupts."""
+        if not parcel.unresolved or parcel in self.pending:
+            return
+        parts = list(parcel.by_partition())
+        left = iter(
+            [
+                (self.queues.get(parcel.topic, partition), Batch(parcel, first, end))
+                for partition, first, end in parts
+            ]
+        )
+        try:
+            self.pending.add(parcel)
+            self.queues.enqueue(left)
+        except BaseException:
+            if parcel in self.pending:  # Else it was not taken.
+                self.queues.enqueue(left)
+            raise
+
+    def channel_lost(self, node_id: int, now_ms: int) -> None:
+        """The channel to a broker is closed: send again what it has not answered."""
+        self._answers.channel_lost(node_id, now_ms)
+
+    def take_lost(self, now_ms: int) -> set[int]:
+        """Brokers whose channel is to be closed, and those that have not answered for too long."""
+        return self.lost.take() | self._in_flight.overdue(now_ms)
+
+    def expire(self, now_ms: int) -> None:
+        """Fail what is beyond its deadline."""
+        self._expiry.expire(now_ms)
+
+    def fail_topic(self, topic: str) -> None:
+        """The topic has been deleted: fail what waits for it."""
+        self._expiry.fail_topic(topic)
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When something expires or may be sent again, if nothing else happens."""
+        return self._expiry.next_due_ms(now_ms)
+
+    def invariants(self) -> None:
+        """Assert them."""
+        self.queues.invariants()
+        self.pending.invariants()

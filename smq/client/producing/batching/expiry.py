@@ -1,0 +1,59 @@
+"""Deadlines: what is not acknowledged in time fails, wherever it is."""
+
+from smq.client.errors import NoSuchTopic
+from smq.client.producing.batching import failures
+from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
+from smq.client.producing.batching.in_flight import InFlightRequests
+from smq.client.producing.batching.partition_queues import PartitionQueues
+from smq.client.producing.batching.pending_parcels import PendingParcels
+
+EXPIRY_CHECK_MS = 250  # How often the deadlines of batches in flight are checked.
+
+
+class Expiry:
+    """Fails the rows of batches that wait, and of those in flight."""
+
+    def __init__(
+        self, pending: PendingParcels, queues: PartitionQueues, in_flight: InFlightRequests
+    ) -> None:
+        self._pending, self._queues, self._in_flight = pending, queues, in_flight
+        self._check_at_ms = 0  # When to check what is in flight.
+
+    def expire(self, now_ms: int) -> None:
+        """Fail what is beyond its parcel's deadline."""
+        for queue in self._queues.ready():
+            while queue.to_resend or queue.waiting:
+                batch = queue.next()
+                if batch.parcel.deadline_ms > now_ms:
+                    break
+                queue.note_failed(batch)
+                self._queues.fail_next(queue, batch, failures.expired(queue, batch), batch.end)
+        if now_ms >= self._check_at_ms:
+            self._check_at_ms = now_ms + EXPIRY_CHECK_MS
+            for _, queue, batch in self._in_flight.all():
+                if batch.parcel.deadline_ms <= now_ms and not batch.is_expired:
+                    self._expire_in_flight(queue, batch)
+
+    def _expire_in_flight(self, queue: PartitionQueue, batch: Batch) -> None:
+        """Fail the rows only. The batch stays in flight: later ones rely on its sequence."""
+        batch.is_expired = batch.is_in_doubt = True
+        if not batch.parcel.is_settled(batch.first):
+            batch.parcel.fail(batch.first, batch.end, failures.expired(queue, batch))
+        self._pending.note_resolved(batch.parcel)
+
+    def fail_topic(self, topic: str) -> None:
+        """The topic has been deleted: fail what waits for it."""
+        for queue in self._queues.ready():
+            while queue.topic == topic and (queue.to_resend or queue.waiting):
+                batch = queue.next()
+                self._queues.fail_next(queue, batch, NoSuchTopic(topic), batch.end)
+        self._queues.drop_stale(topic)
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When something expires or may be sent again, if nothing else happens."""
+        times = [self._check_at_ms] if self._in_flight else []
+        for queue in self._queues.ready():
+            times.append(queue.next().parcel.deadline_ms)
+            if queue.retry_at_ms > now_ms and not queue.in_flight:
+                times.append(queue.retry_at_ms)
+        return min(times, default=None)

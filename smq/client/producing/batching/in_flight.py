@@ -1,0 +1,86 @@
+"""Requests that brokers have not answered. A broker answers in the order of the requests."""
+
+from collections import defaultdict, deque
+from typing import TypeAlias
+
+from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
+
+ANSWER_MS_MAX = 45_000  # Above PRODUCE_TIMEOUT_MS: a broker that is silent for longer is dead.
+CORRELATION_ID_MAX = 0x7FFFFFFF
+
+
+Request: TypeAlias = tuple[int, PartitionQueue, Batch]
+"""A batch on its way to a broker: the correlation id, its queue, the batch."""
+
+
+class InFlightRequests:
+    """By broker. Also keeps `in_flight` of the queues, which lists the same batches by partition.
+
+    Requests have ids that only grow: `last_id` is that of the last one.
+    """
+
+    def __init__(self) -> None:
+        self.last_id = 0
+        self._by_node: defaultdict[int, deque[Request]] = defaultdict(deque)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return any(self._by_node.values())
+
+    def next_id(self) -> int:
+        """The id of the request that is sent next."""
+        return (self.last_id + 1) & CORRELATION_ID_MAX
+
+    def add(self, queue: PartitionQueue, batch: Batch, now_ms: int) -> None:
+        """A batch is in flight, or will be at once, as the next request."""
+        self.last_id = correlation_id = (self.last_id + 1) & CORRELATION_ID_MAX
+        batch.sent_ms = now_ms
+        queue.in_flight.append(batch)
+        self._by_node[queue.leader].append((correlation_id, queue, batch))
+
+    def remove_last(self, queue: PartitionQueue) -> Batch:
+        """The request that was added last was not sent; its batch."""
+        self._by_node[queue.leader].pop()
+        return queue.in_flight.pop()
+
+    def remove_half_added(self, queue: PartitionQueue, batch: Batch) -> bool:
+        """`add` may have been interrupted: remove a batch of which it noted a part only.
+
+        False: it noted all.
+        """
+        requests = self._by_node.get(queue.leader, ())
+        if any(each is batch for _, _, each in requests):
+            return False
+        queue.in_flight = [each for each in queue.in_flight if each is not batch]
+        return True
+
+    def oldest(self, node_id: int) -> Request | None:
+        """The request that a broker answers next."""
+        requests = self._by_node[node_id]
+        return requests[0] if requests else None
+
+    def remove_oldest(self, node_id: int) -> None:
+        """It has been answered."""
+        requests = self._by_node[node_id]
+        _, queue, batch = requests[0]
+        place = queue.in_flight.index(batch)
+        del queue.in_flight[place], requests[0]  # Uninterruptible; see shm.interrupts.
+
+    def remove_all(self, node_id: int) -> list[Request]:
+        """No answers come from a broker any more: the requests that had none."""
+        requests = [*self._by_node.pop(node_id, ())]
+        for _, queue, batch in requests:
+            queue.in_flight.remove(batch)
+        return requests
+
+    def all(self) -> list[Request]:
+        """Every request without an answer."""
+        return [each for requests in self._by_node.values() for each in requests]
+
+    def overdue(self, now_ms: int) -> set[int]:
+        """Brokers that have not answered for too long."""
+        return {
+            node_id
+            for node_id, requests in self._by_node.items()
+            if requests and now_ms - requests[0][2].sent_ms > ANSWER_MS_MAX
+        }

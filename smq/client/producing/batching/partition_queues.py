@@ -1,0 +1,111 @@
+"""The queues of all partitions: which have something to send, and which topics are out of date."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
+from smq.client.producing.batching.pending_parcels import Pending, PendingParcels
+
+
+class PartitionQueues:
+    """By topic and partition. A queue is ready while it has something to send, now or later."""
+
+    def __init__(self, client_id: str, first_epoch: int, pending: PendingParcels) -> None:
+        self._client_id = client_id
+        self._first_epoch = first_epoch
+        self._pending = pending
+        self._queues: dict[tuple[str, int], PartitionQueue] = {}
+        self._ready: dict[PartitionQueue, None] = {}
+        self._stale: set[str] = set()
+
+    def get(self, topic: str, partition: int) -> PartitionQueue:
+        """A partition's queue."""
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = PartitionQueue(topic, partition, self._client_id, self._first_epoch)
+            self._queues[topic, partition] = queue
+        return queue
+
+    def __iter__(self) -> Iterator[PartitionQueue]:
+        return iter([*self._queues.values()])
+
+    # --- metadata --------------------------------------------------------------------------------
+
+    def learn(self, topic: str, leaders: Sequence[int], message_bytes_max: int) -> None:
+        """Take a topic's metadata."""
+        for partition, leader in enumerate(leaders):
+            self.get(topic, partition).learn(leader, message_bytes_max)
+        self._stale.discard(topic)
+
+    def mark_stale(self, topic: str) -> None:
+        """The topic's metadata should be asked for."""
+        self._stale.add(topic)
+
+    def mark_unreachable(self, node_id: int) -> None:
+        """A broker cannot be reached: others may lead its partitions by now."""
+        self._stale |= {queue.topic for queue in self._ready if queue.leader == node_id}
+
+    def drop_stale(self, topic: str) -> None:
+        """The topic is not there: nobody need ask for its metadata."""
+        self._stale.discard(topic)
+
+    def stale_topics(self) -> set[str]:
+        """The topics whose metadata should be asked for."""
+        return {*self._stale}
+
+    # --- what is to be sent ----------------------------------------------------------------------
+
+    def enqueue(self, batches: Iterable[tuple[PartitionQueue, Batch]]) -> None:
+        """Append new batches to their queues."""
+        for queue, batch in batches:
+            self._ready[queue] = None
+            queue.waiting.append(batch)
+
+    def update_ready(self, queue: PartitionQueue) -> None:
+        """A queue has changed."""
+        if queue.to_resend or queue.waiting:
+            self._ready[queue] = None
+        else:
+            self._ready.pop(queue, None)
+
+    def ready(self) -> list[PartitionQueue]:
+        """The queues with something to send."""
+        return [*self._ready]
+
+    def has_ready(self) -> bool:
+        """Whether anything is left to be sent."""
+        return bool(self._ready)
+
+    def leaders_wanted(self) -> set[int]:
+        """Brokers to which something is to be sent."""
+        return {queue.leader for queue in self._ready if queue.leader >= 0}
+
+    # --- what is resolved ------------------------------------------------------------------------
+
+    def fail_next(self, queue: PartitionQueue, batch: Batch, error: Exception, end: int) -> None:
+        """Fail the rows before `end` of a queue's next batch."""
+        try:
+            batch.parcel.fail(batch.first, end, error)
+            self._drop_rows(queue, batch, end)
+        except BaseException:
+            if batch.parcel.is_settled(end - 1):
+                self._drop_rows(queue, batch, end)
+            raise
+
+    def _drop_rows(self, queue: PartitionQueue, batch: Batch, end: int) -> None:
+        """The rows before `end` of a batch have failed. A second call does nothing."""
+        batch.first = end
+        if end == batch.end:
+            queue.remove(batch)
+        self.note_resolved(queue, batch.parcel)
+
+    def note_resolved(self, queue: PartitionQueue, parcel: Pending) -> None:
+        """Rows of a parcel may have been resolved, and the queue may go on."""
+        queue.bump_epoch_if_refused()
+        self.update_ready(queue)
+        self._pending.note_resolved(parcel)
+
+    def invariants(self) -> None:
+        """Assert them."""
+        for queue in self._queues.values():
+            queue.invariants()
+            assert (queue in self._ready) == bool(queue.waiting or queue.to_resend)

@@ -1,0 +1,75 @@
+"""Parcels that a producer has taken and whose rows are not all resolved: what its buffer holds."""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from smq.client.producing.delivery.parcel import Parcel
+from smq.client.producing.delivery.single_record import SingleRecord
+
+Pending: TypeAlias = Parcel | SingleRecord
+
+
+class PendingParcels:
+    """In the order in which they were taken. `buffered_bytes` is what they hold of the buffer."""
+
+    def __init__(self) -> None:
+        self.buffered_bytes = 0
+        self._parcels: dict[Pending, None] = {}
+        self._count_by_topic: dict[str, int] = {}
+        self._changed: dict[Pending, None] = {}  # With rows resolved since somebody took these.
+
+    def __len__(self) -> int:
+        return len(self._parcels)
+
+    def __contains__(self, parcel: Pending) -> bool:
+        return parcel in self._parcels
+
+    def __iter__(self) -> Iterator[Pending]:
+        """Over a copy: the caller may resolve parcels meanwhile."""
+        return iter([*self._parcels])
+
+    def count(self, topic: str) -> int:
+        """How many of a topic's parcels are pending."""
+        return self._count_by_topic.get(topic, 0)
+
+    def add(self, parcel: Pending) -> None:
+        """Take a parcel."""
+        count = self._count_by_topic.get(parcel.topic, 0)
+        self._parcels[parcel] = None  # Uninterruptible from here on; see shm.interrupts.
+        self.buffered_bytes += parcel.bytes
+        self._count_by_topic[parcel.topic] = count + 1
+
+    def note_resolved(self, parcel: Pending) -> None:
+        """Rows of a parcel have been resolved; if all are it is not pending any more."""
+        self._changed[parcel] = None  # Uninterruptible from here on; see shm.interrupts.
+        if not parcel.unresolved and parcel in self._parcels:
+            del self._parcels[parcel]
+            self.buffered_bytes -= parcel.bytes
+            self._count_by_topic[parcel.topic] -= 1
+
+    def changed_count(self) -> int:
+        """How many parcels `changed` has."""
+        return len(self._changed)
+
+    def changed(self) -> list[Pending]:
+        """The parcels of which rows were resolved since `take_changed`."""
+        return [*self._changed]
+
+    def take_changed(self) -> list[Pending]:
+        """As `changed`; the next call starts anew."""
+        changed, self._changed = self._changed, {}
+        return [*changed]
+
+    def has_callbacks(self) -> bool:
+        """Whether somebody wants to be called when rows are resolved."""
+        return any(parcel.callbacks for parcel in self._parcels)
+
+    def clear(self) -> list[Pending]:
+        """At the end: the parcels that are left, which nobody will resolve."""
+        left, self._parcels = self._parcels, {}
+        return [*left]
+
+    def invariants(self) -> None:
+        """Assert them."""
+        assert self.buffered_bytes == sum(parcel.bytes for parcel in self._parcels)
+        assert sum(self._count_by_topic.values()) == len(self._parcels)

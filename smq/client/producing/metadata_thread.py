@@ -1,0 +1,135 @@
+"""A producer's second thread: it asks for topics' metadata, and connects to their leaders.
+
+A broker that does not answer blocks the thread that asks it. So the thread that sends, takes
+answers and calls back does not ask: it `request`s, and goes on with the brokers it is connected to.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from smq.client.clock import Clock
+from smq.client.errors import NoSuchTopic
+from smq.client.producing.batching.accumulator import Accumulator
+from smq.client.producing.batching.answers import RETRY_MS
+from smq.client.producing.channel.links import Links
+from smq.client.producing.exchange import Exchange
+from smq.client.producing.outbox import Outbox
+from smq.client.producing.producer_state import ProducerState
+from smq.client.producing.topics import Topics
+from smq.model.errors import BrokerError, PeerError
+
+logger = logging.getLogger(__name__)
+
+
+class MetadataThread:
+    """The producer's lock is not held while a broker is asked.
+
+    ended  is called when the thread has ended, for whatever reason
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
+        self,
+        state: ProducerState,
+        clock: Clock,
+        links: Links,
+        accumulator: Accumulator,
+        exchange: Exchange,
+        topics: Topics,
+        outbox: Outbox,
+        *,
+        ended: Callable[[], None],
+    ) -> None:
+        self._state, self._clock, self._links = state, clock, links
+        self._accumulator, self._exchange, self._topics = accumulator, exchange, topics
+        self._outbox, self._ended = outbox, ended
+        self._refreshed_ms = -RETRY_MS
+        self._requested, self._is_ending = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="smq-metadata", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def request(self) -> None:
+        """Have it ask for stale metadata and open the channels that are missing."""
+        self._requested.set()
+
+    def end(self) -> None:
+        """End the thread and close its connections: now, or when the broker asked has answered."""
+        self._is_ending.set()
+        self._requested.set()
+
+    def join(self, seconds_max: float) -> None:
+        """Wait for its end, no longer than this."""
+        self._thread.join(seconds_max)
+
+    def _run(self) -> None:
+        try:
+            while self._requested.wait() and not self._is_ending.is_set():
+                self._requested.clear()
+                self._do_round()
+        finally:
+            self._links.close()
+            self._ended()
+
+    def _do_round(self) -> None:
+        if not self._refresh() and not self._connect():
+            return
+        with self._state.lock:
+            if not self._exchange.is_closed:
+                self._exchange.wake()
+
+    def _refresh(self) -> bool:
+        """Ask for stale metadata, at most once in RETRY_MS; whether a broker was asked."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._refreshed_ms < RETRY_MS:
+            return False
+        with self._state.lock:
+            stale = self._accumulator.queues.stale_topics() | self._topics.aged(now_ms)
+        if not stale:
+            return False
+        for topic in stale:
+            if self._is_ending.is_set():
+                break
+            try:
+                facts = self._links.topic_now(topic)
+            except NoSuchTopic:
+                self._miss(topic, now_ms)
+            except (BrokerError, PeerError) as error:
+                logger.info("no metadata of topic %s for now: %s", topic, error)
+            else:
+                with self._state.lock:
+                    self._outbox.learn(topic, facts)
+        self._refreshed_ms = self._clock.monotonic_ms()
+        return True
+
+    def _miss(self, topic: str, now_ms: int) -> None:
+        """The cluster reports that there is no such topic."""
+        with self._state.lock:
+            if self._topics.is_gone(topic, now_ms):
+                self._outbox.drop_topic(topic)
+
+    def _connect(self) -> bool:
+        """Open the channels that are missing; whether one was opened."""
+        with self._state.lock:
+            sizes = {
+                node_id: self._accumulator.lost.request_bytes(node_id)
+                for node_id in self._exchange.missing()
+            }
+        has_opened = has_failed = False
+        for node_id, request_bytes in sizes.items():
+            try:
+                channel = self._links.channel(node_id, request_bytes)
+            except (BrokerError, PeerError) as error:
+                logger.info("broker %s cannot be reached now: %s", node_id, error)
+                with self._state.lock:
+                    self._accumulator.queues.mark_unreachable(node_id)
+                has_failed = True
+                continue
+            with self._state.lock:
+                self._exchange.adopt(node_id, channel)
+            has_opened = True
+        if has_failed and not has_opened:  # The sender may request this again at once.
+            self._is_ending.wait(RETRY_MS / 1000)
+        return has_opened

@@ -1,0 +1,22 @@
+"""How a producer behaves; Client.producer documents each option."""
+
+from typing import NamedTuple
+
+from smq.wire.compression import Codec
+
+
+class Options(NamedTuple):
+    """Checked by who makes it."""
+
+    client_id: str
+    compression: Codec
+    linger_ms: int
+    batch_bytes: int
+    buffer_bytes: int
+    block_s: float
+    delivery_timeout_s: float
+
+    @property
+    def delivery_timeout_ms(self) -> int:
+        """After so long a record that is not acknowledged fails."""
+        return int(1000 * self.delivery_timeout_s)

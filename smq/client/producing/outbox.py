@@ -1,0 +1,122 @@
+"""Where the threads of the user put records: open parcels, which leave when it is time.
+
+With `linger_ms` 0 a record leaves at once when nothing of its topic is in flight, or nobody has
+looked whether it still is. Else it joins the open parcel. That leaves when it is full, when the
+last parcel of its topic has arrived, or after HOLD_MS. So a single record does not wait, and many
+records share batches, whatever their rate.
+"""
+
+from smq.client.arguments import whole_number
+from smq.client.clock import Clock
+from smq.client.producing.batching.accumulator import Accumulator
+from smq.client.producing.channel.links import ProducerTopic
+from smq.client.producing.delivery.delivery_state import Resolver
+from smq.client.producing.delivery.parcel import Parcel
+from smq.client.producing.exchange import Exchange
+from smq.client.producing.open_parcels import OpenParcels
+from smq.client.producing.options import Options
+from smq.client.producing.producer_state import ProducerState
+from smq.client.producing.topics import Topics
+
+
+class Outbox:
+    """All of this wants the producer's lock held. The caller has waited for room and the topic."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
+        self,
+        options: Options,
+        clock: Clock,
+        state: ProducerState,
+        resolver: Resolver,
+        accumulator: Accumulator,
+        exchange: Exchange,
+        topics: Topics,
+    ) -> None:
+        self.open_parcels = OpenParcels(options, accumulator.pending)
+        self._options, self._clock, self._state, self._resolver = options, clock, state, resolver
+        self._accumulator, self._exchange, self._topics = accumulator, exchange, topics
+        self._timeout_ms = options.delivery_timeout_ms
+
+    # --- topics ----------------------------------------------------------------------------------
+
+    def learn(self, topic: str, facts: ProducerTopic) -> None:
+        """Take a topic's metadata."""
+        self._accumulator.learn(topic, *facts)
+        self._topics.learn(topic, facts, self._clock.monotonic_ms())
+
+    def drop_topic(self, topic: str) -> None:
+        """A topic has been deleted: what waits for it fails."""
+        if topic in self.open_parcels:
+            self.send_open(topic)
+        self._topics.drop(topic)
+        self._accumulator.fail_topic(topic)
+
+    def check_partition(self, topic: str, partition: int | None) -> None:
+        """Raise ValueError if a topic that is known has no such partition."""
+        if partition is not None:
+            whole_number("partition", partition, 0, self._topics.get(topic).partition_count)
+
+    # --- parcels ---------------------------------------------------------------------------------
+
+    def open_parcel(self, topic: str, size_bytes: int) -> Parcel:
+        """The topic's open parcel, which takes a record of this size."""
+        parcel = self.open_parcels.find(topic)
+        if parcel is None:
+            is_idle = not self._options.linger_ms and not self._accumulator.pending.count(topic)
+            if not is_idle:
+                self._exchange.enable_wakeups()
+            room = -1 if is_idle else self.open_parcels.first_room(size_bytes)
+            parcel = self.new_parcel(topic, room)
+            self.open_parcels.add(parcel)
+            if self._options.linger_ms:
+                self.wake()  # The thread must know when it has lingered.
+        return parcel
+
+    def new_parcel(self, topic: str, room: int) -> Parcel:
+        """A parcel that is open for so many bytes."""
+        deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
+        return Parcel(topic, self._resolver, self._clock.wall_ms(), deadline_ms, room)
+
+    def grow_or_send(self, parcel: Parcel) -> None:
+        """An open parcel has used up its room. It gets more, or leaves."""
+        if not self.open_parcels.grow(parcel):
+            self.send_open(parcel.topic)
+
+    def send_open(self, topic: str) -> None:
+        """Close a topic's open parcel and send what of it may go now."""
+        parcel, known = self.open_parcels.get(topic), self._topics.get(topic)
+        try:
+            parcel.close(known.partition_count, known.keyless)
+            self.send_closed(parcel)
+        finally:
+            if parcel.is_closed:  # It is not lost, whatever interrupted this.
+                self._take(parcel)
+
+    def send_all_open(self) -> None:
+        """As `send_open`, for all topics."""
+        for topic in self.open_parcels.topics():
+            self.send_open(topic)
+
+    def send_closed(self, parcel: Parcel) -> None:
+        """Send a closed parcel, or what of it may go now."""
+        self._topics.get(parcel.topic).rotate_keyless()
+        accumulator, exchange = self._accumulator, self._exchange
+        self._take(parcel)
+        failed = accumulator.pending.changed_count()
+        exchange.drain(self._clock.monotonic_ms(), parcels=1)
+        if accumulator.queues.has_ready():  # For answers, mostly.
+            exchange.enable_wakeups()
+        # What only the thread does: close channels and open new ones, call back, push.
+        has_failed = accumulator.pending.changed_count() > failed
+        if accumulator.lost or has_failed or exchange.missing() or exchange.must_push():
+            self.wake()
+
+    def _take(self, parcel: Parcel) -> None:
+        """A parcel is closed, and pending. A second call does nothing."""
+        self._accumulator.add(parcel)
+        self.open_parcels.remove(parcel)
+
+    def wake(self) -> None:
+        """Have the thread do its round."""
+        if not self._state.is_closed:
+            self._exchange.wake()

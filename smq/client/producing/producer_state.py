@@ -1,0 +1,33 @@
+"""A producer's lock, the threads that wait under it, and how far its closing has come."""
+
+import threading
+
+from smq.client.clock import Clock
+from smq.client.errors import Closed
+from smq.client.producing.waiters import Waiters
+
+
+class ProducerState:
+    """Shared by all parts of a producer. The lock guards them all.
+
+    resolved, freed  threads that wait for results, and for room in the buffer
+    is_draining      no more records are taken; the thread ends when all are resolved
+    is_ending        the thread ends now
+    is_closed        the thread has ended, or is not here: a fork's child has none
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.is_draining = self.is_ending = self.is_closed = False
+        self._clock = clock
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Forget who holds the lock, or waits: after a fork those threads are not here."""
+        self.lock = threading.RLock()
+        self.resolved = Waiters(self.lock, self._clock)
+        self.freed = Waiters(self.lock, self._clock)
+
+    def check_open(self) -> None:
+        """Raise Closed if no records are taken any more."""
+        if self.is_closed or self.is_draining:
+            raise Closed("the producer has been closed")

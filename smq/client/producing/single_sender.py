@@ -1,0 +1,82 @@
+"""The short way of a record that is sent alone: no parcel, no columns, one kernel call."""
+
+from shm.kernels.record.partition import choose_partition
+from smq.client.clock import Clock
+from smq.client.producing.batching.accumulator import Accumulator
+from smq.client.producing.delivery.delivery_state import Resolver
+from smq.client.producing.delivery.parcel import Extras
+from smq.client.producing.delivery.single_record import SingleRecord
+from smq.client.producing.encode.columns import one_of
+from smq.client.producing.exchange import Exchange
+from smq.client.producing.open_parcels import OpenParcels
+from smq.client.producing.options import Options
+from smq.client.producing.producer_state import ProducerState
+from smq.client.producing.topics import Topics
+
+SINGLES_MAX = 4  # Of a topic, sent and not acknowledged as far as anybody has looked.
+BURST_NS = 50_000  # Records that come faster share a parcel.
+
+
+class SingleSender:
+    """All of this wants the producer's lock held."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
+        self,
+        options: Options,
+        clock: Clock,
+        state: ProducerState,
+        resolver: Resolver,
+        accumulator: Accumulator,
+        exchange: Exchange,
+        topics: Topics,
+        open_parcels: OpenParcels,
+    ) -> None:
+        self._clock, self._state, self._resolver = clock, state, resolver
+        self._exchange, self._topics = exchange, topics
+        self._pending, self._open_parcels = accumulator.pending, open_parcels
+        self._lingers = options.linger_ms > 0
+        self._timeout_ms = options.delivery_timeout_ms
+        self._sent_ns = 0  # When the last record was sent alone.
+
+    def send(
+        self, topic: str, value: bytes | None, key: bytes | None, extras: Extras
+    ) -> SingleRecord | None:
+        """Send a record alone; None: it must share a parcel, or wait."""
+        known, exchange = self._topics.find(topic), self._exchange
+        count, now_ns = self._pending.count(topic), self._clock.monotonic_ns()
+        if known is None or not self._may_go_alone(count, now_ns):
+            return None
+        time_ms, partition = extras.timestamp_ms, extras.partition
+        partition_count = len(known.facts.leaders)
+        one = one_of(
+            value, key, extras.headers, self._clock.wall_ms() if time_ms is None else time_ms
+        )
+        if partition is None and key is not None:
+            partition = choose_partition(one.key, 0, len(key), partition_count, known.keyless)
+        elif partition is None:
+            partition = known.keyless
+        now_ms = now_ns // 1_000_000
+        single = SingleRecord(topic, self._resolver, one, partition, now_ms + self._timeout_ms)
+        if partition >= partition_count or not self._open_parcels.has_room(single.bytes):
+            return None
+        if not exchange.send_single(single, now_ms):
+            return None
+        known.rotate_keyless()
+        self._sent_ns = now_ns
+        if count + 1 == SINGLES_MAX:
+            exchange.poll_answers()
+        if exchange.needs_thread():
+            exchange.wake()
+        return single
+
+    def _may_go_alone(self, count: int, now_ns: int) -> bool:
+        """Whether a record need not wait for the `count` pending ones of its topic.
+
+        While the thread naps these may have arrived, for all we know: unless it was just now.
+        """
+        if count:
+            is_slow = now_ns - self._sent_ns > BURST_NS
+            if not (is_slow and self._exchange.is_napping and count < SINGLES_MAX):
+                return False
+        state = self._state
+        return not (state.is_closed or state.is_draining or self._lingers)

@@ -1,0 +1,57 @@
+"""The errors that records fail with say what to do, or what is not known."""
+
+import pytest
+
+from smq.client.errors import ReferenceRejected
+from smq.client.producing.batching import failures
+from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
+from smq.client.producing.channel.produce_request import ProduceAnswer
+from smq.model.errors import ErrorCode
+from tests.client.parcels import closed
+
+
+def answer(code: int, message: str | None = None) -> ProduceAnswer:
+    return ProduceAnswer(1, code, -1, -1, message)
+
+
+@pytest.mark.parametrize("is_in_doubt", [True, False])
+def test_a_late_batch_says_whether_the_broker_may_have_it(*, is_in_doubt: bool) -> None:
+    batch = Batch(closed([(b"a", 0)]), 0, 1)
+    batch.is_in_doubt = is_in_doubt
+    text = str(failures.expired(PartitionQueue("t", 3, "test"), batch))
+    assert "t-3 " in text
+    assert ("it may have the record" in text) == is_in_doubt
+
+
+def test_a_record_too_large_says_what_to_do() -> None:
+    queue = PartitionQueue("t", 0, "test")
+    queue.learn(1, 300)
+    error = failures.too_large_for_topic(queue, 400)
+    assert "400 bytes" in str(error)
+    assert "300: raise its max.message.bytes, or send it by reference" in str(error)
+    assert "send it by reference" in str(failures.too_large_for_channels(2**31))
+
+
+def test_a_refusal_has_the_brokers_code_and_words() -> None:
+    error = failures.refused(answer(ErrorCode.INVALID_REQUIRED_ACKS, "no"))
+    assert error.code is ErrorCode.INVALID_REQUIRED_ACKS
+    assert "no" in str(error)
+    assert "message.timestamp.before.max.ms" in str(
+        failures.refused(answer(ErrorCode.INVALID_TIMESTAMP))
+    )
+
+
+def test_a_refused_handle_is_told_from_other_invalid_records() -> None:
+    told = failures.refused(answer(ErrorCode.INVALID_RECORD, "there is no such payload"))
+    assert isinstance(told, ReferenceRejected)
+    assert not isinstance(failures.refused(answer(ErrorCode.INVALID_RECORD)), ReferenceRejected)
+
+
+def test_a_code_that_nobody_knows_is_told_as_it_is() -> None:
+    error = failures.refused(answer(12345))
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "12345" in str(error)
+
+
+def test_used_up_epochs_ask_for_another_producer() -> None:
+    assert failures.out_of_epochs().code is ErrorCode.INVALID_PRODUCER_EPOCH

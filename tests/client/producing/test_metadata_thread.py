@@ -1,0 +1,157 @@
+"""Who waits for a broker that is silent holds up nobody else."""
+
+import threading
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from smq.client.clock import SYSTEM_CLOCK
+from smq.client.errors import BrokerUnavailable, Closed
+from smq.client.producing.channel.links import Links
+from smq.client.producing.producer import Producer
+from smq.client.reach import Reach
+from tests.client.fake_kafka import FakeKafka
+from tests.client.producers import OPTIONS, WAIT_S, Open, open_producer
+
+__all__ = ["open_producer"]  # A fixture.
+
+
+class Silence:
+    """A broker that is asked and does not answer, until it is told to."""
+
+    def __init__(self) -> None:
+        self.is_asked, self.ends = threading.Event(), threading.Event()
+
+    def ask(self) -> None:
+        self.is_asked.set()
+        self.ends.wait()
+
+
+@pytest.fixture
+def silence() -> Iterator[Silence]:
+    made = Silence()
+    yield made
+    made.ends.set()
+
+
+@pytest.fixture
+def quick(kafka: FakeKafka) -> Iterator[Producer]:
+    """A producer that asks about its topics again and again."""
+    kafka.add_topic("t", 2)
+    opened = Producer(Reach(kafka.bootstrap, None, 5, metadata_max_age_s=1e-3), OPTIONS)
+    yield opened
+    kafka.wake()
+    opened.close(WAIT_S)
+
+
+@pytest.mark.parametrize("question", ["topic_now", "channel"])
+def test_records_go_on_to_brokers_that_answer_while_another_is_asked(
+    kafka: FakeKafka,
+    open_producer: Open,
+    silence: Silence,
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
+) -> None:
+    kafka.add_topic("t", 2)
+    producer, called, ask = open_producer(), threading.Event(), getattr(Links, question)
+    producer.send("t", b"0", partition=1).result(WAIT_S)
+    if question == "topic_now":
+        producer.send("t", b"0", partition=0).result(WAIT_S)
+        kafka.topics["t"][0].leader = 2
+
+    def ask_in_vain(*about: object) -> object:
+        silence.ask()
+        return ask(*about)
+
+    monkeypatch.setattr(Links, question, ask_in_vain)
+    producer.send("t", b"1", partition=0)
+    assert silence.is_asked.wait(WAIT_S)
+    for _ in range(20):
+        producer.send("t", b"1", partition=1).result(WAIT_S)
+    producer.send("t", b"2", partition=1, callback=lambda _: called.set())
+    assert called.wait(WAIT_S)
+    silence.ends.set()
+
+
+def test_a_broker_that_falls_asleep_holds_up_its_own_records_only(
+    kafka: FakeKafka, quick: Producer
+) -> None:
+    for partition in (0, 1):
+        quick.send("t", b"0", partition=partition).result(WAIT_S)
+    kafka.asleep.add(1)
+    late = quick.send("t", b"1", partition=0)
+    for _ in range(20):
+        quick.send("t", b"1", partition=1).result(WAIT_S)
+    assert not late.done()
+    kafka.wake()
+    assert late.result(WAIT_S).offset == 1
+
+
+def test_who_closes_does_not_wait_for_a_broker_that_is_silent(
+    kafka: FakeKafka, open_producer: Open, silence: Silence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.add_topic("t", 2)
+    producer = open_producer()
+    producer.send("t", b"0", partition=1).result(WAIT_S)
+
+    def ask_in_vain(*_: object) -> NoReturn:
+        silence.ask()
+        raise BrokerUnavailable("it has not answered")
+
+    monkeypatch.setattr(Links, "channel", ask_in_vain)
+    late = producer.send("t", b"1", partition=0)
+    assert silence.is_asked.wait(WAIT_S)
+    with pytest.raises(TimeoutError):
+        producer.close(0)
+    with pytest.raises(Closed):
+        late.result(0)
+
+
+def test_a_channel_that_comes_after_the_end_is_closed(
+    kafka: FakeKafka, open_producer: Open, silence: Silence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.add_topic("t", 2)
+    producer, open_channel, opened = open_producer(), Links.channel, []
+
+    def slow(links: Links, node_id: int, request_bytes: int = 0) -> object:
+        opened.append(open_channel(links, node_id, request_bytes))
+        silence.ask()
+        return opened[-1]
+
+    monkeypatch.setattr(Links, "channel", slow)
+    producer.send("t", b"1", partition=0)
+    assert silence.is_asked.wait(WAIT_S)
+    sender = producer._sender
+    assert sender is not None
+    with pytest.raises(TimeoutError):
+        producer.close(0)
+    silence.ends.set()
+    sender._metadata_thread.join(WAIT_S)
+    assert [each.fileno() for each in opened] == [-1]
+
+
+def test_records_are_given_up_when_nobody_can_ask_for_them(
+    kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    monkeypatch.setattr(Links, "channel", None)  # Our bug, whatever it is.
+    with pytest.raises(Closed):
+        producer.send("t", b"0").result(WAIT_S)
+
+
+def test_topics_that_are_out_of_date_just_after_others_were_asked_about_are_not_put_off(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    producer.send("t", b"0").result(WAIT_S)
+    sender = producer._sender
+    assert sender is not None
+    producer.close(WAIT_S)  # Its thread does not look any more.
+    sender._metadata_thread._refreshed_ms = SYSTEM_CLOCK.monotonic_ms() + 60_000
+    sender._topics._check_at_ms = 0
+    assert not sender._metadata_thread._refresh()
+    assert sender._topics._check_at_ms == 0
