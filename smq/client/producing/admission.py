@@ -9,7 +9,7 @@ from smq.client.producing.exchange import Exchange
 from smq.client.producing.options import Options
 from smq.client.producing.outbox import Outbox
 from smq.client.producing.producer_state import ProducerState
-from smq.client.producing.topics import Topics
+from smq.client.producing.topics import Topic, Topics
 from smq.client.producing.waiters import Waiters, without
 
 
@@ -38,12 +38,13 @@ class Admission:
         self._exchange.poll_answers()
         return self._topics.find(topic) is None or not self._open_parcels.has_room(size_bytes)
 
-    def await_topic(self, topic: str) -> None:
+    def await_topic(self, topic: str) -> Topic:
         """Wait until the topic is known. Raises NoSuchTopic, Closed, BrokerError."""
         self._state.check_open()
-        while self._topics.find(topic) is None:
+        while (known := self._topics.find(topic)) is None:
             self._learn_first(topic)
             self._state.check_open()
+        return known
 
     def _learn_first(self, topic: str) -> None:
         topic_name("topic", topic)

@@ -108,9 +108,8 @@ class Exchange:
     def enable_wakeups(self) -> None:
         """Have the next answer wake the thread."""
         if self.is_napping:
-            is_quiet = (
-                self._channels.arm()
-            )  # First: an interrupt between leaves a nap, not a deaf thread.
+            # First: an interrupt between the two leaves a nap, not a deaf thread.
+            is_quiet = self._channels.arm()
             self.is_napping = False
             if not is_quiet:
                 self.wake()

@@ -102,13 +102,15 @@ class Outbox:
         self._topics.get(parcel.topic).rotate_keyless()
         accumulator, exchange = self._accumulator, self._exchange
         self._take(parcel)
-        failed = accumulator.pending.changed_count()
+        failed = len(accumulator.pending.changed)
         exchange.drain(self._clock.monotonic_ms(), parcels=1)
-        if accumulator.queues.has_ready():  # For answers, mostly.
+        is_left = accumulator.queues.has_ready()
+        if is_left:  # It waits for answers, mostly.
             exchange.enable_wakeups()
         # What only the thread does: close channels and open new ones, call back, push.
-        has_failed = accumulator.pending.changed_count() > failed
-        if accumulator.lost or has_failed or exchange.missing() or exchange.must_push():
+        has_failed = len(accumulator.pending.changed) > failed
+        is_cut_off = is_left and bool(exchange.missing())
+        if accumulator.lost or has_failed or is_cut_off or exchange.must_push():
             self.wake()
 
     def _take(self, parcel: Parcel) -> None:

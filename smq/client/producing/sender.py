@@ -82,8 +82,7 @@ class Sender:
     def placement(self, topic: str) -> tuple[int, int]:
         """A topic's partition count, and where rows without key go now. Waits as `open_parcel`."""
         with self.lock:
-            self.admission.await_topic(topic)
-            known = self._topics.get(topic)
+            known = self.admission.await_topic(topic)
             return known.partition_count, known.keyless
 
     def check_partition(self, topic: str, partition: int | None) -> None:
@@ -153,7 +152,7 @@ class Sender:
 
     def _take_unreported(self) -> list[Failure]:
         with self._state.lock:
-            self._unreported.note(self._accumulator.pending.changed())
+            self._unreported.note(self._accumulator.pending.changed)
             return self._unreported.take()
 
     # --- the end ---------------------------------------------------------------------------------

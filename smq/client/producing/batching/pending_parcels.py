@@ -10,13 +10,17 @@ Pending: TypeAlias = Parcel | SingleRecord
 
 
 class PendingParcels:
-    """In the order in which they were taken. `buffered_bytes` is what they hold of the buffer."""
+    """In the order in which they were taken.
+
+    buffered_bytes  what they hold of the buffer
+    changed         the parcels of which rows were resolved since `take_changed`, as keys
+    """
 
     def __init__(self) -> None:
         self.buffered_bytes = 0
         self._parcels: dict[Pending, None] = {}
         self._count_by_topic: dict[str, int] = {}
-        self._changed: dict[Pending, None] = {}  # With rows resolved since somebody took these.
+        self.changed: dict[Pending, None] = {}
 
     def __len__(self) -> int:
         return len(self._parcels)
@@ -41,23 +45,15 @@ class PendingParcels:
 
     def note_resolved(self, parcel: Pending) -> None:
         """Rows of a parcel have been resolved; if all are it is not pending any more."""
-        self._changed[parcel] = None  # Uninterruptible from here on; see shm.interrupts.
+        self.changed[parcel] = None  # Uninterruptible from here on; see shm.interrupts.
         if not parcel.unresolved and parcel in self._parcels:
             del self._parcels[parcel]
             self.buffered_bytes -= parcel.bytes
             self._count_by_topic[parcel.topic] -= 1
 
-    def changed_count(self) -> int:
-        """How many parcels `changed` has."""
-        return len(self._changed)
-
-    def changed(self) -> list[Pending]:
-        """The parcels of which rows were resolved since `take_changed`."""
-        return [*self._changed]
-
     def take_changed(self) -> list[Pending]:
-        """As `changed`; the next call starts anew."""
-        changed, self._changed = self._changed, {}
+        """The parcels that have changed; the next call starts anew."""
+        changed, self.changed = self.changed, {}
         return [*changed]
 
     def has_callbacks(self) -> bool:

@@ -15,9 +15,7 @@ from smq.client.kafka.questions import INIT_PRODUCER_ID
 from smq.client.producing.channel.channel import Channel
 from smq.client.producing.channel.wire_channel import WireChannel
 from smq.client.reach import Reach
-from smq.wire.generated.init_producer_id import (
-    InitProducerIdRequest,
-)
+from smq.wire.generated.init_producer_id import InitProducerIdRequest
 
 MESSAGE_BYTES_MAX_NAME = "max.message.bytes"
 MESSAGE_BYTES_MAX_DEFAULT = 1_048_588  # Kafka's, for a broker that does not say.

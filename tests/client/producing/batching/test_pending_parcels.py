@@ -26,11 +26,10 @@ def test_parcels_count_until_all_of_their_rows_are_resolved() -> None:
 def test_parcels_with_resolved_rows_are_told_once() -> None:
     pending, parcel = PendingParcels(), closed([(b"a", 0), (b"b", 1)])
     pending.add(parcel)
-    assert pending.changed_count() == 0
+    assert not pending.changed
     parcel.resolve(0, 1, 7, -1)
     pending.note_resolved(parcel)
-    assert pending.changed() == [parcel]
-    assert pending.changed_count() == 1
+    assert [*pending.changed] == [parcel]
     assert pending.take_changed() == [parcel]
     assert pending.take_changed() == []
 
