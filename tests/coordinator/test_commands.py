@@ -108,8 +108,8 @@ def test_topics_are_made_when_somebody_asks_for_them(driver: CoordinatorDriver) 
 @pytest.mark.parametrize(
     ("command", "word"),
     [
-        ({"do": "format_disk"}, "unknown command 'format_disk'"),
-        ({}, "unknown command None"),
+        ({"do": "format_disk"}, "no command 'format_disk'"),
+        ({}, "no command None"),
         ({"do": "list_segments"}, "malformed"),
         ({"do": "commit_segments", "segments": [{"path": "x"}]}, "malformed"),
         ({"do": "commit_segments", "segments": 5}, "malformed"),

@@ -46,7 +46,7 @@ def group_facts(bootstrap: str, deadline_s: float = DEADLINE_S) -> GroupFacts:
 def _ask(address: str, facts: GroupFacts, deadline_s: float) -> None:
     """Ask a node for its groups, then for their lags, which other nodes may know."""
     try:
-        with Cluster(address, deadline_s) as cluster:
+        with Cluster(address, 2 * deadline_s) as cluster:  # The caller's deadline comes first.
             response = cluster.anyone().ask(LIST_GROUPS, ListGroupsRequest())
             check(response.error_code)
             for each in response.groups:
