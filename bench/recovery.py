@@ -45,6 +45,7 @@ def opened(directory: Path, generation: int, boot_id: bytes = BOOT_ID) -> tuple[
         segment_bytes=SEGMENT_BYTES,
         generation=generation,
         boot_id=boot_id,
+        producers_key=bytes(range(16)),
         now_ms=1,
     )
     return log, recovered.scanned_bytes, time.perf_counter() - began

@@ -17,7 +17,6 @@ The log itself moves the positions. Its parts do the rest:
     sealing   how far partitions are sealed                 smq.log.sealed_ends
 """
 
-import os
 from collections.abc import Callable, Collection
 
 import numpy as np
@@ -71,11 +70,12 @@ class Log(ReadableLog):
         syncer: Syncer,
         background: Background,
         boot_id: bytes,
+        producers_key: bytes,
     ) -> None:
         super().__init__(memory, wal)
         self.number = int(memory.words[WORD_LOG])
         self.disk, self.background, self.boot_id = disk, background, boot_id
-        self.producers = Producers(os.urandom(16))
+        self.producers = Producers(producers_key)
         self.syncs = Syncs(memory, wal, syncer)
         self.health = Health(self, self.syncs, background, boot_id)
         self.filing = Filing(self, disk, background, boot_id, self.checkpoint)

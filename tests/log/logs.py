@@ -45,6 +45,7 @@ LEVELS = (MEMORY, OS, DISK)
 SEGMENT_BYTES, RING_BYTES = 4096, 16384
 PARTITIONS_MAX = 32
 NOW_MS = 1_000_000
+PRODUCERS_KEY = bytes(range(16))
 BOOT, OTHER_BOOT = b"a boot of tests.", b"another boot ..."
 
 
@@ -99,6 +100,7 @@ def start(  # noqa: PLR0913
         segment_bytes=segment_bytes,
         generation=generation,
         boot_id=boot,
+        producers_key=PRODUCERS_KEY,
         now_ms=NOW_MS,
     )
     for number, level in (levels or {1: OS}).items():

@@ -85,6 +85,7 @@ def new_log(
         segment_bytes=SEGMENT_BYTES,
         generation=generation,
         boot_id=BOOT_ID,
+        producers_key=bytes(range(16)),
         now_ms=NOW_MS,
         bytes_max=bytes_max,
     )

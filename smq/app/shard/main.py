@@ -106,6 +106,7 @@ def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd:
             segment_bytes=inheritance.config.wal_segment_bytes,
             generation=inheritance.generation,
             boot_id=BOOT_ID.read_text().strip().replace("-", "")[:16].encode(),
+            producers_key=os.urandom(16),
             now_ms=wall_ms(),
             bytes_max=inheritance.config.wal_bytes_max,
         )

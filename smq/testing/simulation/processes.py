@@ -176,6 +176,7 @@ class ShardProcess(Process):
             segment_bytes=host.config.wal_segment_bytes,
             generation=host.generation,
             boot_id=f"{host.boot:016d}".encode(),
+            producers_key=self.chance.randbytes(16),
             now_ms=wall_ms(),
             bytes_max=host.config.wal_bytes_max,
         )
