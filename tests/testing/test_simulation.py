@@ -1,6 +1,8 @@
 """The simulator itself: it replays, it finds, it shrinks; and a slice of its seeds."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -41,6 +43,22 @@ def test_a_seed_replays_exactly(place: Workplace, seed: int) -> None:
     first, again = (simulate(seed, place, tells_details=True) for _ in range(2))
     assert first.trail == again.trail
     assert first.acks == again.acks > 0
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(300)
+def test_a_seed_replays_exactly_in_a_process_whose_hashes_are_others() -> None:
+    command = [sys.executable, "-m", "smq.testing.simulation.run", "--digest", "--seeds", "20"]
+    digests = {
+        subprocess.run(
+            command,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1
 
 
 def test_the_events_of_a_seed_are_data_and_of_known_kinds() -> None:

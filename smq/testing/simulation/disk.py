@@ -40,6 +40,7 @@ class Faults:
 
     failing: dict[str, int] = field(default_factory=dict)
     slow_ms: float = 0.0
+    slow_jobs_ms: float = 0.0
 
 
 class SimulatedDisk(OsDisk):

@@ -129,11 +129,12 @@ def _disk_fails(world: "World", log: int, method: int, error: int, ms: int) -> N
             world.after(ms, partial(faults.failing.pop, name, None))
 
 
-def _disk_is_slow(world: "World", log: int, slow_ms: int, ms: int) -> None:
-    """Syncs and jobs take long for a while."""
+def _disk_is_slow(world: "World", log: int, slow_ms: int, ms: int, what: int) -> None:
+    """Syncs and jobs take long for a while, or jobs only: checkpoints and tables come late."""
     faults = world.host.faults[log % len(world.host.faults)]
-    faults.slow_ms = slow_ms
-    world.after(ms, lambda: setattr(faults, "slow_ms", 0.0))
+    for name in ("slow_ms", "slow_jobs_ms") if what else ("slow_jobs_ms",):
+        setattr(faults, name, slow_ms)
+        world.after(ms, partial(setattr, faults, name, 0.0))
 
 
 def _store_fails(world: "World", ms: int) -> None:
@@ -175,6 +176,11 @@ FAILING: tuple[tuple[str, ...], ...] = (
 )
 
 
+def _level(chance: Random) -> int:
+    """Less of memory: a kernel takes no turns of a shard that has a topic of this level."""
+    return chance.choice((0, 1, 1, 2, 2, 2))
+
+
 def _fuse(chance: Random) -> int:
     return chance.choice((0, chance.randint(0, 5), chance.randint(0, 60)))
 
@@ -207,10 +213,10 @@ KINDS: dict[str, Kind] = {
         _fetch,
     ),
     "commit": Kind(2, lambda c: (c.randrange(2), c.randrange(TOPICS), c.randrange(4)), _commit),
-    "create": Kind(1, lambda c: (c.randrange(TOPICS), c.randint(1, 4), c.randrange(3)), _create),
+    "create": Kind(1, lambda c: (c.randrange(TOPICS), c.randint(1, 4), _level(c)), _create),
     "delete": Kind(0.7, lambda c: (c.randrange(TOPICS),), _delete),
     "create-again": Kind(
-        2, lambda c: (c.randrange(TOPICS), c.randint(1, 4), c.randrange(3)), _create_again
+        2, lambda c: (c.randrange(TOPICS), c.randint(1, 4), _level(c)), _create_again
     ),
     "kill": Kind(
         3,
@@ -225,12 +231,19 @@ KINDS: dict[str, Kind] = {
             c.randint(-2, 2),
             c.randrange(len(FAILING)),
             c.choice((errno.ENOSPC, errno.EIO)),
-            c.choice((5, 50, 300, 1500)),
+            c.choice((5, 50, 300, 1500, 5000)),
         ),
         _disk_fails,
     ),
     "disk-is-slow": Kind(
-        1, lambda c: (c.randrange(3), c.choice((5, 50, 300)), c.randint(10, 1000)), _disk_is_slow
+        1.5,
+        lambda c: (
+            c.randrange(3),
+            c.choice((5, 50, 300, 2000)),
+            c.randint(10, 3000),
+            c.randrange(2),
+        ),
+        _disk_is_slow,
     ),
     "store-fails": Kind(0.5, lambda c: (c.choice((5, 50, 300)),), _store_fails),
     "cut": Kind(3, lambda c: (c.randrange(30),), _cut),
@@ -252,7 +265,7 @@ def events_of(seed: int) -> list[Event]:
     mean_ms = chance.choice((1, 5, 20, 60))
     at_ms = 0.0
     events = [
-        Event(0, "create", (topic, chance.choice((1, 2, 4)), chance.randrange(3)))
+        Event(0, "create", (topic, chance.choice((1, 2, 4)), _level(chance)))
         for topic in range(chance.randint(1, TOPICS))
     ]
     for _ in range(chance.randint(EVENTS_MIN, EVENTS_MAX)):

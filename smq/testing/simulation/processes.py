@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
+from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
 from smq.app.coordinator.server import CoordinatorServer
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms, wall_ms
@@ -19,9 +20,12 @@ from smq.app.process.inheritance import COORDINATOR, SEALER, Inheritance, shard_
 from smq.app.process.loop import Loop, Spin
 from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
+from smq.app.shard.acks import Acks
 from smq.app.shard.commands import ShardCommands
+from smq.app.shard.connection import Connection
 from smq.app.shard.main import CATALOG_WAIT_MS, housekeep
 from smq.app.shard.server import ShardServer
+from smq.app.shard.session import Session
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
@@ -29,6 +33,7 @@ from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.model.catalog import Catalog
 from smq.model.errors import Unavailable
+from smq.shard.produce import Marks
 from smq.shard.shard import Node, Shard
 from smq.store.store import FILE_NAME, Store
 from smq.testing.simulation.clock import MS
@@ -37,6 +42,7 @@ from smq.testing.simulation.host import PARTITIONS_PER_LOG_MAX, Host
 from smq.testing.simulation.network import Listener, Poller
 from smq.testing.simulation.threads import SteppedBackground, SteppedSyncer
 
+KERNEL_TURNS_SHARE = 0.5
 SYNC_MS, JOB_MS = 0.4, 0.3  # How long a sync, and a job in the background, take at most.
 CATALOG_BYTES_MAX = 1 << 15
 
@@ -138,6 +144,39 @@ def nodes_of(inheritance: Inheritance) -> list[Node]:
     ]
 
 
+class KernelAcks(Acks):
+    """Acks of a shard some of whose turns a kernel takes: it writes what is not of level disk, and
+    wants no sync (smq.app.shard.quick_turns.may_run, shm/kernels/turn/turns.py)."""
+
+    def __init__(self, shard: Shard, chance: Random) -> None:
+        super().__init__(shard)
+        self._chance = chance
+        self._has_disk = False  # In this turn.
+
+    def queue(self, client: Connection | Session, answers: bytes, marks: Marks) -> None:
+        """See Acks."""
+        self._has_disk |= any(mark.level == DURABILITY_DISK for mark in marks)
+        super().queue(client, answers, marks)
+
+    def write(self) -> None:
+        """See Acks."""
+        super().write()
+        self._has_disk = False
+
+    def _write(self, log: Log) -> None:
+        if self._is_kernels(log) and log.write():
+            self._shard.publish(log, DURABILITY_OS)
+        else:  # What fails is left to the loop.
+            super()._write(log)
+
+    def _is_kernels(self, log: Log) -> bool:
+        if self._has_disk or log.failed is not None or len(self._shard.logs) > 1:
+            return False
+        if DURABILITY_MEMORY in self._shard.levels:
+            return False
+        return self._chance.random() < KERNEL_TURNS_SHARE
+
+
 class ShardProcess(Process):
     """As smq.app.shard.main, but for threads, descriptors and the local door."""
 
@@ -155,6 +194,7 @@ class ShardProcess(Process):
         peers = Peers(self.loop, node_id, *paths)
         words = inheritance.catalog.words
         self.server = ShardServer(self.loop, shard, peers, self._take_catalog, words)
+        self.server._acks = KernelAcks(shard, self.chance)  # noqa: SLF001
         commands = ShardCommands(self.loop, shard, peers)
         commands.listen(self.listener(self.name))
         notices = Notices(logs.values(), self.said.append)
@@ -164,8 +204,8 @@ class ShardProcess(Process):
     def _open(self, number: int) -> Log:
         host, disk = self.host, self.host.disks[number]
         memory = host.inheritance.logs[number]
-        syncer = SteppedSyncer(memory, disk, partial(self._when, SYNC_MS, disk.faults))
-        background = SteppedBackground(partial(self._when, JOB_MS, disk.faults))
+        syncer = SteppedSyncer(memory, disk, lambda: self._when(SYNC_MS + disk.faults.slow_ms))
+        background = SteppedBackground(lambda: self._when(JOB_MS + disk.faults.slow_jobs_ms))
         self._threads += [syncer, background]
         log, _ = open_log(
             memory,
@@ -182,9 +222,8 @@ class ShardProcess(Process):
         )
         return log
 
-    def _when(self, ms: float, faults: Faults) -> int:
-        more_ms = self.chance.random() * (ms + faults.slow_ms)
-        return self.host.clock.now_ns + int(more_ms * MS)
+    def _when(self, ms_max: float) -> int:
+        return self.host.clock.now_ns + int(self.chance.random() * ms_max * MS)
 
     def _take_catalog(self) -> bool:
         block = self.inheritance.catalog

@@ -2,9 +2,11 @@
 
 python -m smq.testing.simulation.run --seed 7 [--keep 0,3,9]
 python -m smq.testing.simulation.run --seeds 10000 [--first 1]
+python -m smq.testing.simulation.run --digest --seeds 50      what any two processes print alike
 """
 
 import argparse
+import hashlib
 import os
 import shutil
 import sys
@@ -12,7 +14,8 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -44,15 +47,15 @@ class Workplace:
     """Where simulations have their files."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._count = 0
         new_store(directory / "template")
 
     def fresh(self) -> Path:
         """A directory with a store that was never used."""
         self._count += 1
-        fresh = self._directory / f"{os.getpid()}-{self._count}"
-        shutil.copytree(self._directory / "template", fresh)
+        fresh = self.directory / f"{os.getpid()}-{self._count}"
+        shutil.copytree(self.directory / "template", fresh)
         return fresh
 
 
@@ -70,14 +73,17 @@ def simulate(
     events: Sequence[Event] | None = None,
     *,
     tells_details: bool = False,
+    asserts: bool = True,
 ) -> Outcome:
-    """One run, of these events or of all of the seed's."""
+    """One run, of these events or of all of the seed's. `asserts`: invariants() after each turn."""
     chosen = events_of(seed) if events is None else list(events)
     world = World(seed, chosen, place.fresh())
-    world.tells_details = tells_details
+    world.tells_details, world.asserts = tells_details, asserts
+    operator = StringIO()
     kind = why = ""
     try:
-        with app_clock.replaced(world.clock.wall_ns, world.clock.monotonic_ns):
+        replaced = app_clock.replaced(world.clock.wall_ns, world.clock.monotonic_ns)
+        with replaced, redirect_stderr(operator):
             world.run()
     except Exception as reason:  # noqa: BLE001  (Whatever it is, it is what we look for.)
         frames = traceback.extract_tb(reason.__traceback__)[-FRAMES_SAID:]
@@ -85,7 +91,9 @@ def simulate(
         kind = f"{type(reason).__name__} {frames[-1].name}"
         why = "\n".join([f"{type(reason).__name__}: {reason}", *where])
         world.say_notices()
+        world.trail += operator.getvalue().splitlines()
     finally:
+        world.say(f"over after {world.rounds} rounds")
         world.close()
     return Outcome(seed, kind, why, world.trail, world.ledger.acks)
 
@@ -172,6 +180,16 @@ def run_one(seed: int, keep: str, place: Workplace) -> int:
     return 1
 
 
+def digest(seeds: Sequence[int], place: Workplace) -> str:
+    """Of all that happens in these runs: another process, whose hashes are others, has the same."""
+    seen = hashlib.sha256()
+    for seed in seeds:
+        outcome = simulate(seed, place, tells_details=True)
+        told = "\n".join([*outcome.trail, outcome.why, str(outcome.acks)])
+        seen.update(told.replace(str(place.directory), "").encode())
+    return seen.hexdigest()
+
+
 def main() -> None:
     """See above."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -181,12 +199,16 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1, help="from this one on")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--digest", action="store_true", help="print a hash of what happens")
     options = parser.parse_args()
     failed = 0
     with workplace() as place:
         if options.seed is not None:
             sys.exit(run_one(options.seed, options.keep, place))
         seeds = range(options.first, options.first + options.seeds)
+        if options.digest:
+            say(digest(seeds, place))
+            return
         for outcome in run_many(seeds, place, options.workers):
             if outcome.why:
                 failed += 1
