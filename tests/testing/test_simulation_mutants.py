@@ -1,0 +1,56 @@
+"""The simulator finds the defects of the review when their mends are taken out one by one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from smq.app.shard.acks import Acks
+from smq.testing.simulation.mutants import (
+    MUTANTS,
+    SEEDS_MAX,
+    Found,
+    Mutant,
+    look_for,
+    planted,
+    told,
+)
+from smq.testing.simulation.run import Outcome, Workplace, simulate, workplace
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Workplace]:
+    with workplace() as place:
+        yield place
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: str(each.number))
+def test_a_mutant_is_found_and_only_the_mutant_fails(place: Workplace, mutant: Mutant) -> None:
+    found = look_for(mutant, range(1, SEEDS_MAX + 1), place)
+    assert found.outcome is not None, told(found)
+    assert simulate(found.outcome.seed, place).why == ""
+
+
+def test_a_mutant_stands_for_one_run_only() -> None:
+    [mutant] = [each for each in MUTANTS if each.number == 2]
+    whole = Acks._want_syncs
+    with planted(mutant):
+        assert Acks._want_syncs is not whole
+    assert Acks._want_syncs is whole
+
+
+def test_every_mutant_changes_methods_that_exist() -> None:
+    changes = [change for mutant in MUTANTS for change in mutant.changes]
+    assert all(callable(vars(change.owner)[change.name]) for change in changes)
+    assert [each.number for each in MUTANTS] == [1, 2, 3, 4, 5]
+
+
+def test_what_is_told_says_who_has_found_it() -> None:
+    by_assertion = Outcome(
+        7, "", "AssertionError: no\n  acks.py:1 write\n  acks.py:9 invariants", [], 0
+    )
+    by_client = Outcome(8, "", "Broken: gone\n  rules.py:9 claimed_is_there", [], 0)
+    assert told(Found(7, by_assertion)) == "7 seeds (seed 7, by an assertion): AssertionError: no"
+    assert told(Found(3, by_client)) == "3 seeds (seed 8): Broken: gone"
+    assert told(Found(9, None)) == "not in 9 seeds"
