@@ -108,7 +108,7 @@ def test_a_broker_that_does_not_lose_anything_passes(place: Workplace) -> None:
         Event(300, "produce", (0, 0, 3, 5, 100)),
         Event(340, "fetch", (0, 1, 200, 1, 12)),
         Event(360, "commit", (0, 0, 1)),
-        Event(500, "cut-power", (0, 0, 1)),
+        Event(500, "cut-power", (0, 0, 1, -1)),
         Event(900, "produce", (0, 0, 3, 5, 100)),
     ]
     outcome: Outcome = simulate(1, place, events)

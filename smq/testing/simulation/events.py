@@ -103,14 +103,21 @@ def _kill(world: "World", victim: int, fuse: int, next_fuse: int) -> None:
         world.next_fuse = next_fuse
 
 
-def _kill_all(world: "World", victim: int, fuse: int, shards: int) -> None:
-    """All processes die at once when one of them has made so many calls; other shards start."""
+def _kill_all(world: "World", victim: int, fuse: int, shards: int, again_ms: int) -> None:
+    """All processes die at once when one of them has made so many calls; other shards start.
+
+    `again_ms`: the power fails so much later (-1: it does not).
+    """
     _all_at_once(world, victim, fuse, lambda: world.go_down(shards))
+    if again_ms >= 0:
+        world.after_unless_healed(again_ms, lambda: world.lose_power(0))
 
 
-def _cut_power(world: "World", victim: int, fuse: int, shards: int) -> None:
-    """As above, and the disks lose what they had not made durable."""
+def _cut_power(world: "World", victim: int, fuse: int, shards: int, again_ms: int) -> None:
+    """As above, and the disks lose what they had not made durable. Again: all are killed."""
     _all_at_once(world, victim, fuse, lambda: world.lose_power(shards))
+    if again_ms >= 0:
+        world.after_unless_healed(again_ms, lambda: world.go_down(0))
 
 
 def _all_at_once(world: "World", victim: int, fuse: int, ends: Callable[[], None]) -> None:
@@ -132,6 +139,7 @@ def _disk_fails(world: "World", log: int, method: int, error: int, ms: int) -> N
 def _disk_is_slow(world: "World", log: int, slow_ms: int, ms: int, what: int) -> None:
     """Syncs and jobs take long for a while, or jobs only: checkpoints and tables come late."""
     faults = world.host.faults[log % len(world.host.faults)]
+    world.disturb(ms + slow_ms)  # A fetch that the page cache cannot answer is a job.
     for name in ("slow_ms", "slow_jobs_ms") if what else ("slow_jobs_ms",):
         setattr(faults, name, slow_ms)
         world.after(ms, partial(setattr, faults, name, 0.0))
@@ -185,6 +193,11 @@ def _fuse(chance: Random) -> int:
     return chance.choice((0, chance.randint(0, 5), chance.randint(0, 60)))
 
 
+def _again_ms(chance: Random) -> int:
+    """Who has died once dies soon again: what a start does must be whole before the next one."""
+    return chance.choice((-1, -1, 20, 100, 400))
+
+
 def _shards(chance: Random) -> int:
     return chance.choice((0, 0, 0, 1, 2))
 
@@ -213,7 +226,7 @@ KINDS: dict[str, Kind] = {
         _fetch,
     ),
     "commit": Kind(2, lambda c: (c.randrange(2), c.randrange(TOPICS), c.randrange(4)), _commit),
-    "create": Kind(1, lambda c: (c.randrange(TOPICS), c.randint(1, 4), _level(c)), _create),
+    "create": Kind(1.5, lambda c: (c.randrange(TOPICS), c.randint(1, 4), _level(c)), _create),
     "delete": Kind(0.7, lambda c: (c.randrange(TOPICS),), _delete),
     "create-again": Kind(
         2, lambda c: (c.randrange(TOPICS), c.randint(1, 4), _level(c)), _create_again
@@ -223,8 +236,10 @@ KINDS: dict[str, Kind] = {
         lambda c: (c.randrange(6), _fuse(c), c.choice((-1, -1, -1, c.randint(0, 30)))),
         _kill,
     ),
-    "kill-all": Kind(1, lambda c: (c.randrange(6), _fuse(c), _shards(c)), _kill_all),
-    "cut-power": Kind(1.5, lambda c: (c.randrange(6), _fuse(c), _shards(c)), _cut_power),
+    "kill-all": Kind(1, lambda c: (c.randrange(6), _fuse(c), _shards(c), _again_ms(c)), _kill_all),
+    "cut-power": Kind(
+        2, lambda c: (c.randrange(6), _fuse(c), _shards(c), _again_ms(c)), _cut_power
+    ),
     "disk-fails": Kind(
         2,
         lambda c: (

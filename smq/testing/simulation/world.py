@@ -71,7 +71,8 @@ class World:
         self._tie_breaker = count()
         self._fates: dict[Process, Ends] = {}
         self._frozen: dict[str, int] = {}
-        self._disturbed_ns = 0  # Until then it may take long until a client hears of something.
+        self._disturbed_ns = 0
+        self._is_healed = False
         self.rounds = 0
 
     # --- one run ---------------------------------------------------------------------------------
@@ -114,6 +115,7 @@ class World:
 
     def _heal(self) -> None:
         self.say("all is healed")
+        self._is_healed = True
         for faults in (*self.host.faults, self.host.store_faults):
             faults.failing.clear()
             faults.slow_ms = faults.slow_jobs_ms = 0.0
@@ -172,6 +174,10 @@ class World:
         """Do it then."""
         due_ns = self.clock.now_ns + int(ms * MS)
         heapq.heappush(self._later, (due_ns, next(self._tie_breaker), action))
+
+    def after_unless_healed(self, ms: float, action: Callable[[], object]) -> None:
+        """Do it then, unless all is healed by then."""
+        self.after(ms, lambda: self._is_healed or action())
 
     def _pass(self, ms: float, until: Callable[[], bool] = lambda: False) -> None:
         """Let so much time pass."""
@@ -259,7 +265,11 @@ class World:
     def freeze(self, name: str, ms: float) -> None:
         """It gets no processor for a while."""
         self._pause(name, ms)
-        self._disturbed_ns = max(self._disturbed_ns, self._frozen[name])
+        self.disturb(ms)
+
+    def disturb(self, ms: float) -> None:
+        """For so long it may take long until a client hears of something."""
+        self._disturbed_ns = max(self._disturbed_ns, self.clock.now_ns + int(ms * MS))
 
     def kill(self, name: str) -> None:
         """A process dies; the next one starts soon."""
