@@ -31,6 +31,7 @@ from shm.kernels.base.words import (
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
     FRAME_PARTITION_AT,
+    P_LAST_ENTRY,
     P_LOG_END,
     P_SEALED_END,
     P_UNSEALED_SINCE_MS,
@@ -217,6 +218,7 @@ class _Recovery:
             if slot is not None:
                 row = log.partitions.table[slot]
                 row[P_LOG_END] = max(int(row[P_LOG_END]), end)
+                row[P_LAST_ENTRY] = -1  # Entries of segments before would be taken for the newest.
                 self._first_offsets.setdefault(number, index.first_offsets[number])
         log.filing.has_disk_frames |= index.has_disk_frames and segment.end > self._evidence.synced
         log.filing.register(segment, index)

@@ -137,6 +137,28 @@ def test_a_longer_table_than_the_new_window_is_filed_at_once(tmp_path: Path) -> 
 # --- checkpoint and tables -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_table_that_is_believed_behind_a_segment_without_one_hides_nothing(
+    tmp_path: Path, lost: int
+) -> None:
+    """Partition 1 is not in the last segment: what it has last is in a filed table only."""
+    log = start(tmp_path, levels=LEVELS).log
+    fill(log, 14)
+    for i in range(20):
+        append(log, 2, batch(b"%d" % i * 60))
+        assert turn(log)
+    segments, before = log.wal.segments, contents(log)
+    assert len(segments) > lost + 2
+    assert log.lookup.filed_of(1)[-1][1] is not segments[lost]
+    log.checkpoint()
+    log.wal.close()
+    segments[lost].index_path.unlink()
+    log = start(tmp_path, generation=1, levels=LEVELS).log
+    assert contents(log) == before
+    fill(log, 10, b"w")
+    assert all(contents(log)[each].items() >= before[each].items() for each in LEVELS)
+
+
 def test_a_checkpoint_behind_the_wal_costs_a_scan_and_nothing_else(tmp_path: Path) -> None:
     log = start(tmp_path, levels=LEVELS).log
     fill(log, 3)

@@ -107,7 +107,7 @@ def _want_syncs_of_touched(self: Acks) -> None:
     for ack in self._open_when_synced:
         for mark in ack.marks:
             log = self._shard.logs[mark.log]
-            if log.sync_wanted < mark.position <= log.words[WORD_WRITTEN]:
+            if log.syncs.wanted < mark.position <= log.words[WORD_WRITTEN]:
                 log.want_sync()
 
 
@@ -130,7 +130,7 @@ def _write_or_doubt(self: Acks, log: Log) -> None:
 
 def _settle_doubt(self: Acks, log: Log) -> None:
     """And lets them all go when it is repaired."""
-    if log.may_recover:
+    if log.health.may_recover:
         return
     for ack in _in_doubt(self).pop(log.number, []):
         if log.failed is None:

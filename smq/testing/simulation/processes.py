@@ -207,7 +207,7 @@ class ShardProcess(Process):
         syncer = SteppedSyncer(memory, disk, lambda: self._when(SYNC_MS + disk.faults.slow_ms))
         background = SteppedBackground(lambda: self._when(JOB_MS + disk.faults.slow_jobs_ms))
         self._threads += [syncer, background]
-        log, _ = open_log(
+        log, recovered = open_log(
             memory,
             disk.directory,
             disk,
@@ -220,6 +220,7 @@ class ShardProcess(Process):
             now_ms=wall_ms(),
             bytes_max=host.config.wal_bytes_max,
         )
+        self.said += recovered.damaged
         return log
 
     def _when(self, ms_max: float) -> int:
