@@ -124,6 +124,7 @@ class _Recovery:
         self._evidence = Evidence(log, log.boot_id)
         self._known_to = 0  # The checkpoint knows what lies below this position …
         self._known_generation = 0  # … and has no later generation than this one.
+        self._only_ring_from: int | None = None  # Only the ring has what lies behind.
         self._first_offsets: dict[int, int] = {}
         self._entries: list[np.ndarray] = []  # Of the segment that is being scanned.
         self._recovered = Recovered()
@@ -133,6 +134,7 @@ class _Recovery:
         """The whole of it."""
         log, words = self._log, self._words
         ring_end = words[WORD_TAIL]  # Zero in fresh memory.
+        self._only_ring_from = words[WORD_WRITTEN] if ring_end else None
         log.partitions.clear()
         words[WORD_INDEX_TAIL] = words[WORD_INDEX_KEEP] = 0
         checkpoint, is_newest = Checkpoint.load(log.directory)
@@ -169,7 +171,7 @@ class _Recovery:
     def _read_segments(self) -> int:
         """Enter what the segments hold; returns where the log ends."""
         segments = list(self._log.wal.segments)
-        end = self._known_to if not segments else segments[0].start
+        end = segments[0].start if segments else self._begin_without_segments()
         for i, segment in enumerate(segments):
             segment.first_entry = self._words[WORD_INDEX_TAIL]
             is_last = i == len(segments) - 1
@@ -185,6 +187,12 @@ class _Recovery:
             if not is_last or not self._fits(segment):
                 self._file(segment)
         return end
+
+    def _begin_without_segments(self) -> int:
+        """Where a log without segments begins: its checkpoint may know frames of the ring alone."""
+        if self._only_ring_from is None:
+            return self._known_to
+        return min(self._known_to, self._only_ring_from)
 
     def _fits(self, segment: Segment) -> bool:
         """Whether a segment has the size that the index's window is made for."""
@@ -452,7 +460,8 @@ class _Recovery:
         log, words = self._log, self._words
         ring_bytes, tail = log.memory.layout.ring_bytes, words[WORD_TAIL]
         assert tail % FRAME_ALIGNMENT_BYTES == 0
-        end = log.wal.segments[-1].end if log.wal.segments else tail
+        # Without segments the first one begins where writing goes on, below what the ring has.
+        end = log.wal.segments[-1].end if log.wal.segments else words[WORD_WRITTEN]
         while end <= tail:  # What comes from the ring may need segments that are not begun yet.
             end += log.wal.segment_bytes
         words[WORD_SEGMENT_END] = end

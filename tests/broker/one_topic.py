@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from smq.client.errors import BrokerUnavailable
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
 from smq.filer.location import Location
@@ -129,7 +130,10 @@ class OneTopic:
 
         def reached() -> bool:
             nonlocal offset
-            data = self.fetch(offset, partition)
+            try:
+                data = self.fetch(offset, partition)
+            except BrokerUnavailable:  # A loan ends before a producer waits: clients fetch again.
+                return False
             assert data.error_code == ErrorCode.NONE, (offset, ErrorCode(data.error_code))
             assert isinstance(data.records, memoryview)
             for batch in read_batches(data.records):

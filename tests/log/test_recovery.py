@@ -10,10 +10,14 @@ from shm.kernels.base.words import (
     P_LOG_END,
     P_SEALED_END,
     P_UNSEALED_BYTES,
+    WORD_RING_START,
+    WORD_WRITTEN,
 )
-from smq.log.checkpoint import FILE_NAME, FILE_NAME_BEFORE
+from smq.log.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint
+from smq.log.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import QUARANTINE
+from smq.testing.disk import FailingDisk
 from tests.log.logs import (
     BOOT,
     DISK,
@@ -93,6 +97,41 @@ def test_a_frame_that_a_dying_shard_had_not_finished_is_not_taken(tmp_path: Path
     again, recovered = start(tmp_path, generation=1, memory=log.memory, levels=LEVELS)
     assert recovered.from_ring_bytes == 0
     assert end(again, 1) == 2
+
+
+def life_without_segments(directory: Path, *methods: str) -> Log:
+    """A log whose first life could begin no segment, for these calls failed."""
+    disk = FailingDisk(OsDisk())
+    for method in ("create", *methods):
+        disk.fail(method)
+    log = start(directory, disk=disk, levels=LEVELS).log
+    assert log.failed is not None
+    assert not log.wal.segments
+    assert log.tail > log.words[WORD_WRITTEN]
+    return log
+
+
+def test_a_first_segment_that_begins_below_what_the_ring_has_holds_whole_frames(
+    tmp_path: Path,
+) -> None:
+    log = life_without_segments(tmp_path, "replace")
+    again = start(tmp_path, generation=1, memory=log.memory, levels=LEVELS).log
+    fill(again, 60)
+    assert len(again.wal.segments) > 1
+    before = contents(again)
+    again.wal.close()
+    assert contents(start(tmp_path, generation=2, levels=LEVELS).log) == before
+
+
+def test_a_checkpoint_without_segments_does_not_hide_what_only_the_ring_has(
+    tmp_path: Path,
+) -> None:
+    log = life_without_segments(tmp_path)
+    checkpoint, _ = Checkpoint.load(tmp_path)
+    assert checkpoint is not None
+    assert checkpoint.position > log.words[WORD_WRITTEN]
+    again = start(tmp_path, generation=1, memory=log.memory, levels=LEVELS).log
+    assert again.wal.segments[0].start == log.words[WORD_RING_START] == 0
 
 
 # --- sizes ---------------------------------------------------------------------------------------
