@@ -8,6 +8,7 @@ import numpy as np
 from shm.kernels.log.producers import H_BUCKET_MASK, H_CAPACITY, H_KEY, PRODUCER_COLUMNS
 
 KEY_BYTES = 16
+MAP_NORESERVE = 0x4000  # Of Linux; Python has the name from 3.13 on.
 
 
 def new_producers(capacity: int, key: bytes) -> np.ndarray:
@@ -21,7 +22,9 @@ def new_producers(capacity: int, key: bytes) -> np.ndarray:
     assert len(key) == KEY_BYTES
     buckets = 2 * capacity
     rows = 1 + capacity + buckets // PRODUCER_COLUMNS
-    memory = mmap(-1, 8 * PRODUCER_COLUMNS * rows, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    # Not reserved: else the system refuses a fork of a process that has many such tables.
+    flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+    memory = mmap(-1, 8 * PRODUCER_COLUMNS * rows, flags=flags)
     with suppress(OSError):  # The system has no huge pages.
         memory.madvise(MADV_NOHUGEPAGE)
     table = np.frombuffer(memory, np.int64).reshape(rows, PRODUCER_COLUMNS)

@@ -1,5 +1,8 @@
 """The memory of a table of producers."""
 
+import subprocess
+
+import psutil
 import pytest
 
 from shm.kernels.log.producers import H_BUCKET_MASK, H_CAPACITY, H_COUNT, H_KEY, PRODUCER_COLUMNS
@@ -21,6 +24,14 @@ def test_the_memory_of_a_large_table_comes_when_it_is_written() -> None:
     table = new_producers(1 << 20, KEY)
     assert table.nbytes > 256 << 20
     assert resident_bytes() - before < 64 << 20
+
+
+def test_a_process_with_more_tables_than_memory_can_start_others() -> None:
+    one = new_producers(1 << 18, KEY)
+    count = psutil.virtual_memory().total // one.nbytes + psutil.swap_memory().total // one.nbytes
+    tables = [new_producers(1 << 18, KEY) for _ in range(count + 8)]
+    assert subprocess.run(["true"], check=False).returncode == 0
+    assert len(tables) > count
 
 
 @pytest.mark.parametrize(("capacity", "key"), [(48, KEY), (8, KEY), (64, b"short")])
