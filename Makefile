@@ -24,11 +24,11 @@ check: setup  ## Format, lint, floors, types, the quick tests, the wheel.
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/python -c 'from smq.app.supervisor.composition import warm_kernels; warm_kernels()'
-	$(BIN)/pytest -q -n 2 --timeout 300 -m "not slow and not clients and not oracle and not spark and not sim and not long"
+	$(BIN)/python -m tests.suite quick
 	$(BIN)/python -m tests.wheel_smoke
 
 test: check  ## check, the slower tests, and short slices of the long ones: what CI runs.
-	$(BIN)/pytest -q --timeout 600 -m "(slow or clients or spark or sim) and not oracle and not long"
+	$(BIN)/python -m tests.suite slower
 
 fix: setup  ## Format, and repair what the linter can.
 	$(BIN)/ruff format .

@@ -1,0 +1,78 @@
+"""One half of the tests, as `make check` and `make test` run them: `python -m tests.suite quick`.
+
+A failed test runs once more, alone and in a fresh process: on two cores that also run brokers and
+compilers, other programs' clients miss their own deadlines. What fails twice fails the run, and
+what passed only alone is named in the output. Any other end of pytest than 'some tests failed'
+(nothing collected, a crash, a usage error) fails at once.
+
+A half has a limit of its own. pytest-timeout ends a test that waits in Python; it cannot end a
+loop in compiled code, and a run that never ends would be worth less than one that fails.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+PROCESSES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """`marks` choose the tests; a test may take `test_s` seconds, all together `limit_s`."""
+
+    marks: str
+    test_s: int
+    limit_s: int
+
+
+HALVES = {
+    "quick": Half(
+        "not slow and not clients and not oracle and not spark and not sim and not long", 300, 1500
+    ),
+    "slower": Half("(slow or clients or spark or sim) and not oracle and not long", 600, 3000),
+}
+
+
+def run(half: Half, arguments: Sequence[str] = ()) -> int:
+    """Run the tests of a half, then its failures once more. Return pytest's exit code.
+
+    Raises subprocess.TimeoutExpired when the half takes longer than its limit.
+    """
+    with TemporaryDirectory(prefix="smq-suite-") as cache:
+        pytest_ = (
+            *(sys.executable, "-m", "pytest", "-q", "-m", half.marks),
+            *("--timeout", str(half.test_s), "-o", f"cache_dir={Path(cache, 'cache')}"),
+            *arguments,
+        )
+        status = _call((*pytest_, "-n", str(PROCESSES), "--dist", "worksteal"), half.limit_s)
+        if status != pytest.ExitCode.TESTS_FAILED:
+            return status
+        print("\nFailed tests run once more, alone:", flush=True)  # noqa: T201
+        return _call((*pytest_, "--last-failed", "--last-failed-no-failures", "none"), half.limit_s)
+
+
+def _call(command: Sequence[str], limit_s: float) -> int:
+    """Run a command in a process group of its own, which ends with it."""
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            return process.wait(limit_s)
+        finally:
+            _end_group(process.pid)
+
+
+def _end_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(run(HALVES[sys.argv[1]], sys.argv[2:]))

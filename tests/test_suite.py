@@ -1,0 +1,80 @@
+"""The runner of the test halves: what fails twice fails, what hangs in compiled code ends."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.suite import HALVES, Half, run
+
+ANY = Half("not none_has_this", test_s=30, limit_s=60)
+
+
+def write(directory: Path, body: str) -> tuple[str, ...]:
+    (directory / "pytest.ini").write_text("[pytest]\nmarkers = none_has_this\n")
+    (directory / "test_it.py").write_text(body)
+    return ("-c", str(directory / "pytest.ini"), "--rootdir", str(directory), str(directory))
+
+
+@pytest.mark.slow
+def test_a_test_that_passes_alone_is_named_and_does_not_fail_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    where = write(
+        tmp_path,
+        "import pathlib\n"
+        "def test_good(): pass\n"
+        "def test_once():\n"
+        f"    seen = pathlib.Path({str(tmp_path / 'seen')!r})\n"
+        "    was, _ = seen.exists(), seen.touch()\n"
+        "    assert was\n",
+    )
+    assert run(ANY, where) == 0
+    out = capfd.readouterr().out
+    assert "1 failed, 1 passed" in out
+    assert "FAILED" in out
+    assert "test_once" in out
+
+
+@pytest.mark.slow
+def test_a_test_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
+    where = write(tmp_path, "def test_good(): pass\ndef test_bad(): assert False\n")
+    assert run(ANY, where) == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.slow
+def test_nothing_collected_and_files_that_do_not_import_fail_the_run(tmp_path: Path) -> None:
+    assert run(ANY, write(tmp_path, "")) == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert run(ANY, write(tmp_path, "import there_is_no_such_module\n")) != 0
+
+
+@pytest.mark.slow
+def test_a_hang_that_no_signal_handler_ends_ends_at_the_limit_with_its_children(
+    tmp_path: Path,
+) -> None:
+    where = write(
+        tmp_path,
+        "import os, pathlib, signal, subprocess, time\n"
+        "def test_hangs():\n"
+        "    child = subprocess.Popen(['sleep', '1000'])\n"
+        f"    pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(child.pid))\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n"
+        "    time.sleep(1000)\n",
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        run(replace(ANY, test_s=1, limit_s=15), where)
+    status = Path("/proc", (tmp_path / "pid").read_text(), "stat")
+    assert not status.exists() or status.read_text().split()[2] == "Z"
+
+
+def test_each_test_belongs_to_exactly_one_half_or_is_for_a_command_of_its_own() -> None:
+    names = ("slow", "clients", "oracle", "spark", "sim", "long")
+    for bits in range(2 ** len(names)):
+        marks = {name: bool(bits >> place & 1) for place, name in enumerate(names)}
+        quick, slower = (
+            eval(half.marks, {"__builtins__": {}}, marks)  # marks as pytest evaluates them
+            for half in (HALVES["quick"], HALVES["slower"])
+        )
+        assert (quick or slower) is not (marks["oracle"] or marks["long"])
+        assert not (quick and slower)
