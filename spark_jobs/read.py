@@ -7,7 +7,7 @@ cannot, and header keys that are not UTF-8 are changed. Records that cannot be d
 that names them, or a warning if the caller asks for that.
 
 A DataFrame reflects the manifest at its creation; read again to see more. Segments in a bucket are
-copied first (`spark_jobs.staging`).
+copied first (`smq.tables.staging`).
 """
 
 import warnings
@@ -17,21 +17,18 @@ from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 
 from smq.filer.location import Location
 from smq.filer.store import Store
 from smq.model.segments import directory_of
-from smq.sealer.cold import open_segment
-from smq.sealer.decode import Kind, cut
-from smq.sealer.parquet import LOG_APPEND_TIME, table_of
-from smq.sealer.raw import RawSegment
+from smq.sealer.parquet import LOG_APPEND_TIME
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME
-from spark_jobs.plan import Ending, Part, Starting, Unreadable, find_topic, plan
-from spark_jobs.staging import Files
+from smq.tables.plan import Ending, Part, Starting, Unreadable, find_topic, plan
+from smq.tables.raw_rows import Undecodable as Undecoded, raw_rows
+from smq.tables.staging import Files
 
 FILE_SCHEMA = (
     "_offset bigint, _ts timestamp, _key binary, _value binary, "
@@ -138,23 +135,12 @@ class _Reader:
         return LOG_APPEND_TIME_TYPE if stamped else CREATE_TIME_TYPE
 
     def _decoded(self, part: Part, problems: list[str]) -> Iterable[pa.Table]:
-        segment = open_segment(self._store, part.segment)
-        assert isinstance(segment, RawSegment)
-        for piece in cut(segment.body, lossy=True):
-            if (
-                piece.kind is Kind.RAW
-                and piece.base_offset < part.end
-                and piece.end_offset > part.start
-            ):
-                span = f"{piece.base_offset} to {piece.end_offset}"
+        for found in raw_rows(self._store, part):
+            if isinstance(found, Undecoded):
+                span = f"{found.start} to {found.end}"
                 problems.append(f"offsets {span} in {self._files.root / part.segment.path}")
-            if piece.kind is Kind.ROWS:
-                rows = table_of(piece)
-                inside = pc.and_(
-                    pc.greater_equal(rows["_offset"], part.start),
-                    pc.less(rows["_offset"], part.end),
-                )
-                yield self._kafka_columns(rows.filter(inside), part, stamped=piece.log_append_time)
+            else:
+                yield self._kafka_columns(found.rows, part, stamped=found.log_append_time)
 
     def _kafka_columns(self, rows: pa.Table, part: Part, *, stamped: bool) -> pa.Table:
         timestamp_type = LOG_APPEND_TIME_TYPE if stamped else CREATE_TIME_TYPE

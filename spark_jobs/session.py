@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from smq.model.errors import StoreError
-from spark_jobs.plan import Unreadable
+from smq.tables.plan import Unreadable
 
 JAVA_MIN = 17
 VERSION_WAIT_S = 20

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shm.kernels.twin import records as plain
+from smq.tables.plan import Unreadable
 from smq.testing.records import INT64_MAX
-from spark_jobs.plan import Unreadable
 from spark_jobs.read import SCHEMA, read_topic
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from smq.model.errors import NotFound
-from spark_jobs.plan import Unreadable
+from smq.tables.plan import Unreadable
 from spark_jobs.session import java_home, java_version, refusals
 
 

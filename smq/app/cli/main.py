@@ -14,6 +14,7 @@ from smq.app.cli import (
     produce as cli_produce,
     serve as cli_serve,
     spark as cli_spark,
+    sql as cli_sql,
     status as cli_status,
     topics as cli_topics,
 )
@@ -29,6 +30,7 @@ app.command("status")(cli_status.status)
 app.add_typer(cli_topics.app, name="topic")
 app.command("produce")(cli_produce.produce)
 app.command("consume")(cli_consume.consume)
+app.command("sql")(cli_sql.sql)
 app.command("spark", context_settings=cli_spark.PASS_THROUGH)(cli_spark.spark)
 
 

@@ -1,6 +1,6 @@
 """Decides which parts of which segments a read of a topic needs. The manifest is an argument.
 
-Offsets are per partition, the end exclusive, like in Spark's Kafka source. A range that cannot be
+Offsets are per partition, the end exclusive, as in Spark's Kafka source. A range that cannot be
 read completely is an error that names it: a reader never silently gets less than it requested.
 """
 

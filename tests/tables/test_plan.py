@@ -9,7 +9,7 @@ import pytest
 
 from smq.model.catalog import Topic
 from smq.model.segments import Segment
-from spark_jobs.plan import Ending, Starting, Unreadable, find_topic, plan
+from smq.tables.plan import Ending, Starting, Unreadable, find_topic, plan
 
 TOPIC = Topic("orders", UUID(int=1), (7, 8), (0, 0))
 

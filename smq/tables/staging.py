@@ -1,4 +1,4 @@
-"""Segments as files that Spark can open: local ones in place, copies of those in a bucket.
+"""Segments as files that an engine can open: local ones in place, copies of those in a bucket.
 
 Spark reads S3 through Hadoop's s3a, which PySpark lacks: a job would load its jars from Maven, and
 SMQ's jobs start without that. So the planned segments are first copied to a directory, checked
@@ -22,7 +22,7 @@ from shm.kernels.base.crc32c import crc32c
 from smq.filer.store import Store
 from smq.model.errors import StoreError
 from smq.model.segments import Segment
-from spark_jobs.plan import Unreadable
+from smq.tables.plan import Unreadable
 
 COPIES_AT_ONCE = 4  # One request rarely uses the whole bandwidth to S3.
 

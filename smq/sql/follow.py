@@ -1,0 +1,28 @@
+"""A query over what comes: run again and again over the records that arrived in between."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from smq.client.client import Client
+from smq.sql.session import Bounds, Refused, check_reads, mentioned, run_over
+from smq.tables.live import arrived_rows
+
+
+def results(
+    query: str, client: Client, bounds: Bounds, every_s: float
+) -> Iterator[pa.RecordBatchReader]:
+    """The results of a query over each interval's new records; intervals without any give none.
+
+    Raises Refused, TooMuch, BrokerError.
+    """
+    check_reads(query)
+    names = mentioned(query, client.topics())
+    if len(names) != 1:
+        raise Refused(f"a query that follows reads one topic, not {len(names)}")
+    (topic,) = names
+    with client.consumer(topic, start="latest") as consumer:
+        while True:
+            rows = arrived_rows(consumer, every_s, bytes_max=bounds.memory_bytes // 2)
+            if rows.num_rows:
+                yield run_over(query, topic, rows, bounds).to_reader()

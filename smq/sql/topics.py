@@ -1,0 +1,135 @@
+"""The rows of a topic for DuckDB: its sealed files, read in place, and its live rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from smq.client.client import Client
+from smq.filer.location import Location
+from smq.model.catalog import NAMESPACE_DEFAULT, Topic
+from smq.store.manifest import Manifest
+from smq.tables import live
+from smq.tables.plan import Part, Unreadable, plan
+from smq.tables.raw_rows import Undecodable, raw_rows
+from smq.tables.staging import Files
+
+# Times are UTC without a zone: DuckDB's zones are an extension that it would download.
+_SEALED = (
+    'partition::INTEGER AS partition, _offset AS "offset", _ts::TIMESTAMP AS timestamp, '
+    "_key AS key, _value AS value, _headers AS headers"
+)
+_LIVE = 'partition, "offset", timestamp::TIMESTAMP AS timestamp, key, value, headers'
+_TEXT = "coalesce(try(decode({0})), {0}::VARCHAR) AS {0}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRows:
+    """What a query of a topic reads.
+
+    parts        of sealed segments, in order
+    arrow        rows of raw segments and of records that are not sealed, as one Arrow table
+    live_ranges  by partition: the first and the end offset of what is not sealed
+    """
+
+    topic: Topic
+    root: Path
+    parts: Sequence[Part]
+    arrow: pa.Table
+    live_ranges: Mapping[int, tuple[int, int]]
+
+    def paths(self) -> list[str]:
+        """The Parquet files."""
+        return [str(self.root / each.segment.path) for each in self._parquet()]
+
+    def _parquet(self) -> list[Part]:
+        return [each for each in self.parts if each.segment.kind == "parquet"]
+
+    def select(self, arrow_name: str) -> str:
+        """SQL for all rows, keys and values as bytes. `arrow_name` is a view of `arrow`."""
+        whole = [each for each in self._parquet() if not each.is_cut]
+        cut = [each for each in self._parquet() if each.is_cut]
+        selects = [f"SELECT {_LIVE} FROM {quoted(arrow_name)}"]
+        selects += [_read(self.root, group, is_cut=group is cut) for group in (whole, cut) if group]
+        return " UNION ALL ".join(selects)
+
+
+def text_select(view: str) -> str:
+    """SQL for the rows of a view, keys and values as text: bytes that are no UTF-8 escaped."""
+    key, value = _TEXT.format("key"), _TEXT.format("value")
+    return f'SELECT partition, "offset", timestamp, {key}, {value}, headers FROM {view}'
+
+
+def quoted(name: str) -> str:
+    """An SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def topic_rows(
+    manifest: Manifest, location: Location, topic: Topic, client: Client | None, bytes_max: int
+) -> TopicRows:
+    """Find the rows of a topic; read those that are in no Parquet file.
+
+    Without a client: the sealed ones. Raises Unreadable, TooMuch, StoreError, BrokerError.
+    """
+    store = location.open()
+    parts = plan(manifest, topic, "earliest", "latest")
+    files = Files(store)
+    files.fetch([each.segment for each in parts if each.segment.kind == "parquet"])
+    tables = [live.SCHEMA.empty_table()]
+    for part in parts:
+        if part.segment.kind == "raw":
+            for found in raw_rows(store, part):
+                if isinstance(found, Undecodable):
+                    raise Unreadable(
+                        f"{topic.name}-{part.partition}: the records at offsets {found.start} to "
+                        f"{found.end} cannot be decoded"
+                    )
+                tables.append(_live_columns(found.rows, part.partition))
+    ranges: dict[int, tuple[int, int]] = {}
+    if client is not None:
+        starts = {
+            partition: manifest.sealed_end(number)
+            for partition, number in enumerate(topic.partition_numbers)
+        }
+        rows, ends = live.live_rows(client, topic.name, starts, bytes_max=bytes_max)
+        tables.append(rows)
+        ranges = {each: (starts[each], end) for each, end in ends.items() if end > starts[each]}
+    return TopicRows(topic, files.root, parts, pa.concat_tables(tables), ranges)
+
+
+def topics_of(manifest: Manifest) -> dict[str, Topic]:
+    """The users' topics by name."""
+    return {each.name: each for each in manifest.topics() if each.namespace == NAMESPACE_DEFAULT}
+
+
+def _live_columns(rows: pa.Table, partition: int) -> pa.Table:
+    columns = {
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows.num_rows),
+        "offset": rows["_offset"],
+        "timestamp": rows["_ts"],
+        "key": rows["_key"],
+        "value": rows["_value"],
+        "headers": rows["_headers"],
+    }
+    return pa.table(columns).cast(live.SCHEMA)
+
+
+def _read(root: Path, parts: Sequence[Part], *, is_cut: bool) -> str:
+    files = ", ".join(_literal(str(root / each.segment.path)) for each in parts)
+    select = (
+        f"SELECT {_SEALED} FROM read_parquet([{files}], hive_partitioning=true, "
+        "hive_types={'partition': INTEGER})"
+    )
+    if not is_cut:
+        return select
+    kept = (
+        f"(partition = {each.partition} AND _offset >= {each.start} AND _offset < {each.end})"
+        for each in parts
+    )
+    return f"{select} WHERE {' OR '.join(kept)}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

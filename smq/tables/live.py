@@ -1,0 +1,111 @@
+"""The rows of records that are not sealed yet, read from a running broker."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from smq.client.client import Client
+from smq.client.consuming.consumer import Consumer
+from smq.client.errors import BrokerUnavailable
+from smq.client.names import TopicPartition
+from smq.sealer.parquet import TIMESTAMP_US_MAX
+
+SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+POLL_S = 0.5
+SILENCE_S = 30.0  # A partition's end is known; who waits longer for it waits for a broker.
+BATCH_BYTES = 4 * 1024 * 1024  # Lent at a time, beside the rows that are kept.
+
+
+class TooMuch(Exception):
+    """The unsealed records exceed the caller's bound; the message says by how many bytes."""
+
+
+def live_rows(
+    client: Client, topic: str, starts: Mapping[int, int], *, bytes_max: int
+) -> tuple[pa.Table, dict[int, int]]:
+    """The records of a topic from `starts` (by partition) to each partition's present end.
+
+    Returns their rows (SCHEMA) and those ends. A start that retention has passed begins at the
+    first record there is. Raises TooMuch, BrokerError, BrokerUnavailable.
+    """
+    with client.consumer(start="earliest", batch_bytes_max=BATCH_BYTES) as consumer:
+        consumer.assign((topic, partition) for partition in starts)
+        ends = {name.partition: end for name, end in consumer.find("latest").items()}
+        for name, first in consumer.find("earliest").items():
+            start = max(starts[name.partition], first)
+            consumer.seek(topic, name.partition, min(start, ends[name.partition]))
+        return _rows_up_to(consumer, topic, ends, bytes_max), ends
+
+
+def _rows_up_to(
+    consumer: Consumer, topic: str, ends: Mapping[int, int], bytes_max: int
+) -> pa.Table:
+    tables: list[pa.Table] = []
+    size, deadline = 0, consumer.clock.monotonic_s() + SILENCE_S
+    while not _is_read(consumer, topic, ends):
+        with consumer.poll(POLL_S) as batch:
+            if len(batch):
+                deadline = consumer.clock.monotonic_s() + SILENCE_S
+                tables.append(_before(owned(batch.to_arrow()), ends))
+                size += tables[-1].nbytes
+        if size > bytes_max:
+            raise TooMuch(f"more than {bytes_max} bytes of records are not sealed yet")
+        if consumer.clock.monotonic_s() > deadline:
+            raise BrokerUnavailable(f"the rest of {topic} did not arrive for {SILENCE_S:.0f} s")
+    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+
+def _is_read(consumer: Consumer, topic: str, ends: Mapping[int, int]) -> bool:
+    """Whether all positions have reached their ends; pauses partitions that have."""
+    behind = [
+        TopicPartition(topic, partition)
+        for partition, end in ends.items()
+        if consumer.position(topic, partition) < end
+    ]
+    for topic_, partition in set(consumer.assignment()) - set(behind):
+        consumer.pause(topic_, partition)
+    return not behind
+
+
+def arrived_rows(consumer: Consumer, seconds: float, *, bytes_max: int) -> pa.Table:
+    """The records that a consumer receives within a time (SCHEMA). Raises TooMuch, BrokerError."""
+    tables = [SCHEMA.empty_table()]
+    size, deadline = 0, consumer.clock.monotonic_s() + seconds
+    while (left := deadline - consumer.clock.monotonic_s()) > 0:
+        with consumer.poll(min(left, POLL_S)) as batch:
+            if len(batch):
+                tables.append(owned(batch.to_arrow()))
+                size += tables[-1].nbytes
+        if size > bytes_max:
+            raise TooMuch(f"more than {bytes_max} bytes of records arrived within {seconds:g} s")
+    return pa.concat_tables(tables)
+
+
+def owned(lent: pa.Table) -> pa.Table:
+    """A copy of a batch's rows (`Batch.to_arrow`) in their own memory.
+
+    A time that microseconds cannot hold becomes null, as in sealed segments.
+    """
+    times = lent["timestamp"].to_numpy().view(np.int64)
+    fits = abs(times) <= TIMESTAMP_US_MAX
+    micros = pa.array(np.where(fits, times, 0) * 1000, mask=~fits)
+    columns = {field.name: lent[field.name] for field in SCHEMA}
+    columns["timestamp"] = micros.view(SCHEMA.field("timestamp").type)
+    return pa.table(columns).cast(SCHEMA)
+
+
+def _before(rows: pa.Table, ends: Mapping[int, int]) -> pa.Table:
+    """The rows before the ends of their partitions."""
+    end_of = np.zeros(max(ends) + 1, np.int64)
+    end_of[list(ends)] = list(ends.values())
+    return rows.filter(pa.array(rows["offset"].to_numpy() < end_of[rows["partition"].to_numpy()]))

@@ -1,0 +1,72 @@
+"""How rows of every type are written."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from smq.app.cli.sql import Format
+from smq.app.cli.sql_output import TABLE_ROWS_MAX, writer
+
+QUERY = """
+    SELECT 1 AS i, 0.5 AS d, 'é' AS t, '\\xFF'::BLOB AS b, NULL AS n, true AS y, [1, 2] AS l,
+        {'a': 'x'} AS s, TIMESTAMP '2026-01-02 03:04:05' AS at, 'a,"b' AS c
+"""
+
+
+def written(output_format: str, path: Path, query: str = QUERY, times: int = 1) -> str:
+    with duckdb.connect() as database, writer(Format(output_format), path) as write:
+        for _ in range(times):
+            write(database.sql(query).to_arrow_reader(1000))
+    return path.read_text()
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    [line] = written("json", tmp_path / "x").splitlines()
+    assert json.loads(line) == {
+        "i": 1,
+        "d": "0.5",
+        "t": "é",
+        "b": {"base64": "/w=="},
+        "n": None,
+        "y": True,
+        "l": [1, 2],
+        "s": {"a": "x"},
+        "at": "2026-01-02T03:04:05",
+        "c": 'a,"b',
+    }
+
+
+def test_csv_has_one_head_for_all_results(tmp_path: Path) -> None:
+    head, *rows = csv.reader(io.StringIO(written("csv", tmp_path / "x", times=2)))
+    assert head == [*("i", "d", "t", "b", "n", "y", "l", "s", "at", "c")]
+    assert len(rows) == 2
+    assert rows[0][-1] == 'a,"b'
+    assert rows[0][4] == ""
+
+
+def test_a_table_is_bounded_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = written("table", tmp_path / "x", "SELECT range AS number FROM range(2000)")
+    assert len(text.splitlines()) == TABLE_ROWS_MAX + 2
+    assert "LIMIT" in capsys.readouterr().err
+    [head, _, row] = written("table", tmp_path / "y").splitlines()
+    assert head.split() == [*("i", "d", "t", "b", "n", "y", "l", "s", "at", "c")]
+    assert row.split()[:3] == ["1", "0.5", "é"]
+
+
+def test_parquet_keeps_types(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with duckdb.connect() as database, writer(Format.PARQUET, path) as write:
+        for _ in range(2):
+            write(database.sql("SELECT 1 AS i, 'x'::BLOB AS b").to_arrow_reader(10))
+    assert pq.read_table(path).to_pylist() == [{"i": 1, "b": b"x"}] * 2
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    for output_format in Format:
+        with pytest.raises(SystemExit, match="cannot be written"):
+            written(output_format, tmp_path / "none" / "x", "SELECT 1")

@@ -1,0 +1,158 @@
+"""Queries over topics: what they see, what they may not do, and how they end."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from smq.filer.location import Location
+from smq.sql.session import Bounds, Refused, Topics, mentioned, running
+from smq.tables.live import TooMuch
+from smq.tables.plan import Unreadable
+from smq.testing.smq_broker import SmqBroker
+from tests.sealer.sealed import batch
+from tests.spark_jobs.conftest import SealTopic, seal_topic
+
+__all__ = ["seal_topic"]
+
+BOUNDS = Bounds(256 << 20)
+
+
+@pytest.fixture
+def sealed(tmp_path: Path, seal_topic: SealTopic) -> Topics:
+    """The topic "orders": offsets 0 to 9, of which 4 and 5 are in a raw segment."""
+    seal_topic([batch(0, 4), batch(4, 2, key=b"\xff"), batch(6, 4)])
+    return Topics(tmp_path, Location(str(tmp_path / "filer")), None)
+
+
+def rows_of(query: str, topics: Topics, bounds: Bounds = BOUNDS) -> list[dict[str, object]]:
+    with running(query, topics, bounds) as rows:
+        return rows.read_all().to_pylist()
+
+
+@pytest.fixture
+def live(smq_broker: SmqBroker) -> Iterator[Topics]:
+    with smq_broker.connect() as client:
+        client.create_topic("my-topic", 2)
+        with client.producer() as producer:
+            for number in range(6):
+                producer.send("my-topic", b'{"n": %d}' % number, key=b"k%d" % (number % 2))
+            producer.send("my-topic", b"\xff\x00", partition=0, key=None)
+            producer.flush()
+        yield Topics(smq_broker.data_dir, Location(str(smq_broker.data_dir / "filer")), client)
+
+
+def test_sealed_rows_of_both_kinds_are_one_table(sealed: Topics) -> None:
+    found = rows_of('SELECT "offset" AS o, value FROM orders ORDER BY o', sealed)
+    assert [row["o"] for row in found] == list(range(10))
+    [row] = rows_of("SELECT count(*) AS n, min(partition) AS p FROM orders", sealed)
+    assert (row["n"], row["p"]) == (10, 0)
+
+
+def test_live_rows_are_read_and_json_is_text(live: Topics) -> None:
+    query = """
+        SELECT (value->>'n')::INTEGER AS n, key FROM "my-topic" WHERE key IS NOT NULL ORDER BY n
+    """
+    found = [(row["n"], row["key"]) for row in rows_of(query, live)]
+    assert found == [(number, f"k{number % 2}") for number in range(6)]
+
+
+def test_bytes_that_are_no_text_are_escaped_and_raw_has_them(live: Topics) -> None:
+    where = "WHERE key IS NULL"
+    assert rows_of(f'SELECT value FROM "my-topic" {where}', live) == [{"value": "\\xFF\\x00"}]
+    assert rows_of(f'SELECT value FROM raw."my-topic" {where}', live) == [{"value": b"\xff\x00"}]
+
+
+def test_topics_join_and_windows_work(live: Topics) -> None:
+    query = """
+        SELECT a."offset" AS o, row_number() OVER (ORDER BY a.partition, a."offset") AS r
+        FROM "my-topic" a JOIN "my-topic" b USING (partition, "offset")
+    """
+    assert sorted(row["r"] for row in rows_of(query, live)) == list(range(1, 8))  # type: ignore[type-var]
+
+
+def test_lists_of_topics_and_their_columns(live: Topics) -> None:
+    assert rows_of("SHOW  tables;", live) == [{"name": "my-topic"}]
+    assert rows_of("show databases", live) == [{"database_name": "default"}]
+    described = rows_of('DESCRIBE "my-topic"', live)
+    assert [(row["column_name"], row["column_type"]) for row in described[:5]] == [
+        ("partition", "INTEGER"),
+        ("offset", "BIGINT"),
+        ("timestamp", "TIMESTAMP"),
+        ("key", "VARCHAR"),
+        ("value", "VARCHAR"),
+    ]
+
+
+def test_explain_names_segments_and_live_offsets(sealed: Topics, live: Topics) -> None:
+    [first, *plan] = rows_of("EXPLAIN SELECT count(*) FROM orders", sealed)
+    assert first["explain_key"] == "segments of orders"
+    assert str(first["explain_value"]).count("partition=0/") == 3
+    assert "offsets 4 to 6" in str(first["explain_value"])
+    assert plan
+    [first, *_] = rows_of('EXPLAIN SELECT count(*) FROM "my-topic"', live)
+    assert "not sealed, from the broker: partition 0, offsets 0 to" in str(first["explain_value"])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_csv('/etc/hostname')",
+        "SELECT * FROM '/etc/hostname'",
+        "SELECT * FROM read_parquet('{data_dir}/filer/topics/default/orders/*/*.parquet')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM read_text('{data_dir}/store.sqlite')",
+        "COPY (SELECT 1) TO '{data_dir}/x'",
+        "ATTACH '{data_dir}/x.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "PRAGMA enable_external_access = true",
+        "CREATE TABLE t (i INTEGER)",
+        "DELETE FROM orders",
+        "SELECT 1; SELECT 2",
+        "",
+        "SELEC 1",
+        "SELECT * FROM no_such_topic",
+        "SELECT no_such_column FROM orders",
+    ],
+)
+def test_only_topics_are_read_and_nothing_is_written(sealed: Topics, query: str) -> None:
+    with pytest.raises(Refused):
+        rows_of(query.format(data_dir=sealed.data_dir), sealed)
+    assert not (sealed.data_dir / "x").exists()
+    assert not (sealed.data_dir / "x.db").exists()
+
+
+def test_a_missing_topic_is_named_with_those_that_are_there(sealed: Topics) -> None:
+    with pytest.raises(Refused, match="the topics are orders"):
+        rows_of("SELECT * FROM nope", sealed)
+
+
+def test_a_query_ends_at_its_time_and_at_its_memory(sealed: Topics) -> None:
+    with pytest.raises(Refused, match=r"longer than 0\.2 s"):
+        rows_of("SELECT sum(range) FROM range(1_000_000_000_000)", sealed, Bounds(256 << 20, 0.2))
+    with pytest.raises(Refused, match="emory"):
+        rows_of("SELECT list(range) FROM range(100_000_000)", sealed, Bounds(64 << 20))
+
+
+def test_more_live_bytes_than_half_the_memory_are_refused(live: Topics) -> None:
+    with pytest.raises(TooMuch):
+        rows_of('SELECT * FROM "my-topic"', live, Bounds(200))
+
+
+def test_a_segment_that_is_gone_is_an_error_that_names_it(sealed: Topics) -> None:
+    files = sorted((sealed.data_dir / "filer").rglob("*.parquet"))
+    files[0].unlink()
+    with pytest.raises((Refused, Unreadable), match=files[0].name):
+        rows_of("SELECT count(value) FROM orders", sealed)
+
+
+def test_the_topics_that_a_query_mentions() -> None:
+    topics = ["a", "b-c", "d", "e", "E"]
+    assert mentioned('SELECT * FROM a JOIN "b-c" x ON true', topics) == ["a", "b-c"]
+    assert mentioned("FROM raw.D", topics) == ["d"]
+    assert mentioned("SELECT 1", topics) == []
+    assert mentioned('FROM "e"', topics) == ["e"]
+    with pytest.raises(Refused, match="differ only by case"):
+        mentioned('FROM "e" JOIN "E"', topics)

@@ -1,0 +1,74 @@
+"""The SQL that reads a topic's segments."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from shm.kernels.twin import records as plain
+from smq.filer.location import Location
+from smq.model.errors import StoreError
+from smq.sql.topics import quoted, text_select, topic_rows, topics_of
+from smq.store.manifest import open_manifest
+from smq.store.store import FILE_NAME
+from smq.tables.plan import Unreadable
+from tests.sealer.sealed import batch
+from tests.spark_jobs.conftest import SealTopic, seal_topic
+
+__all__ = ["seal_topic"]
+
+
+def offsets_in(data_dir: Path, log_start: int = 0) -> list[int]:
+    with open_manifest(data_dir / FILE_NAME) as manifest:
+        if log_start:
+            manifest.log_start = lambda _number: log_start  # type: ignore[method-assign]
+        topic = topics_of(manifest)["orders"]
+        rows = topic_rows(manifest, Location(str(data_dir / "filer")), topic, None, 1 << 20)
+    with duckdb.connect() as database:
+        database.register("a", rows.arrow)
+        found = database.execute(f'SELECT "offset" FROM ({rows.select("a")}) ORDER BY 1').fetchall()
+    return [offset for (offset,) in found]
+
+
+def test_records_before_the_log_start_are_left_out(  # retention may have passed half a segment
+    tmp_path: Path,
+    seal_topic: SealTopic,
+) -> None:
+    seal_topic([batch(0, 4), batch(4, 2, key=b"\xff"), batch(6, 4)])
+    assert offsets_in(tmp_path) == list(range(10))
+    assert offsets_in(tmp_path, log_start=3) == list(range(3, 10))
+    assert offsets_in(tmp_path, log_start=5) == list(range(5, 10))
+    assert offsets_in(tmp_path, log_start=8) == [8, 9]
+
+
+def test_what_cannot_be_decoded_is_an_error_that_names_it(
+    tmp_path: Path,
+    seal_topic: SealTopic,
+) -> None:
+    garbage = plain.batch([plain.PlainRecord(0, 0, None, None)], end_offset=3, inflated=b"garbage")
+    seal_topic([garbage])
+    with pytest.raises(Unreadable, match="orders-0: the records at offsets 0 to 3"):
+        offsets_in(tmp_path)
+
+
+def test_a_raw_segment_that_is_gone_is_a_store_error(
+    tmp_path: Path,
+    seal_topic: SealTopic,
+) -> None:
+    [segment] = seal_topic([batch(0, 2, key=b"\xff")])
+    (tmp_path / "filer" / segment.path).unlink()
+    with pytest.raises(StoreError, match=segment.path):
+        offsets_in(tmp_path)
+
+
+def test_names_and_text() -> None:
+    assert quoted('a"b') == '"a""b"'
+    with duckdb.connect() as database:
+        database.execute(
+            'CREATE TABLE t AS SELECT 0 AS partition, 0 AS "offset", '
+            "now()::TIMESTAMP AS timestamp, NULL::BLOB AS key, encode('é') AS value, "
+            "[] AS headers"
+        )
+        assert database.execute(f"SELECT key, value FROM ({text_select('t')})").fetchall() == [
+            (None, "é")
+        ]

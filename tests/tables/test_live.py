@@ -1,0 +1,71 @@
+"""Rows of records that are not sealed yet."""
+
+import pyarrow as pa
+import pytest
+
+from smq.client.errors import BrokerUnavailable
+from smq.tables import live
+from smq.tables.live import TooMuch, live_rows, owned
+from smq.testing.smq_broker import SmqBroker
+
+
+def send(broker: SmqBroker, count: int, partitions: int = 2) -> None:
+    with broker.connect() as client:
+        client.create_topic("orders", partitions)
+        with client.producer() as producer:
+            table = {
+                "value": [b"%d" % i for i in range(count)],
+                "partition": [i % partitions for i in range(count)],
+                "timestamp": list(range(count)),
+                "headers": [[("h", b"1")]] * count,
+            }
+            producer.send_batch("orders", table)
+
+
+@pytest.mark.parametrize("transport", ["shared memory", "kafka"])
+def test_rows_from_given_offsets_to_the_present_end(smq_broker: SmqBroker, transport: str) -> None:
+    send(smq_broker, 10)
+    with smq_broker.connect(transport=transport) as client:
+        rows, ends = live_rows(client, "orders", {0: 2, 1: 5}, bytes_max=1 << 20)
+    assert ends == {0: 5, 1: 5}
+    assert rows.schema == live.SCHEMA
+    found = sorted(zip(*(rows[name].to_pylist() for name in ("partition", "value")), strict=True))
+    assert found == [(0, b"4"), (0, b"6"), (0, b"8")]
+    assert rows["headers"].to_pylist() == [[{"key": "h", "value": b"1"}]] * 3
+    assert rows["timestamp"].cast(pa.int64()).to_pylist() == [4_000, 6_000, 8_000]
+
+
+def test_nothing_to_read_is_no_rows(smq_broker: SmqBroker) -> None:
+    send(smq_broker, 4)
+    with smq_broker.connect() as client:
+        rows, ends = live_rows(client, "orders", {0: 2, 1: 9}, bytes_max=1 << 20)
+    assert (rows.num_rows, ends) == (0, {0: 2, 1: 2})
+
+
+def test_more_than_the_bound_is_refused(smq_broker: SmqBroker) -> None:
+    send(smq_broker, 1_000)
+    with smq_broker.connect() as client, pytest.raises(TooMuch, match="100 bytes"):
+        live_rows(client, "orders", {0: 0, 1: 0}, bytes_max=100)
+
+
+def test_a_broker_that_is_away_is_said(smq_broker: SmqBroker) -> None:
+    with smq_broker.connect(timeout_s=1) as client:
+        client.create_topic("orders", 1)
+        smq_broker.stop()
+        with pytest.raises(BrokerUnavailable):
+            live_rows(client, "orders", {0: 0}, bytes_max=1)
+
+
+def test_times_beyond_microseconds_are_null() -> None:
+    columns = {
+        "topic": pa.array(["t", "t"]),
+        "partition": pa.array([0, 0], pa.int32()),
+        "offset": pa.array([0, 1]),
+        "timestamp": pa.array([2**62, 1], pa.timestamp("ms", "UTC")),
+        "key": pa.array([None, b"k"], pa.binary_view()),
+        "value": pa.array([b"", None], pa.binary_view()),
+        "headers": pa.array([[], []], live.SCHEMA.field("headers").type),
+    }
+    rows = owned(pa.table(columns))
+    assert rows["timestamp"].cast(pa.int64()).to_pylist() == [None, 1_000]
+    assert rows["key"].to_pylist() == [None, b"k"]
