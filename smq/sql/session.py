@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from smq.client.client import Client
 from smq.filer.location import Location
+from smq.model.catalog import NAMESPACE_DEFAULT
 from smq.sql.topics import TopicRows, quoted, text_select, topic_rows, topics_of
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME
@@ -31,7 +32,7 @@ _IDENTIFIER = re.compile(r'"((?:[^"]|"")*)"|([A-Za-z_][A-Za-z_0-9]*)')
 READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _LISTS = {
     "show tables": "SELECT name FROM topics ORDER BY name",
-    "show databases": "SELECT DISTINCT 'default' AS database_name",
+    "show databases": f"SELECT '{NAMESPACE_DEFAULT}' AS database_name",
 }
 
 
@@ -185,8 +186,7 @@ def _database(rows: list[TopicRows], bounds: Bounds) -> Iterator[duckdb.DuckDBPy
 
 
 def _connected(bounds: Bounds) -> duckdb.DuckDBPyConnection:
-    settings = {"memory_limit": f"{bounds.memory_bytes}B", "temp_directory": ""}
-    return duckdb.connect(config=settings)
+    return duckdb.connect(config={"memory_limit": f"{bounds.memory_bytes}B", "temp_directory": ""})
 
 
 def _create_views(database: duckdb.DuckDBPyConnection, topic: str, select: str) -> None:

@@ -27,7 +27,8 @@ def sealed(tmp_path: Path, seal_topic: SealTopic) -> Topics:
 
 def rows_of(query: str, topics: Topics, bounds: Bounds = BOUNDS) -> list[dict[str, object]]:
     with running(query, topics, bounds) as rows:
-        return rows.read_all().to_pylist()
+        found: list[dict[str, object]] = rows.read_all().to_pylist()
+    return found
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_topics_join_and_windows_work(live: Topics) -> None:
 
 def test_lists_of_topics_and_their_columns(live: Topics) -> None:
     assert rows_of("SHOW  tables;", live) == [{"name": "my-topic"}]
-    assert rows_of("show databases", live) == [{"database_name": "default"}]
+    assert rows_of("show databases", live) == [{"database_name": "kafka"}]
     described = rows_of('DESCRIBE "my-topic"', live)
     assert [(row["column_name"], row["column_type"]) for row in described[:5]] == [
         ("partition", "INTEGER"),

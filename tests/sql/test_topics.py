@@ -19,9 +19,12 @@ __all__ = ["seal_topic"]
 
 
 def offsets_in(data_dir: Path, log_start: int = 0) -> list[int]:
-    with open_manifest(data_dir / FILE_NAME) as manifest:
+    with (
+        open_manifest(data_dir / FILE_NAME) as manifest,
+        pytest.MonkeyPatch.context() as monkeypatch,
+    ):
         if log_start:
-            manifest.log_start = lambda _number: log_start  # type: ignore[method-assign]
+            monkeypatch.setattr(manifest, "log_start", lambda _number: log_start)
         topic = topics_of(manifest)["orders"]
         rows = topic_rows(manifest, Location(str(data_dir / "filer")), topic, None, 1 << 20)
     with duckdb.connect() as database:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from select import select
 
 import pyarrow.parquet as pq
 import pytest
@@ -94,6 +95,5 @@ def test_follow_queries_what_comes(broker: SmqBroker) -> None:
 
 
 def has_line(process: "subprocess.Popen[str]") -> bool:
-    import select  # noqa: PLC0415
-
-    return bool(select.select([process.stdout], [], [], 0.2)[0])
+    assert process.stdout is not None
+    return bool(select([process.stdout], [], [], 0.2)[0])
