@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.apis.table import APIS, Where
+from smq.app.cli.reference import reference
 from smq.model import config
 from smq.model.topic_configs import TOPIC_CONFIGS
 
@@ -43,6 +44,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "docs/configuration.md": config.documentation,
     "docs/topic_configs.md": _topic_configs,
     "docs/api_versions.md": _apis,
+    "docs/cli.md": reference,
 }
 
 

@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from smq.app.cli import (
-    consume as cli_consume,
-    produce as cli_produce,
+    groups as cli_groups,
     serve as cli_serve,
     spark as cli_spark,
     sql as cli_sql,
     status as cli_status,
     topics as cli_topics,
 )
+from smq.app.cli.records import consume as cli_consume, produce as cli_produce
 
 app = typer.Typer(
     name="smq",
@@ -26,10 +26,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("serve")(cli_serve.serve)
-app.command("status")(cli_status.status)
+app.command("status", epilog=cli_status.JSON)(cli_status.status)
 app.add_typer(cli_topics.app, name="topic")
-app.command("produce")(cli_produce.produce)
-app.command("consume")(cli_consume.consume)
+app.add_typer(cli_groups.app, name="group")
+app.command("produce", epilog=cli_produce.JSON)(cli_produce.produce)
+app.command("consume", epilog=cli_consume.JSON)(cli_consume.consume)
 app.command("sql")(cli_sql.sql)
 app.command("spark", context_settings=cli_spark.PASS_THROUGH)(cli_spark.spark)
 

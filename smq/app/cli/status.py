@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from smq.app.cli.group_facts import GroupFacts
 
 RATE_WINDOW_S = 0.5
+JSON = (
+    'JSON: {"cluster_id", "bootstrap", "http", "ready", "up_ms", "processes": {NAME: {"pid", '
+    '"ready", "restarts"}}, "nodes": [], "logs": [{"log", "counters", "per_s", "bytes_in_ring"}], '
+    '"topics": [], "bytes": {}, "groups": [], "missing": [SENTENCE]}'
+)
 
 
 def status(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 
 
-@app.command()
+@app.command(epilog='JSON: {"topic", "partitions"}')
 def create(
     topic: TopicName,
     partitions: Annotated[
@@ -58,7 +58,7 @@ def create(
         say(f"created {topic} with {count} partition{'s' if count != 1 else ''}")
 
 
-@app.command("list")
+@app.command("list", epilog='JSON: [{"topic", "partitions"}]')
 def list_topics(
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     *,
@@ -76,7 +76,10 @@ def list_topics(
         say(f"{topic.name:<40} {len(topic.leaders):>5}")
 
 
-@app.command()
+@app.command(
+    epilog='JSON: {"topic", "partitions": [{"partition", "leader", "first_offset", '
+    '"next_offset"}], "configs": {NAME: {"value", "set"}}}'
+)
 def describe(
     topic: TopicName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = False
 ) -> None:
@@ -96,7 +99,7 @@ def describe(
             say(f"{name}={setting['value']}")
 
 
-@app.command()
+@app.command(epilog='JSON: {"topic"}')
 def delete(
     topic: TopicName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = False
 ) -> None:

@@ -17,6 +17,12 @@ from smq.wire.generated.create_topics import (
     read_create_topics_response,
     write_create_topics_request,
 )
+from smq.wire.generated.delete_groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    read_delete_groups_response,
+    write_delete_groups_request,
+)
 from smq.wire.generated.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -28,6 +34,12 @@ from smq.wire.generated.describe_configs import (
     DescribeConfigsResponse,
     read_describe_configs_response,
     write_describe_configs_request,
+)
+from smq.wire.generated.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    read_describe_groups_response,
+    write_describe_groups_request,
 )
 from smq.wire.generated.fetch import (
     FetchRequest,
@@ -166,6 +178,12 @@ FIND_COORDINATOR = Question[FindCoordinatorRequest, FindCoordinatorResponse](
 )
 LIST_GROUPS = Question[ListGroupsRequest, ListGroupsResponse](
     "ListGroups", write_list_groups_request, read_list_groups_response
+)
+DESCRIBE_GROUPS = Question[DescribeGroupsRequest, DescribeGroupsResponse](
+    "DescribeGroups", write_describe_groups_request, read_describe_groups_response
+)
+DELETE_GROUPS = Question[DeleteGroupsRequest, DeleteGroupsResponse](
+    "DeleteGroups", write_delete_groups_request, read_delete_groups_response
 )
 JOIN_GROUP = Question[JoinGroupRequest, JoinGroupResponse](
     "JoinGroup", write_join_group_request, read_join_group_response

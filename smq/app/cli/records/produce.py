@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from smq.client.producing.delivery.futures import BatchFuture
     from smq.client.producing.producer import Producer
 
+JSON = 'JSON: {"topic", "records", "next_offsets": {PARTITION: OFFSET}}'
 READ_BYTES = 1024 * 1024
 LINES_MAX = 10_000  # Of a batch: enough to amortize Python's steps, and only a few megabytes.
 BATCHES_ON_WAY_MAX = 4

@@ -1,9 +1,7 @@
 """`smq consume`: prints the records of a topic, up to an end or for ever."""
 
 import json
-import re
 import sys
-from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +18,7 @@ from smq.app.cli.client import (
     to_json,
 )
 from smq.app.cli.output import flush, write
-from smq.model.setting import INT64_MAX
+from smq.app.cli.places import PLACES, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +29,10 @@ if TYPE_CHECKING:
     from smq.client.kafka.offsets import Place
     from smq.client.names import TopicPartition
 
-PLACES = "earliest, latest, an offset, or @ and a time: milliseconds since 1970, or ISO 8601"
-EPOCH = datetime.fromtimestamp(0, UTC)
+JSON = (
+    'JSON, a line a record: {"topic", "partition", "offset", "timestamp", "key", "value", '
+    '"headers": [[NAME, VALUE]]}; bytes that are not UTF-8 are {"base64"}'
+)
 
 
 def consume(  # noqa: PLR0913  (Each is an option.)
@@ -122,32 +122,6 @@ def _go_to(
         )
     for name, first in firsts.items():
         consumer.seek(*name, min(max(offset, first), ends[name]))
-
-
-def place(text: str, option: str) -> "Place":
-    """What an option says of a place in the log."""
-    from smq.client.kafka.offsets import EARLIEST, LATEST, Place  # noqa: PLC0415  (takes its time)
-
-    if text in {"earliest", "latest"}:
-        return EARLIEST if text == "earliest" else LATEST
-    if re.fullmatch(r"@?[0-9]+", text):
-        number = _bounded(text.removeprefix("@"), option)
-        return Place(timestamp=number) if text[0] == "@" else Place(offset=number)
-    at, sign, time_text = text.partition("@")
-    try:
-        time = datetime.fromisoformat(time_text if sign and not at else "")
-    except ValueError:
-        raise refusal(f"{option} takes {PLACES}; not {text!r}") from None
-    time_ms = (time.replace(tzinfo=time.tzinfo or UTC) - EPOCH) // timedelta(milliseconds=1)
-    return (
-        EARLIEST if time_ms < 0 else Place(timestamp=time_ms)
-    )  # Kafka gives negative ones meanings.
-
-
-def _bounded(digits: str, option: str) -> int:
-    if len(digits) > len(str(INT64_MAX)) or int(digits) > INT64_MAX:
-        raise refusal(f"{option} takes offsets and times up to {INT64_MAX}")
-    return int(digits)
 
 
 def _line(record: "Record", *, keys: bool, headers: bool) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from smq.app.cli.main import app
-from smq.app.cli.produce import Format, Input
+from smq.app.cli.records.produce import Format, Input
 from tests.app.smq_command import SMQ
 from tests.client.fake_kafka import FakeKafka, fake_kafka
 

@@ -1,0 +1,112 @@
+"""Describes and deletes consumer groups, and commits offsets for a group without members."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from smq.client.kafka.admin import coordinator
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.questions import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    Question,
+    Request,
+    Response,
+)
+from smq.client.names import TopicPartition, by_topic
+from smq.wire.generated.delete_groups import DeleteGroupsRequest
+from smq.wire.generated.describe_groups import DescribedGroup, DescribeGroupsRequest
+from smq.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from smq.wire.generated.offset_fetch import OffsetFetchRequest
+
+WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
+NO_GENERATION = -1  # Of a commit from outside the group.
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A partition whose offset the coordinator did not take, with Kafka's error code."""
+
+    name: TopicPartition
+    error_code: int
+
+
+def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:
+    """State and members of a group.
+
+    A group that does not exist has the state Dead up to version 5 of the API; then the broker
+    answers BrokerError GROUP_ID_NOT_FOUND.
+    """
+    request = DescribeGroupsRequest(groups=[group_id])
+    (group,) = _ask_coordinator(cluster, group_id, DESCRIBE_GROUPS, request).groups
+    check(group.error_code, group.error_message)
+    return group
+
+
+def delete_group(cluster: Cluster, group_id: str) -> None:
+    """Delete a group and its offsets. Raises BrokerError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+    request = DeleteGroupsRequest(groups_names=[group_id])
+    (result,) = _ask_coordinator(cluster, group_id, DELETE_GROUPS, request).results
+    check(result.error_code)
+
+
+def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
+    """All committed offsets of a group, by topic and partition."""
+    request = OffsetFetchRequest(group_id=group_id, topics=None)
+    response = _ask_coordinator(cluster, group_id, OFFSET_FETCH, request)
+    check(response.error_code)
+    return {
+        TopicPartition(topic.name, each.partition_index): each.committed_offset
+        for topic in sorted(response.topics, key=lambda topic: topic.name)
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+        if each.committed_offset >= 0
+    }
+
+
+def commit_offsets(
+    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
+) -> list[Refused]:
+    """Commit offsets for a group that has no members; returns the partitions that were refused.
+
+    The coordinator refuses all (UNKNOWN_MEMBER_ID) if the group has got members meanwhile.
+    """
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic,
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=each, committed_offset=offsets[TopicPartition(topic, each)]
+                )
+                for each in partitions
+            ],
+        )
+        for topic, partitions in by_topic(offsets).items()
+    ]
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=NO_GENERATION,
+        member_id="",
+        group_instance_id=None,
+        topics=topics,
+    )
+    response = _ask_coordinator(cluster, group_id, OFFSET_COMMIT, request)
+    return [
+        Refused(TopicPartition(topic.name, each.partition_index), each.error_code)
+        for topic in response.topics
+        for each in topic.partitions
+        if each.error_code
+    ]
+
+
+def _ask_coordinator(
+    cluster: Cluster, group_id: str, question: Question[Request, Response], request: Request
+) -> Response:
+    def ask() -> Response:
+        return cluster.broker(coordinator(cluster, group_id)).ask(question, request)
+
+    return cluster.retrying(ask)
