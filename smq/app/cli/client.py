@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,10 +35,14 @@ def _checked_name(context: typer.Context, name: str) -> str:
     return name
 
 
-TopicName = Annotated[
-    str,
-    typer.Argument(metavar="TOPIC", help="The topic.", show_default=False, callback=_checked_name),
-]
+def topic_argument(metavar: str, help_text: str) -> Any:  # noqa: ANN401  (what Typer gives)
+    """An argument that names a topic."""
+    return typer.Argument(
+        metavar=metavar, help=help_text, show_default=False, callback=_checked_name
+    )
+
+
+TopicName = Annotated[str, topic_argument("TOPIC", "The topic.")]
 
 
 @contextmanager

@@ -17,7 +17,11 @@ from smq.app.cli import (
     status as cli_status,
     topics as cli_topics,
 )
-from smq.app.cli.records import consume as cli_consume, produce as cli_produce
+from smq.app.cli.records import (
+    consume as cli_consume,
+    copy as cli_copy,
+    produce as cli_produce,
+)
 
 app = typer.Typer(
     name="smq",
@@ -31,6 +35,7 @@ app.add_typer(cli_topics.app, name="topic")
 app.add_typer(cli_groups.app, name="group")
 app.command("produce", epilog=cli_produce.JSON)(cli_produce.produce)
 app.command("consume", epilog=cli_consume.JSON)(cli_consume.consume)
+app.command("copy", epilog=cli_copy.JSON)(cli_copy.copy)
 app.command("sql")(cli_sql.sql)
 app.command("spark", context_settings=cli_spark.PASS_THROUGH)(cli_spark.spark)
 

@@ -20,6 +20,7 @@ from smq.wire.generated.list_offsets import (
 REPLICA_ID_OF_A_CONSUMER = -1
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1  # Isolation levels (KIP-98).
 INT63_END = 2**63
 
 
@@ -83,20 +84,31 @@ def resolve(
 
 
 def find_offsets(
-    cluster: Cluster, topic: str, partitions: list[int], timestamp: int
+    cluster: Cluster,
+    topic: str,
+    partitions: list[int],
+    timestamp: int,
+    *,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> dict[int, int]:
-    """The first offset at or after a timestamp, by partition; -1 where there is none."""
-    return cluster.retrying(lambda: _list_offsets(cluster, topic, partitions, timestamp))
+    """The first offset at or after a timestamp, by partition; -1 where there is none.
+
+    With READ_COMMITTED the end of the log is the last stable offset.
+    """
+    return cluster.retrying(
+        lambda: _list_offsets(cluster, topic, partitions, timestamp, isolation_level)
+    )
 
 
 def _list_offsets(
-    cluster: Cluster, topic: str, partitions: list[int], timestamp: int
+    cluster: Cluster, topic: str, partitions: list[int], timestamp: int, isolation_level: int
 ) -> dict[int, int]:
     requests = {}
     for leader, led in cluster.by_leader(topic, partitions).items():
         asked = [ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in led]
         requests[leader] = ListOffsetsRequest(
             replica_id=REPLICA_ID_OF_A_CONSUMER,
+            isolation_level=isolation_level,
             topics=[ListOffsetsTopic(name=topic, partitions=asked)],
         )
     offsets = {}

@@ -107,6 +107,12 @@ from smq.wire.generated.offset_fetch import (
     read_offset_fetch_response,
     write_offset_fetch_request,
 )
+from smq.wire.generated.produce import (
+    ProduceRequest,
+    ProduceResponse,
+    read_produce_response,
+    write_produce_request,
+)
 from smq.wire.generated.sync_group import (
     SyncGroupRequest,
     SyncGroupResponse,
@@ -166,6 +172,12 @@ FETCH_BY_NAME = Question[FetchRequest, FetchResponse](
     write_fetch_request,
     read_fetch_response,
     version_max=12,  # The last with names, for brokers that know no topic ids.
+)
+PRODUCE = Question[ProduceRequest, ProduceResponse](
+    "Produce",
+    write_produce_request,
+    read_produce_response,
+    version_max=12,  # The last with names instead of topic ids.
 )
 INIT_PRODUCER_ID = Question[InitProducerIdRequest, InitProducerIdResponse](
     "InitProducerId", write_init_producer_id_request, read_init_producer_id_response

@@ -1,0 +1,255 @@
+"""Copies the partitions of a topic to another topic: fetch, restamp, produce, all pipelined.
+
+A fetch is always under way while the last answer is produced. The first failure ends the copy; the
+destination's ends say how far it came, so that the next run goes on there.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple
+
+from smq.app.cli.records.raw_batches import Ready, to_produce
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.connection import Connection
+from smq.client.kafka.offsets import READ_COMMITTED
+from smq.client.kafka.questions import FETCH_BY_NAME, PRODUCE
+from smq.model.errors import PeerError
+from smq.wire.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from smq.wire.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+MiB = 1024 * 1024
+FETCH_BYTES = 8 * MiB  # Of one answer: enough to keep both brokers busy, and little memory.
+PARTITION_BYTES = 4 * MiB
+FETCH_WAIT_MS = 500
+IN_FLIGHT_MAX = 5  # Requests to produce, at each broker: as many as Kafka's own clients allow.
+ACKS_ALL = -1
+PRODUCE_TIMEOUT_MS = 30_000
+
+Progress = Callable[[int], None]
+
+
+class Side(NamedTuple):
+    """A topic of a cluster."""
+
+    cluster: Cluster
+    topic: str
+
+
+@dataclass(slots=True)
+class Lane:
+    """A partition on its way.
+
+    position     the source's next offset to read, and `end` where to stop
+    destination  the destination's next offset, after all that was acknowledged
+    acknowledged the source's offset that belongs to it
+    skip         records that an earlier run has copied already
+    """
+
+    partition: int
+    position: int
+    end: int
+    destination: int
+    acknowledged: int
+    skip: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.position >= self.end
+
+
+Sent = tuple[Lane, Ready]
+
+
+class Interloper(Exception):
+    """The destination has records that this copy did not bring. The message says where."""
+
+
+class Copy:
+    """One run. `saved` is called after each round of acknowledged requests."""
+
+    def __init__(
+        self,
+        source: Side,
+        destination: Side,
+        lanes: Mapping[int, Lane],
+        progress: Progress,
+        saved: Callable[[], None],
+    ) -> None:
+        self._source, self._destination = source, destination
+        self._lanes = lanes
+        self._progress, self._saved = progress, saved
+        self._producing: dict[int, Producing] = {}
+        self.records = 0
+        self.bytes = 0
+
+    def run(self) -> None:
+        """Copy until every lane is done. Raises BrokerError, PeerError, Interloper."""
+        wanted = [lane.partition for lane in self._lanes.values() if not lane.is_done]
+        cluster, topic = self._source
+        asked = {
+            leader: (cluster.connect(leader), partitions)
+            for leader, partitions in cluster.retrying(
+                lambda: cluster.by_leader(topic, wanted)
+            ).items()
+        }
+        try:
+            self._run(asked)
+        finally:
+            for connection, _ in asked.values():
+                connection.close()
+            for producing in self._producing.values():
+                producing.connection.close()
+
+    def _run(self, asked: dict[int, tuple[Connection, list[int]]]) -> None:
+        under_way = deque(each for each in asked.values() if self._ask(*each))
+        while under_way:
+            connection, partitions = under_way.popleft()
+            response: FetchResponse = connection.finish()
+            check(response.error_code)
+            ready = [self._read(each) for each in response.responses[0].partitions]
+            if self._ask(connection, partitions):
+                under_way.append((connection, partitions))
+            self._produce(ready)
+            self._saved()
+        for producing in self._producing.values():
+            self._await(producing, 0)
+        self._saved()
+
+    def _ask(self, connection: Connection, partitions: list[int]) -> bool:
+        """Send the next fetch; False: all these partitions are done."""
+        left = [self._lanes[each] for each in partitions if not self._lanes[each].is_done]
+        left.sort(key=lambda lane: lane.position - lane.end)  # The one with most left comes first.
+        if not left:
+            return False
+        rows = [
+            FetchPartition(
+                partition=lane.partition,
+                fetch_offset=lane.position,
+                partition_max_bytes=PARTITION_BYTES,
+            )
+            for lane in left
+        ]
+        request = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=READ_COMMITTED,
+            topics=[FetchTopic(topic=self._source.topic, partitions=rows)],
+        )
+        connection.start(FETCH_BY_NAME, request)
+        return True
+
+    def _read(self, data: PartitionData) -> list[Sent]:
+        """What is to be produced of a partition; moves its position."""
+        check(data.error_code)
+        lane = self._lanes[data.partition_index]
+        records = memoryview(data.records or b"")
+        if records.readonly:
+            records = memoryview(bytearray(records))
+        aborted = [
+            (each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
+        ]
+        found = []
+        for ready in to_produce(records, lane.position, lane.end, sorted(aborted, key=_offset)):
+            lane.position = ready.source_next
+            if lane.skip:
+                self._pass_over(lane, ready)
+            elif ready.record_count:
+                found.append((lane, ready))
+        return found
+
+    def _pass_over(self, lane: Lane, ready: Ready) -> None:
+        if ready.record_count > lane.skip:
+            raise self._interloper(lane)
+        lane.skip -= ready.record_count
+        lane.acknowledged = ready.source_next
+
+    def _produce(self, ready: list[list[Sent]]) -> None:
+        """Send a request for each row of batches, a partition's one after the other."""
+        cluster, topic = self._destination
+        for row in zip_longest(*ready):
+            by_leader: dict[int, list[Sent]] = {}
+            for each in row:
+                if each is not None:
+                    (leader,) = cluster.by_leader(topic, [each[0].partition])
+                    by_leader.setdefault(leader, []).append(each)
+            for leader, batches in by_leader.items():
+                producing = self._producing_at(leader)
+                producing.send(topic, batches)
+                self._await(producing, IN_FLIGHT_MAX)
+
+    def _producing_at(self, leader: int) -> "Producing":
+        if leader not in self._producing:
+            self._producing[leader] = Producing(self._destination.cluster.connect(leader))
+        return self._producing[leader]
+
+    def _await(self, producing: "Producing", in_flight_max: int) -> None:
+        """Wait for the oldest answers until at most so many are owed."""
+        while len(producing.owed) > in_flight_max:
+            for (lane, ready), base_offset in producing.finish():
+                if base_offset != lane.destination:
+                    raise self._interloper(lane)
+                lane.destination += ready.record_count
+                lane.acknowledged = ready.source_next
+                self.records += ready.record_count
+                self.bytes += len(ready.data)
+                self._progress(len(ready.data))
+
+    def _interloper(self, lane: Lane) -> Interloper:
+        return Interloper(
+            f"somebody else has written to partition {lane.partition} of "
+            f"{self._destination.topic} since the copy began"
+        )
+
+
+class Producing:
+    """The requests under way to one broker, oldest first."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.owed: deque[list[Sent]] = deque()
+
+    def send(self, topic: str, batches: list[Sent]) -> None:
+        """Send a request with a batch for each of some partitions."""
+        data = [
+            PartitionProduceData(index=lane.partition, records=ready.data)
+            for lane, ready in batches
+        ]
+        request = ProduceRequest(
+            acks=ACKS_ALL,
+            timeout_ms=PRODUCE_TIMEOUT_MS,
+            topic_data=[TopicProduceData(name=topic, partition_data=data)],
+        )
+        self.connection.start(PRODUCE, request)
+        self.owed.append(batches)
+
+    def finish(self) -> Iterator[tuple[Sent, int]]:
+        """The batches of the oldest request, with their base offsets. Raises BrokerError."""
+        batches = self.owed.popleft()
+        response: ProduceResponse = self.connection.finish()
+        answers = {
+            each.index: each for topic in response.responses for each in topic.partition_responses
+        }
+        for sent in batches:
+            answer = answers.get(sent[0].partition)
+            if answer is None:
+                raise PeerError(f"an answer says nothing of partition {sent[0].partition}")
+            check(answer.error_code, answer.error_message)
+            yield sent, answer.base_offset
+
+
+def _offset(aborted: tuple[int, int]) -> int:
+    return aborted[1]

@@ -1,0 +1,121 @@
+"""Which fetched batches are produced again, and as what: `smq copy` without its IO.
+
+A batch goes on as it is, compressed as it is, if a broker would take it so: its header loses the
+producer, the transaction and the leader epoch, and gets a new CRC. Records are decoded and
+encoded only where that cannot be: a batch from which compaction has removed records, whose append
+time was the broker's, or that begins before the wanted offset.
+
+Every record that is copied takes exactly one offset of the destination, which is what makes a copy
+resumable: its progress is the destination's end.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.words import (
+    ATTRIBUTE_TRANSACTIONAL,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_OFFSET_AT,
+    BATCH_CRC_AT,
+    BATCH_LEADER_EPOCH_AT,
+    BATCH_PRODUCER_ID_AT,
+)
+from smq.wire.codec import Buffer, Malformed
+from smq.wire.records import Batch, read_batches, write_batch
+
+NO_PRODUCER = -1
+
+_INT16, _INT32, _INT64, _UINT32 = Struct(">h"), Struct(">i"), Struct(">q"), Struct(">I")
+_PRODUCER = Struct(">qhi")  # Id, epoch and base sequence.
+
+
+class Ready(NamedTuple):
+    """A batch to produce, how many records it has, and the source's offset behind it."""
+
+    data: Buffer
+    record_count: int
+    source_next: int
+
+
+@dataclass(slots=True)
+class Committed:
+    """Tells committed batches from aborted ones, by the list that came with a fetch.
+
+    `aborted` has (producer id, first offset), in the order of offsets.
+    """
+
+    aborted: Sequence[tuple[int, int]]
+    _next: int = 0
+    _open: set[int] = field(default_factory=set)  # Producers whose transaction was aborted.
+
+    def has(self, batch: Batch) -> bool:
+        """Whether readers of committed records see the batch. Batches come in order."""
+        while self._next < len(self.aborted) and self.aborted[self._next][1] <= batch.last_offset:
+            self._open.add(self.aborted[self._next][0])
+            self._next += 1
+        if batch.is_control:
+            self._open.discard(batch.producer_id)  # The marker that ends the transaction.
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._open)
+
+
+def to_produce(
+    records: memoryview, position: int, end: int, aborted: Sequence[tuple[int, int]]
+) -> Iterator[Ready]:
+    """The batches with the records from `position` up to `end`, which is a batch's boundary.
+
+    Batches that are left out are empty ones, so that the position moves. `records` is writable and
+    is changed in place. Raises Malformed, Undecodable.
+    """
+    committed = Committed(aborted)
+    for batch in read_batches(records):
+        is_seen = committed.has(batch)
+        if batch.last_offset < position:
+            continue
+        if batch.base_offset >= end:
+            return
+        after = batch.last_offset + 1
+        if not is_seen:
+            yield Ready(b"", 0, after)
+        elif _may_stay(batch, position):
+            yield Ready(_anonymous(batch), batch.record_count, after)
+        else:
+            yield _encoded(batch, position)
+
+
+def _may_stay(batch: Batch, position: int) -> bool:
+    return (
+        batch.base_offset >= position
+        and batch.record_count == batch.last_offset_delta + 1
+        and not batch.is_log_append_time
+    )
+
+
+def _anonymous(batch: Batch) -> memoryview:
+    """The batch as a producer without an id sends it, in place."""
+    data = batch.data
+    checked = np.frombuffer(data, np.uint8)
+    if int(crc32c(checked, BATCH_ATTRIBUTES_AT, len(data))) != batch.crc:
+        raise Malformed(f"the batch at offset {batch.base_offset} has a wrong CRC")
+    _INT64.pack_into(data, BATCH_BASE_OFFSET_AT, 0)
+    _INT32.pack_into(data, BATCH_LEADER_EPOCH_AT, -1)
+    if batch.producer_id == NO_PRODUCER and not batch.is_transactional:
+        return data  # The CRC covers neither of the fields above.
+    _INT16.pack_into(data, BATCH_ATTRIBUTES_AT, batch.attributes & ~ATTRIBUTE_TRANSACTIONAL)
+    _PRODUCER.pack_into(data, BATCH_PRODUCER_ID_AT, -1, -1, -1)
+    _UINT32.pack_into(data, BATCH_CRC_AT, int(crc32c(checked, BATCH_ATTRIBUTES_AT, len(data))))
+    return data
+
+
+def _encoded(batch: Batch, position: int) -> Ready:
+    kept = [record for record in batch.records() if record.offset >= position]
+    if not kept:  # Compaction has removed those that were asked for.
+        return Ready(b"", 0, batch.last_offset + 1)
+    numbered = [record._replace(offset=number) for number, record in enumerate(kept)]
+    data = write_batch(numbered, compression=batch.codec)
+    return Ready(data, len(kept), batch.last_offset + 1)

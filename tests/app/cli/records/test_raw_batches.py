@@ -1,0 +1,126 @@
+"""Which batches go on as they are, which are encoded anew, and which are left out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.words import (
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+)
+from smq.app.cli.records.raw_batches import Committed, Ready, to_produce
+from smq.wire.codec import Malformed
+from smq.wire.compression import Codec
+from smq.wire.records import Batch, Record, read_batches, write_batch
+
+END = 10**9
+
+
+def batch(
+    offsets: Sequence[int],
+    attributes: int = 0,
+    producer_id: int = 7,
+    codec: int = Codec.NONE,
+) -> bytes:
+    records = [Record(offset, 100 + offset, b"k", b"v%d" % offset) for offset in offsets]
+    data = write_batch(
+        records, compression=codec, producer_id=producer_id, producer_epoch=0, base_sequence=0
+    )
+    patched = bytearray(data)
+    patched[BATCH_ATTRIBUTES_AT : BATCH_ATTRIBUTES_AT + 2] = (attributes | codec).to_bytes(2, "big")
+    crc = int(crc32c(np.frombuffer(patched, np.uint8), BATCH_ATTRIBUTES_AT, len(patched)))
+    patched[BATCH_CRC_AT : BATCH_CRC_AT + 4] = crc.to_bytes(4, "big")
+    return bytes(patched)
+
+
+def produced(
+    data: bytes, position: int = 0, aborted: Sequence[tuple[int, int]] = ()
+) -> list[tuple[Ready, Batch | None]]:
+    found = []
+    for ready in to_produce(memoryview(bytearray(data)), position, END, aborted):
+        (parsed,) = read_batches(ready.data) if ready.data else (None,)
+        found.append((ready, parsed))
+    return found
+
+
+def test_a_batch_keeps_its_records_and_loses_its_producer() -> None:
+    data = batch([5, 6, 7], ATTRIBUTE_TRANSACTIONAL, codec=Codec.GZIP)
+    ((ready, parsed),) = produced(data, 5)
+    assert parsed is not None
+    assert (ready.record_count, ready.source_next) == (3, 8)
+    assert (parsed.producer_id, parsed.base_sequence, parsed.attributes) == (-1, -1, Codec.GZIP)
+    assert [(r.offset, r.timestamp_ms, r.value) for r in parsed.records()] == [
+        (0, 105, b"v5"),
+        (1, 106, b"v6"),
+        (2, 107, b"v7"),
+    ]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_batch_with_holes_is_encoded_without_them(codec: int) -> None:
+    ((ready, parsed),) = produced(batch([5, 9], codec=codec), 5)
+    assert parsed is not None
+    assert (ready.record_count, ready.source_next, parsed.codec) == (2, 10, codec)
+    assert [record.value for record in parsed.records()] == [b"v5", b"v9"]
+    assert parsed.last_offset_delta == 1
+
+
+def test_a_batch_gives_only_the_records_from_the_position_on() -> None:
+    ((ready, parsed),) = produced(batch([5, 6, 7]), 6)
+    assert parsed is not None
+    assert ready.record_count == 2
+    assert [record.value for record in parsed.records()] == [b"v6", b"v7"]
+    ((ready, parsed),) = produced(batch([5, 9]), 9)
+    assert ready.record_count == 1
+
+
+def test_the_brokers_append_time_becomes_the_records_time() -> None:
+    ((_, parsed),) = produced(batch([5, 6], ATTRIBUTE_LOG_APPEND_TIME), 5)
+    assert parsed is not None
+    assert not parsed.is_log_append_time
+    assert [record.timestamp_ms for record in parsed.records()] == [106, 106]
+
+
+def test_aborted_transactions_and_markers_are_left_out_but_move_the_position() -> None:
+    control = ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
+    data = b"".join(
+        [
+            batch([0, 1], ATTRIBUTE_TRANSACTIONAL, producer_id=1),  # Aborted.
+            batch([2], ATTRIBUTE_TRANSACTIONAL, producer_id=2),
+            batch([3]),  # Of no transaction.
+            batch([4], control, producer_id=1),
+            batch([5], control, producer_id=2),
+            batch([6], ATTRIBUTE_TRANSACTIONAL, producer_id=1),  # The next one was committed.
+            batch([7], control, producer_id=1),
+        ]
+    )
+    found = produced(data, aborted=[(1, 0)])
+    assert [ready.source_next for ready, _ in found] == [2, 3, 4, 5, 6, 7, 8]
+    kept = [record.value for _, each in found if each is not None for record in each.records()]
+    assert kept == [b"v2", b"v3", b"v6"]
+
+
+def test_a_producer_is_aborted_only_from_its_first_offset_on() -> None:
+    committed = Committed([(1, 4)])
+    (early, late) = read_batches(
+        batch([2], ATTRIBUTE_TRANSACTIONAL, 1) + batch([4], ATTRIBUTE_TRANSACTIONAL, 1)
+    )
+    assert committed.has(early)
+    assert not committed.has(late)
+
+
+def test_it_stops_at_the_end() -> None:
+    data = memoryview(bytearray(batch([0, 1]) + batch([2, 3])))
+    assert [ready.source_next for ready in to_produce(data, 0, 2, ())] == [2]
+
+
+def test_a_damaged_batch_is_not_copied() -> None:
+    data = bytearray(batch([0]))
+    data[-1] ^= 1
+    with pytest.raises(Malformed, match="the batch at offset 0 has a wrong CRC"):
+        list(to_produce(memoryview(data), 0, END, ()))
