@@ -156,9 +156,8 @@ class Copy:
         """What is to be produced of a partition; moves its position."""
         check(data.error_code)
         lane = self._lanes[data.partition_index]
-        records = memoryview(data.records or b"")
-        if records.readonly:
-            records = memoryview(bytearray(records))
+        assert isinstance(data.records, memoryview | None)  # As it was received, in its buffer.
+        records = data.records if data.records is not None else memoryview(b"")
         aborted = [
             (each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
         ]
