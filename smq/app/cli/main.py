@@ -20,6 +20,8 @@ from smq.app.cli import (
 from smq.app.cli.records import (
     consume as cli_consume,
     copy as cli_copy,
+    export as cli_export,
+    import_files as cli_import,
     produce as cli_produce,
 )
 
@@ -36,6 +38,8 @@ app.add_typer(cli_groups.app, name="group")
 app.command("produce", epilog=cli_produce.JSON)(cli_produce.produce)
 app.command("consume", epilog=cli_consume.JSON)(cli_consume.consume)
 app.command("copy", epilog=cli_copy.JSON)(cli_copy.copy)
+app.command("export", epilog=cli_export.JSON)(cli_export.export)
+app.command("import", epilog=cli_import.JSON)(cli_import.import_files)
 app.command("sql")(cli_sql.sql)
 app.command("spark", context_settings=cli_spark.PASS_THROUGH)(cli_spark.spark)
 

@@ -15,13 +15,22 @@ from smq.app.cli.client import (
     TopicName,
     client_at,
     refusal,
+    split_pair,
     to_json,
 )
-from smq.app.cli.output import flush, write
+from smq.app.cli.output import flush, say, write
 from smq.app.cli.places import PLACES, place
+from smq.app.cli.records.selection import (
+    Counts,
+    Selection,
+    Template,
+    check_field,
+    chosen,
+    pattern,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from smq.client.client import Client
     from smq.client.consuming.batch.chunk import Record
@@ -31,7 +40,9 @@ if TYPE_CHECKING:
 
 JSON = (
     'JSON, a line a record: {"topic", "partition", "offset", "timestamp", "key", "value", '
-    '"headers": [[NAME, VALUE]]}; bytes that are not UTF-8 are {"base64"}'
+    '"headers": [[NAME, VALUE]]}; bytes that are not UTF-8 are {"base64"}. With --stats: '
+    '{"records", "bytes", "nulls", "partitions": [{"partition", "records", "bytes", "nulls", '
+    '"first_offset", "last_offset", "first_timestamp", "last_timestamp"}]}'
 )
 
 
@@ -68,19 +79,96 @@ def consume(  # noqa: PLR0913  (Each is an option.)
     headers: Annotated[
         bool, typer.Option("--headers", help="Print headers (k=v,k=v) and a tab first.")
     ] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="REGEX", help="Only keys that match.")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option("--value", metavar="REGEX", help="Only values that match.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="K=V", help="Only with this header; may be repeated."),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="TEMPLATE",
+            help="How to print a record: {topic} {partition} {offset} {timestamp} {time} {key} "
+            "{value} {headers} {size}, and {value.user.id} for a part of a JSON value.",
+        ),
+    ] = None,
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            "--fields", metavar="NAME,…", help="Print JSON with these fields of --format only."
+        ),
+    ] = None,
+    stats: Annotated[
+        bool,
+        typer.Option("--stats", help="Print counts for each partition instead of the records."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic, one a line."""
     places = place(start, "--from"), None if until is None else place(until, "--until")
+    try:
+        headers_wanted = {
+            name: text.encode() for name, text in (split_pair(h, "--header") for h in header or [])
+        }
+        patterns = [None if text is None else pattern(text) for text in (key, value)]
+        selection = Selection(*patterns, headers_wanted)
+        line_of = _printer(template, fields, as_json=as_json, keys=keys, headers=headers)
+    except ValueError as error:
+        raise refusal(str(error)) from error
+    counts = Counts()
     with client_at(bootstrap) as client:
-        found = _records(client, topic, partition, places, follow=follow)
+        found = filter(selection.has, _records(client, topic, partition, places, follow=follow))
         try:
             for record in islice(found, count):
-                line = _json_line(record) if as_json else _line(record, keys=keys, headers=headers)
-                write(line, at_once=follow)
+                if stats:
+                    counts.add(record)
+                else:
+                    write(line_of(record), at_once=follow)
         except KeyboardInterrupt:  # Ctrl-C ends --follow.
             pass
         flush()
+    if stats:
+        _print_counts(counts, as_json=as_json)
+
+
+def _printer(
+    template: str | None, fields: str | None, *, as_json: bool, keys: bool, headers: bool
+) -> "Callable[[Record], bytes]":
+    """How a record is printed. Raises ValueError."""
+    if template is not None and fields is not None:
+        raise ValueError("--format and --fields exclude each other")
+    if template is not None:
+        wanted = Template(template)
+        return lambda record: wanted.line(record) + b"\n"
+    if fields is not None:
+        names = fields.split(",")
+        for name in names:
+            check_field(name)
+        return lambda record: chosen(record, names)
+    if as_json:
+        return json_line
+    return lambda record: _line(record, keys=keys, headers=headers)
+
+
+def _print_counts(counts: Counts, *, as_json: bool) -> None:
+    rows = counts.rows()
+    total = {name: sum(row[name] for row in rows) for name in ("records", "bytes", "nulls")}
+    if as_json:
+        say(json.dumps({**total, "partitions": rows}))
+        return
+    say(f"{'partition':>9} {'records':>12} {'bytes':>16} {'nulls':>8} {'first':>12} {'last':>12}")
+    for row in rows:
+        say(
+            f"{row['partition']:>9} {row['records']:>12,} {row['bytes']:>16,} {row['nulls']:>8,} "
+            f"{row['first_offset']:>12} {row['last_offset']:>12}"
+        )
+    say(f"{'all':>9} {total['records']:>12,} {total['bytes']:>16,} {total['nulls']:>8,}")
 
 
 def _records(
@@ -138,7 +226,8 @@ def _bytes(key: str) -> bytes:
     return key.encode(errors="surrogateescape")
 
 
-def _json_line(record: "Record") -> bytes:
+def json_line(record: "Record") -> bytes:
+    """A line of JSON with all of a record; `smq produce --json-lines` reads it."""
     fields = {
         "topic": record.topic,
         "partition": record.partition,

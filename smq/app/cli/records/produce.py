@@ -225,6 +225,11 @@ class Sending:
             self.next_offsets[partition] = max(last + 1, self.next_offsets.get(partition, 0))
 
 
+def json_lines_of(sending: Sending, path: Path) -> None:
+    """Send the JSON lines of a file; all are acknowledged on return."""
+    _send_all(sending, Format(None, (), None, is_json=True), _sources([path]))
+
+
 def _send_all(
     sending: Sending,
     line_format: Format,

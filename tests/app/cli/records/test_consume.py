@@ -40,7 +40,7 @@ def kafka() -> Iterator[FakeKafka]:
 def consume(kafka: FakeKafka, *arguments: str, exit_code: int = 0) -> bytes:
     done = CliRunner().invoke(app, ["consume", "a", *arguments, "--bootstrap", kafka.bootstrap])
     assert done.exit_code == exit_code, done.output
-    return done.stdout_bytes
+    return done.stdout_bytes + done.stderr_bytes
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,54 @@ def test_values_are_lines(kafka: FakeKafka) -> None:
 def test_keys_and_headers_stand_before_values(kafka: FakeKafka) -> None:
     output = consume(kafka, "--from", "3", "--partition", "0", "--keys", "--headers")
     assert output == b"h=3,\xff=\tk\tv3\n"
+
+
+def test_records_are_chosen_by_key_value_and_header(kafka: FakeKafka) -> None:
+    assert consume(kafka, "--value", "v[12]") == b"v1\nv2\n"
+    assert consume(kafka, "--key", "^k$", "--header", "h=3") == b"v3\n"
+    assert consume(kafka, "--key", "none") == b""
+    assert consume(kafka, "--value", "v", "--count", "1") == b"v0\n"
+
+
+def test_a_template_and_chosen_fields_print_a_record_otherwise(kafka: FakeKafka) -> None:
+    one = ("--partition", "0", "--count", "1")
+    output = consume(kafka, *one, "--format", r"{partition}:{offset}\t{time} {key}={value} {{}}")
+    assert output == b"0:0\t1970-01-01T00:00:00.000+00:00 k=v0 {}\n"
+    output = consume(kafka, *one, "--fields", "offset,key,value.a")
+    assert json.loads(output) == {"offset": 0, "key": "k", "value.a": None}
+
+
+def test_stats_count_instead_of_printing(kafka: FakeKafka) -> None:
+    counts = json.loads(consume(kafka, "--stats", "--json"))
+    assert (counts["records"], counts["nulls"], counts["bytes"]) == (5, 1, 12)
+    assert counts["partitions"][0] == {
+        "partition": 0,
+        "records": 4,
+        "bytes": 12,
+        "nulls": 0,
+        "first_offset": 0,
+        "last_offset": 3,
+        "first_timestamp": 0,
+        "last_timestamp": 3000,
+    }
+    assert consume(kafka, "--stats").splitlines()[-1].split() == [b"all", b"5", b"12", b"1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--value", "("], b"is no regular expression"),
+        (["--format", "{nothing}"], b"there is no field 'nothing'"),
+        (["--format", "{"], b"smq: "),
+        (["--format", "{key}", "--fields", "key"], b"exclude each other"),
+        (["--fields", "offset.x"], b"there is no field"),
+        (["--header", "x"], b"--header takes name=value"),
+    ],
+)
+def test_what_chooses_nothing_sensible_is_refused(
+    kafka: FakeKafka, arguments: list[str], sentence: bytes
+) -> None:
+    assert sentence in consume(kafka, *arguments, exit_code=1)
 
 
 def test_from_and_until_are_places(kafka: FakeKafka) -> None:
