@@ -116,8 +116,11 @@ def consume(  # noqa: PLR0913  (Each is an option.)
         headers_wanted = {
             name: text.encode() for name, text in (split_pair(h, "--header") for h in header or [])
         }
-        patterns = [None if text is None else pattern(text) for text in (key, value)]
-        selection = Selection(*patterns, headers_wanted)
+        selection = Selection(
+            key=None if key is None else pattern(key),
+            value=None if value is None else pattern(value),
+            headers=headers_wanted,
+        )
         line_of = _printer(template, fields, as_json=as_json, keys=keys, headers=headers)
     except ValueError as error:
         raise refusal(str(error)) from error
