@@ -46,81 +46,81 @@ JSON = (
 )
 
 
+Start = Annotated[str, typer.Option("--from", help=f"Where to start: {PLACES}.", metavar="PLACE")]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        help="Where to stop (exclusive), by default the current end, and there at the latest "
+        "unless with --follow.",
+        metavar="PLACE",
+    ),
+]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", min=0, max=PARTITION_MAX, help="One of those to read; else all."),
+]
+Count = Annotated[
+    int | None,
+    typer.Option("--count", min=0, max=sys.maxsize, help="Maximum number of records."),
+]
+Follow = Annotated[bool, typer.Option("--follow", help="Wait for new records.")]
+Keys = Annotated[bool, typer.Option("--keys", help="Print each key and a tab before the value.")]
+Headers = Annotated[
+    bool, typer.Option("--headers", help="Print headers (k=v,k=v) and a tab first.")
+]
+Key = Annotated[str | None, typer.Option("--key", metavar="REGEX", help="Only keys that match.")]
+Value = Annotated[
+    str | None, typer.Option("--value", metavar="REGEX", help="Only values that match.")
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="K=V", help="Only with this header; may be repeated."),
+]
+TemplateText = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="TEMPLATE",
+        help="How to print a record: {topic} {partition} {offset} {timestamp} {time} {key} "
+        "{value} {headers} {size}, and {value.user.id} for a part of a JSON value.",
+    ),
+]
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        "--fields", metavar="NAME,…", help="Print JSON with these fields of --format only."
+    ),
+]
+Stats = Annotated[
+    bool,
+    typer.Option("--stats", help="Print counts for each partition instead of the records."),
+]
+
+
 def consume(  # noqa: PLR0913  (Each is an option.)
     topic: TopicName,
     *,
-    start: Annotated[
-        str, typer.Option("--from", help=f"Where to start: {PLACES}.", metavar="PLACE")
-    ] = "earliest",
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--until",
-            help="Where to stop (exclusive), by default the current end, and there at the latest "
-            "unless with --follow.",
-            metavar="PLACE",
-        ),
-    ] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", min=0, max=PARTITION_MAX, help="One of those to read; else all."
-        ),
-    ] = None,
-    count: Annotated[
-        int | None,
-        typer.Option("--count", min=0, max=sys.maxsize, help="Maximum number of records."),
-    ] = None,
+    start: Start = "earliest",
+    until: Until = None,
+    partition: Partitions = None,
+    count: Count = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for new records.")] = False,
-    keys: Annotated[
-        bool, typer.Option("--keys", help="Print each key and a tab before the value.")
-    ] = False,
-    headers: Annotated[
-        bool, typer.Option("--headers", help="Print headers (k=v,k=v) and a tab first.")
-    ] = False,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="REGEX", help="Only keys that match.")
-    ] = None,
-    value: Annotated[
-        str | None, typer.Option("--value", metavar="REGEX", help="Only values that match.")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", metavar="K=V", help="Only with this header; may be repeated."),
-    ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="TEMPLATE",
-            help="How to print a record: {topic} {partition} {offset} {timestamp} {time} {key} "
-            "{value} {headers} {size}, and {value.user.id} for a part of a JSON value.",
-        ),
-    ] = None,
-    fields: Annotated[
-        str | None,
-        typer.Option(
-            "--fields", metavar="NAME,…", help="Print JSON with these fields of --format only."
-        ),
-    ] = None,
-    stats: Annotated[
-        bool,
-        typer.Option("--stats", help="Print counts for each partition instead of the records."),
-    ] = False,
+    follow: Follow = False,
+    keys: Keys = False,
+    headers: Headers = False,
+    key: Key = None,
+    value: Value = None,
+    header: Header = None,
+    template: TemplateText = None,
+    fields: Fields = None,
+    stats: Stats = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic, one a line."""
     places = place(start, "--from"), None if until is None else place(until, "--until")
     try:
-        headers_wanted = {
-            name: text.encode() for name, text in (split_pair(h, "--header") for h in header or [])
-        }
-        selection = Selection(
-            key=None if key is None else pattern(key),
-            value=None if value is None else pattern(value),
-            headers=headers_wanted,
-        )
+        selection = _selection(key, value, header or [])
         line_of = _printer(template, fields, as_json=as_json, keys=keys, headers=headers)
     except ValueError as error:
         raise refusal(str(error)) from error
@@ -138,6 +138,16 @@ def consume(  # noqa: PLR0913  (Each is an option.)
         flush()
     if stats:
         _print_counts(counts, as_json=as_json)
+
+
+def _selection(key: str | None, value: str | None, headers: list[str]) -> Selection:
+    """The records that options choose. Raises ValueError."""
+    pairs = [split_pair(each, "--header") for each in headers]
+    return Selection(
+        key=None if key is None else pattern(key),
+        value=None if value is None else pattern(value),
+        headers={name: text.encode() for name, text in pairs},
+    )
 
 
 def _printer(
