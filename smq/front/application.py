@@ -1,6 +1,7 @@
 """The HTTP application: routes, and the HTTP status of each failure.
 
     /health        state of the broker's processes: 200 when all serve, else 503
+    /metrics       Prometheus' text format (smq.front.metrics)
     /filer/<key>   objects of the filer (smq.front.files)
 
 Failures are {"error": sentence}. There is no authentication yet: whoever can connect may do all
@@ -26,6 +27,7 @@ from starlette.types import ASGIApp
 from smq.filer.store import Store
 from smq.front.files import METHODS, Files
 from smq.front.gate import HEALTH_PATH, RETRY_AFTER_S, Gate, error
+from smq.front.metrics.page import CONTENT_TYPE
 from smq.front.space import Space
 from smq.front.streams import Silent
 from smq.model.errors import (
@@ -49,12 +51,26 @@ STATUSES: tuple[tuple[type[StoreError], int], ...] = (
 )
 
 Health = Callable[[], Mapping[str, Any]]
+Metrics = Callable[[], bytes]
 
 
-def application(store: Store, space: Space, health: Health, hosts: frozenset[str]) -> ASGIApp:
-    """The application. `health` returns {"ready": …, …}; `hosts` are the names of this host."""
+def application(
+    store: Store,
+    space: Space,
+    health: Health,
+    hosts: frozenset[str],
+    metrics: Metrics = bytes,
+) -> ASGIApp:
+    """The application. `health` returns {"ready": …, …}; `hosts` are the names of this host.
+
+    `metrics` returns the page of /metrics, and is called by one thread at a time.
+    """
 
     alone = CapacityLimiter(1)  # Answered even while all threads wait for a filer that hangs.
+    counting = CapacityLimiter(1)
+
+    async def counted(_request: Request) -> Response:
+        return Response(await run_sync(metrics, limiter=counting), media_type=CONTENT_TYPE)
 
     async def healthy(_request: Request) -> Response:
         told = await run_sync(health, limiter=alone)
@@ -68,6 +84,7 @@ def application(store: Store, space: Space, health: Health, hosts: frozenset[str
     }
     routes = [
         Route(HEALTH_PATH, healthy, methods=["GET"]),
+        Route("/metrics", counted, methods=["GET"]),
         Route("/filer/{key:path}", Files(store, space).answer, methods=METHODS),
     ]
     return Gate(Starlette(routes=routes, exception_handlers=handlers), hosts)

@@ -15,20 +15,9 @@ import numpy as np
 from shm.kernels.base import words
 from shm.segment import LogMemory
 from smq.app.process.clock import wall_ms
-from smq.app.process.status import Status, read_status
+from smq.app.process.status import COUNTERS, attach_logs, counters_of, read_status
 from smq.model.catalog import Topic
 from smq.store.manifest import Manifest, open_manifest
-
-COUNTERS = {
-    "produce_requests": words.COUNTER_PRODUCE_REQUESTS,
-    "batches_in": words.COUNTER_BATCHES_IN,
-    "records_in": words.COUNTER_RECORDS_IN,
-    "bytes_in": words.COUNTER_BYTES_IN,
-    "fetch_requests": words.COUNTER_FETCH_REQUESTS,
-    "bytes_out": words.COUNTER_BYTES_OUT,
-    "fetches_from_wal": words.COUNTER_FETCHES_FROM_WAL,
-    "fetches_from_sealed": words.COUNTER_FETCHES_FROM_SEALED,
-}
 
 
 def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
@@ -59,24 +48,13 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
     }
 
 
-def attach_logs(status: Status) -> list[LogMemory]:
-    """The memory of every log, read-only, without those that went with their supervisor."""
-    attached = []
-    for path in status.log_memories:
-        try:
-            attached.append(LogMemory.attach(os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
-        except OSError:
-            break
-    return attached
-
-
 def _logs(memories: list[LogMemory], window_s: float) -> list[dict[str, Any]]:
     """Each log's counters since the broker's start, and their rates over the window."""
-    before = [_counters(memory) for memory in memories]
+    before = [counters_of(memory) for memory in memories]
     sleep(window_s)
     logs = []
     for log, (memory, old) in enumerate(zip(memories, before, strict=True)):
-        counters = _counters(memory)
+        counters = counters_of(memory)
         rates = {name: round((counters[name] - old[name]) / window_s) for name in COUNTERS}
         tail, start = int(memory.words[words.WORD_TAIL]), int(memory.words[words.WORD_RING_START])
         logs.append(
@@ -109,10 +87,6 @@ def _topic(topic: Topic, manifest: Manifest, rows: dict[int, np.ndarray]) -> dic
         "sealed_bytes": sum(size for _, size in sealed),
         "segments": sum(count for count, _ in sealed),
     }
-
-
-def _counters(memory: LogMemory) -> dict[str, int]:
-    return {name: int(memory.words[word]) for name, word in COUNTERS.items()}
 
 
 def _bytes_below(root: Path) -> int:

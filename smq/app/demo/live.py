@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from shm.arrow import read_only, views
 from shm.reader import LogReader, Snapshot
-from smq.app.cli.broker_facts import attach_logs
 from smq.app.process.clock import monotonic_ns
-from smq.app.process.status import read_status
+from smq.app.process.status import attach_logs, read_status
 from smq.store.manifest import open_manifest
 
 QUERY = """

@@ -10,6 +10,8 @@ from typing import Any
 
 from uvicorn import Config as UvicornConfig, Server
 
+from smq.app.front.metrics import Metrics, keep_sampling
+from smq.app.front.observer import Observer
 from smq.app.process.inheritance import Inheritance
 from smq.app.process.status import read_status
 from smq.filer.location import Location
@@ -57,7 +59,8 @@ async def _serve(inheritance: Inheritance) -> None:
             store.sweep(before_ms=0)  # What a front before us was killed over.
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
     hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
-    app = application(store, space, lambda: health(inheritance.data_dir), hosts)
+    metrics = Metrics(Observer(inheritance.data_dir, config.wal_bytes_max))
+    app = application(store, space, lambda: health(inheritance.data_dir), hosts, metrics.page)
     server = OurServer(
         UvicornConfig(
             app,
@@ -76,9 +79,11 @@ async def _serve(inheritance: Inheritance) -> None:
         inheritance,
     )
     counting = asyncio.create_task(keep_counting(space))
+    sampling = asyncio.create_task(keep_sampling(metrics))
     assert inheritance.http_listener is not None
     await server.serve([inheritance.http_listener])
     counting.cancel()
+    sampling.cancel()
 
 
 def health(data_dir: Path) -> Mapping[str, Any]:

@@ -12,6 +12,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from shm.cluster import ClusterBlock
+from shm.kernels.base import words
+from shm.segment import LogMemory
+
+COUNTERS = {
+    "produce_requests": words.COUNTER_PRODUCE_REQUESTS,
+    "batches_in": words.COUNTER_BATCHES_IN,
+    "records_in": words.COUNTER_RECORDS_IN,
+    "bytes_in": words.COUNTER_BYTES_IN,
+    "fetch_requests": words.COUNTER_FETCH_REQUESTS,
+    "bytes_out": words.COUNTER_BYTES_OUT,
+    "fetches_from_wal": words.COUNTER_FETCHES_FROM_WAL,
+    "fetches_from_sealed": words.COUNTER_FETCHES_FROM_SEALED,
+}
+"""The words of a log's memory that its shard counts in, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +93,19 @@ def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
     finally:
         os.close(fd)
     return (status, block) if block.supervisor_pid == status.supervisor_pid else None
+
+
+def attach_logs(status: Status) -> list[LogMemory]:
+    """The memory of every log, read-only, without those that went with their supervisor."""
+    attached = []
+    for path in status.log_memories:
+        try:
+            attached.append(LogMemory.attach(os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
+        except OSError:
+            break
+    return attached
+
+
+def counters_of(memory: LogMemory) -> dict[str, int]:
+    """What the shard has counted of a log since the broker's start."""
+    return {name: int(memory.words[word]) for name, word in COUNTERS.items()}

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from smq.app.cli.broker_facts import COUNTERS, broker_facts
+from smq.app.cli.broker_facts import broker_facts
+from smq.app.process.status import COUNTERS
 from tests.app.fake_broker import running
 
 

@@ -1,0 +1,209 @@
+"""Reads what /metrics tells: shared memory, the SQL store, and the kernel's view of processes.
+
+Nobody is asked, so the metrics are there while a shard hangs, and cost the data path nothing.
+"""
+
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+
+from shm.cluster import ClusterBlock
+from shm.kernels.base import words
+from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.status import ProcessStatus, Status, attach_logs, counters_of, read_status
+from smq.front.metrics.ends import Ends
+from smq.front.metrics.facts import (
+    Facts,
+    GroupOffset,
+    LogFacts,
+    NodeFacts,
+    PartitionFacts,
+    ProcessFacts,
+)
+from smq.model.catalog import Catalog, Topic
+from smq.model.errors import StoreError
+from smq.store.overview import Committed, Overview, Sealed, open_overview
+
+if TYPE_CHECKING:
+    from shm.segment import LogMemory
+
+SEALED_MS = 15_000  # How old the sizes of sealed segments may be: SQLite scans all of them.
+SAMPLE_MS = 10_000  # Between two samples of the partitions' ends.
+
+
+class Observer:
+    """Of one broker. One and the same thread uses it: SQLite wants that."""
+
+    def __init__(self, data_dir: Path, wal_bytes_max: int) -> None:
+        self._data_dir, self._wal_bytes_max = data_dir, wal_bytes_max
+        self._version = version("smq-broker")
+        self._memories: list[LogMemory] = []
+        self._overview: Overview | None = None
+        self._store_version = -1
+        self._topics: list[Topic] = []
+        self._committed: list[Committed] = []
+        self._members: dict[str, int] = {}
+        self._sealed: dict[int, Sealed] = {}
+        self._sealed_ms = self._sampled_ms = -SEALED_MS
+        self._ends = Ends()
+        self._missing: list[str] = []
+
+    def look(self) -> Facts:
+        """The facts of this moment."""
+        self._missing = []
+        found = read_status(self._data_dir)
+        if found is None:
+            return Facts(version=self._version, is_ready=False, started_ms=0)
+        status, block = found
+        if not self._memories:  # They are the supervisor's, and live as long as we do.
+            self._memories = attach_logs(status)
+        self._read_store()
+        rows = self._rows()
+        partitions = list(self._partitions(rows, block))
+        return Facts(
+            version=self._version,
+            is_ready=status.ready,
+            started_ms=status.started_ms,
+            processes=[*_processes(status)],
+            nodes=[*_nodes(block)],
+            logs=[*self._logs()],
+            partitions=partitions,
+            offsets=[*self._offsets(rows)],
+            members=self._members,
+            disk_free_bytes=shutil.disk_usage(self._data_dir).free,
+            missing=tuple(self._missing),
+        )
+
+    def sample(self) -> None:
+        """Note where the partitions end now; called now and then, asked for metrics or not."""
+        if not self._memories:
+            self.look()
+        else:
+            self._sample(self._rows())
+
+    def _rows(self) -> np.ndarray:
+        """The partitions' rows by number: int64 [numbers, columns], P_FLAGS 0: nobody leads it."""
+        tables = [
+            memory.partitions[: int(memory.words[words.WORD_PARTITION_COUNT])]
+            for memory in self._memories
+        ]
+        used = [table[table[:, words.P_FLAGS] & words.FLAG_IN_USE != 0] for table in tables]
+        every = np.concatenate(used) if used else np.zeros((0, words.PARTITION_COLUMNS), np.int64)
+        top = int(every[:, words.P_NUMBER].max(initial=0))
+        rows = np.zeros((top + 1, words.PARTITION_COLUMNS), np.int64)
+        rows[every[:, words.P_NUMBER]] = every
+        return rows
+
+    def _sample(self, rows: np.ndarray) -> None:
+        now_ms = monotonic_ms()
+        if now_ms - self._sampled_ms < SAMPLE_MS:
+            return
+        self._sampled_ms = now_ms
+        is_led = rows[:, words.P_FLAGS] != 0
+        self._ends.add(wall_ms(), np.where(is_led, rows[:, words.P_HIGH_WATERMARK], -1))
+
+    def _read_store(self) -> None:
+        try:
+            if self._overview is None:
+                self._overview = open_overview(self._data_dir / "store.sqlite")
+            overview, now_ms = self._overview, monotonic_ms()
+            store_version = overview.version()
+            if store_version != self._store_version:
+                self._topics = overview.manifest.topics()
+                self._committed, self._members = overview.committed(), overview.members()
+                self._store_version = store_version
+            if now_ms - self._sealed_ms >= SEALED_MS:
+                self._sealed, self._sealed_ms = overview.sealed(), now_ms
+        except StoreError as reason:
+            self._missing.append(str(reason))
+            if self._overview is not None:
+                self._overview.close()
+            self._overview, self._store_version = None, -1
+
+    def _partitions(self, rows: np.ndarray, block: ClusterBlock) -> Iterator[PartitionFacts]:
+        nothing, node_count = Sealed(0, 0), block.node_count
+        columns = (words.P_LOG_START, words.P_HIGH_WATERMARK, words.P_UNSEALED_BYTES)
+        firsts, ends, unsealed = (rows[:, each].tolist() for each in columns)
+        is_led = (rows[:, words.P_FLAGS] != 0).tolist()
+        for topic in self._topics:
+            for partition, number in enumerate(topic.partition_numbers):
+                if number >= len(is_led) or not is_led[number]:
+                    continue
+                sealed = self._sealed.get(number, nothing)
+                yield PartitionFacts(
+                    topic.name,
+                    partition,
+                    Catalog.leader(topic.logs[partition], node_count),
+                    firsts[number],
+                    ends[number],
+                    unsealed[number],
+                    sealed.bytes,
+                    sealed.segments,
+                )
+
+    def _offsets(self, rows: np.ndarray) -> Iterator[GroupOffset]:
+        self._sample(rows)
+        now_ms = wall_ms()
+        names = {
+            number: (topic.name, partition)
+            for topic in self._topics
+            for partition, number in enumerate(topic.partition_numbers)
+        }
+        ends = rows[:, words.P_HIGH_WATERMARK].tolist()
+        for group, number, offset in self._committed:
+            if number in names and number < len(ends):
+                lag = max(0, ends[number] - offset)
+                lag_s = self._ends.lag_s(number, offset, now_ms) if lag else 0.0
+                yield GroupOffset(group, *names[number], offset, lag, lag_s)
+
+    def _logs(self) -> Iterator[LogFacts]:
+        for memory in self._memories:
+            word = memory.words
+            tail, start = word[words.WORD_TAIL], word[words.WORD_RING_START]
+            room = max(0, word[words.WORD_SPACE_END] - tail)
+            yield LogFacts(
+                int(word[words.WORD_LOG]),
+                counters_of(memory),
+                int(word[words.WORD_RING_BYTES]),
+                max(0, tail - start),
+                self._wal_bytes_max,
+                min(self._wal_bytes_max, room),
+                max(0, tail - word[words.WORD_SYNCED]),
+            )
+
+
+def _nodes(block: ClusterBlock) -> Iterator[NodeFacts]:
+    for node in block.nodes():
+        connections, sessions = block.connections(node.id), block.sessions(node.id)
+        yield NodeFacts(node.id, connections, sessions, node.generation)
+
+
+def _processes(status: Status) -> Iterator[ProcessFacts]:
+    for name, each in status.processes.items():
+        yield _process(name, each)
+    yield _process("supervisor", ProcessStatus(pid=status.supervisor_pid, ready=True))
+
+
+def _process(name: str, status: ProcessStatus) -> ProcessFacts:
+    if not status.pid:
+        return ProcessFacts(name, is_ready=False, restarts=status.restarts)
+    try:
+        process = psutil.Process(status.pid)
+        with process.oneshot():
+            times = process.cpu_times()
+            return ProcessFacts(
+                name,
+                status.ready,
+                status.restarts,
+                times.user + times.system,
+                process.memory_info().rss,
+                process.num_fds(),
+                process.num_threads(),
+            )
+    except (psutil.Error, OSError):  # It has just ended.
+        return ProcessFacts(name, is_ready=False, restarts=status.restarts)

@@ -1,0 +1,185 @@
+"""/metrics: facts as Prometheus' text format, version 0.0.4.
+
+What there is a few of goes through prometheus-client. Lines of partitions and groups, of which
+there may be a hundred thousand, are written directly: the library would take half a second.
+
+Names of kafka_exporter stand beside our own, so that dashboards made for Kafka show this broker.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def page(facts: Facts) -> bytes:
+    """The page."""
+    registry = CollectorRegistry()
+    registry.register(_Few(facts))
+    return generate_latest(registry) + "".join(_many(facts)).encode()
+
+
+class _Few(Collector):
+    """The metrics of the broker, its processes, nodes and logs."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        facts = self._facts
+        yield InfoMetricFamily("smq_build", "The broker's version.", {"version": facts.version})
+        yield GaugeMetricFamily("smq_ready", "Whether all processes serve.", int(facts.is_ready))
+        yield GaugeMetricFamily(
+            "smq_start_time_seconds", "When the broker started.", facts.started_ms / 1000
+        )
+        yield GaugeMetricFamily(
+            "smq_metrics_missing", "Sources that could not be read.", len(facts.missing)
+        )
+        yield GaugeMetricFamily(
+            "smq_disk_free_bytes", "Free space on the disk of the log.", facts.disk_free_bytes
+        )
+        yield GaugeMetricFamily("kafka_brokers", "Number of brokers.", len(facts.nodes))
+        yield from self._processes()
+        yield from self._nodes()
+        yield from self._logs()
+
+    def _processes(self) -> Iterator[Metric]:
+        columns: list[tuple[type[Any], str, str, Callable[[Any], float]]] = [
+            (GaugeMetricFamily, "ready", "Whether the process serves.", lambda p: int(p.is_ready)),
+            (CounterMetricFamily, "restarts", "Restarts of the process.", lambda p: p.restarts),
+            (CounterMetricFamily, "cpu_seconds", "CPU time used.", lambda p: p.cpu_s),
+            (GaugeMetricFamily, "resident_bytes", "Memory in use.", lambda p: p.resident_bytes),
+            (GaugeMetricFamily, "open_fds", "Open descriptors.", lambda p: p.descriptors),
+            (GaugeMetricFamily, "threads", "Threads.", lambda p: p.threads),
+        ]
+        for family, name, words, value in columns:
+            metric = family(f"smq_process_{name}", words, labels=["process"])
+            for each in self._facts.processes:
+                metric.add_metric([each.name], value(each))
+            yield metric
+
+    def _nodes(self) -> Iterator[Metric]:
+        columns: list[tuple[str, str, Callable[[Any], float]]] = [
+            ("connections", "Clients connected over the network.", lambda n: n.connections),
+            ("sessions", "Programs attached through shared memory.", lambda n: n.sessions),
+            ("leader_epoch", "The node's generation.", lambda n: n.generation),
+        ]
+        for name, words, value in columns:
+            metric = GaugeMetricFamily(f"smq_node_{name}", words, labels=["node"])
+            for each in self._facts.nodes:
+                metric.add_metric([str(each.node_id)], value(each))
+            yield metric
+
+    def _logs(self) -> Iterator[Metric]:
+        logs = self._facts.logs
+        for name in logs[0].counters if logs else ():
+            words = f"{name.replace('_', ' ').capitalize()}, of a log."
+            counter = CounterMetricFamily(f"smq_log_{name}", words, labels=["log"])
+            for each in logs:
+                counter.add_metric([str(each.log)], each.counters[name])
+            yield counter
+        columns: list[tuple[str, str, Callable[[Any], float]]] = [
+            ("ring_bytes", "Size of the ring.", lambda x: x.ring_bytes),
+            ("ring_used_bytes", "Bytes that the ring holds.", lambda x: x.ring_used_bytes),
+            ("wal_bytes_max", "The setting wal.bytes.max.", lambda x: x.wal_bytes_max),
+            ("wal_room_bytes", "Bytes until producers are refused.", lambda x: x.wal_room_bytes),
+            ("unsynced_bytes", "Bytes that were not synced yet.", lambda x: x.unsynced_bytes),
+        ]
+        for name, words, value in columns:
+            metric = GaugeMetricFamily(f"smq_log_{name}", words, labels=["log"])
+            for each in logs:
+                metric.add_metric([str(each.log)], value(each))
+            yield metric
+
+
+def _many(facts: Facts) -> Iterator[str]:
+    counts: dict[str, int] = defaultdict(int)
+    for each in facts.partitions:
+        counts[each.topic] += 1
+    yield _head("kafka_topic_partitions", "Number of partitions of a topic.")
+    yield from (
+        f'kafka_topic_partitions{{topic="{_text(topic)}"}} {count}\n'
+        for topic, count in counts.items()
+    )
+    rows = [
+        (f'{{topic="{_text(p.topic)}",partition="{p.partition}"}}', p) for p in facts.partitions
+    ]
+    columns: list[tuple[str, str, Callable[[PartitionFacts], int]]] = [
+        ("kafka_topic_partition_current_offset", "The next offset.", lambda p: p.end_offset),
+        ("kafka_topic_partition_oldest_offset", "The first offset.", lambda p: p.first_offset),
+        ("kafka_topic_partition_leader", "The leader.", lambda p: p.leader),
+        ("smq_partition_unsealed_bytes", "Bytes not sealed yet.", lambda p: p.unsealed_bytes),
+        ("smq_partition_sealed_bytes", "Bytes in sealed segments.", lambda p: p.sealed_bytes),
+        ("smq_partition_segments", "Number of sealed segments.", lambda p: p.segments),
+    ]
+    for name, words, value in columns:
+        yield _head(name, words)
+        yield from (f"{name}{labels} {value(each)}\n" for labels, each in rows)
+    yield from _groups(facts)
+
+
+def _groups(facts: Facts) -> Iterator[str]:
+    yield _head("kafka_consumergroup_members", "Number of members of a group.")
+    yield from (
+        f'kafka_consumergroup_members{{consumergroup="{_text(group)}"}} {count}\n'
+        for group, count in facts.members.items()
+    )
+    rows = [(_labels(each), each) for each in facts.offsets]
+    name = "kafka_consumergroup_current_offset"
+    yield _head(name, "The committed offset.")
+    yield from (f"{name}{labels} {each.offset}\n" for labels, each in rows)
+    name = "kafka_consumergroup_lag"
+    yield _head(name, "Records behind the end.")
+    yield from (f"{name}{labels} {each.lag}\n" for labels, each in rows)
+    name = "smq_consumergroup_lag_seconds"
+    yield _head(name, "How long ago the committed offset was the end.")
+    yield from (
+        f"{name}{labels} {each.lag_s:.3f}\n" for labels, each in rows if each.lag_s is not None
+    )
+    yield from _sums(facts)
+
+
+def _labels(each: GroupOffset) -> str:
+    where = f'topic="{_text(each.topic)}",partition="{each.partition}"'
+    return f'{{consumergroup="{_text(each.group)}",{where}}}'
+
+
+def _sums(facts: Facts) -> Iterator[str]:
+    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for each in facts.offsets:
+        of_topic = sums[each.group, each.topic]
+        of_topic[0] += each.offset
+        of_topic[1] += each.lag
+    for name, words, column in (
+        ("kafka_consumergroup_current_offset_sum", "The committed offsets of a topic.", 0),
+        ("kafka_consumergroup_lag_sum", "Records behind the ends of a topic.", 1),
+    ):
+        yield _head(name, words)
+        yield from _sum_lines(name, ((key, each[column]) for key, each in sums.items()))
+
+
+def _sum_lines(name: str, sums: Iterable[tuple[tuple[str, str], int]]) -> Iterator[str]:
+    for (group, topic), count in sums:
+        yield f'{name}{{consumergroup="{_text(group)}",topic="{_text(topic)}"}} {count}\n'
+
+
+def _head(name: str, words: str) -> str:
+    return f"# HELP {name} {words}\n# TYPE {name} gauge\n"
+
+
+def _text(label: str) -> str:
+    """A label's value: a group may have any name."""
+    return label.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,33 @@
+"""/metrics of a broker with HTTP."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from smq.testing.smq_broker import SmqBroker
+from tests.app.http_client import ask
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SmqBroker]:
+    with SmqBroker(tmp_path, {"http.port": "0"}) as broker:
+        yield broker
+
+
+def test_a_scraper_reads_it_and_many_scrapers_read_one_page(broker: SmqBroker) -> None:
+    told = ask(broker, "GET", "/metrics")
+    assert told.status == 200
+    assert told.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = {each.name: each for each in text_string_to_metric_families(told.body.decode())}
+    [ready] = families["smq_ready"].samples
+    assert ready.value == 1
+    processes = {each.labels["process"] for each in families["smq_process_ready"].samples}
+    assert processes == {"shard-1", "coordinator", "sealer", "front", "supervisor"}
+    with ThreadPoolExecutor(50) as pool:
+        answers = [*pool.map(lambda _: ask(broker, "GET", "/metrics").status, range(100))]
+    assert answers == [200] * 100
