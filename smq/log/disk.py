@@ -63,6 +63,9 @@ class Disk(Protocol):
     def remove(self, path: Path) -> None:
         """Delete a file; durable after the next sync of the directory."""
 
+    def space(self, path: Path) -> tuple[int, int]:
+        """How many bytes the file system has free for us, and how many it has in all."""
+
     def sync_directory(self, path: Path) -> None:
         """Return when what was created, renamed and removed in a directory is so on the disk."""
 
@@ -183,6 +186,11 @@ class OsDisk:
     def remove(self, path: Path) -> None:
         """See Disk."""
         path.unlink(missing_ok=True)
+
+    def space(self, path: Path) -> tuple[int, int]:
+        """See Disk."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
     def sync_directory(self, path: Path) -> None:
         """See Disk."""

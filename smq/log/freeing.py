@@ -1,12 +1,13 @@
-"""Writing checkpoints, and freeing the segments that a checkpoint no longer needs.
+"""Writing checkpoints, and giving up the segments that a checkpoint no longer needs.
 
-A segment is freed when all its partitions are sealed beyond it, or gone, and a checkpoint says so:
-a start without the segment must know the same ends, sealed ends and producers.
+A segment may go when all its partitions are sealed beyond it, or gone, and a checkpoint says so: a
+start without the segment must know the same ends, sealed ends and producers. It is kept until the
+WAL wants its space (smq.log.wal), and is read meanwhile.
 """
 
 from collections.abc import Callable
 
-from shm.kernels.base.words import WORD_SPACE_END, WORD_SYNCED, WORD_TAIL
+from shm.kernels.base.words import P_LOG_START, WORD_SPACE_END, WORD_SYNCED, WORD_TAIL
 from smq.log.background import Background
 from smq.log.disk import Disk
 from smq.log.holders import Holders
@@ -18,9 +19,9 @@ from smq.log.wal import Segment
 
 
 class Freeing:
-    """The checkpoints of one log, one at a time, and what each of them frees.
+    """The checkpoints of one log, one at a time, and what each of them lets go.
 
-    `freed()` is called after segments have been freed.
+    `freed()` is called after segments have become free space.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (the parts of a log that it reads)
@@ -35,12 +36,15 @@ class Freeing:
         self._log, self._producers, self._syncs = log, producers, syncs
         self._disk, self._background, self._freed = disk, background, freed
         self.holders = Holders(log.partitions, log.lookup)
+        self._readable = Holders(log.partitions, log.lookup, P_LOG_START)
+        log.wal.kept.reclaim = self._reclaim
         self._is_writing = self._is_wanted = False
         self._when_durable: list[Callable[[], None]] = []
 
     def invariants(self) -> None:
         """Raise AssertionError when somebody waits for a checkpoint that nobody will write."""
         self.holders.invariants()
+        self._readable.invariants()
         assert self._is_writing or self._is_wanted or not self._when_durable
 
     def snapshot(self) -> Snapshot:
@@ -60,20 +64,21 @@ class Freeing:
 
     def tend(self) -> None:
         """Write a checkpoint if the last one failed, or if segments could be freed."""
+        self._forget_unreadable()
+        self._log.wal.make_room()
         if self._is_wanted or self.freeable():
             self.checkpoint()
 
     def freeable(self) -> list[Segment]:
-        """The full segments whose partitions are all sealed beyond them, or gone."""
+        """The full segments whose partitions are all sealed beyond them, or gone, and which are
+        not kept yet."""
         self.holders.begin()
         segments = self._log.wal.segments[:-1]
-        return [each for each in segments if each.index is not None and self._is_free(each)]
+        wanted = (each for each in segments if each.index is not None and not each.is_kept)
+        return [each for each in wanted if self._is_free(each)]
 
     def _is_free(self, segment: Segment) -> bool:
-        assert segment.index is not None
-        words = self._log.words
-        is_held = self._log.wal.is_held(segment, words[WORD_SPACE_END] - words[WORD_TAIL])
-        if is_held or (segment.end > words[WORD_SYNCED] and self._syncs.syncer.busy()):
+        if segment.end > self._log.words[WORD_SYNCED] and self._syncs.syncer.busy():
             return False
         return not self.holders.need(segment)
 
@@ -88,8 +93,7 @@ class Freeing:
                 self._when_durable = waiting + self._when_durable
                 self._is_wanted = True
                 return
-            self.holders.begin()
-            self._free([segment for segment in free if self._is_free(segment)])
+            self._keep(free)
             for call in waiting:
                 call()
             if self._is_wanted and not self._is_writing:
@@ -97,9 +101,38 @@ class Freeing:
 
         state.save(self._background, self._disk, self._log.directory, done)
 
-    def _free(self, segments: list[Segment]) -> None:
+    def _keep(self, segments: list[Segment]) -> None:
+        self.holders.begin()
         for segment in segments:
-            self.holders.forget(segment)
-            self._log.lookup.forget(segment)
-            self._log.wal.free(segment)
+            if self._is_free(segment):
+                self.holders.forget(segment)
+                self._log.wal.kept.add(segment)
+        self._forget_unreadable()
+        self._log.wal.make_room()
         self._freed()
+
+    def _reclaim(self, *, even_lent: bool) -> bool:
+        """See smq.log.kept.Reclaim."""
+        log = self._log
+        left = log.words[WORD_SPACE_END] - log.words[WORD_TAIL]
+        kept = log.wal.kept.segments
+        found = [segment for segment in kept if not log.wal.is_held(segment, left)]
+        if not found and even_lent:
+            found = [segment for segment in kept if segment.pins == 0]
+        for segment in found[:1]:
+            self._free(segment)
+        return bool(found)
+
+    def _forget_unreadable(self) -> None:
+        """Free the kept segments that have only what retention or a deletion has dropped."""
+        self._readable.begin()
+        for segment in [*self._log.wal.kept.segments]:
+            if segment.index is None or segment.pins or segment.loans:
+                continue  # To free one may have had others freed.
+            if not self._readable.need(segment):
+                self._free(segment)
+
+    def _free(self, segment: Segment) -> None:
+        self._readable.forget(segment)
+        self._log.wal.free(segment)
+        self._log.lookup.forget(segment)

@@ -1,9 +1,9 @@
-"""Who still needs full segments: partitions that have unsealed records in them.
+"""Who still needs full segments: partitions that have unsealed records in them, or any at all.
 
 It is asked for every segment with every seal, and a segment may have records of 10,000 partitions.
-What a partition does not need it never needs again: sealed ends only grow, and numbers of
-partitions that are gone are not used again. So a segment's partitions are gone through once in its
-life, and the walk stands where one needs it; and one call looks at no more than LOOKS_MAX.
+What a partition does not need it never needs again: sealed ends and log starts only grow, and
+numbers of partitions that are gone are not used again. So a segment's partitions are gone through
+once in its life, and the walk stands where one needs it; one call looks at no more than LOOKS_MAX.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,13 @@ class _Walk:
 
 
 class Holders:
-    """The walks through all full segments of a log."""
+    """The walks through all full segments of a log.
 
-    def __init__(self, partitions: Partitions, lookup: Lookup) -> None:
-        self._partitions, self._lookup = partitions, lookup
+    `column` of a partition's row has the offset from which on it needs its records.
+    """
+
+    def __init__(self, partitions: Partitions, lookup: Lookup, column: int = P_SEALED_END) -> None:
+        self._partitions, self._lookup, self._column = partitions, lookup, column
         self._walks: dict[int, _Walk] = {}
         self.looks = 0  # Since the last begin().
 
@@ -69,5 +72,5 @@ class Holders:
         slot = self._partitions.slots.get(number)
         if slot is None:
             return False
-        sealed_end = int(self._partitions.table[slot, P_SEALED_END])
-        return self._lookup.behind_damage(number, sealed_end) < end
+        start = int(self._partitions.table[slot, self._column])
+        return self._lookup.behind_damage(number, start) < end

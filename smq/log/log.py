@@ -48,6 +48,8 @@ from smq.log.sync import Syncer, Syncs
 from smq.log.wal import NoSegment, Wal
 
 TOUCHED_MAX = 4096
+RESERVE_SHARE = 20  # Of the disk, one part in so many is left to others: the sealer writes too.
+RESERVE_BYTES_MAX = 4 * 1024**3
 _REACHED = {
     DURABILITY_MEMORY: WORD_TAIL,
     DURABILITY_OS: WORD_WRITTEN,
@@ -137,6 +139,15 @@ class Log(ReadableLog):
         life before, and a repair, which writes a fresh file beside the one it replaces.
         """
         self.words[WORD_SPACE_END] = self.wal.space_end(self.words[WORD_WRITTEN])
+
+    def fit_disk(self) -> None:
+        """Take no more of the disk than leaves room for others, and give back what is too much."""
+        try:
+            free_bytes, total_bytes = self.disk.space(self.directory)
+        except OSError:
+            return  # Then the limit stays what it was.
+        self.wal.fit(free_bytes, min(RESERVE_BYTES_MAX, total_bytes // RESERVE_SHARE))
+        self.set_space_end()
 
     def _freed(self) -> None:
         self.filing.free_entries()

@@ -63,6 +63,8 @@ class Lookup:
         )  # Each is written before it is read.
         # By partition number: (first offset, segment), in the order of offsets.
         self._filed: dict[int, list[tuple[int, Segment]]] = {}
+        self._forgotten = 0  # Segments, in this life …
+        self._looked: dict[int, int] = {}  # … and how many when a partition was last looked at.
         self._lost: dict[int, list[tuple[int, int]]] = {}
         self._spans = np.zeros((SPANS_MAX, 2), np.int64)
 
@@ -79,18 +81,25 @@ class Lookup:
         """A segment is freed."""
         assert segment.index is not None
         segment.index = None
+        self._forgotten += 1
 
     def filed_of(self, number: int) -> list[tuple[int, Segment]]:
         """The full segments that have the partition: (first offset, segment), oldest first."""
         mine = self._filed.get(number, [])
-        if all(segment.index is not None for _, segment in mine):
+        if self._looked.get(number, 0) == self._forgotten:
             return mine
         mine = [pair for pair in mine if pair[1].index is not None]
         if mine:
             self._filed[number] = mine
+            self._looked[number] = self._forgotten
         else:
-            del self._filed[number]
+            self.drop_filed(number)
         return mine
+
+    def drop_filed(self, number: int) -> None:
+        """No full segment has the partition."""
+        self._filed.pop(number, None)
+        self._looked.pop(number, None)
 
     def invariants(self) -> None:
         """Raise AssertionError when a partition's segments are not in order."""
@@ -101,7 +110,7 @@ class Lookup:
 
     def drop(self, number: int) -> None:
         """A partition is gone."""
-        self._filed.pop(number, None)
+        self.drop_filed(number)
         self._lost.pop(number, None)
 
     # --- the window ------------------------------------------------------------------------------
@@ -210,9 +219,7 @@ class Lookup:
     def _choose_filed(
         self, number: int, offset: int, limit: int, bytes_max: int, sealed_end: int
     ) -> tuple[int, int]:
-        segments = self.filed_of(number)
-        i = bisect_right(segments, offset, key=lambda pair: pair[0]) - 1
-        for _, segment in segments[max(0, i) :]:
+        for _, segment in self._filed_from(number, offset):
             assert segment.index is not None
             count, total = segment.index.choose(number, offset, limit, bytes_max, self._spans)
             if count or offset < sealed_end:
@@ -230,10 +237,15 @@ class Lookup:
         )
         return int(count), int(total)
 
+    def _filed_from(self, number: int, offset: int) -> list[tuple[int, Segment]]:
+        """As filed_of(), from the segment on that may hold `offset`: kept ones may be many."""
+        mine = self.filed_of(number)
+        return mine[max(0, bisect_right(mine, offset, key=lambda pair: pair[0]) - 1) :]
+
     def filed_from(self, number: int, offset: int) -> list[tuple[int, int, int]]:
         """What each full segment has of a partition from `offset` on: end, newest time, bytes."""
         found = []
-        for _, segment in self.filed_of(number):
+        for _, segment in self._filed_from(number, offset):
             assert segment.index is not None
             mine = segment.index.of_partition(number)
             mine = mine[mine["base_offset"] >= offset]
@@ -245,7 +257,7 @@ class Lookup:
     def bytes_from(self, number: int, slot: int, offset: int) -> int:
         """What a partition's batches take from `offset` on, in filed tables and window."""
         total, filed_end = 0, offset
-        for _, segment in self.filed_of(number):
+        for _, segment in self._filed_from(number, offset):
             assert segment.index is not None
             total += segment.index.bytes_from(number, offset)
             filed_end = max(filed_end, segment.index.ends[number])

@@ -75,6 +75,9 @@ class ReadableLog:
         found = self.lookup.choose(number, slot, offset, limit, bytes_max, sealed_end)
         if found is None or not len(found.spans) or self.in_ring(int(found.spans[0, 0])):
             return found
+        first = self.wal.find(int(found.spans[0, 0]))
+        if first is not None and found.spans[-1, 0] < first.end:
+            return found
         held = self._held(found.spans)
         return held if len(held.spans) else None
 
@@ -208,6 +211,8 @@ class ReadableLog:
         segment = self.wal.find(position)
         if segment is None:
             return DamagedFrame(f"{self.directory}: position {position} has been freed")
+        if segment.is_kept:
+            return self._give_up(segment, position)
         number = self.lookup.partition_at(position, segment)
         place = self.lookup.place_of(number, position)
         if (
@@ -221,6 +226,15 @@ class ReadableLog:
             f"{place.end_offset - 1} of partition {number} are lost, the others are served"
         )
         self.notices.append(what)
+        return DamagedFrame(what)
+
+    def _give_up(self, segment: Segment, position: int) -> DamagedFrame:
+        """A kept segment is damaged: what it has is sealed as well, and is read from there."""
+        what = f"{segment.path}: damage at position {position}; sealed segments have what it holds"
+        if segment.pins == 0:
+            self.wal.free(segment)
+            self.lookup.forget(segment)
+            self.notices.append(what)
         return DamagedFrame(what)
 
     def set_aside(self, segment: Segment, position: int, found: np.ndarray) -> str:

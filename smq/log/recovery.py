@@ -100,13 +100,14 @@ def open_log(  # noqa: PLR0913  (a log's ports, and what a start is told)
     producers_key: bytes,
     now_ms: int,
     bytes_max: int = SPACE_UNLIMITED,
+    keep_bytes_max: int = 0,
 ) -> tuple[Log, Recovered]:
     """Restore a log and make it ready to append in a new generation.
 
     `producers_key`: 16 bytes that no client can guess; they say where the producer table has a row.
     Raises OSError, MadeByNewer: then no frame was cut.
     """
-    wal = Wal(directory, disk, background, segment_bytes, bytes_max)
+    wal = Wal(directory, disk, background, segment_bytes, bytes_max, keep_bytes_max)
     log = Log(memory, wal, disk, syncer, background, boot_id, producers_key)
     try:
         return log, _Recovery(log, now_ms).run(generation)

@@ -1,14 +1,17 @@
 """The write-ahead log's files: segments allocated once, written over and over.
 
 A segment file is named by the position of its first byte, `<20 digits>.wal`; byte i of the file is
-position start + i. Files of freed segments become spares and are renamed into the next segment
-before it is needed, the directory synced, so that beginning a segment costs the loop nothing.
+position start + i. A segment that nobody needs any more is *kept*: it is read like the others, and
+counts as free space. When its space is wanted, it is freed, the oldest first. Files of freed
+segments become spares and are renamed into the next segment before it is needed, the directory
+synced, so that beginning a segment costs the loop nothing.
 """
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.background import Background, Lane
 from smq.log.disk import Disk, told
 from smq.log.filed_index import FiledIndex
+from smq.log.kept import Kept
 from smq.log.salvage import salvage
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
@@ -42,6 +46,7 @@ class Segment:
     index         its look-up table, once it is full
     pins          of reads and writes under way: it is not freed meanwhile
     loans         of answers on their way: it is not freed while the log has space without it
+    is_kept       all of it is sealed: it may be freed whenever its space is wanted
     """
 
     start: int
@@ -52,6 +57,7 @@ class Segment:
     index: FiledIndex | None = None
     pins: int = 0
     loans: int = 0
+    is_kept: bool = False
 
     @property
     def index_path(self) -> Path:
@@ -63,19 +69,24 @@ class Wal:
 
     Invariants: segments do not overlap and are in order; a position below `segments[-1].end` is
     readable if and only if a segment covers it; at most LOADS_MAX pins are of loads.
+
+    bytes_max   of all files, as it is set; `limit` is less where the disk has less room
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (its ports, and its limits)
         self,
         directory: Path,
         disk: Disk,
         background: Background,
         segment_bytes: int,
         bytes_max: int = SPACE_UNLIMITED,
+        keep_bytes_max: int = 0,
     ) -> None:
         self.directory, self._disk, self._background = directory, disk, background
         self.segment_bytes, self.bytes_max = segment_bytes, bytes_max
+        self._disk_bytes_max = SPACE_UNLIMITED
         self.segments: list[Segment] = []
+        self.kept = Kept(keep_bytes_max)
         self._next: Segment | None = None
         self._spares: list[Path] = []
         self._preparing_next = self._preparing_spare = False
@@ -93,6 +104,8 @@ class Wal:
         assert all(segment.pins >= 0 <= segment.loans for segment in self.segments)
         assert self._loading == LOADS_MAX if self._loads else 0 <= self._loading <= LOADS_MAX
         assert self._next is None or self._next.start == self.segments[-1].end
+        assert self.kept.segments == [segment for segment in self.segments if segment.is_kept]
+        self.kept.invariants()
 
     # --- opening --------------------------------------------------------------------------------
 
@@ -208,9 +221,25 @@ class Wal:
         self._background.submit(Lane.READS, lambda: salvage(self._disk, fd, length, at)[0], loaded)
 
     @property
+    def limit(self) -> int:
+        """How many bytes all files may take."""
+        return min(self.bytes_max, self._disk_bytes_max)
+
+    @property
     def allocated_bytes(self) -> int:
         """What the segments take, spares not counted."""
         return sum(segment.end - segment.start for segment in self.segments)
+
+    @property
+    def written_segments(self) -> tuple[int, int]:
+        """Where the last one begins, and how many are needed: it tells when either has changed."""
+        segments = self.segments
+        return segments[-1].start if segments else -1, len(segments) - len(self.kept.segments)
+
+    @property
+    def needed_bytes(self) -> int:
+        """What the segments take that are not kept."""
+        return self.allocated_bytes - self.kept.bytes
 
     @property
     def files_bytes(self) -> int:
@@ -222,7 +251,7 @@ class Wal:
     def space_end(self, written: int) -> int:
         """Up to which position files may be made; `written` is where the first one would begin."""
         end = self.segments[-1].end if self.segments else written
-        more = max(0, self.bytes_max - self.allocated_bytes) // self.segment_bytes
+        more = max(0, self.limit - self.needed_bytes) // self.segment_bytes
         return end + more * self.segment_bytes
 
     # --- writing --------------------------------------------------------------------------------
@@ -250,18 +279,27 @@ class Wal:
             start = stop
 
     def _begin(self, start: int) -> Segment:
-        while self._preparing_next or (self._next is None and self._recycling):
-            self._background.wait_a_job(Lane.FILES)
-        segment, self._next = self._next, None
-        if segment is None:
+        segment = self._take_next()
+        while segment is None:
             try:
                 segment = self._prepare(start, self._spares[-1] if self._spares else None)
+                self._spares = self._spares[:-1]
             except OSError as error:
-                raise NoSegment(error.errno, f"beginning a segment: {told(error)}") from error
-            self._spares = self._spares[:-1]
+                if not self.kept.reclaim(even_lent=True):
+                    raise NoSegment(error.errno, f"beginning a segment: {told(error)}") from error
+                segment = self._take_next()
         assert segment.start == start
         self.segments.append(segment)
         self.prepare_next()
+        return segment
+
+    def _take_next(self) -> Segment | None:
+        """The file that is ready, or will be; None: none is being made."""
+        if self._next is None:
+            self.make_room()
+        while self._preparing_next or (self._next is None and self._recycling):
+            self._background.wait_a_job(Lane.FILES)
+        segment, self._next = self._next, None
         return segment
 
     def _prepare(self, start: int, spare: Path | None) -> Segment:
@@ -284,9 +322,10 @@ class Wal:
 
     def prepare_next(self) -> None:
         """Have the next segment's file made, and spares behind it."""
+        self.make_room()
         if not self.segments or self._next is not None or self._preparing_next:
             return
-        if self.allocated_bytes + self.segment_bytes > self.bytes_max:
+        if self.allocated_bytes + self.segment_bytes > self.limit:
             return  # Producers are refused before it is needed.
         if self._recycling and not self._spares:
             return  # It is made when one of them has become a spare.
@@ -301,13 +340,15 @@ class Wal:
                 self._prepare_spare()
             elif spare is not None:
                 self._spares.append(spare)
+            else:  # The disk has no room for a new file: a kept segment's will do.
+                self.kept.reclaim(even_lent=True)
 
         self._background.submit(Lane.FILES, lambda: self._prepare(start, spare), done)
 
     def _prepare_spare(self) -> None:
         if len(self._spares) >= SPARES_READY or self._preparing_spare:
             return
-        if self.files_bytes + self.segment_bytes > self.bytes_max:
+        if self.files_bytes + self.segment_bytes > self.limit:
             return
         path = self._new_spare()
         self._preparing_spare = True
@@ -375,13 +416,33 @@ class Wal:
     def is_held(self, segment: Segment, space_left: int) -> bool:
         """Whether a segment that is needed no more must stay. A loan counts only while there is
         space: then the log goes on, and the reader finds nothing."""
-        is_lent = segment.loans > 0 and space_left >= LOANS_END_BELOW * self.bytes_max
+        is_lent = segment.loans > 0 and space_left >= LOANS_END_BELOW * self.limit
         return segment.pins > 0 or is_lent
 
+    def make_room(self) -> None:
+        """Free kept segments until there is room for what comes next."""
+        ahead_bytes = (1 + SPARES_READY) * self.segment_bytes
+        while self.kept.bytes and self.allocated_bytes + ahead_bytes > self.limit:
+            if not self.kept.reclaim(even_lent=True):
+                break
+        self.kept.trim()
+
+    def fit(self, free_bytes: int, reserve_bytes: int) -> None:
+        """The disk has so much left: take no more than leaves a reserve, and give back if there is
+        less than that. Files that are needed stay."""
+        room = self.files_bytes + free_bytes - reserve_bytes
+        self._disk_bytes_max = max(room, self.needed_bytes)
+        self.prepare_next()
+        while self._spares and self.files_bytes > self.limit:
+            path = self._spares.pop()
+            self._background.submit(Lane.FILES, partial(self._disk.remove, path), lambda _: None)
+
     def free(self, segment: Segment) -> None:
-        """Nobody needs the segment any more: its file becomes a spare, in the background."""
+        """Give up a segment that nobody needs: its file becomes a spare, in the background."""
         assert segment.pins == 0
         assert segment is not self.segments[-1]
+        if segment.is_kept:
+            self.kept.remove(segment)
         self.segments.remove(segment)
         spare = self._spare_for(segment)
         self._recycling += 1
@@ -397,6 +458,7 @@ class Wal:
     def _spare_for(self, segment: Segment) -> Path | None:
         """Under which name a file that is not needed stays; None: it goes."""
         fits = segment.end - segment.start == self.segment_bytes
+        fits &= self.files_bytes + self.segment_bytes <= self.limit
         return self._new_spare() if fits and self._may_keep_a_spare() else None
 
     def _recycle(self, segment: Segment, spare: Path | None) -> Path | None:
@@ -409,13 +471,13 @@ class Wal:
         return spare
 
     def _may_keep_a_spare(self) -> bool:
-        bytes_max = max(self.bytes_max // SPARES_SHARE, SPARES_READY * self.segment_bytes)
+        bytes_max = max(self.limit // SPARES_SHARE, SPARES_READY * self.segment_bytes)
         spares = len(self._spares) + self._recycling
         return (spares + 1) * self.segment_bytes <= bytes_max
 
     def _trim_spares(self) -> None:
         """Delete spares beyond their share, or beyond what all files may take."""
-        while self._spares and (self.files_bytes > self.bytes_max or not self._may_keep_a_spare()):
+        while self._spares and (self.files_bytes > self.limit or not self._may_keep_a_spare()):
             self._disk.remove(self._spares.pop())
 
     def close(self) -> None:

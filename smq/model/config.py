@@ -116,10 +116,20 @@ class Config:
         default_words="64 MiB, or half of a smaller ring",
     )
     wal_bytes_max: int = setting(
-        4 * GiB,
-        "Maximum size of a log's WAL. At 1/2 the log is sealed early, at 3/4 producers are "
-        "throttled, when full they are refused.",
+        0,
+        "Maximum size of a log's WAL. When half of it is unsealed, the log is sealed early; at 3/4 "
+        "producers are throttled, when full they are refused. Less is used while the disk has less "
+        "than 5 % or 4 GiB free.",
         at_least=WAL_SEGMENTS_MIN * SEGMENT_BYTES_MIN,
+        default_words="a third of what the disk has free at the start, all logs together; "
+        "at most 64 GiB",
+    )
+    wal_keep_bytes: int = setting(
+        -1,
+        "How much of `wal.bytes.max` sealed segments may take. They are read there until their "
+        "space is wanted; with 0 they are freed at once, and read from the filer.",
+        at_least=-1,
+        default_words="all of it",
     )
 
     max_connections: int = setting(10_000, "Maximum client connections of one shard.", at_least=1)

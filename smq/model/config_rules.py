@@ -8,6 +8,9 @@ from smq.model.config import FRAME_OVERHEAD_BYTES, RING_BYTES_MIN, WAL_SEGMENTS_
 from smq.model.setting import GiB, MiB
 
 RING_BYTES_PER_SHARD = 256 * MiB  # A reader may pause for a moment, even at full speed.
+WAL_DISK_SHARE = 3  # Sealed segments take as much again, and others want some as well.
+WAL_SEGMENTS_DEFAULT_MIN = 8  # However little the disk has: it is watched all the time.
+WAL_BYTES_DEFAULT_MAX = 64 * GiB  # A thousand segments: longer lists take their time.
 RING_MEMORY_SHARE = 16  # All rings together take at most 1/16 of memory.
 
 
@@ -22,6 +25,16 @@ def size(config: Config, log_count: int, memory_bytes: int) -> Config | list[str
     """The config with ring and segment sizes for this many logs; or the problems."""
     sized, problems = fitted(config, log_count, memory_bytes)
     return [problem.sentence for problem in problems] or sized
+
+
+def size_wal(config: Config, log_count: int, disk_bytes: int) -> Config:
+    """The config with the WAL's limits, for logs on a disk with so many bytes that they have or may
+    take."""
+    least = WAL_SEGMENTS_DEFAULT_MIN * config.wal_segment_bytes
+    default = min(max(disk_bytes // WAL_DISK_SHARE // log_count, least), WAL_BYTES_DEFAULT_MAX)
+    wal = config.wal_bytes_max or default
+    kept = wal if config.wal_keep_bytes < 0 else min(config.wal_keep_bytes, wal)
+    return replace(config, wal_bytes_max=wal, wal_keep_bytes=kept)
 
 
 def broken_relations(config: Config) -> Iterator[Problem]:
@@ -87,7 +100,7 @@ def _misfits(config: Config) -> Iterator[Problem]:
         yield Problem(
             f"ring.bytes: {ring} is not a multiple of wal.segment.bytes, {segment}", sizes
         )
-    if config.wal_bytes_max < WAL_SEGMENTS_MIN * segment:
+    if 0 < config.wal_bytes_max < WAL_SEGMENTS_MIN * segment:
         yield Problem(
             f"wal.bytes.max: a log needs {WAL_SEGMENTS_MIN} segments at least, "
             f"{WAL_SEGMENTS_MIN * segment} bytes",

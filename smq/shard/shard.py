@@ -100,7 +100,7 @@ class Shard:
         self.levels: set[int] = set()
         self.moved: set[tuple[int, int]] = set()
         self.full_logs: set[int] = set()  # Of which it has been said.
-        self.throttle = Throttle(logs.values(), config.wal_bytes_max)
+        self.throttle = Throttle(logs.values())
         self.directory = build_directory(self.catalog, lambda _: None)
 
     def invariants(self) -> None:

@@ -1,5 +1,7 @@
 """WAL space: when the sealer is called, when producers are slowed, and when they are refused.
 
+What is sealed counts as free, though it stays in the WAL until its space is wanted.
+
     free of wal.bytes.max   1 ..... 1/2 ............ 3/8 ......... 1/4 ............... 0
                                      sealer is called   loans end     producers slowed    refused
 
@@ -18,9 +20,11 @@ assert SLOW_BELOW < LOANS_END_BELOW < SEAL_BELOW  # No producer waits for a read
 
 def watch_space(shard: Shard, now_ms: int) -> bool:
     """Tend the logs, say which are full; returns whether the sealer is to free space."""
-    wanted, limit = False, shard.config.wal_bytes_max
+    wanted = False
     for number, log in shard.logs.items():
         log.tend()
+        log.fit_disk()
+        limit = log.wal.limit
         log.producers.expire(now_ms - shard.config.producer_id_expiration_ms)
         wanted |= log.space_left < SEAL_BELOW * limit
         if log.space_left >= min(shard.config.message_max_bytes, log.wal.segment_bytes):
@@ -28,8 +32,14 @@ def watch_space(shard: Shard, now_ms: int) -> bool:
         elif number not in shard.full_logs:
             shard.full_logs.add(number)
             log.notices.append(
-                f"{log.directory}: wal.bytes.max, {limit} bytes, is reached: "
+                f"{log.directory}: {_limit(shard, limit)} is reached: "
                 "producers are refused until sealing or retention frees some"
             )
     shard.throttle.watch()
     return wanted
+
+
+def _limit(shard: Shard, limit: int) -> str:
+    if limit < shard.config.wal_bytes_max:
+        return f"what the disk has room for, {limit} bytes,"
+    return f"wal.bytes.max, {limit} bytes,"

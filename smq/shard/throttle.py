@@ -10,7 +10,7 @@ from collections.abc import Collection
 from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.log import Log
 
-SLOW_BELOW = 0.25  # Of wal.bytes.max, free.
+SLOW_BELOW = 0.25  # Of wal.bytes.max, or of what the disk has room for, free.
 LEFT_LASTS_MS = 5000.0  # A sealer that has to be started first needs a second or two.
 THROTTLE_MS_MAX = 1000  # Kafka's own bound: what else goes over the connection waits as well.
 
@@ -18,14 +18,14 @@ THROTTLE_MS_MAX = 1000  # Kafka's own bound: what else goes over the connection 
 class Throttle:
     """One for all connections of a shard: its logs are slowed as the one with least space asks."""
 
-    def __init__(self, logs: Collection[Log], bytes_max: int) -> None:
-        self._logs, self._bytes_max = logs, bytes_max
+    def __init__(self, logs: Collection[Log]) -> None:
+        self._logs = logs
         self._paid_until_ms = 0.0
         self.is_on = False
 
     def watch(self) -> None:
         """See whether some log is short of space."""
-        self.is_on = self._left() < SLOW_BELOW * self._bytes_max
+        self.is_on = any(log.space_left < SLOW_BELOW * log.wal.limit for log in self._logs)
 
     def _left(self) -> int:
         return min((log.space_left for log in self._logs), default=SPACE_UNLIMITED)

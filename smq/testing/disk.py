@@ -375,6 +375,11 @@ class FailingDisk:
         self._call("remove")
         self.inner.remove(path)
 
+    def space(self, path: Path) -> tuple[int, int]:
+        """See Disk."""
+        self._call("space")
+        return self.inner.space(path)
+
     def sync_directory(self, path: Path) -> None:
         """See Disk."""
         self._call("sync_directory")

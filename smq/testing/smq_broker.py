@@ -34,7 +34,12 @@ SUPERVISOR = "supervisor"
 # Nobody waits for a second member of a group, as with the other brokers of the tests.
 _SETTINGS = {"group.initial.rebalance.delay.ms": "0", "shards": "1"}
 # Of a broker that lives for one test, in memory: room for what tests send, and soon sealed.
-_SMALL = {"ring.bytes": "16MiB", "wal.segment.bytes": "4MiB", "wal.bytes.max": "256MiB"}
+_SMALL = {
+    "ring.bytes": "16MiB",
+    "wal.segment.bytes": "4MiB",
+    "wal.bytes.max": "256MiB",
+    "wal.keep.bytes": "0",
+}
 
 
 class SmqBroker:

@@ -42,6 +42,7 @@ SETTINGS = {
     "wal.segment.bytes": "1MiB",
     "ring.bytes": "4MiB",
     "wal.bytes.max": "16MiB",
+    "wal.keep.bytes": "0",  # What is sealed is read from there.
     "seal.ms": "200",
     "message.max.bytes": "500000",
 }

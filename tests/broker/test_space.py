@@ -18,7 +18,15 @@ from smq.model.errors import ErrorCode
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.records import Record, write_batch
 from tests.app.fake_broker import eventually
-from tests.broker.one_topic import FILLER_BYTES, SETTINGS, MiB, OneTopic, said, wal_bytes
+from tests.broker.one_topic import (
+    FILLER_BYTES,
+    SETTINGS,
+    MiB,
+    OneTopic,
+    said,
+    wal_bytes,
+    wal_starts,
+)
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -103,6 +111,24 @@ def fill_until_refused(topic: OneTopic) -> int:
 def put_a_file_in_its_place(filer: Path, aside: Path) -> None:
     filer.rename(aside)
     filer.write_bytes(b"no directory")
+
+
+def test_what_is_sealed_is_read_from_the_wal_until_its_space_is_wanted(tmp_path: Path) -> None:
+    """Its files are put aside meanwhile: only the WAL has it."""
+    with small_broker(tmp_path, wal_keep_bytes="8MiB") as (broker, cluster):
+        topic = OneTopic(broker, cluster, "topic", {"smq.seal.bytes": str(MiB)})
+        end = topic.append_filler(10)
+        topic.wait_sealed(8)
+        sealed = broker.data_dir / "filer" / "topics"
+        sealed.rename(tmp_path / "aside")
+        assert len(topic.records(end)) == end
+        assert wal_starts(broker)[0] == 0
+        (tmp_path / "aside").rename(sealed)
+        for _ in range(LONG):
+            end = topic.append_filler(1)
+            assert wal_bytes(broker) <= WAL_BYTES_MAX
+        assert len(topic.records(end)) == end
+        topic.wait_recycled(MiB)
 
 
 @pytest.mark.slow

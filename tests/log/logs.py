@@ -12,6 +12,7 @@ from shm.kernels.base.words import (
     DURABILITY_OS,
     FRAME_HEADER_BYTES,
     P_HIGH_WATERMARK,
+    SPACE_UNLIMITED,
     WORD_GENERATION,
     WORD_SYNCED,
     WORD_TAIL,
@@ -87,6 +88,8 @@ def start(  # noqa: PLR0913
     syncer: Syncer | None = None,
     segment_bytes: int = SEGMENT_BYTES,
     levels: dict[int, int] | None = None,
+    bytes_max: int = SPACE_UNLIMITED,
+    keep_bytes_max: int = 0,
 ) -> Life:
     """Open a log and adopt partitions with their durabilities."""
     disk = disk or OsDisk()
@@ -102,6 +105,8 @@ def start(  # noqa: PLR0913
         boot_id=boot,
         producers_key=PRODUCERS_KEY,
         now_ms=NOW_MS,
+        bytes_max=bytes_max,
+        keep_bytes_max=keep_bytes_max,
     )
     for number, level in (levels or {1: OS}).items():
         log.adopt(number, settings(level))

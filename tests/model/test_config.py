@@ -5,6 +5,7 @@ import tomllib
 import pytest
 
 from smq.model.config import SETTINGS, documentation
+from smq.model.config_rules import size_wal
 from smq.model.setting import GiB
 from tests.model.configs import config_of, sized
 
@@ -27,6 +28,7 @@ def test_clients_are_told_the_advertised_address(
 
 def test_the_text_of_a_config_gives_the_same_config() -> None:
     config = sized(config_of(command_line={"data.dir": '/a"b', "port": 0}), 3, GiB)
+    config = size_wal(config, 3, 100 * GiB)
     assert config_of(file=config.text()) == config
     assert tomllib.loads(config.text())["ring"]["bytes"] == config.ring_bytes
 

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from smq.model.config import Config
-from smq.model.config_rules import size
+from smq.model.config_rules import (
+    WAL_BYTES_DEFAULT_MAX,
+    WAL_SEGMENTS_DEFAULT_MIN,
+    size,
+    size_wal,
+)
 from smq.model.setting import GiB, KiB, MiB
 from tests.model.configs import config_of, problems_of, sized
 
@@ -124,3 +129,14 @@ def test_the_http_port_is_no_shards() -> None:
     assert problem == "http.port: 9093 is the port of a shard"
     for port in (-1, 0, 9091, 9094):
         assert config_of(command_line={**given, "http.port": port}).http_port == port
+
+
+def test_the_wal_takes_a_share_of_the_disk_and_what_is_given_stays() -> None:
+    config = sized(config_of(), 3, 16 * GiB)
+    assert size_wal(config, 3, 90 * GiB).wal_bytes_max == 10 * GiB
+    assert size_wal(config, 3, 90 * GiB).wal_keep_bytes == 10 * GiB
+    assert size_wal(config, 3, 6000 * GiB).wal_bytes_max == WAL_BYTES_DEFAULT_MAX
+    smallest = size_wal(config, 3, 1).wal_bytes_max
+    assert smallest == WAL_SEGMENTS_DEFAULT_MIN * config.wal_segment_bytes
+    given = sized(config_of(command_line={"wal.bytes.max": GiB, "wal.keep.bytes": 0}), 3, 16 * GiB)
+    assert size_wal(given, 3, 90 * GiB) == given

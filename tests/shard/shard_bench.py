@@ -94,7 +94,7 @@ def new_log(
 
 def new_shard(directory: Path, *topics: Topic, logs: int = 1, **config: int) -> Shard:
     """A shard that leads the topics; its configuration as given."""
-    settings = Config(**{"socket_request_max_bytes": 1 << 20, **config})  # type: ignore[arg-type]
+    settings = Config(**{"socket_request_max_bytes": 1 << 20, "wal_bytes_max": 4 << 30, **config})  # type: ignore[arg-type]
     bytes_max = settings.wal_bytes_max
     opened = {number: new_log(directory, number, bytes_max=bytes_max) for number in range(logs)}
     shard = Shard(1, settings, opened, lambda: NODES)

@@ -15,7 +15,7 @@ BYTES_MAX = 1024 * MiB
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    return new_log(tmp_path)
+    return new_log(tmp_path, bytes_max=BYTES_MAX)
 
 
 def leave(log: Log, left: int) -> None:
@@ -23,7 +23,7 @@ def leave(log: Log, left: int) -> None:
 
 
 def test_nobody_is_slowed_while_enough_is_free(log: Log) -> None:
-    throttle = Throttle([log], BYTES_MAX)
+    throttle = Throttle([log])
     for left in (BYTES_MAX, int(BYTES_MAX * SLOW_BELOW)):
         leave(log, left)
         throttle.watch()
@@ -34,7 +34,7 @@ def test_nobody_is_slowed_while_enough_is_free(log: Log) -> None:
 
 
 def test_what_is_left_lasts_however_many_ask_for_however_much(log: Log) -> None:
-    throttle, now_ms = Throttle([log], BYTES_MAX), NOW_MS
+    throttle, now_ms = Throttle([log]), NOW_MS
     left = start = 256 * MiB
     while left > start // 8:
         leave(log, left)
@@ -46,7 +46,7 @@ def test_what_is_left_lasts_however_many_ask_for_however_much(log: Log) -> None:
 
 
 def test_many_connections_wait_for_each_other_and_nobody_longer_than_a_second(log: Log) -> None:
-    throttle = Throttle([log], BYTES_MAX)
+    throttle = Throttle([log])
     leave(log, 500 * MiB)
     delays = [throttle.charge(10 * MiB, NOW_MS) for _ in range(20)]
     assert delays[:3] == [100, 200, 300]
@@ -55,7 +55,7 @@ def test_many_connections_wait_for_each_other_and_nobody_longer_than_a_second(lo
 
 
 def test_a_full_log_slows_for_as_long_as_may_be(log: Log) -> None:
-    throttle = Throttle([log], BYTES_MAX)
+    throttle = Throttle([log])
     leave(log, 0)
     assert throttle.delay_ms(1000, NOW_MS) == THROTTLE_MS_MAX
     leave(log, -64)
@@ -63,8 +63,8 @@ def test_a_full_log_slows_for_as_long_as_may_be(log: Log) -> None:
 
 
 def test_the_log_with_the_least_space_decides(log: Log, tmp_path: Path) -> None:
-    other = new_log(tmp_path, 1)
-    throttle = Throttle([other, log], BYTES_MAX)
+    other = new_log(tmp_path, 1, bytes_max=BYTES_MAX)
+    throttle = Throttle([other, log])
     leave(log, 20 * MiB)
     throttle.watch()
     assert throttle.is_on

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from smq.app.process.machine import this_machine
+from smq.app.process.machine import room_for_logs, this_machine
 from smq.app.process.refusal import or_refuse
 from smq.model.config import SETTINGS, Config
-from smq.model.config_rules import size
+from smq.model.config_rules import size, size_wal
 from smq.model.config_sources import Machine, parse
 
 # A fork copies one thread: thread pools of OpenBLAS or OpenMP would not survive it.
@@ -53,8 +53,9 @@ def serve(*, config: Path | None, print_config: bool, **given: str | None) -> No
     }
     settings, machine = load_config(config, command_line)
     if print_config:
-        sized = size(settings, settings.shards, machine.memory_bytes)
-        typer.echo(or_refuse(sized).text(), nl=False)
+        sized = or_refuse(size(settings, settings.shards, machine.memory_bytes))
+        disk_bytes = room_for_logs(sized.data_dir / "logs")
+        typer.echo(size_wal(sized, sized.shards, disk_bytes).text(), nl=False)
         return
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     gc.disable()  # Modules stay: the collector need not scan them again.

@@ -81,3 +81,11 @@ def give_back_code(library: str) -> None:
         if permissions == "r-xp" and Path(name).name.startswith(library):
             start, end = (int(each, 16) for each in places.split("-"))
             _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
+
+
+def room_for_logs(directory: Path) -> int:
+    """How many bytes of the disk the logs in a directory have, or could take."""
+    files = (path.stat() for path in directory.glob("*/*") if path.is_file())
+    there = next(each for each in (directory, *directory.parents) if each.exists())
+    found = os.statvfs(there)
+    return found.f_bavail * found.f_frsize + sum(each.st_size for each in files)

@@ -50,7 +50,7 @@ class ShardCommands:
     def __init__(self, loop: Loop, shard: Shard, peers: Peers) -> None:
         self._loop, self._shard, self._peers = loop, shard, peers
         self._links: set[Link] = set()
-        self._segments_seen = 0
+        self._segments_seen: list[tuple[int, int]] = []
         self._changes = Changes(shard.logs.values())
         self.handlers: dict[type[Question[Any]], Handle] = {
             Partitions: self._partitions,
@@ -83,7 +83,7 @@ class ShardCommands:
 
     def watch_growth(self) -> None:
         """Watch the space when the WAL has begun or freed a segment: a second may be too late."""
-        segments = sum(len(log.wal.segments) for log in self._shard.logs.values())
+        segments = [log.wal.written_segments for log in self._shard.logs.values()]
         if segments != self._segments_seen:
             self._segments_seen = segments
             self.watch_space()
@@ -104,8 +104,8 @@ class ShardCommands:
             more=told.more,
             gone=told.gone,
             partitions=told.partitions,
-            wal_bytes=sum(log.wal.allocated_bytes for log in logs),
-            wal_bytes_max=len(logs) * self._shard.config.wal_bytes_max,
+            wal_bytes=sum(log.wal.needed_bytes for log in logs),
+            wal_bytes_max=sum(log.wal.limit for log in logs),
         )
         link.send(encode_answer(frame_id, facts))
 

@@ -109,6 +109,7 @@ def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd:
             producers_key=os.urandom(16),
             now_ms=wall_ms(),
             bytes_max=inheritance.config.wal_bytes_max,
+            keep_bytes_max=inheritance.config.wal_keep_bytes,
         )
     except MadeByNewer as reason:
         raise SystemExit(f"smq: {reason}") from reason

@@ -30,7 +30,7 @@ from smq.app.process.inheritance import (
     attach_name,
     shard_name,
 )
-from smq.app.process.machine import give_back_code
+from smq.app.process.machine import give_back_code, room_for_logs
 from smq.app.process.refusal import or_refuse
 from smq.app.supervisor.datadir import DataDirectory
 from smq.app.supervisor.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
@@ -39,7 +39,7 @@ from smq.filer.location import Location
 from smq.log.disk import OsDisk
 from smq.log.newer import refuse_newer as refuse_newer_log
 from smq.model.config import Config
-from smq.model.config_rules import size
+from smq.model.config_rules import size, size_wal
 from smq.model.errors import MadeByNewer
 from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
@@ -60,6 +60,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     sized = size(config, log_count, memory_bytes)
     misfits = sized if isinstance(sized, list) else []
     config = or_refuse([*misfits, *Location.of(config).problems()] or sized)
+    config = size_wal(config, log_count, room_for_logs(config.data_dir / LOGS))
     config = replace(config, max_connections=room_for(config.max_connections))
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)

@@ -39,6 +39,7 @@ class Faults:
     """Which calls fail, with which errno. `torn` is whether a failing write leaves a part."""
 
     failing: dict[str, int] = field(default_factory=dict)
+    free_bytes: int = 1 << 40
     slow_ms: float = 0.0
     slow_jobs_ms: float = 0.0
 
@@ -158,6 +159,11 @@ class SimulatedDisk(OsDisk):
         super().remove(path)
         if self._names.pop(path.name, None) is not None:
             self.files.apply(Operation("remove", name=path.name))
+
+    def space(self, path: Path) -> tuple[int, int]:  # noqa: ARG002
+        """See Disk. The real one is not ours alone."""
+        self._call("space")
+        return self.faults.free_bytes, 1 << 41
 
     def sync_directory(self, path: Path) -> None:
         """See Disk."""

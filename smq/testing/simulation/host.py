@@ -57,6 +57,7 @@ class Host:
             ring_bytes=4 * segment_bytes,
             wal_segment_bytes=segment_bytes,
             wal_bytes_max=64 * segment_bytes,
+            wal_keep_bytes=chance.choice((0, 3, 64)) * segment_bytes,
             message_max_bytes=2 * KiB,
             group_initial_rebalance_delay_ms=0,
             auto_create_topics_enable=False,

@@ -219,6 +219,7 @@ class ShardProcess(Process):
             producers_key=self.chance.randbytes(16),
             now_ms=wall_ms(),
             bytes_max=host.config.wal_bytes_max,
+            keep_bytes_max=host.config.wal_keep_bytes,
         )
         self.said += recovered.damaged
         return log

@@ -10,6 +10,7 @@ from smq.app.process.machine import (
     _memory_limits_bytes,
     give_back_code,
     own_groups,
+    room_for_logs,
     this_machine,
 )
 
@@ -71,3 +72,12 @@ def test_code_that_was_given_back_runs_as_before() -> None:
     assert code_kib("libllvmlite") < before / 2
     binding.parse_assembly("define i32 @two() { ret i32 2 }").verify()
     assert binding.llvm_version_info == version
+
+
+def test_the_logs_may_have_what_they_have_and_what_is_free(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    assert room_for_logs(logs) > 0  # Nothing is there yet.
+    (logs / "0").mkdir(parents=True)
+    with (logs / "0" / "0.wal").open("wb") as file:
+        file.truncate(1 << 42)  # It takes no space.
+    assert room_for_logs(logs) > 1 << 42

@@ -1,0 +1,64 @@
+"""Segments that are sealed and stay in the WAL: they are read there until their space is wanted.
+
+They count as free space. Tables of kept segments stay in memory, so their rows are bounded too.
+"""
+
+from bisect import insort
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from smq.log.wal import Segment
+
+ROWS_MAX = 100_000  # Of their tables, one for each partition of each: a row takes some 500 bytes.
+
+
+class Reclaim(Protocol):
+    """Frees a kept segment."""
+
+    def __call__(self, *, even_lent: bool) -> bool:
+        """Free the oldest that nobody reads; else, if told so, one that answers on their way are
+        made of. Returns whether there was one."""
+
+
+class Kept:
+    """The kept segments of one log, oldest first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.segments: list[Segment] = []
+        self.bytes = self._rows = 0
+        self.reclaim: Reclaim = _nothing
+
+    def invariants(self) -> None:
+        """Raise AssertionError when the sums are not those of the segments."""
+        assert all(segment.is_kept for segment in self.segments)
+        assert self.bytes == sum(segment.end - segment.start for segment in self.segments)
+        assert self._rows == sum(map(_rows, self.segments))
+
+    def add(self, segment: "Segment") -> None:
+        """All of a full segment is sealed."""
+        assert not segment.is_kept
+        segment.is_kept = True
+        insort(self.segments, segment, key=lambda each: each.start)
+        self.bytes += segment.end - segment.start
+        self._rows += _rows(segment)
+
+    def remove(self, segment: "Segment") -> None:
+        """It is being freed; its table is still there."""
+        self.segments.remove(segment)
+        self.bytes -= segment.end - segment.start
+        self._rows -= _rows(segment)
+
+    def trim(self) -> None:
+        """Free what is beyond the share of kept segments; not for that what is lent."""
+        while self.bytes > self._bytes_max or self._rows > ROWS_MAX:
+            if not self.reclaim(even_lent=False):
+                return
+
+
+def _rows(segment: "Segment") -> int:
+    return 0 if segment.index is None else len(segment.index.ends)
+
+
+def _nothing(*, even_lent: bool) -> bool:  # noqa: ARG001
+    return False
