@@ -1,8 +1,7 @@
 """`python -m bench.metrics_page`: how long /metrics takes with 10,000 partitions and 1,000 groups.
 
 Prints one line of JSON: milliseconds of a page as a scraper sees them (median and slowest of some),
-its size, and, by turns, the producer's throughput with a scrape every second beside the throughput
-without.
+its size, and, by turns, a producer's time to the ack with a scrape every second and without.
 """
 
 import http.client
@@ -43,22 +42,29 @@ def main() -> None:
         address = broker.status().http
         times = [scrape(address) for _ in range(SCRAPES)]
         with connect(broker.bootstrap) as client:
-            rates: dict[bool, list[float]] = {False: [], True: []}
+            client.create_topic("acks", 1)
+            acks: dict[bool, list[float]] = {False: [], True: []}
             for turn in range(2 * TURNS):
-                rates[bool(turn % 2)].append(produce(client, address, is_scraped=bool(turn % 2)))
+                is_scraped = bool(turn % 2)
+                acks[is_scraped] += acks_us(client, address, is_scraped=is_scraped)
     milliseconds = [each * 1000 for each, _ in times]
-    without, scraped = (statistics.median(rates[each]) for each in (False, True))
     result: dict[str, Any] = {
         "partitions": TOPICS * PARTITIONS,
         "groups": GROUPS,
         "page_ms": round(statistics.median(milliseconds)),
         "page_ms_max": round(max(milliseconds)),
         "page_bytes": times[-1][1],
-        "records_per_s": round(without),
-        "records_per_s_scraped": round(scraped),
-        "ratio": round(scraped / without, 3),
+        "ack_us_p50": round(quantile(acks[False], 0.5)),
+        "ack_us_p50_scraped": round(quantile(acks[True], 0.5)),
+        "ack_us_p99": round(quantile(acks[False], 0.99)),
+        "ack_us_p99_scraped": round(quantile(acks[True], 0.99)),
     }
     print(json.dumps(result))
+
+
+def quantile(times: list[float], part: float) -> float:
+    """The time below which a part of them is."""
+    return sorted(times)[int(part * len(times))]
 
 
 def fill(bootstrap: str) -> None:
@@ -84,22 +90,20 @@ def scrape(address: str) -> tuple[float, int]:
     return took, len(body)
 
 
-def produce(client: Client, address: str, *, is_scraped: bool) -> float:
-    """Records a second, while the broker is scraped every second or not."""
+def acks_us(client: Client, address: str, *, is_scraped: bool) -> list[float]:
+    """Microseconds to the ack of one record after the other, with a scraper beside it or not."""
     command = [sys.executable, "-S", "-c", SCRAPER, address, str(PERIOD_S)]
     scraper = subprocess.Popen(command) if is_scraped else None
-    batch = {"value": [b"x" * 100] * 1000}
-    count, began = 0, time.monotonic()
+    times, until = [], time.monotonic() + TURN_S
     with client.producer() as producer:
-        while time.monotonic() - began < TURN_S:
-            producer.send_batch("topic-0", batch)
-            count += 1000
-        producer.flush()
-    took = time.monotonic() - began
+        while time.monotonic() < until:
+            began = time.perf_counter()
+            producer.send("acks", b"x" * 100).result()
+            times.append(1e6 * (time.perf_counter() - began))
     if scraper is not None:
         scraper.terminate()
         scraper.wait()
-    return count / took
+    return times
 
 
 if __name__ == "__main__":
