@@ -1,6 +1,9 @@
 """The HTTP application: routes, and the HTTP status of each failure.
 
     /health        state of the broker's processes: 200 when all serve, else 503
+    /health/live   200 while this process answers
+    /health/ready  200 when every process serves and the log has room, else 503 with the reasons
+    /debug/…       insides, for programs on this host (smq.front.debug)
     /metrics       Prometheus' text format (smq.front.metrics)
     /filer/<key>   objects of the filer (smq.front.files)
 
@@ -12,6 +15,7 @@ requests, and the gate refuses unknown Host headers (smq.front.gate).
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from anyio import CapacityLimiter
@@ -25,8 +29,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from smq.filer.store import Store
+from smq.front.debug import Look, routes as debug_routes
 from smq.front.files import METHODS, Files
-from smq.front.gate import HEALTH_PATH, RETRY_AFTER_S, Gate, error
+from smq.front.gate import (
+    HEALTH_PATH,
+    LIVE_PATH,
+    READY_PATH,
+    RETRY_AFTER_S,
+    Gate,
+    error,
+)
 from smq.front.metrics.page import CONTENT_TYPE
 from smq.front.space import Space
 from smq.front.streams import Silent
@@ -51,29 +63,41 @@ STATUSES: tuple[tuple[type[StoreError], int], ...] = (
 )
 
 Health = Callable[[], Mapping[str, Any]]
-Metrics = Callable[[], bytes]
 
 
-def application(
-    store: Store,
-    space: Space,
-    health: Health,
-    hosts: frozenset[str],
-    metrics: Metrics = bytes,
-) -> ASGIApp:
-    """The application. `health` returns {"ready": …, …}; `hosts` are the names of this host.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """What the front can tell of its broker. Each is called by one thread at a time.
 
-    `metrics` returns the page of /metrics, and is called by one thread at a time.
+    health, readiness   {"ready": …, …}
+    metrics             the page of /metrics
+    look                what there is to know, for /debug
     """
 
-    alone = CapacityLimiter(1)  # Answered even while all threads wait for a filer that hangs.
-    counting = CapacityLimiter(1)
+    health: Health
+    readiness: Health
+    metrics: Callable[[], bytes]
+    look: Look
+
+
+def application(store: Store, space: Space, broker: Broker, hosts: frozenset[str]) -> ASGIApp:
+    """The application. `hosts` are the names of this host."""
+
+    # Answered even while all threads wait for a filer that hangs, or for a shard.
+    alone, asking, counting = (CapacityLimiter(1) for _ in range(3))
 
     async def counted(_request: Request) -> Response:
-        return Response(await run_sync(metrics, limiter=counting), media_type=CONTENT_TYPE)
+        return Response(await run_sync(broker.metrics, limiter=counting), media_type=CONTENT_TYPE)
+
+    async def living(_request: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def ready(_request: Request) -> Response:
+        told = await run_sync(broker.readiness, limiter=asking)
+        return JSONResponse(told, 200 if told["ready"] else 503)
 
     async def healthy(_request: Request) -> Response:
-        told = await run_sync(health, limiter=alone)
+        told = await run_sync(broker.health, limiter=alone)
         return JSONResponse(told, 200 if told["ready"] else 503)
 
     handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
@@ -84,6 +108,9 @@ def application(
     }
     routes = [
         Route(HEALTH_PATH, healthy, methods=["GET"]),
+        Route(LIVE_PATH, living, methods=["GET"]),
+        Route(READY_PATH, ready, methods=["GET"]),
+        *debug_routes(broker.look),
         Route("/metrics", counted, methods=["GET"]),
         Route("/filer/{key:path}", Files(store, space).answer, methods=METHODS),
     ]

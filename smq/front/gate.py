@@ -9,7 +9,8 @@ from contextlib import suppress
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-HEALTH_PATH = "/health"
+HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/health/live", "/health/ready"
+HEALTH_PATHS = frozenset({HEALTH_PATH, LIVE_PATH, READY_PATH})
 REQUESTS_MAX = 512  # At a time; each holds pieces of an object, and perhaps an open file.
 SAY_S = 60.0  # Minimum time between two reports of too many requests.
 RETRY_AFTER_S = 1
@@ -45,7 +46,7 @@ class Gate:
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         if not self._is_ours(host):
             return error(421, f"{host!r} is not a name of this host; use its address")
-        if self._answering >= REQUESTS_MAX and scope["path"] != HEALTH_PATH:
+        if self._answering >= REQUESTS_MAX and scope["path"] not in HEALTH_PATHS:
             return self._too_many()
         return None
 

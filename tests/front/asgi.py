@@ -10,7 +10,9 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Message
 
 from smq.filer.store import Store
-from smq.front.application import application
+from smq.front.application import Broker, Health, application
+from smq.front.metrics.facts import Facts
+from smq.front.metrics.page import page
 from smq.front.space import NO_QUOTA, Space
 
 GONE: Message = {"type": "http.disconnect"}
@@ -29,6 +31,9 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
+NOBODY = Facts(version="1", is_ready=False, started_ms=0)
+
+
 def front(
     store: Store,
     *,
@@ -40,7 +45,18 @@ def front(
     space = Space(store, quota_bytes, reserve_bytes)
     if space.has_quota:
         space.end_count(space.count())
-    return application(store, space, lambda: {"ready": ready}, frozenset({"ours"}))
+    return application(store, space, broker(ready=ready), frozenset({"ours"}))
+
+
+def broker(health: Health = dict, *, ready: bool = True, facts: Facts = NOBODY) -> Broker:
+    """A broker of which only this is known."""
+    told = {"ready": ready}
+    return Broker(
+        health=lambda: health() or told,
+        readiness=lambda: told,
+        metrics=lambda: page(facts),
+        look=lambda: facts,
+    )
 
 
 def call(  # noqa: PLR0913  (a request, and how its client behaves)

@@ -12,12 +12,25 @@ from smq.front.space import NO_QUOTA, Space
 from smq.model import errors
 from smq.testing.faulty_store import Flaky
 from smq.testing.memory_store import MemoryStore
-from tests.front.asgi import Call, at_once, call, front
+from tests.front.asgi import Call, at_once, broker, call, front
 
 
 def test_health_is_200_when_all_serve_and_503_when_not() -> None:
     assert call(front(MemoryStore()), "GET", "/health").json == {"ready": True}
     assert call(front(MemoryStore(), ready=False), "GET", "/health").status == 503
+
+
+def test_a_front_lives_while_its_broker_does_not_serve() -> None:
+    down = front(MemoryStore(), ready=False)
+    assert call(down, "GET", "/health/live").status == 200
+    assert call(down, "GET", "/health/ready").status == 503
+    assert call(front(MemoryStore()), "GET", "/health/ready").status == 200
+
+
+def test_metrics_are_text() -> None:
+    answer = call(front(MemoryStore()), "GET", "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert b"smq_ready 0.0" in answer.body
 
 
 def test_what_is_not_there_is_said_as_json() -> None:
@@ -46,7 +59,7 @@ def test_health_is_told_while_requests_wait_for_a_filer_that_hangs() -> None:
         store.go.set()
         return {"ready": True}
 
-    app = application(store, Space(store, NO_QUOTA, 0), health, frozenset({"ours"}))
+    app = application(store, Space(store, NO_QUOTA, 0), broker(health), frozenset({"ours"}))
     *_, told = at_once(app, [*[Call("GET", "/filer/docs/a")] * 100, Call("GET", "/health")])
     assert told.status == 200
     assert all(store.went)
@@ -78,6 +91,6 @@ def test_what_takes_long_to_count_is_counted_seldom() -> None:
 
 
 def test_uploads_wait_until_quotas_are_counted() -> None:
-    app = application(MemoryStore(), Space(MemoryStore(), 10, 0), dict, frozenset())
+    app = application(MemoryStore(), Space(MemoryStore(), 10, 0), broker(), frozenset())
     answer = call(app, "PUT", "/filer/docs/a", b"x")
     assert (answer.status, answer.json["error"]) == (503, "docs/a: the quotas are being counted")

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from smq.app.front.observer import SAMPLE_MS, Observer
 from smq.app.process.clock import monotonic_ms
+from smq.front.metrics.facts import Facts
 from smq.front.metrics.page import page
 
 FRESH_MS = 1000  # However many scrapers there are, a page is made once in this time.
@@ -27,6 +28,10 @@ class Metrics:
         if monotonic_ms() - self._made_ms >= FRESH_MS:
             self._page, self._made_ms = page(self._observer.look()), monotonic_ms()
         return self._page
+
+    def look(self) -> Facts:
+        """The facts of this moment."""
+        return self._thread.submit(self._observer.look).result()
 
     async def sample(self) -> None:
         """Note where the partitions end."""

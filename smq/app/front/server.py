@@ -5,6 +5,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from uvicorn import Config as UvicornConfig, Server
 
 from smq.app.front.metrics import Metrics, keep_sampling
 from smq.app.front.observer import Observer
+from smq.app.front.readiness import readiness
 from smq.app.process.inheritance import Inheritance
 from smq.app.process.status import read_status
 from smq.filer.location import Location
-from smq.front.application import application, keep_counting
+from smq.front.application import Broker, application, keep_counting
 from smq.front.connection import REST_S, Connection
 from smq.front.space import Space
 from smq.model.errors import StoreError
@@ -60,7 +62,13 @@ async def _serve(inheritance: Inheritance) -> None:
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
     hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
     metrics = Metrics(Observer(inheritance.data_dir, config.wal_bytes_max))
-    app = application(store, space, lambda: health(inheritance.data_dir), hosts, metrics.page)
+    broker = Broker(
+        health=partial(health, inheritance.data_dir),
+        readiness=partial(readiness, inheritance.data_dir, metrics.look),
+        metrics=metrics.page,
+        look=metrics.look,
+    )
+    app = application(store, space, broker, hosts)
     server = OurServer(
         UvicornConfig(
             app,

@@ -31,3 +31,11 @@ def test_a_scraper_reads_it_and_many_scrapers_read_one_page(broker: SmqBroker) -
     with ThreadPoolExecutor(50) as pool:
         answers = [*pool.map(lambda _: ask(broker, "GET", "/metrics").status, range(100))]
     assert answers == [200] * 100
+
+
+def test_a_broker_is_ready_and_can_be_looked_into(broker: SmqBroker) -> None:
+    told = ask(broker, "GET", "/health/ready")
+    assert (told.status, told.json["ready"]) == (200, True)
+    assert ask(broker, "GET", "/health/live").status == 200
+    logs = ask(broker, "GET", "/debug/logs").json
+    assert [each["log"] for each in logs["logs"]] == [0]

@@ -1,0 +1,64 @@
+"""/debug/…: the insides of the broker as JSON, for programs on this host only.
+
+    /debug/processes    CPU, memory, descriptors, threads of each process
+    /debug/logs         counters and positions of each log
+    /debug/partitions   offsets and sizes of each partition, ?topic=… for one topic
+    /debug/groups       committed offsets and lag of each group, ?group=… for one group
+
+There is nothing of a record in it. Other hosts get 403: until there is authentication, nobody else
+is known to be an operator.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from smq.front.gate import error
+from smq.front.metrics.facts import Facts
+
+Look = Callable[[], Facts]
+ROWS_MAX = 10_000  # Of an answer: about two megabytes.
+
+
+def routes(look: Look) -> list[Route]:
+    """The routes; `look` returns the facts, and is called by one thread at a time."""
+    limiter = CapacityLimiter(1)
+
+    def route(name: str, rows_of: Callable[[Facts, Request], Iterable[Any]]) -> Route:
+        async def answer(request: Request) -> Response:
+            if not is_from_here(request):
+                return error(403, "only programs on the broker's host may ask for this")
+            facts = await run_sync(look, limiter=limiter)
+            rows = [each._asdict() for each in rows_of(facts, request)]
+            cut = {name: rows[:ROWS_MAX], "count": len(rows), "missing": list(facts.missing)}
+            return JSONResponse(cut)
+
+        return Route(f"/debug/{name}", answer, methods=["GET"])
+
+    return [
+        route("processes", lambda facts, _: facts.processes),
+        route("logs", lambda facts, _: facts.logs),
+        route("partitions", _partitions),
+        route("groups", _groups),
+    ]
+
+
+def is_from_here(request: Request) -> bool:
+    """Whether the client is on this host, and addressed the broker as such."""
+    return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
+
+
+def _partitions(facts: Facts, request: Request) -> Iterable[Any]:
+    topic = request.query_params.get("topic")
+    return [each for each in facts.partitions if topic in {None, each.topic}]
+
+
+def _groups(facts: Facts, request: Request) -> Iterable[Any]:
+    group = request.query_params.get("group")
+    return [each for each in facts.offsets if group in {None, each.group}]

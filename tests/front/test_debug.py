@@ -1,0 +1,63 @@
+"""Insides, for programs on this host only."""
+
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from smq.front.debug import ROWS_MAX, is_from_here, routes
+from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts, ProcessFacts
+from tests.front.asgi import call
+
+FACTS = Facts(
+    version="1",
+    is_ready=True,
+    started_ms=0,
+    processes=[ProcessFacts("shard-1", True, 0)],
+    partitions=[PartitionFacts(topic, 0, 1, 0, 5, 0, 0, 0) for topic in ("a", "b")],
+    offsets=[GroupOffset("g", "a", 0, 3, 2, None)],
+    missing=("the store",),
+)
+
+
+def asked_from(host: str, path: str, facts: Facts = FACTS) -> Any:
+    inner: ASGIApp = Starlette(routes=routes(lambda: facts))
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await inner({**scope, "client": (host, 5)}, receive, send)
+
+    return call(app, "GET", path)
+
+
+def test_rows_are_those_of_the_facts() -> None:
+    told = asked_from("127.0.0.1", "/debug/partitions").json
+    assert [each["topic"] for each in told["partitions"]] == ["a", "b"]
+    assert told["missing"] == ["the store"]
+    chosen = asked_from("::1", "/debug/partitions?topic=b").json
+    assert [each["end_offset"] for each in chosen["partitions"]] == [5]
+    assert asked_from("127.0.0.1", "/debug/groups?group=x").json["count"] == 0
+    assert asked_from("127.0.0.1", "/debug/groups?group=g").json["groups"][0]["lag"] == 2
+    assert asked_from("127.0.0.1", "/debug/processes").json["processes"][0]["name"] == "shard-1"
+
+
+@pytest.mark.parametrize("name", ["processes", "logs", "partitions", "groups"])
+def test_other_hosts_are_refused(name: str) -> None:
+    assert asked_from("192.168.0.7", f"/debug/{name}").status == 403
+
+
+def test_who_cannot_be_told_from_a_stranger_is_one() -> None:
+    assert not is_from_here(Request({"type": "http", "client": None}))
+
+
+def test_an_answer_is_bounded() -> None:
+    facts = Facts(
+        version="1",
+        is_ready=True,
+        started_ms=0,
+        partitions=[FACTS.partitions[0]] * (ROWS_MAX + 1),
+    )
+    told = asked_from("127.0.0.1", "/debug/partitions", facts).json
+    assert len(told["partitions"]) == ROWS_MAX
+    assert told["count"] == ROWS_MAX + 1
