@@ -101,6 +101,15 @@ class Config:
         at_least=-1,
         at_most=65535,
     )
+    lag_alert_rules: str = setting(
+        "",
+        "When a consumer group is too far behind: `GROUP: records > N for 1m` or "
+        "`GROUP: seconds > N for 5m`, separated by commas; `*` in GROUP stands for any text. "
+        "Needs `http.port`.",
+    )
+    lag_alert_webhook: str = setting(
+        "", "URL that each alert is posted to as JSON, beside the line on stderr."
+    )
 
     ring_bytes: int = setting(
         0,

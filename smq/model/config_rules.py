@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from smq.model.config import FRAME_OVERHEAD_BYTES, RING_BYTES_MIN, WAL_SEGMENTS_MIN, Config
+from smq.model.lag_rules import parse_lag_rules
 from smq.model.setting import GiB, MiB
 
 RING_BYTES_PER_SHARD = 256 * MiB  # A reader may pause for a moment, even at full speed.
@@ -68,6 +69,26 @@ def broken_relations(config: Config) -> Iterator[Problem]:
         yield Problem(
             "message.max.bytes: such a batch does not fit in socket.request.max.bytes",
             ("message_max_bytes", "socket_request_max_bytes"),
+        )
+    yield from _alert_problems(config)
+
+
+def _alert_problems(config: Config) -> Iterator[Problem]:
+    """What is wrong with the alerts of late groups."""
+    try:
+        rules = parse_lag_rules(config.lag_alert_rules)
+    except ValueError as reason:
+        yield Problem(f"lag.alert.rules: {reason}", ("lag_alert_rules",))
+        return
+    if rules and config.http_port < 0:
+        yield Problem(
+            "lag.alert.rules: the process that serves HTTP watches them; set http.port",
+            ("lag_alert_rules", "http_port"),
+        )
+    url = config.lag_alert_webhook
+    if url and not url.startswith(("http://", "https://")):
+        yield Problem(
+            f"lag.alert.webhook: {url!r} is no http:// or https:// URL", ("lag_alert_webhook",)
         )
 
 

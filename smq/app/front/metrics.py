@@ -1,12 +1,17 @@
-"""The page of /metrics, made at most once a second, and the samples that it needs between pages."""
+"""The page of /metrics, made at most once a second, and what is watched between pages."""
 
 import asyncio
+import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from smq.app.front.observer import SAMPLE_MS, Observer
-from smq.app.process.clock import monotonic_ms
+from smq.app.front.webhook import Webhook
+from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.front.metrics.alerts import Alerts
 from smq.front.metrics.facts import Facts
 from smq.front.metrics.page import page
+from smq.model.lag_rules import LagRule
 
 FRESH_MS = 1000  # However many scrapers there are, a page is made once in this time.
 
@@ -14,8 +19,14 @@ FRESH_MS = 1000  # However many scrapers there are, a page is made once in this 
 class Metrics:
     """Pages of an observer, which works in a thread of its own. Any thread may ask."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(
+        self,
+        observer: Observer,
+        rules: Sequence[LagRule] = (),
+        webhook: Webhook | None = None,
+    ) -> None:
         self._observer = observer
+        self._alerts, self._webhook = Alerts(rules), webhook
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._page = b""
         self._made_ms = -FRESH_MS
@@ -33,13 +44,22 @@ class Metrics:
         """The facts of this moment."""
         return self._thread.submit(self._observer.look).result()
 
-    async def sample(self) -> None:
-        """Note where the partitions end."""
-        await asyncio.wrap_future(self._thread.submit(self._observer.sample))
+    async def watch(self) -> None:
+        """Note where the partitions end, and tell of groups that are late."""
+        await asyncio.wrap_future(self._thread.submit(self._watch))
+
+    def _watch(self) -> None:
+        if not self._alerts.rules:
+            self._observer.sample()
+            return
+        for event in self._alerts.look(self._observer.look().offsets, wall_ms()):
+            sys.stderr.write(f"alert: {event.sentence}\n")
+            if self._webhook is not None:
+                self._webhook.tell(event.as_json())
 
 
-async def keep_sampling(metrics: Metrics) -> None:
-    """Sample for ever."""
+async def keep_watching(metrics: Metrics) -> None:
+    """Watch for ever."""
     while True:
-        await metrics.sample()
+        await metrics.watch()
         await asyncio.sleep(SAMPLE_MS / 1000)

@@ -11,9 +11,10 @@ from typing import Any
 
 from uvicorn import Config as UvicornConfig, Server
 
-from smq.app.front.metrics import Metrics, keep_sampling
+from smq.app.front.metrics import Metrics, keep_watching
 from smq.app.front.observer import Observer
 from smq.app.front.readiness import readiness
+from smq.app.front.webhook import Webhook
 from smq.app.process.inheritance import Inheritance
 from smq.app.process.status import read_status
 from smq.filer.location import Location
@@ -21,6 +22,7 @@ from smq.front.application import Broker, application, keep_counting
 from smq.front.connection import REST_S, Connection
 from smq.front.space import Space
 from smq.model.errors import StoreError
+from smq.model.lag_rules import parse_lag_rules
 
 STOP_WAIT_S = 3  # For requests that are being answered; the supervisor waits a little longer.
 
@@ -61,7 +63,11 @@ async def _serve(inheritance: Inheritance) -> None:
             store.sweep(before_ms=0)  # What a front before us was killed over.
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
     hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
-    metrics = Metrics(Observer(inheritance.data_dir, config.wal_bytes_max))
+    metrics = Metrics(
+        Observer(inheritance.data_dir, config.wal_bytes_max),
+        parse_lag_rules(config.lag_alert_rules),
+        Webhook(config.lag_alert_webhook) if config.lag_alert_webhook else None,
+    )
     broker = Broker(
         health=partial(health, inheritance.data_dir),
         readiness=partial(readiness, inheritance.data_dir, metrics.look),
@@ -87,11 +93,11 @@ async def _serve(inheritance: Inheritance) -> None:
         inheritance,
     )
     counting = asyncio.create_task(keep_counting(space))
-    sampling = asyncio.create_task(keep_sampling(metrics))
+    watching = asyncio.create_task(keep_watching(metrics))
     assert inheritance.http_listener is not None
     await server.serve([inheritance.http_listener])
     counting.cancel()
-    sampling.cancel()
+    watching.cancel()
 
 
 def health(data_dir: Path) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from smq.testing.smq_broker import SmqBroker
+from tests.app.fake_broker import eventually
 from tests.app.http_client import ask
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -39,3 +40,18 @@ def test_a_broker_is_ready_and_can_be_looked_into(broker: SmqBroker) -> None:
     assert ask(broker, "GET", "/health/live").status == 200
     logs = ask(broker, "GET", "/debug/logs").json
     assert [each["log"] for each in logs["logs"]] == [0]
+
+
+def test_a_late_group_is_said_on_stderr(tmp_path: Path) -> None:
+    settings = {"http.port": "0", "lag.alert.rules": "late*: records > 3 for 0s"}
+    with SmqBroker(tmp_path, settings) as broker:
+        with broker.connect() as client:
+            client.create_topic("t", 1)
+            with client.producer() as producer:
+                for _ in range(5):
+                    producer.send("t", b"v")
+            with client.consumer(group="late-one") as consumer:
+                consumer.assign([("t", 0)])
+                consumer.commit({("t", 0): 1})
+        expected = "alert: group late-one is behind: 4 records"
+        eventually(lambda: expected in broker.output.read_text(), "the alert is said")

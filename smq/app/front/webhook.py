@@ -1,0 +1,62 @@
+"""Tells a webhook of events. One that does not answer delays nobody and costs a bounded memory.
+
+A thread of its own sends; events wait in a bounded queue. When it is full the newest is dropped,
+and said so on stderr: the log has each event anyway.
+"""
+
+import json
+import queue
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from time import sleep
+from typing import Any
+
+WAITING_MAX = 100
+ANSWER_S_MAX = 5.0
+TRIES = 3
+PAUSE_S = 2.0  # Between two tries.
+
+Send = Callable[[bytes], None]
+"""Sends a body. Raises OSError."""
+
+
+class Webhook:
+    """Of one URL."""
+
+    def __init__(self, url: str, send: Send | None = None, pause_s: float = PAUSE_S) -> None:
+        self._url, self._pause_s = url, pause_s
+        self._send = send or self._post
+        self._waiting: queue.Queue[bytes] = queue.Queue(WAITING_MAX)
+        threading.Thread(target=self._run, name="webhook", daemon=True).start()
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Send an event soon. Never waits."""
+        try:
+            self._waiting.put_nowait(json.dumps(event).encode())
+        except queue.Full:
+            sys.stderr.write(f"front: {self._url} does not answer: an alert was not sent to it\n")
+
+    def _run(self) -> None:
+        while True:
+            self._deliver(self._waiting.get())
+
+    def _deliver(self, body: bytes) -> None:
+        for left in reversed(range(TRIES)):
+            try:
+                self._send(body)
+            except (OSError, ValueError) as reason:  # HTTPError is an OSError.
+                if not left:
+                    sys.stderr.write(f"front: an alert was not sent to {self._url}: {reason}\n")
+                    return
+                sleep(self._pause_s)
+            else:
+                return
+
+    def _post(self, body: bytes) -> None:
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(self._url, body, headers)  # noqa: S310  (the operator's)
+        with urllib.request.urlopen(request, timeout=ANSWER_S_MAX) as answer:  # noqa: S310
+            answer.read(1024)

@@ -1,0 +1,77 @@
+"""A webhook gets alerts; one that does not answer harms nothing."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from smq.app.front.webhook import TRIES, WAITING_MAX, Webhook
+
+DEADLINE_S = 20.0
+
+
+def eventually(check: object, seconds: float = DEADLINE_S) -> None:
+    deadline = time.monotonic() + seconds
+    assert callable(check)
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_an_event_is_posted_as_json() -> None:
+    got: list[object] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_request(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        Webhook(f"http://127.0.0.1:{server.server_port}/").tell({"group": "g"})
+        eventually(lambda: got)
+        server.shutdown()
+        thread.join()
+    assert got == [{"group": "g"}]
+
+
+def test_one_that_hangs_delays_nobody_and_holds_few_events(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    go, sent = threading.Event(), []
+
+    def hangs(body: bytes) -> None:
+        go.wait(DEADLINE_S)
+        sent.append(body)
+
+    webhook = Webhook("http://hangs", hangs)
+    for number in range(3 * WAITING_MAX):
+        webhook.tell({"number": number})
+    assert "http://hangs does not answer: an alert was not sent" in capsys.readouterr().err
+    go.set()
+    eventually(lambda: len(sent) >= WAITING_MAX)
+    assert len(sent) <= WAITING_MAX + 1
+
+
+def test_one_that_fails_is_tried_again_and_then_given_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tries: list[bytes] = []
+
+    def fails(body: bytes) -> None:
+        tries.append(body)
+        if b"lost" in body or len(tries) < 2:
+            raise OSError("refused")
+
+    webhook = Webhook("http://fails", fails, pause_s=0)
+    webhook.tell({"event": "kept"})
+    webhook.tell({"event": "lost"})
+    eventually(lambda: len(tries) == 2 + TRIES)
+    eventually(lambda: "was not sent to http://fails: refused" in capsys.readouterr().err, 5)
