@@ -47,9 +47,9 @@ def test_an_address_that_is_none_is_refused(wrong: str) -> None:
             {"message.max.bytes": "2MiB", "socket.request.max.bytes": "1MiB"},
             "does not fit in socket.request.max.bytes",
         ),
-        ({"lag_alert_rules": "g: late", "http_port": 0}, "lag.alert.rules: 'g: late' is no rule"),
-        ({"lag_alert_rules": "g: records > 1 for 1m"}, "lag.alert.rules: the process that serves"),
-        ({"lag_alert_webhook": "ftp://x"}, "is no http:// or https:// URL"),
+        ({"lag.alert.rules": "g: late", "http.port": 0}, "lag.alert.rules: 'g: late' is no rule"),
+        ({"lag.alert.rules": "g: records > 1 for 1m"}, "lag.alert.rules: the process that serves"),
+        ({"lag.alert.webhook": "ftp://x"}, "is no http:// or https:// URL"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(given: dict[str, Any], words: str) -> None:
