@@ -225,6 +225,10 @@ class Client:
         dues = [self._arrival_ns, self._later[0][0] if self._later else None]
         return min((due for due in dues if due is not None), default=None)
 
+    def is_waiting(self) -> bool:
+        """Whether it waits for an answer."""
+        return any(each.asked for each in self.connections.values())
+
     def oldest_wait(self, now_ns: int) -> tuple[float, str]:
         """How long it waits for an answer that is due, and to what."""
         waits = [

@@ -152,6 +152,25 @@ def _store_fails(world: "World", ms: int) -> None:
     world.after(ms, lambda: failing.pop("commit", None))
 
 
+def _sdk_send(world: "World", topic: int, mask: int, records: int, size: int) -> None:
+    """The SDK sends records to some partitions."""
+    incarnation = world.ledger.standing(name_of(topic))
+    if incarnation is not None:
+        count = incarnation.topic.partition_count
+        partitions = [i for i in range(count) if mask >> i & 1] or [mask % count]
+        world.sdk_producer.send(incarnation, partitions, records, size)
+
+
+def _sdk_read(world: "World", which: int, polls: int) -> None:
+    """A consumer of the SDK polls."""
+    world.sdk_consumers[which % len(world.sdk_consumers)].read(polls)
+
+
+def _sdk_leave(world: "World", which: int) -> None:
+    """A consumer of the SDK is closed."""
+    world.sdk_consumers[which % len(world.sdk_consumers)].leave()
+
+
 def _cut(world: "World", which: int) -> None:
     """A connection is cut, between a client and a node or between two of our processes."""
     connections = world.network.connections()
@@ -225,6 +244,18 @@ KINDS: dict[str, Kind] = {
         ),
         _fetch,
     ),
+    "sdk-send": Kind(
+        3,
+        lambda c: (
+            c.randrange(TOPICS),
+            c.choice((1, 2, 3, 7)),
+            c.choice((1, 3, 10)),
+            c.choice((0, 10, 300)),
+        ),
+        _sdk_send,
+    ),
+    "sdk-read": Kind(3, lambda c: (c.randrange(3), c.choice((1, 3, 10))), _sdk_read),
+    "sdk-leave": Kind(0.3, lambda c: (c.randrange(3),), _sdk_leave),
     "commit": Kind(2, lambda c: (c.randrange(2), c.randrange(TOPICS), c.randrange(4)), _commit),
     "create": Kind(1.5, lambda c: (c.randrange(TOPICS), c.randint(1, 4), _level(c)), _create),
     "delete": Kind(0.7, lambda c: (c.randrange(TOPICS),), _delete),

@@ -123,6 +123,10 @@ class Ledger:
         found = self.current.get(name)
         return None if found is None or found.is_dying else found
 
+    def first(self, name: str) -> Incarnation | None:
+        """The first topic that had this name."""
+        return next((each for each in self.all if each.topic.name == name), None)
+
     def damaged(self) -> None:
         """A bit of a log has changed: all that is checked of it now is that nobody made it up."""
         self.is_damaged = True

@@ -63,4 +63,23 @@ def nothing_unknown(world: "World") -> None:
             raise Broken(f"{incarnation.topic.name}-{partition} has {unknown} of nobody")
 
 
-RULES: tuple[Rule, ...] = (claimed_is_there, nothing_twice, in_order, nothing_unknown)
+def sdk_reads_all(world: "World") -> None:
+    """A consumer of the SDK that reads up to the end leaves out nothing."""
+    for consumer in world.sdk_consumers:
+        for (incarnation, partition), expected in consumer.next.items():
+            found = world.reader.found.get((incarnation, partition))
+            if found is None or incarnation.is_damaged or expected.losses != incarnation.losses:
+                continue
+            end = max(found, default=-1) + 1
+            if consumer.reads_alone and expected.offset != end:
+                where = incarnation.where(partition)
+                raise Broken(f"{consumer.name} has read {where} up to {expected.offset} of {end}")
+
+
+RULES: tuple[Rule, ...] = (
+    claimed_is_there,
+    nothing_twice,
+    in_order,
+    nothing_unknown,
+    sdk_reads_all,
+)

@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeVar
 from smq.app.process import clock as app_clock
 from smq.testing.simulation.events import Event, events_of
 from smq.testing.simulation.host import new_store
+from smq.testing.simulation.sdk import system
 from smq.testing.simulation.world import World
 
 MEMORY_DIRECTORY = Path("/dev/shm")  # noqa: S108  (A disk would only make it slower.)
@@ -77,13 +78,14 @@ def simulate(
 ) -> Outcome:
     """One run, of these events or of all of the seed's. `asserts`: invariants() after each turn."""
     chosen = events_of(seed) if events is None else list(events)
-    world = World(seed, chosen, place.fresh())
+    with system.installed():
+        world = World(seed, chosen, place.fresh())
     world.tells_details, world.asserts = tells_details, asserts
     operator = StringIO()
     kind = why = ""
     try:
         replaced = app_clock.replaced(world.clock.wall_ns, world.clock.monotonic_ns)
-        with replaced, redirect_stderr(operator):
+        with replaced, system.installed(), redirect_stderr(operator):
             world.run()
     except Exception as reason:  # noqa: BLE001  (Whatever it is, it is what we look for.)
         frames = traceback.extract_tb(reason.__traceback__)[-FRAMES_SAID:]
@@ -94,7 +96,8 @@ def simulate(
         world.trail += operator.getvalue().splitlines()
     finally:
         world.say(f"over after {world.rounds} rounds")
-        world.close()
+        with system.installed():
+            world.close()
     return Outcome(seed, kind, why, world.trail, world.ledger.acks)
 
 

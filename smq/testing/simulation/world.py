@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from shm.kernels.base.words import P_HIGH_WATERMARK
 from smq.app.process.inheritance import COORDINATOR, SEALER, shard_name
@@ -21,14 +22,18 @@ from smq.model.errors import ErrorCode
 from smq.testing.simulation.clock import MS, SteppedClock
 from smq.testing.simulation.consumer import Administrator, Committer, Consumer, Reader
 from smq.testing.simulation.disk import Killed
-from smq.testing.simulation.events import KINDS, Event
+from smq.testing.simulation.events import KINDS, TOPICS, Event, name_of
 from smq.testing.simulation.host import Host
 from smq.testing.simulation.ledger import Broken, Incarnation, Ledger, said
 from smq.testing.simulation.network import Network
 from smq.testing.simulation.processes import CoordinatorProcess, Process, ShardProcess
 from smq.testing.simulation.producer import Lane, Producer
 from smq.testing.simulation.rules import RULES
+from smq.testing.simulation.sdk.programs import GROUP, Place, SdkConsumer, SdkProducer, SdkProgram
 from smq.testing.simulation.sealer import SealerProcess
+
+if TYPE_CHECKING:
+    from smq.testing.simulation.clients import Client
 
 RESTART_MS_MAX = 30  # After a death.
 PAUSES_SHARE, PAUSE_MS_MAX = 0.03, 5.0  # After a turn another process may get the processor.
@@ -64,9 +69,17 @@ class World:
         self.administrator = Administrator(self, "administrator")
         self.reader = Reader(self, "reader")
         self.unchecked: set[tuple[str, Incarnation, int]] = set()
-        self._clients = [
-            *self.producers, *self.consumers, *self.committers, self.administrator, self.reader
-        ]  # fmt: skip
+        topics = [name_of(number) for number in range(TOPICS)]
+        self.sdk_producer = SdkProducer(self, "sdk-producer", lanes)
+        self.sdk_consumers = [
+            SdkConsumer(self, "sdk-consumer", topics, None),
+            SdkConsumer(self, "sdk-member-0", topics, GROUP),
+            SdkConsumer(self, "sdk-member-1", topics, GROUP),
+        ]
+        self._programs: list[SdkProgram] = [self.sdk_producer, *self.sdk_consumers]
+        self.sdk_commits: dict[Place, tuple[int, int]] = {}  # Of its group: acked, asked for.
+        self._clients: list[Client | SdkProgram] = [self.administrator, self.reader]
+        self._clients += [*self.producers, *self.consumers, *self.committers, *self._programs]
         self._later: list[tuple[int, int, Callable[[], object]]] = []
         self._tie_breaker = count()
         self._fates: dict[Process, Ends] = {}
@@ -87,6 +100,9 @@ class World:
             KINDS[event.kind].happen(self, *event.numbers)
         self._pass(self.chance.choice((5, 50, 500)))
         self._heal()
+        self._settle()
+        for program in self._programs:
+            program.finish()
         self._settle()
         ending = self.chance.choice(("as it is", "kill-all", "cut-power"))
         if ending != "as it is":
@@ -145,7 +161,7 @@ class World:
             raise Broken(f"a producer's records for {name} are never taken")
 
     def _is_settled(self) -> bool:
-        is_waiting = any(c.asked for each in self._clients for c in each.connections.values())
+        is_waiting = any(each.is_waiting() for each in self._clients)
         lanes = (lane for each in self.producers for lane in each.lanes.values())
         return not is_waiting and not any(lane.batches for lane in lanes)
 
@@ -416,6 +432,8 @@ class World:
 
     def close(self) -> None:
         """Free everything."""
+        for program in self._programs:
+            program.close()
         for process in self.processes.values():
             process.release()
         self.processes.clear()
