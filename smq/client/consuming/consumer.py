@@ -194,7 +194,9 @@ class Consumer:
             names = {
                 TopicPartition(topic, each) for topic, count in counts for each in range(count)
             }
-            self._reading.add(self._beginnings.of_new(names - self._reading.partitions.keys()))
+            self._reading.add(
+                self._beginnings.of_new(sorted(names - self._reading.partitions.keys()))
+            )
 
     # --- records ---------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class Sharing:
 
     def _assigned(self, member: GroupMember, partitions: frozenset[TopicPartition]) -> None:
         owned = self._reading.partitions.keys()
-        revoked, added = owned - partitions, partitions - owned
+        revoked, added = owned - partitions, sorted(partitions - owned)
         if revoked and member.is_cooperative:
             self._to_join = partitions  # Only then may others get what we give up.
         self.give_up(revoked)
@@ -123,7 +123,7 @@ class Sharing:
         No commit is in flight afterwards: a member that joins or leaves must not commit under its
         old membership.
         """
-        names = set(names)
+        names = sorted(set(names))
         if names and self._committing.is_automatic:
             with suppress(BrokerError):  # Then the next owner reads records again.
                 self._commit_if_moved().result()

@@ -89,7 +89,7 @@ class MetadataThread:
             stale = self._accumulator.queues.stale_topics() | self._topics.aged(now_ms)
         if not stale:
             return False
-        for topic in stale:
+        for topic in sorted(stale):
             if self._is_ending.is_set():
                 break
             try:
