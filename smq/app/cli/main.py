@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from smq.app.cli import (
+    config as cli_config,
     groups as cli_groups,
+    payloads as cli_payloads,
     serve as cli_serve,
     spark as cli_spark,
     sql as cli_sql,
@@ -35,6 +37,8 @@ app.command("serve")(cli_serve.serve)
 app.command("status", epilog=cli_status.JSON)(cli_status.status)
 app.add_typer(cli_topics.app, name="topic")
 app.add_typer(cli_groups.app, name="group")
+app.add_typer(cli_config.app, name="config")
+app.add_typer(cli_payloads.app, name="payload")
 app.command("produce", epilog=cli_produce.JSON)(cli_produce.produce)
 app.command("consume", epilog=cli_consume.JSON)(cli_consume.consume)
 app.command("copy", epilog=cli_copy.JSON)(cli_copy.copy)

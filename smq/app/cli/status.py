@@ -4,7 +4,10 @@ Reads processes and rates from shared memory, so it works while a shard hangs.
 """
 
 import json
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from smq.app.cli.group_facts import GroupFacts
 
 RATE_WINDOW_S = 0.5
+INTERVAL_S = 2.0
+CLEAR = "\x1b[H\x1b[2J"  # A terminal's: home, and erase all.
 JSON = (
     'JSON: {"cluster_id", "bootstrap", "http", "ready", "up_ms", "processes": {NAME: {"pid", '
     '"ready", "restarts"}}, "nodes": [], "logs": [{"log", "counters", "per_s", "bytes_in_ring"}], '
@@ -29,27 +34,46 @@ def status(
     ] = None,
     config: ConfigFile = None,
     *,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, max=3600, help="Seconds between, with --watch.")
+    ] = INTERVAL_S,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Show the state of the broker that serves a data directory."""
+    settings, _ = load_config(config, {"data.dir": data_dir} if data_dir else {})
+    try:
+        while True:
+            _show(settings.data_dir, as_json=as_json, is_watched=watch)
+            if not watch:
+                return
+            sleep(interval)
+    except KeyboardInterrupt:  # Ctrl-C ends --watch.
+        return
+
+
+def _show(data_dir: Path, *, as_json: bool, is_watched: bool) -> None:
     from smq.app.cli.broker_facts import broker_facts  # noqa: PLC0415  (NumPy takes its time.)
     from smq.app.cli.group_facts import group_facts  # noqa: PLC0415  (So do the codecs.)
 
-    settings, _ = load_config(config, {"data.dir": data_dir} if data_dir else {})
     try:
-        facts = broker_facts(settings.data_dir, RATE_WINDOW_S)
+        facts = broker_facts(data_dir, RATE_WINDOW_S)
     except PermissionError as reason:
         raise SystemExit(f"smq: this user may not read the broker's state: {reason}") from reason
     if facts is None:
         raise SystemExit(
-            f"smq: no broker serves {settings.data_dir}; start one with `smq serve`, "
+            f"smq: no broker serves {data_dir}; start one with `smq serve`, "
             "or name its directory with --data-dir"
         )
     if as_json:
         groups = group_facts(facts["bootstrap"])
         facts |= {"groups": list(groups.groups.values()), "missing": groups.missing}
-        say(json.dumps(facts, indent=2))
+        say(json.dumps(facts, indent=None if is_watched else 2))
         return
+    if is_watched and sys.stdout.isatty():
+        say(CLEAR)
     for line in _lines(facts):
         say(line)
     # Last: this asks the shards. If one hangs, the rest is on the screen by now.

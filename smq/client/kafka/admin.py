@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.connection import Connection
 from smq.client.kafka.offsets import LATEST, resolve
 from smq.client.kafka.questions import (
     CREATE_TOPICS,
@@ -42,7 +43,7 @@ from smq.wire.generated.offset_fetch import (
 
 TIMEOUT_MS = 30_000
 DEFAULT_OF_THE_BROKER = -1  # For partition counts and replication factors.
-RESOURCE_TOPIC = 2
+RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 SOURCE_TOPIC = 1  # A setting of this topic, and not a default.
 KEY_TYPE_GROUP = 0
 
@@ -104,11 +105,23 @@ def delete_topic(cluster: Cluster, name: str) -> None:
 
 def topic_configs(cluster: Cluster, name: str) -> Sequence[DescribeConfigsResourceResult]:
     """All settings of a topic, defaults included; `config_source` says where each is from."""
+    return _configs(cluster.anyone(), RESOURCE_TOPIC, name)
+
+
+def broker_configs(cluster: Cluster) -> Sequence[DescribeConfigsResourceResult]:
+    """All settings of one of the brokers, as above."""
+    cluster.metadata([])
+    node_id, broker = cluster.some_broker()
+    return _configs(broker, RESOURCE_BROKER, str(node_id))
+
+
+def _configs(
+    broker: Connection, resource_type: int, name: str
+) -> Sequence[DescribeConfigsResourceResult]:
     resource = DescribeConfigsResource(
-        resource_type=RESOURCE_TOPIC, resource_name=name, configuration_keys=None
+        resource_type=resource_type, resource_name=name, configuration_keys=None
     )
-    request = DescribeConfigsRequest(resources=[resource])
-    (result,) = cluster.anyone().ask(DESCRIBE_CONFIGS, request).results
+    (result,) = broker.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource])).results
     check(result.error_code, result.error_message)
     return result.configs
 

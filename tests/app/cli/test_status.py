@@ -1,13 +1,15 @@
 """`smq status` of a broker that runs, and of none."""
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from smq.app.cli.status import size, status
 from tests.app.fake_broker import running
-from tests.app.smq_command import smq
+from tests.app.smq_command import SMQ, smq
 
 
 def test_status_shows_processes_and_bytes(tmp_path: Path) -> None:
@@ -26,13 +28,29 @@ def test_status_shows_processes_and_bytes(tmp_path: Path) -> None:
         assert "missing: 127.0.0.1:" in text  # It is a fake, which knows of no groups.
 
 
+def test_it_is_watched_until_it_is_interrupted(tmp_path: Path) -> None:
+    command = [*SMQ, "status", "--data-dir", str(tmp_path), "--watch", "--interval", "0.1"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with (
+        running(tmp_path, 1),
+        subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE) as child,
+    ):
+        signal.signal(signal.SIGINT, before)
+        assert child.stdout is not None
+        for _ in range(2):
+            assert json.loads(child.stdout.readline())["ready"]
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=20)
+    assert child.returncode == 0
+
+
 def test_a_directory_of_somebody_else_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("smq.app.cli.broker_facts.read_status", closed)
     with pytest.raises(SystemExit, match="this user may not read the broker's state"):
-        status()
+        status(data_dir=None)
 
 
 def test_status_without_a_broker_says_what_to_do(tmp_path: Path) -> None:

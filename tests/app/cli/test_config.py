@@ -1,0 +1,35 @@
+"""smq config list, against a broker."""
+
+import json
+from uuid import uuid4
+
+from typer.testing import CliRunner
+
+from smq.app.cli.main import app
+from smq.testing.smq_broker import SmqBroker
+
+
+def run(broker: SmqBroker, *arguments: str, exit_code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["config", *arguments, "--bootstrap", broker.bootstrap])
+    assert done.exit_code == exit_code, done.output
+    return done.output
+
+
+def test_settings_say_where_they_are_from(smq_session_broker: SmqBroker) -> None:
+    topic = uuid4().hex[:8]
+    with smq_session_broker.connect() as client:
+        client.create_topic(topic, 1, {"retention.ms": "77"})
+    facts = json.loads(run(smq_session_broker, "list", "--topic", topic, "--json"))
+    assert facts["retention.ms"]["value"] == "77"
+    assert facts["retention.ms"]["source"] == "topic"
+    assert facts["cleanup.policy"]["source"] == "default"
+    only = run(smq_session_broker, "list", "--topic", topic, "--only-set")
+    assert "retention.ms=77  (topic)\n" in only
+    assert "cleanup.policy" not in only
+    broker = json.loads(run(smq_session_broker, "list", "--json"))
+    assert broker["data.dir"]["value"] == str(smq_session_broker.data_dir)
+
+
+def test_a_topic_that_does_not_exist_is_a_sentence(smq_session_broker: SmqBroker) -> None:
+    output = run(smq_session_broker, "list", "--topic", "no-such", exit_code=1)
+    assert output == "smq: there is no topic no-such; `smq topic list` shows the topics\n"
