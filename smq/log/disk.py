@@ -42,8 +42,16 @@ class Disk(Protocol):
     def read(self, fd: int, length: int, at: int) -> np.ndarray:
         """Up to `length` bytes, as a new uint8 array."""
 
-    def read_cached(self, fd: int, length: int, at: int) -> np.ndarray | None:
-        """As read(), of what is there without waiting for the disk; None: not all of it is."""
+    def read_cached(
+        self, fd: int, length: int, at: int, out: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """As read(), of what is there without waiting for the disk; None: not all of it is.
+
+        `out` (uint8) is memory to read into, if it is long enough.
+        """
+
+    def will_read(self, fd: int, length: int, at: int) -> None:
+        """Have a part of a file brought into the page cache: it is read soon."""
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """A private uint8 view of a file's first bytes: reading them once costs no copy.
@@ -76,9 +84,14 @@ def told(error: OSError) -> str:
     return f"{error} (free some space)" if is_full else str(error)
 
 
-def read_now(fd: int, length: int, at: int) -> np.ndarray | None:
-    """Bytes of a file that the page cache has; None when it lacks any of them, or will not say."""
-    data = np.empty(length, np.uint8)
+def read_now(fd: int, length: int, at: int, out: np.ndarray | None = None) -> np.ndarray | None:
+    """Bytes of a file that the page cache has; None when it lacks any of them, or will not say.
+
+    They lie in `out` if that is long enough: fresh memory costs more than to read into it.
+    """
+    if out is None or length > len(out):
+        out = np.empty(length, np.uint8)
+    data = out[:length]
     try:
         got = os.preadv(fd, [data.data], at, os.RWF_NOWAIT)
     except OSError as error:
@@ -152,9 +165,15 @@ class OsDisk:
             got += count
         return data[:got]
 
-    def read_cached(self, fd: int, length: int, at: int) -> np.ndarray | None:
+    def read_cached(
+        self, fd: int, length: int, at: int, out: np.ndarray | None = None
+    ) -> np.ndarray | None:
         """See Disk."""
-        return read_now(fd, length, at)
+        return read_now(fd, length, at, out)
+
+    def will_read(self, fd: int, length: int, at: int) -> None:
+        """See Disk."""
+        os.posix_fadvise(fd, at, length, os.POSIX_FADV_WILLNEED)
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""

@@ -148,10 +148,10 @@ class ReadableLog:
         length = int(spans[-1].sum()) - start + FRAME_ALIGNMENT_BYTES
         return Run(start, length, spans)
 
-    def read_cached(self, run: Run) -> np.ndarray | None:
-        """A run's bytes; None if they must be loaded."""
+    def read_cached(self, run: Run, out: np.ndarray | None = None) -> np.ndarray | None:
+        """A run's bytes, in `out` (uint8) if that is long enough; None if they must be loaded."""
         try:
-            return self.wal.read_cached(run.position, run.length)
+            return self.wal.read_cached(run.position, run.length, out)
         except OSError:
             return None
 
@@ -159,16 +159,26 @@ class ReadableLog:
         """Have a run's bytes read in the background."""
         self.wal.load(run.position, run.length, done)
 
-    def batches_of(self, run: Run, data: np.ndarray) -> memoryview:
-        """The batches of a run's bytes, one after another, each checked. Raises DamagedFrame."""
-        out = np.empty(int(run.spans[:, 1].sum()), np.uint8)
+    def batches_of(self, run: Run, data: np.ndarray, out: np.ndarray | None = None) -> memoryview:
+        """The batches of a run's bytes, one after another, each checked. Raises DamagedFrame.
+
+        A single one is lent from `data`; more are copied, to `out` (uint8) if that is long enough.
+        """
+        total_bytes = int(run.spans[:, 1].sum())
+        if len(run.spans) == 1:
+            out = np.empty(0, np.uint8)
+        elif out is None or total_bytes > len(out):
+            out = np.empty(total_bytes, np.uint8)
         end = int(gather_checked(data, run.position, run.spans, out, 0))
         if end < 0:
             position, size = run.spans[-end - 1].tolist()
             frame = position - FRAME_HEADER_BYTES
             at = frame - run.position
             raise self._damage(frame, data[at : at + FRAME_HEADER_BYTES + size])
-        return out.data
+        if len(run.spans) == 1:
+            start = int(run.spans[0, 0]) - run.position
+            return data[start : start + total_bytes].data
+        return out[:total_bytes].data
 
     def collect(
         self, spans: np.ndarray, done: Callable[[bytes | DamagedFrame], None], before: bytes = b""

@@ -10,6 +10,7 @@ synced, so that beginning a segment costs the loop nothing.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -28,6 +29,7 @@ WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
 SPARES_SHARE = 2  # Of wal.bytes.max, one part in so many: the next burst writes warm pages.
 LOANS_END_BELOW = 0.375  # Of wal.bytes.max, free: producers are slowed for no reader (space.py).
+READ_AHEAD_BYTES = 4 * 1024 * 1024  # Behind what was not in the page cache: most read on.
 LOADS_MAX = 4  # Reads under way at once: each pins a segment and holds its bytes.
 
 
@@ -181,13 +183,15 @@ class Wal:
         length = min(length, segment.end - position)
         return salvage(self._disk, segment.fd, length, position - segment.start)[0]
 
-    def read_cached(self, position: int, length: int) -> np.ndarray | None:
-        """As read(); None if it would have to wait for the disk."""
+    def read_cached(
+        self, position: int, length: int, out: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """As read(), into `out` if that is long enough; None if it would have to wait."""
         segment = self.find(position)
         if segment is None:
             return np.empty(0, np.uint8)
         length = min(length, segment.end - position)
-        return self._disk.read_cached(segment.fd, length, position - segment.start)
+        return self._disk.read_cached(segment.fd, length, position - segment.start, out)
 
     def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
         """As read(), in the background; for what cannot be read there are zeros.
@@ -218,7 +222,12 @@ class Wal:
                 self._loads.popleft()()
             done(data)
 
-        self._background.submit(Lane.READS, lambda: salvage(self._disk, fd, length, at)[0], loaded)
+        def read() -> np.ndarray:
+            with suppress(OSError):  # Then what follows is read when it is wanted.
+                self._disk.will_read(fd, length + READ_AHEAD_BYTES, at)
+            return salvage(self._disk, fd, length, at)[0]
+
+        self._background.submit(Lane.READS, read, loaded)
 
     @property
     def limit(self) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 GATHER_BYTES = 256 * 1024  # Gathered at once; fits a level-2 cache.
 VIEWS_MAX = 64  # Batches lent to one sendmsg; the system takes 1024 at most.
 FILE_CHUNK_BYTES = 1024 * 1024
+SCRATCH_BYTES = 2 * RUN_BYTES_MAX  # With the frames of others between the batches.
 RUN_BYTES_MIN = 64 * 1024  # Read at once for a socket that takes less: one call of the system.
 
 
@@ -60,12 +61,26 @@ class Sendable(Protocol):
         """Nothing is kept for it: it is sent, or its turn is far. It may be held again."""
 
 
+class _Scratch:
+    """Memory for one read of the WAL: fresh memory for each costs more than the read.
+
+    It has what `taker` has read last; who finds another taker reads again.
+    """
+
+    taker: "LentBatches | None" = None
+
+    def __init__(self) -> None:
+        self.bytes_read = np.empty(SCRATCH_BYTES, np.uint8)
+        self.batches = np.empty(RUN_BYTES_MAX, np.uint8)
+
+
 class LentBatches:
     """Whole batches of one log.
 
     spans   int64 [n, 2]: (position of the batch, bytes), positions ascending
     """
 
+    _scratch = _Scratch()
     _gathered = np.zeros(GATHER_BYTES, np.uint8)  # One for all: filled and sent at once.
 
     def __init__(self, log: Log, spans: np.ndarray, length: int) -> None:
@@ -104,15 +119,19 @@ class LentBatches:
 
     def _read(self, left: np.ndarray) -> list[memoryview]:
         """Bytes of the WAL, if they can be had without waiting."""
+        if self._scratch.taker is not self:
+            self._from_wal = None
+            self._scratch.taker = self
         if self._from_wal is None and (self._loaded is not None or not self._read_on(left)):
             if self._loaded is None:
                 run = self._log.first_run(left, self._run_bytes)
-                data = self._log.read_cached(run)
+                data = self._log.read_cached(run, self._scratch.bytes_read)
                 if data is None:
                     return []
             else:
                 (run, data), self._loaded = self._loaded, None
-            self._from_wal = self._log.batches_of(run, data)[self._within :]
+            batches = self._log.batches_of(run, data, self._scratch.batches)
+            self._from_wal = batches[self._within :]
             self._checked_count = self._index + len(run.spans)
             self._read_bytes = len(self._from_wal)
         assert self._from_wal
@@ -127,7 +146,8 @@ class LentBatches:
             return False
         position, size = left[0].tolist()
         length = min(size - self._within, self._run_bytes)
-        data = self._log.read_cached(Run(position + self._within, length, left[:0]))
+        run = Run(position + self._within, length, left[:0])
+        data = self._log.read_cached(run, self._scratch.bytes_read)
         if data is None or len(data) < length:
             return False
         self._from_wal, self._read_bytes = data.data, length
@@ -180,6 +200,8 @@ class LentBatches:
             assert segment.loans >= 0
         self._lent = []
         self._from_wal = self._loaded = None
+        if self._scratch.taker is self:
+            self._scratch.taker = None
 
 
 class FileRange:

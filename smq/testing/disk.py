@@ -261,7 +261,9 @@ class SlowDisk(OsDisk):
         assert self._goes.wait(READ_WAIT_S_MAX), "nobody lets the disk go"
         return super().read(fd, length, at)
 
-    def read_cached(self, _fd: int, _length: int, _at: int) -> np.ndarray | None:
+    def read_cached(
+        self, _fd: int, _length: int, _at: int, _out: np.ndarray | None = None
+    ) -> np.ndarray | None:
         """See Disk."""
         return None
 
@@ -341,13 +343,20 @@ class FailingDisk:
         self._look(fd, length, at)
         return self.inner.read(fd, length, at)
 
-    def read_cached(self, fd: int, length: int, at: int) -> np.ndarray | None:
+    def will_read(self, fd: int, length: int, at: int) -> None:
+        """See Disk."""
+        self._call("will_read")
+        self.inner.will_read(fd, length, at)
+
+    def read_cached(
+        self, fd: int, length: int, at: int, out: np.ndarray | None = None
+    ) -> np.ndarray | None:
         """See Disk. What cannot be read is not cached."""
         try:
             self._look(fd, length, at)
         except OSError:
             return None
-        return self.inner.read_cached(fd, length, at)
+        return self.inner.read_cached(fd, length, at, out)
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""

@@ -158,10 +158,10 @@ def test_a_socket_that_takes_a_few_bytes_at_a_time_has_not_much_more_read(
     wal, read_bytes = bench.shard.logs[0].wal, 0
     read_cached = wal.read_cached
 
-    def counted(position: int, length: int) -> np.ndarray | None:
+    def counted(position: int, length: int, out: np.ndarray | None) -> np.ndarray | None:
         nonlocal read_bytes
         read_bytes += length
-        return read_cached(position, length)
+        return read_cached(position, length, out)
 
     monkeypatch.setattr(wal, "read_cached", counted)
     sent = Sent()
@@ -244,3 +244,20 @@ def test_a_file_shorter_than_it_should_be_is_an_error(cache_file: Path) -> None:
     with pytest.raises(OSError, match="shorter"):
         part.next_buffers()
     part.release()
+
+
+@pytest.mark.parametrize("values", [[SMALL] * 40, [LARGE, SMALL, LARGE]])
+def test_answers_that_are_read_in_turns_take_the_memory_from_each_other(
+    bench: Appender, values: list[bytes]
+) -> None:
+    for value in values:
+        bench.append("one", 0, batch(value))
+    one, expected = lent(bench)
+    other, _ = lent(bench)
+    overtake(bench)
+    ours, theirs = Sent(), Sent()
+    while not ours.take(one, 3001):
+        theirs.take(other, 700)
+    while not theirs.take(other, 700):
+        pass
+    assert ours.data == theirs.data == expected

@@ -68,7 +68,8 @@ def gather(ring, spans, count, out):
 def gather_checked(data, first_position, spans, out, at):
     """Copy batches out of WAL bytes that begin at a position, each frame and CRC checked.
 
-    Returns the place in `out` after them, or -1 - i when batch i is not what was written there.
+    They are only checked if `out` is empty. Returns the place in `out` after them, or -1 - i when
+    batch i is not what was written there.
     """
     for i in range(spans.shape[0]):
         start = spans[i, 0] - first_position
@@ -82,6 +83,7 @@ def gather_checked(data, first_position, spans, out, at):
             return np.int64(-1 - i)
         if not batch_crc_is_good(data, start, size):
             return np.int64(-1 - i)
-        copy_bytes(out, at, data, start, size)
+        if out.size:
+            copy_bytes(out, at, data, start, size)
         at += size
     return np.int64(at)

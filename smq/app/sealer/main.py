@@ -56,7 +56,7 @@ from smq.wire.internal.messages import (
     Seal,
 )
 
-NICENESS = 5  # Compressing must not take a core from clients that wait for an ack.
+NICENESS = 10  # Sealing trails: it must not take a core from clients that wait for an ack.
 POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
 PROBE_WAIT_MS = 5000  # A filer that does not answer does not hold up the start any longer.
 PROBE_RETRY_MS = 5000

@@ -114,7 +114,13 @@ class SimulatedDisk(OsDisk):
         self._call("read")
         return super().read(fd, length, at)
 
-    def read_cached(self, fd: int, length: int, at: int) -> np.ndarray | None:
+    def read_cached(
+        self,
+        fd: int,
+        length: int,
+        at: int,
+        out: np.ndarray | None = None,  # noqa: ARG002
+    ) -> np.ndarray | None:
         """See Disk. Under faults nothing is in the page cache."""
         if self.faults.slow_ms or "read" in self.faults.failing:
             return None
