@@ -1,6 +1,7 @@
 """The two C clients, compiled when they are needed, and what they print as a dict."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -41,8 +42,9 @@ def raw_process(port: int, measure: str, **options: object) -> subprocess.Popen[
 
 
 def has_librdkafka() -> bool:
-    """Whether librdkafka's headers are installed (Debian: librdkafka-dev)."""
-    return Path("/usr/include/librdkafka/rdkafka.h").exists()
+    """Whether the C compiler finds librdkafka's headers (Debian: librdkafka-dev)."""
+    places = ["/usr/include", *filter(None, os.environ.get("CPATH", "").split(":"))]
+    return any((Path(place) / "librdkafka" / "rdkafka.h").exists() for place in places)
 
 
 def _run(command: list[str]) -> dict[str, float]:

@@ -3,8 +3,10 @@
 Both brokers run; each measurement is taken of one, then of the other, several rounds, and medians
 are compared. Who is not measured stands still (SIGSTOP). Apache Kafka is warmed up first: its first
 hundreds of megabytes are slow.
-`--quick` is a look, `--only WORDS` takes some of the lines, `--write` puts the table into
-docs/performance.md and its headlines into README.md, and `--note WORDS` adds a line to the history.
+`--only flood` floods both with `--flood-gb` of records and reads them back; SMQ takes about twice
+that of the disk. `--quick` is a look, `--only WORDS` takes some of the lines, `--write` puts the
+table into docs/performance.md and its headlines into README.md, and `--note WORDS` adds a line to
+the history.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from statistics import median
 
 from bench import lifecycle
 from bench.clients import ClientFailed, has_librdkafka, librdkafka, raw
+from bench.flood import FLOOD, flood_measure
 from bench.machine import loopback_mb_s, pss_mb, stopped, touch_free_memory
 from bench.measures import (
     Figures,
@@ -36,6 +39,7 @@ from bench.report import (
     comparison_rows,
     headlines,
     table,
+    write_between,
     write_into,
 )
 from smq.testing.kafka import Kafka, KafkaUnavailable
@@ -45,6 +49,10 @@ from smq.testing.smq_broker import SmqCommand
 WARM_UP_BYTES = 600_000_000
 WARM_UP_REQUESTS = 100_000
 GAPS_SECONDS = 10
+FLOOD_MARKS = (
+    "<!-- flood written by bench.run: begin -->",
+    "<!-- flood written by bench.run: end -->",
+)
 KAFKA_SETTINGS = {"broker.session.timeout.ms": "3600000"}  # It stands still for minutes.
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
@@ -56,7 +64,7 @@ def main() -> None:
     if options.write and not has_librdkafka():
         sys.exit("nothing is written without librdkafka: install its headers (librdkafka-dev)")
     scale, rounds = (0.1, 1) if options.quick else (1.0, options.rounds)
-    wanted = [each for each in _all(scale) if options.only.lower() in each.name.lower()]
+    wanted = _wanted(options, scale)
     rows: list[Row] = []
     touch_free_memory()
     with tempfile.TemporaryDirectory(prefix="smq-bench-") as name, ExitStack() as stack:
@@ -92,6 +100,9 @@ def main() -> None:
 def _write(rows: list[Row], ceiling: Figures, note: str) -> None:
     """Put the table and its headlines into the documents; `note` names a line of the history."""
     command = f'make bench ARGS="{" ".join(sys.argv[1:])}"'
+    if all(row.words.startswith(FLOOD) for row in rows):
+        write_between(DOCUMENT, *FLOOD_MARKS, f"{table(rows)}\n\nPrinted by `{command}`.")
+        return
     write_into(DOCUMENT, rows, ceiling, command)
     write_into(README, headlines(rows), {}, command)
     if note:
@@ -103,6 +114,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="lines whose name has these words")
+    parser.add_argument("--flood-gb", type=float, default=10.0, help="of --only flood")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     parser.add_argument("--note", default="", help="with --write: a line of the history, so called")
     return parser.parse_args()
@@ -110,6 +122,13 @@ def _options() -> argparse.Namespace:
 
 def _all(scale: float) -> list[Measure]:
     return measures(scale) + (rdkafka_measures(scale) if has_librdkafka() else [])
+
+
+def _wanted(options: argparse.Namespace, scale: float) -> list[Measure]:
+    only = options.only.lower()
+    if "flood" in only and has_librdkafka():
+        return [flood_measure(options.flood_gb)]
+    return [each for each in _all(scale) if only in each.name.lower()]
 
 
 def _warm_up(brokers: list[Broker]) -> None:
