@@ -1,0 +1,111 @@
+"""What deploy/ names exists: metrics, settings, paths; and foreign tools accept it."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from smq.app.process.status import COUNTERS
+from smq.front.gate import HEALTH_PATHS
+from smq.front.metrics.facts import (
+    Facts,
+    GroupOffset,
+    LogFacts,
+    NodeFacts,
+    PartitionFacts,
+    ProcessFacts,
+)
+from smq.front.metrics.page import page
+from smq.model.config import SETTINGS
+
+DEPLOY = Path("deploy")
+RULES = DEPLOY / "prometheus/smq.rules.yml"
+METRIC = re.compile(r"\b(?:smq|kafka)_[a-z0-9_]+\b")
+FACTS = Facts(
+    version="1",
+    is_ready=True,
+    started_ms=0,
+    processes=[ProcessFacts("shard-1", True, 0)],
+    nodes=[NodeFacts(1, 0, 0, 1)],
+    logs=[LogFacts(0, dict.fromkeys(COUNTERS, 0), 1, 1, 1, 1, 1)],
+    partitions=[PartitionFacts("t", 0, 1, 0, 0, 0, 0, 0)],
+    offsets=[GroupOffset("g", "t", 0, 0, 0, 0.0)],
+    members={"g": 1},
+)
+
+
+def exported() -> set[str]:
+    families = text_string_to_metric_families(page(FACTS).decode())
+    return {each.name for family in families for each in family.samples}
+
+
+def expressions() -> Iterator[str]:
+    yield from re.findall(r"expr: (?:>-\n\s+)?(.+(?:\n\s+[<>].+)?)", RULES.read_text())
+    for panel in json.loads((DEPLOY / "grafana/smq.json").read_text())["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+
+
+def test_rules_and_dashboard_ask_for_metrics_that_there_are() -> None:
+    asked = {name for each in expressions() for name in METRIC.findall(each)}
+    assert len(asked) > 20
+    assert asked <= exported()
+
+
+def test_settings_and_options_are_the_brokers() -> None:
+    named = {
+        name
+        for path in DEPLOY.rglob("*")
+        if path.is_file()
+        for name in re.findall(r"\bSMQ_[A-Z_]+[A-Z]\b", path.read_text())
+    }
+    assert "SMQ_ADVERTISE" in named
+    assert {name.removeprefix("SMQ_").replace("_", ".").lower() for name in named} <= {*SETTINGS}
+    unit = (DEPLOY / "smq.service").read_text()
+    [command] = re.findall(r"^ExecStart=.*$", unit, re.MULTILINE)
+    options = {each.option for each in SETTINGS.values()} | {"--config"}
+    assert set(re.findall(r"--[a-z-]+", command)) <= options
+
+
+def test_probes_ask_paths_that_there_are() -> None:
+    texts = [DEPLOY / "Dockerfile", DEPLOY / "helm/smq/templates/statefulset.yaml"]
+    paths = {each for text in texts for each in re.findall(r"/health/\w+", text.read_text())}
+    assert paths == HEALTH_PATHS - {"/health"}
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="apt-get install prometheus")
+def test_prometheus_accepts_the_rules_and_they_fire() -> None:
+    for command in (
+        ["check", "config", str(DEPLOY / "prometheus/prometheus.yml")],
+        ["test", "rules", str(DEPLOY / "prometheus/smq.rules.test.yml")],
+    ):
+        done = subprocess.run(
+            ["promtool", *command], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
+def test_systemd_accepts_the_unit() -> None:
+    command = ["systemd-analyze", "verify", str(DEPLOY / "smq.service")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
+def test_helm_accepts_the_chart() -> None:
+    chart = str(DEPLOY / "helm/smq")
+    for command in (["lint", "--strict", chart], ["template", "smq", chart]):
+        done = subprocess.run(
+            ["helm", *command], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    wrong = ["helm", "template", "smq", chart, "--set", "shards=0"]
+    assert subprocess.run(wrong, capture_output=True, check=False, timeout=60).returncode != 0
