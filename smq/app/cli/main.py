@@ -11,6 +11,7 @@ import typer
 
 from smq.app.cli import (
     config as cli_config,
+    doctor as cli_doctor,
     groups as cli_groups,
     payloads as cli_payloads,
     serve as cli_serve,
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 app.command("serve")(cli_serve.serve)
 app.command("status", epilog=cli_status.JSON)(cli_status.status)
+app.command("doctor", epilog=cli_doctor.JSON)(cli_doctor.doctor)
 app.add_typer(cli_topics.app, name="topic")
 app.add_typer(cli_groups.app, name="group")
 app.add_typer(cli_config.app, name="config")

@@ -1,0 +1,122 @@
+"""What looks wrong with a broker, in sentences, from evidence that others have gathered.
+
+A finding says what is, and what to do about it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from smq.app.cli.status import size
+from smq.front.metrics.facts import Facts
+
+ROOM_SHARE_MIN = 0.25  # Of wal.bytes.max: below, producers are slowed.
+DESCRIPTORS_SHARE_MAX = 0.8
+LAG_S_MAX = 3600.0
+
+
+class ProcessLimits(NamedTuple):
+    """What the kernel says of a process, in counts and bytes."""
+
+    name: str
+    descriptors: int
+    descriptors_max: int
+    swapped_bytes: int
+
+
+class Machine(NamedTuple):
+    """What the kernel says of the machine, in bytes; times in seconds."""
+
+    memory_bytes: int
+    memory_available_bytes: int
+    sync_s: float
+    clock_is_synchronized: bool | None
+
+
+def findings(
+    facts: Facts, limits: Sequence[ProcessLimits], machine: Machine, ring_bytes: int
+) -> list[str]:
+    """Sentences; none if all looks well."""
+    return [
+        *_processes(facts),
+        *_space(facts),
+        *_limits(limits),
+        *_machine(machine, ring_bytes),
+        *_groups(facts),
+        *(f"a source could not be read: {each}" for each in facts.missing),
+    ]
+
+
+def _processes(facts: Facts) -> Iterator[str]:
+    for each in facts.processes:
+        if not each.is_ready:
+            yield f"{each.name} does not serve; the broker's stderr says why"
+        if each.restarts:
+            yield (
+                f"{each.name} was restarted {each.restarts} times; look for its last words on the "
+                "broker's stderr"
+            )
+
+
+def _space(facts: Facts) -> Iterator[str]:
+    needed = sum(log.wal_bytes_max for log in facts.logs)
+    if facts.disk_free_bytes < needed:
+        yield (
+            f"the disk has {size(facts.disk_free_bytes)} free, and the logs may grow to "
+            f"{size(needed)}; make room, or lower wal.bytes.max or retention"
+        )
+    for log in facts.logs:
+        if log.wal_room_bytes < ROOM_SHARE_MIN * log.wal_bytes_max:
+            yield (
+                f"log {log.log} has room for {size(log.wal_room_bytes)} of "
+                f"{size(log.wal_bytes_max)}: producers are slowed; the sealer is behind, so look "
+                "at the filer's speed"
+            )
+
+
+def _limits(limits: Sequence[ProcessLimits]) -> Iterator[str]:
+    for each in limits:
+        if each.descriptors > DESCRIPTORS_SHARE_MAX * each.descriptors_max:
+            yield (
+                f"{each.name} has {each.descriptors} of {each.descriptors_max} descriptors; raise "
+                "its limit (ulimit -n, LimitNOFILE)"
+            )
+        if each.swapped_bytes:
+            yield (
+                f"{size(each.swapped_bytes)} of {each.name} are swapped out, and requests wait; "
+                "give the machine more memory, or turn swap off"
+            )
+
+
+def _machine(machine: Machine, ring_bytes: int) -> Iterator[str]:
+    if machine.memory_available_bytes < ring_bytes // 4:
+        yield (
+            f"{size(machine.memory_available_bytes)} of memory are available, and the rings take "
+            f"up to {size(ring_bytes)}; lower ring.bytes, or stop other programs"
+        )
+    if machine.sync_s > 0.1:
+        yield (
+            f"a sync of the data directory's disk took {1000 * machine.sync_s:.0f} ms; topics with "
+            "smq.durability=disk wait for it"
+        )
+    if machine.clock_is_synchronized is False:
+        yield "the clock is not synchronized, and retention follows it; run chrony or ntpd"
+
+
+def _groups(facts: Facts) -> Iterator[str]:
+    firsts = {(each.topic, each.partition): each.first_offset for each in facts.partitions}
+    ends = {(each.topic, each.partition): each.end_offset for each in facts.partitions}
+    for each in facts.offsets:
+        place = each.topic, each.partition
+        name = f"group {each.group} in {each.topic}-{each.partition}"
+        if each.offset < firsts.get(place, 0):
+            yield (
+                f"{name} has not read {firsts[place] - each.offset} records that retention has "
+                "deleted; lengthen retention.ms, or add consumers"
+            )
+        elif each.offset > ends.get(place, each.offset):
+            yield (
+                f"{name} has committed offset {each.offset}, but the partition ends at "
+                f"{ends[place]}; `smq group reset` moves it"
+            )
+        elif (each.lag_s or 0.0) > LAG_S_MAX:
+            yield f"{name} is {each.lag_s:.0f} s behind; add consumers, or see why they are slow"

@@ -1,0 +1,168 @@
+"""`smq doctor`: what looks wrong, in sentences, and an archive for whoever is asked for help.
+
+The archive has names of topics, groups and clients' counts, and nothing of any record.
+"""
+
+import io
+import json
+import os
+import platform
+import tarfile
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smq.app.cli.client import AsJson, refusal
+from smq.app.cli.output import say
+from smq.app.cli.serve import ConfigFile, load_config
+
+if TYPE_CHECKING:
+    from smq.app.cli.diagnosis import Machine, ProcessLimits
+    from smq.app.process.status import Status
+
+JSON = 'JSON: {"findings": [SENTENCE], "archive": FILE or null}'
+PACKAGES = ("smq-broker", "numpy", "numba", "llvmlite", "pyarrow", "psutil", "starlette", "uvicorn")
+SYSTEM_FILES = ("/proc/meminfo", "/proc/loadavg", "/proc/mounts", "/proc/sys/kernel/osrelease")
+PROCESS_FILES = ("status", "limits", "io", "wchan")
+CLOCK_FILE = Path("/run/systemd/timesync/synchronized")
+
+
+def doctor(
+    data_dir: Annotated[
+        str | None, typer.Option("--data-dir", help="The broker's data directory.")
+    ] = None,
+    config: ConfigFile = None,
+    *,
+    archive: Annotated[
+        Path | None,
+        typer.Option("--archive", help="Write what was found to this .tar.gz, without records."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what looks wrong with the broker that serves a data directory."""
+    from smq.app.cli.broker_facts import broker_facts  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.app.cli.diagnosis import findings  # noqa: PLC0415  (as above)
+    from smq.app.front.observer import Observer  # noqa: PLC0415  (as above)
+    from smq.app.process.status import read_status  # noqa: PLC0415  (as above)
+
+    settings, _ = load_config(config, {"data.dir": data_dir} if data_dir else {})
+    found = read_status(settings.data_dir)
+    if found is None:
+        raise refusal(
+            f"no broker serves {settings.data_dir}; start one with `smq serve`, or name its "
+            "directory with --data-dir"
+        )
+    status, _ = found
+    facts = Observer(settings.data_dir, settings.wal_bytes_max).look()
+    limits, machine = _limits(status), _machine(settings.data_dir)
+    ring_bytes = status.ring_bytes * len(status.log_memories)
+    sentences = findings(facts, limits, machine, ring_bytes)
+    if archive is not None:
+        members = {
+            "findings.txt": "\n".join(sentences) + "\n",
+            "broker.json": json.dumps(broker_facts(settings.data_dir, 0.5), indent=2),
+            "facts.json": json.dumps(asdict(facts), indent=2),
+            "machine.json": json.dumps(_versions() | machine._asdict(), indent=2),
+            **_files(status),
+        }
+        _write(archive, members)
+    if as_json:
+        say(json.dumps({"findings": sentences, "archive": archive and str(archive)}))
+        return
+    for sentence in sentences:
+        say(f"- {sentence}")
+    say(f"{len(sentences)} findings" if sentences else "nothing looks wrong")
+    if archive is not None:
+        say(f"written to {archive}")
+
+
+def _limits(status: "Status") -> "list[ProcessLimits]":
+    import psutil  # noqa: PLC0415  (as above)
+
+    from smq.app.cli.diagnosis import ProcessLimits  # noqa: PLC0415  (as above)
+
+    limits = []
+    for name, pid in _pids(status).items():
+        try:
+            process = psutil.Process(pid)
+            most, _ = process.rlimit(psutil.RLIMIT_NOFILE)
+            swapped = process.memory_full_info().swap
+            limits.append(ProcessLimits(name, process.num_fds(), most, swapped))
+        except psutil.Error:  # It has just ended, or belongs to somebody else.
+            continue
+    return limits
+
+
+def _pids(status: "Status") -> dict[str, int]:
+    pids = {name: each.pid for name, each in status.processes.items() if each.pid}
+    return pids | {"supervisor": status.supervisor_pid}
+
+
+def _machine(data_dir: Path) -> "Machine":
+    import psutil  # noqa: PLC0415  (as above)
+
+    from smq.app.cli.diagnosis import Machine  # noqa: PLC0415  (as above)
+
+    memory = psutil.virtual_memory()
+    uses_timesync = CLOCK_FILE.parent.exists()
+    return Machine(
+        memory.total,
+        memory.available,
+        _sync_s(data_dir),
+        CLOCK_FILE.exists() if uses_timesync else None,
+    )
+
+
+def _sync_s(directory: Path) -> float:
+    """How long the disk takes for a small file that is gone afterwards."""
+    try:
+        fd = os.open(directory, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
+    except OSError:  # Somebody else's directory, or a file system without such files.
+        return 0.0
+    try:
+        os.write(fd, bytes(4096))
+        began = perf_counter()
+        os.fdatasync(fd)
+        return perf_counter() - began
+    finally:
+        os.close(fd)
+
+
+def _versions() -> dict[str, Any]:
+    found: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return {"python": platform.python_version(), "platform": platform.platform(), "packages": found}
+
+
+def _files(status: "Status") -> dict[str, str]:
+    """What the kernel says, as far as this user may read it."""
+    paths = {path.strip("/"): Path(path) for path in SYSTEM_FILES}
+    for name, pid in _pids(status).items():
+        paths |= {f"{name}/{each}": Path(f"/proc/{pid}/{each}") for each in PROCESS_FILES}
+    texts = {}
+    for name, path in paths.items():
+        try:
+            texts[name] = path.read_text()
+        except OSError as reason:
+            texts[name] = f"{reason}\n"
+    return texts
+
+
+def _write(path: Path, members: dict[str, str]) -> None:
+    try:
+        with tarfile.open(path, "w:gz") as tar:
+            for name, text in members.items():
+                data = text.encode()
+                info = tarfile.TarInfo(f"smq-doctor/{name}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    except OSError as error:
+        raise refusal(f"{path} cannot be written: {error.strerror or error}") from error

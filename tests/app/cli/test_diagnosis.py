@@ -1,0 +1,60 @@
+"""What looks wrong is said, and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+
+from smq.app.cli.diagnosis import Machine, ProcessLimits, findings
+from smq.front.metrics.facts import Facts, GroupOffset, LogFacts, PartitionFacts, ProcessFacts
+
+GiB = 2**30
+LOG = LogFacts(0, {}, 100, 50, 4 * GiB, 3 * GiB, 0)
+WELL = Facts(
+    version="1",
+    is_ready=True,
+    started_ms=0,
+    processes=[ProcessFacts("shard-1", True, 0)],
+    logs=[LOG],
+    partitions=[PartitionFacts("t", 0, 1, 10, 20, 0, 0, 0)],
+    offsets=[GroupOffset("g", "t", 0, 15, 5, 60.0)],
+    disk_free_bytes=100 * GiB,
+)
+LIMITS = ProcessLimits("shard-1", 10, 1024, 0)
+MACHINE = Machine(16 * GiB, 8 * GiB, 0.001, None)
+
+
+def said(
+    facts: Facts = WELL, limits: ProcessLimits = LIMITS, machine: Machine = MACHINE
+) -> list[str]:
+    return findings(facts, [limits], machine, GiB)
+
+
+def test_nothing_is_said_of_a_broker_that_is_well() -> None:
+    assert said() == []
+    assert said(machine=MACHINE._replace(clock_is_synchronized=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (replace(WELL, processes=[ProcessFacts("sealer", False, 0)]), "sealer does not serve"),
+        (replace(WELL, processes=[ProcessFacts("sealer", True, 3)]), "was restarted 3 times"),
+        (replace(WELL, disk_free_bytes=GiB), "the disk has 1 GiB free"),
+        (replace(WELL, logs=[LOG._replace(wal_room_bytes=0)]), "producers are slowed"),
+        (replace(WELL, offsets=[GroupOffset("g", "t", 0, 3, 17, 1.0)]), "has not read 7 records"),
+        (replace(WELL, offsets=[GroupOffset("g", "t", 0, 33, 0, 0.0)]), "has committed offset 33"),
+        (replace(WELL, offsets=[GroupOffset("g", "t", 0, 15, 5, 4000.0)]), "is 4000 s behind"),
+        (replace(WELL, missing=("the store",)), "could not be read: the store"),
+    ],
+)
+def test_what_is_wrong_with_the_broker_is_said(facts: Facts, words: str) -> None:
+    (sentence,) = said(facts)
+    assert words in sentence
+
+
+def test_what_is_wrong_with_the_machine_is_said() -> None:
+    limits = ProcessLimits("shard-1", 1000, 1024, 4096)
+    machine = Machine(16 * GiB, 1000, 0.5, clock_is_synchronized=False)
+    text = "\n".join(said(limits=limits, machine=machine))
+    for words in ("1000 of 1024 descriptors", "swapped out", "available", "500 ms", "the clock"):
+        assert words in text
