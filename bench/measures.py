@@ -11,6 +11,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from bench.clients import librdkafka, raw
+from bench.fetch_sessions import idle_fetches
 from bench.machine import cpu_seconds
 from smq.client.kafka.admin import create_topic, delete_topic
 from smq.client.kafka.cluster import Cluster
@@ -188,6 +189,18 @@ def many_partitions(broker: Broker) -> Figures:
     return {"created_s": created_s, "mb_s": spread["mb_s"], "of_one": spread["mb_s"] / one["mb_s"]}
 
 
+def fetch_session(fetches: int) -> Callable[[Broker], Figures]:
+    """Fetch from 1,000 partitions of one leader that have nothing new, within a session."""
+
+    def run(broker: Broker) -> Figures:
+        with Cluster(broker.bootstrap) as cluster:
+            partitions = 1000 * len(cluster.brokers())
+        with topic(broker, partitions) as name:
+            return idle_fetches(broker, name, partitions, fetches)
+
+    return run
+
+
 MB_S, CPU = Line("MB/s", "mb_s"), Line("broker CPU s/GB", "cpu_s_gb")
 P50, P99 = Line("p50 µs", "p50_us"), Line("p99 µs", "p99_us")
 
@@ -261,6 +274,11 @@ def measures(scale: float) -> list[Measure]:
                 Line("created, s", "created_s", "SMQ ≤ 1"),
                 Line("MB/s beside one partition's", "of_one", "SMQ ≥ 0.5"),
             ),
+        ),
+        Measure(
+            "a fetch session over 1,000 idle partitions",
+            fetch_session(n(5_000)),
+            (Line("µs a fetch", "fetch_us"),),
         ),
     ]
 

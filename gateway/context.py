@@ -3,6 +3,7 @@
 A handler returns the response message, or
 
     Wait     a long poll: try again when one of the partitions moves, at the latest at a deadline
+             (WaitForMany: of very many partitions)
     Ask      something that is found out elsewhere, by the sealer or in the background: the answers
              make the response
     Relay    the coordinator answers this request
@@ -84,6 +85,18 @@ class Wait:
         return self.find_places()
 
 
+@dataclass(frozen=True, slots=True)
+class WaitForMany:
+    """A long poll of very many partitions: whatever moves, `attempt` looks at everything afresh.
+
+    find_codes   log << 32 | slot of each, ascending, as the last attempt found them
+    """
+
+    find_codes: Callable[[], np.ndarray]
+    timeout_ms: int
+    attempt: Attempt
+
+
 @dataclass(slots=True)
 class WaitForAny:
     """A long poll of many partitions, that is answered in steps (gateway.parts).
@@ -115,4 +128,4 @@ class Relay:
     """Have the coordinator answer."""
 
 
-Result: TypeAlias = Message | Ask | Wait | Relay
+Result: TypeAlias = Message | Ask | Wait | WaitForMany | Relay

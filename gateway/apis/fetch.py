@@ -18,12 +18,11 @@
 - A topic twice is one row; of a partition twice the last one counts; no partitions, no row.
 - Who says to be a follower is told NOT_LEADER_OR_FOLLOWER: nobody follows.
 
-Left out: fetch sessions (KIP-227): every answer has session id 0, so that clients go on with full
-fetches, and the next step of a session is FETCH_SESSION_ID_NOT_FOUND. Fetching from followers
-(KIP-392): there are none.
+Sessions (KIP-227) are gateway.apis.session_fetch. Left out: fetching from followers (KIP-392), for
+there are none.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -50,6 +49,7 @@ COLD_PARTITIONS_MAX = 4  # Of one answer: each may have the sealer decode a row 
 IDS_FROM = 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_SESSION_EPOCHS = frozenset({0, -1})  # A session begins, or there is none: full fetches both.
+Answered = Callable[[Sequence[FetchTopic], FetchResponse], None]
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -74,11 +74,14 @@ class _Cold(NamedTuple):
         return ask(self.led.number, self.offset, self.bytes_max)
 
 
-def handle(request: FetchRequest, context: ShardContext) -> Result:
-    """Answer now, ask the sealer, or wait."""
-    if request.session_epoch not in NO_SESSION_EPOCHS:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    fetch = Fetching(request, context)
+def _nobody(_topics: Sequence[FetchTopic], _response: FetchResponse) -> None:
+    """It has no session."""
+
+
+def handle(request: FetchRequest, context: ShardContext, answered: Answered) -> Result:
+    """Answer a full fetch now, ask the sealer, or wait. `answered` gets what it asks for, and what
+    it gets."""
+    fetch = Fetching(request, context, answered)
     result = fetch.attempt(is_last=request.max_wait_ms <= 0 or not fetch.topics)
     if result is not None:
         return result
@@ -92,8 +95,10 @@ class Fetching:
     It is looked at whole, and while it waits only where something has moved.
     """
 
-    def __init__(self, request: FetchRequest, context: ShardContext) -> None:
-        self._request, self._context = request, context
+    def __init__(
+        self, request: FetchRequest, context: ShardContext, answered: Answered = _nobody
+    ) -> None:
+        self._request, self._context, self._answered = request, context, answered
         self.topics = _merged(request.topics, context.header.api_version >= IDS_FROM)
         self._is_impossible = request.isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}
         if self._is_impossible and context.header.api_version >= IDS_FROM:
@@ -111,6 +116,7 @@ class Fetching:
         if not is_enough and not reader.cold:
             return None
         self._context.shard.count_fetch(reader.total_bytes)
+        self._answered(self.topics, response)
         return with_cold(response, reader.take_cold())
 
     def read(self, reader: "Reader") -> FetchResponse:

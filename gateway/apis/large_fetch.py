@@ -9,18 +9,19 @@ read has moved since.
 
 from array import array
 from collections.abc import Callable, Iterator
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from gateway.apis.fetch import NO_SESSION_EPOCHS, Fetching, Reader, with_cold
-from gateway.context import Place, ShardContext, Step, WaitForAny
+from gateway.apis.fetch import Fetching, Reader, with_cold
+from gateway.apis.session_fetch import Beginning, Incremental, enter, is_incremental
+from gateway.context import Place, ShardContext, Step, WaitForAny, WaitForMany
 from shm.kernels.base.words import P_HIGH_WATERMARK
 from shm.kernels.request.fetch_request import WAIT_MS_MAX
-from smq.model.errors import ErrorCode
 from smq.shard.lent import LentBatches
 from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchRequest, FetchResponse
-from smq.wire.portions import Portion
+from smq.wire.portions import Portion as AnyPortion
 
 COPIED_BYTES_MAX = 16 * 1024  # Of a partition: what is lent weighs some hundred bytes by itself.
 _SLOT_MASK = 2**32 - 1
@@ -57,52 +58,69 @@ class Places:
 _NOBODY = np.zeros(0, np.int64)
 
 
+class Portion(NamedTuple):
+    """See smq.wire.portions.Portion."""
+
+    message: FetchRequest
+    continues: bool
+
+
 class LargeFetch:
     """The steps of one request. `portions` begins to read it anew."""
 
-    def __init__(self, portions: Callable[[], Iterator[Portion]], context: ShardContext) -> None:
-        self._portions, self._context = portions, context
+    def __init__(self, portions: Callable[[], Iterator[AnyPortion]], context: ShardContext) -> None:
+        self._portions = cast("Callable[[], Iterator[Portion]]", portions)
+        self._context = context
         self._places = Places()
-        self._reader: Reader | None = None
 
     def steps(self) -> Iterator[Step]:
         """Responses to portions, with whether they continue; Ask; WaitForAny."""
-        is_last = False
+        message, _ = next(self._portions())
+        return self._of_a_session() if is_incremental(message) else self._full(message)
+
+    def _full(self, first: FetchRequest) -> Iterator[Step]:
+        beginning, is_last = Beginning(first, self._context), first.max_wait_ms <= 0
         while True:
-            request: FetchRequest | None = None
-            for message, continues in self._portions():
-                assert isinstance(message, FetchRequest)
-                request = message
-                if request.session_epoch not in NO_SESSION_EPOCHS:
-                    error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-                    yield Step(FetchResponse(error_code=error))
-                    return
-                yield Step(self._read(request), continues)
-            assert request is not None
-            assert self._reader is not None
-            is_last = is_last or request.max_wait_ms <= 0
-            if is_last or self._is_enough(request):
-                self._context.shard.count_fetch(self._reader.total_bytes)
+            reader = Reader(first)
+            for (message, continues), is_final in _marked(self._portions()):
+                response = self._read(message, reader, beginning)
+                if is_final and (is_last or _is_enough(reader, first)):
+                    beginning.end(response)
+                yield Step(with_cold(response, reader.take_cold()), continues)
+            if is_last or _is_enough(reader, first):
+                self._context.shard.count_fetch(reader.total_bytes)
                 return
-            places, self._places, self._reader = self._places, Places(), None
+            places, self._places = self._places, Places()
+            beginning.again()
             has_moved = places.have_moved(self._context.shard)
-            wait = WaitForAny(places.codes(), min(request.max_wait_ms, WAIT_MS_MAX), has_moved)
+            wait = WaitForAny(places.codes(), min(first.max_wait_ms, WAIT_MS_MAX), has_moved)
             yield Step(wait)
             is_last = wait.is_over
 
-    def _is_enough(self, request: FetchRequest) -> bool:
-        assert self._reader is not None
-        return (
-            self._reader.total_bytes >= request.min_bytes
-            or self._reader.has_error
-            or self._reader.has_cold
-        )
+    def _of_a_session(self) -> Iterator[Step]:
+        """A request with many changes of what its session reads."""
+        incremental: Incremental | None = None
+        for message, _ in self._portions():
+            if incremental is None:
+                entered = enter(message, self._context)
+                if isinstance(entered, FetchResponse):
+                    yield Step(entered)
+                    return
+                incremental = entered
+            incremental.change(message)
+            yield Step(None)
+        assert incremental is not None
+        incremental.forget(message)
+        result = incremental.answer()
+        while isinstance(result, WaitForMany):
+            wait = WaitForAny(result.find_codes(), result.timeout_ms, has_moved=False)
+            yield Step(wait)
+            result = result.attempt(is_last=wait.is_over) or result
+        yield Step(result)
 
-    def _read(self, request: FetchRequest) -> object:
-        if self._reader is None:
-            self._reader = Reader(request)
+    def _read(self, request: FetchRequest, reader: Reader, beginning: Beginning) -> FetchResponse:
         fetching = Fetching(request, self._context)
-        response = fetching.read(self._reader)
+        response = fetching.read(reader)
         for place, row in fetching.places.items():
             assert row.led is not None
             self._places.add(place, row.led.offsets().high_watermark)
@@ -110,7 +128,23 @@ class LargeFetch:
             for partition in topic.partitions:
                 if isinstance(partition.records, LentBatches):
                     partition.records = _kept(partition.records)
-        return with_cold(response, self._reader.take_cold())
+        beginning.portion(fetching.topics, response)
+        return response
+
+
+def _is_enough(reader: Reader, request: FetchRequest) -> bool:
+    return reader.total_bytes >= request.min_bytes or reader.has_error or reader.has_cold
+
+
+def _marked(portions: Iterator[Portion]) -> Iterator[tuple[Portion, bool]]:
+    """Each portion, and whether it is the last one."""
+    before: Portion | None = None
+    for portion in portions:
+        if before is not None:
+            yield before, False
+        before = portion
+    assert before is not None, "a request has a portion at least"
+    yield before, True
 
 
 def _kept(lent: LentBatches) -> bytes | LentBatches:
@@ -123,6 +157,6 @@ def _kept(lent: LentBatches) -> bytes | LentBatches:
     return lent
 
 
-def steps(portions: Callable[[], Iterator[Portion]], context: ShardContext) -> Iterator[Step]:
+def steps(portions: Callable[[], Iterator[AnyPortion]], context: ShardContext) -> Iterator[Step]:
     """The steps of a request that is too large to be handled whole."""
     return LargeFetch(portions, context).steps()

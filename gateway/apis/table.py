@@ -29,7 +29,6 @@ from gateway.apis import (
     describe_cluster,
     describe_configs,
     describe_groups,
-    fetch,
     find_coordinator,
     heartbeat,
     init_producer_id,
@@ -42,6 +41,7 @@ from gateway.apis import (
     offset_commit,
     offset_fetch,
     offset_for_leader_epoch,
+    session_fetch,
     sync_group,
 )
 from smq.wire.api import API_BY_NAME
@@ -190,9 +190,9 @@ APIS: tuple[Api, ...] = (
         "Fetch",
         Where.SHARD,
         fetch_codec,
-        fetch.handle,
-        "sessions, follower fetching",
-        # There are no sessions to shorten it, and names may have 249 bytes.
+        session_fetch.handle,
+        "follower fetching",
+        # A session begins with all of its partitions, and names may have 249 bytes.
         _listing(Cut(0, _PARTITIONS, ("responses", "partitions")), bytes_max=4 * MiB),
         large_fetch.steps,
     ),

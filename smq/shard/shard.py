@@ -28,6 +28,7 @@ from smq.model.catalog import Catalog, Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.shard.directory import build_directory
+from smq.shard.fetch_sessions import FetchSessions
 from smq.shard.settings import settings_of
 from smq.shard.throttle import Throttle
 
@@ -100,6 +101,7 @@ class Shard:
         self.levels: set[int] = set()
         self.moved: set[tuple[int, int]] = set()
         self.full_logs: set[int] = set()  # Of which it has been said.
+        self.fetch_sessions = FetchSessions()
         self.throttle = Throttle(logs.values())
         self.directory = build_directory(self.catalog, lambda _: None)
 

@@ -94,6 +94,32 @@ def test_times_become_offsets(cluster: Cluster, topic: str) -> None:
     assert resolve(cluster, topic, range(PARTITIONS), Place(timestamp=2_000_000)) == ends
 
 
+def test_many_partitions_are_read_in_a_session(cluster: Cluster) -> None:
+    """Records come in rounds, a few partitions in each: an answer tells only of these."""
+    many, rounds, each = 60, 8, 5
+    assert admin.create_topic(cluster, "wide", many) == many
+    with (
+        connect(cluster.bootstrap, transport="kafka") as client,
+        client.producer() as producer,
+        client.consumer("wide", start="earliest") as consumer,
+    ):
+        found: list[tuple[int, bytes]] = []
+        sent: list[tuple[int, bytes]] = []
+        for number in range(rounds):
+            new = [((number * 7 + i * 11) % many, b"%d-%d" % (number, i)) for i in range(each)]
+            for partition, value in new:
+                producer.send("wide", value, partition=partition)
+            producer.flush()
+            sent += new
+            deadline = time.monotonic() + DEADLINE_S
+            while len(found) < len(sent):
+                assert time.monotonic() < deadline, f"{len(found)} of {len(sent)} records came"
+                with consumer.poll(1) as batch:
+                    found += [(record.partition, bytes(record.value or b"")) for record in batch]
+        assert sorted(found) == sorted(sent)
+    admin.delete_topic(cluster, "wide")
+
+
 def test_settings_and_topics_are_told(cluster: Cluster, topic: str) -> None:
     own = [
         each

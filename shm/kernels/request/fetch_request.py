@@ -117,8 +117,9 @@ def _read_head(data, at, end, state):
     at += 13
     if version < SESSIONS_FROM:
         return at
-    epoch = get32(data, at + 4)  # A session begins, or there is none: full fetches both.
-    return at + 8 if epoch in (0, -1) else np.int64(BAD)
+    # So few partitions have no session: a full fetch that ends none.
+    is_plain = get32(data, at) == 0 and get32(data, at + 4) in (0, -1)
+    return at + 8 if is_plain else np.int64(BAD)
 
 
 @kernel

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.apis.fetch import lent_of
-from gateway.context import Ask, Later, Message, Relay, Result, Wait, WaitForAny
+from gateway.context import Ask, Later, Message, Relay, Result, Wait, WaitForAny, WaitForMany
 from gateway.dispatch import Dispatched, encode
 from gateway.parts import Parts
 from shm.kernels.base.wire import SIZE_BYTES
@@ -41,6 +41,9 @@ class Answering:
             return
         if isinstance(result, Wait):
             self.wait(connection, slot, dispatched, result)
+        elif isinstance(result, WaitForMany):
+            due_ns = monotonic_ns() + result.timeout_ms * 1_000_000
+            self._wait_for_many(connection, slot, dispatched, (result, due_ns))
         elif isinstance(result, Parts):
             connection.working += 1
             self._steps.add(partial(self._step, connection, slot, result))
@@ -203,6 +206,28 @@ class Answering:
             self.settle(connection, slot, dispatched, result)
 
         poll = self._polls.add(wait, settle)
+        connection.polls.add(poll)
+
+    def _wait_for_many(
+        self,
+        connection: Connection,
+        slot: Slot,
+        dispatched: Dispatched,
+        wait: tuple[WaitForMany, int],
+    ) -> None:
+        """Answer when there is enough to read; `wait` is with when it is over (monotonic, ns)."""
+        many, due_ns = wait
+        for_any = WaitForAny(many.find_codes(), many.timeout_ms, has_moved=False)
+
+        def go_on() -> None:
+            connection.polls.discard(poll)
+            result = many.attempt(is_last=for_any.is_over)
+            if result is None:
+                self._wait_for_many(connection, slot, dispatched, wait)
+            else:
+                self.settle(connection, slot, dispatched, result)
+
+        poll = self._polls.add_wide(for_any, due_ns, go_on)
         connection.polls.add(poll)
 
 

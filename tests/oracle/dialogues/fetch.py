@@ -239,3 +239,70 @@ def versions_that_are_no_more(talk: Talk) -> None:
     for version in (0, 3, 19):
         frame = whole[:2] + version.to_bytes(2, signed=True) + whole[4:]
         talk.ask_raw(f"version {version}", frame, answer=("Fetch", 4))
+
+
+MANY = 20  # Fewer have no session with SMQ.
+
+
+def forgotten(talk: Talk, topic: str, *partitions: int) -> list[ForgottenTopic]:
+    if talk.version < NEEDS_ID:
+        return [ForgottenTopic(topic=topic, partitions=partitions)]
+    return [ForgottenTopic(topic_id=talk.topic_id(topic), partitions=partitions)]
+
+
+@dialogue("Fetch", since=7, also=(12, 13))
+def incremental(talk: Talk) -> None:
+    """What an answer within a session leaves out, and how it ends."""
+    topic = talk.make_topic(partitions=MANY)
+    fill(talk, topic, batch(b"a"), partition=3)
+    everything = [at(0, index) for index in range(MANY)]
+    begun = talk.ask("it begins", fetch(talk, topic, *everything, session_epoch=0))
+    epochs = iter(range(1, 100))
+
+    def ask(step: str, *partitions: FetchPartition, **fields: Any) -> Any:
+        topics: dict[str, Any] = {} if partitions else {"topics": []}
+        session = {"session_id": begun.session_id, "session_epoch": next(epochs)}
+        return talk.ask(step, fetch(talk, topic, *partitions, **(topics | session | fields)))
+
+    ask("records that are not taken come again")
+    ask("the position has moved", at(1, 3))
+    ask("nothing is new")
+    fill(talk, topic, batch(b"b"), partition=7)
+    fill(talk, topic, batch(b"c"), partition=5)
+    ask("two have records")
+    ask("one of them moves", at(1, 5))
+    ask("the other one is forgotten", forgotten_topics_data=forgotten(talk, topic, 7, 99))
+    ask("it comes back", at(1, 7))
+    ask("it has been told")
+    ask("a position beyond the end", at(9, 7))
+    ask("the error stays")
+    ask("the error goes", at(1, 7))
+    ask("nothing is new again")
+    ask("no such partition", at(0, MANY))
+    ask("no such partition, still")
+    ask("it is forgotten", forgotten_topics_data=forgotten(talk, topic, MANY))
+    ask("a fresh start of one", at(0, 3), at(1, 3))
+    ask("read committed", at(0, 5), at(1, 3), isolation_level=1)
+    wrong = {"session_id": begun.session_id, "session_epoch": 77, "topics": []}
+    talk.ask("an epoch that is not the next", fetch(talk, topic, **wrong))
+    ask("it goes on")
+    ask("all are forgotten", forgotten_topics_data=forgotten(talk, topic, *range(MANY)))
+    ask("it is over")
+
+
+@dialogue("Fetch", since=7, also=(13,))
+def sessions_that_end(talk: Talk) -> None:
+    topic = talk.make_topic(partitions=MANY)
+    everything = [at(0, index) for index in range(MANY)]
+    first = talk.ask("one", fetch(talk, topic, *everything, session_epoch=0)).session_id
+    again = fetch(talk, topic, *everything, session_id=first, session_epoch=0)
+    second = talk.ask("another instead", again).session_id
+    of = {"topics": [], "session_epoch": 1}
+    talk.ask("the first is over", fetch(talk, topic, session_id=first, **of))
+    talk.ask("the second is not", fetch(talk, topic, session_id=second, **of))
+    last = fetch(talk, topic, *everything, session_id=second, session_epoch=-1)
+    talk.ask("the last of the second", last)
+    talk.ask(
+        "the second is over", fetch(talk, topic, session_id=second, **of | {"session_epoch": 2})
+    )
+    talk.ask("of nothing", fetch(talk, topic, topics=[], session_epoch=0))

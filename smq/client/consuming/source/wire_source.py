@@ -5,6 +5,8 @@ are handed out, with the positions behind them. Answers for positions that are n
 discarded. After a transient error it fetches again, with fresh metadata, RETRY_SECONDS later. If
 no broker answers for longer than the deadline, `take` raises.
 
+Many partitions are read in a session (fetch_session): what the broker knows is not said again.
+
 An answer has room for some partitions only, and a broker fills it in the order of the request. So
 partitions that gave records come last in the next request.
 
@@ -16,7 +18,6 @@ begin anew, `take` raises once the other topics have given their records, and lo
 import select
 from collections.abc import Iterable
 from dataclasses import dataclass
-from uuid import UUID
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from shm.kernels.reader.lend import F_FIELDS, F_ROW, F_START
 from shm.kernels.record.records import B_AT, B_ATTRIBUTES, B_LAST_OFFSET, scan_batches
 from smq.client.consuming.batch.chunk import Batches
 from smq.client.consuming.source.beginnings import Beginnings
+from smq.client.consuming.source.fetch_session import FetchSession, Spot
 from smq.client.consuming.source.source import Partition, Taken, always_intact
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import PASSING, Cluster, check
@@ -35,10 +37,7 @@ from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.fetch import (
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
     PartitionData,
 )
 
@@ -47,16 +46,14 @@ RETRY_SECONDS = 0.1
 FETCH_BYTES_FACTOR = 4  # One answer is for several partitions.
 
 
-Spot = tuple[int, UUID]
-"""A position, and the id of its topic."""
-
-
 @dataclass(slots=True)
 class _Fetch:
     """A fetch in flight, or an idle connection for one (`asked` is None)."""
 
     connection: Connection
+    session: FetchSession
     asked: dict[TopicPartition, Spot] | None = None
+    has_ids: bool = True
 
 
 class WireSource:
@@ -134,7 +131,9 @@ class WireSource:
             self._begin_anew()
             for fetch in self._answered():
                 asked, fetch.asked = fetch.asked, None
-                taken += self._read(fetch.connection.finish(), asked or {})
+                response = fetch.connection.finish()
+                if fetch.session.answered(response):
+                    taken += self._read(response, asked or {})
             moved = {each.name: offset for part in taken for each, offset in part.ends}
             self._ask(
                 {
@@ -204,29 +203,18 @@ class WireSource:
                 return
             fetch.connection.close()  # Its fetch waits for positions that are no longer wanted.
         if fetch is None or fetch.connection.is_closed:
-            fetch = self._fetches[leader] = _Fetch(self._cluster.connect(leader))
+            session = fetch.session if fetch is not None else FetchSession(self._bytes_max)
+            session.restart()
+            fetch = self._fetches[leader] = _Fetch(self._cluster.connect(leader), session)
         has_ids = all(topic_id != ZERO_UUID for _, topic_id in asked.values())
-        fetch.connection.start(FETCH if has_ids else FETCH_BY_NAME, self._request(asked))
+        if has_ids != fetch.has_ids:
+            fetch.session.restart()
+        fetch.has_ids = has_ids
+        request = fetch.session.request(asked)
+        request.max_wait_ms, request.min_bytes = FETCH_WAIT_MS, 1
+        request.max_bytes = FETCH_BYTES_FACTOR * self._bytes_max
+        fetch.connection.start(FETCH if has_ids else FETCH_BY_NAME, request)
         fetch.asked = asked
-
-    def _request(self, asked: dict[TopicPartition, Spot]) -> FetchRequest:
-        topics: dict[tuple[str, UUID], list[FetchPartition]] = {}
-        for name, (offset, topic_id) in asked.items():
-            partition = FetchPartition(
-                partition=name.partition,
-                fetch_offset=offset,
-                partition_max_bytes=self._bytes_max,
-            )
-            topics.setdefault((name.topic, topic_id), []).append(partition)
-        return FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES_FACTOR * self._bytes_max,
-            topics=[
-                FetchTopic(topic=topic, topic_id=topic_id, partitions=each)
-                for (topic, topic_id), each in topics.items()
-            ],
-        )
 
     def _read(self, response: FetchResponse, asked: dict[TopicPartition, Spot]) -> list[Taken]:
         check(response.error_code)

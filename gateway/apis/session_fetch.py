@@ -1,0 +1,230 @@
+"""Fetches within sessions (KIP-227): what has news among many partitions.
+
+- A full fetch (epoch 0) of more than PLACES_MAX partitions begins a session, if there is room; a
+  smaller one is read whole quicker than a session is kept, and gets session id 0, as from a Kafka
+  whose cache is full.
+- A full fetch ends the session that it names; so does epoch -1, which begins none.
+- An incremental fetch changes what the session reads, and is answered with the partitions that
+  have records, another high watermark or log start, or an error.
+- Unknown sessions are FETCH_SESSION_ID_NOT_FOUND, other epochs than the next one
+  INVALID_FETCH_SESSION_EPOCH, names after ids FETCH_SESSION_TOPIC_ID_ERROR. The client begins anew.
+- A session without partitions is over.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from uuid import UUID
+
+from gateway.apis import fetch
+from gateway.apis.fetch import (
+    IDS_FROM,
+    NO_SESSION_EPOCHS,
+    READ_COMMITTED,
+    Fetching,
+    Reader,
+    with_cold,
+)
+from gateway.context import Ask, Message, Result, ShardContext, WaitForMany
+from shm.kernels.request.fetch_request import PLACES_MAX, WAIT_MS_MAX
+from smq.model.errors import ErrorCode
+from smq.shard.fetch_sessions import NAME_LENGTH_MAX, Asked, FetchSession, Told
+from smq.wire.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+NEW_EPOCH = 0
+
+
+def handle(request: FetchRequest, context: ShardContext) -> Result:
+    """Answer within a session, or without one."""
+    if is_incremental(request):
+        incremental = enter(request, context)
+        if isinstance(incremental, FetchResponse):
+            return incremental
+        incremental.change(request)
+        incremental.forget(request)
+        return incremental.answer()
+    beginning = Beginning(request, context)
+    return fetch.handle(request, context, beginning.answered)
+
+
+def is_incremental(request: FetchRequest) -> bool:
+    """Whether a request goes on with a session."""
+    return request.session_epoch not in NO_SESSION_EPOCHS
+
+
+def enter(request: FetchRequest, context: ShardContext) -> "Incremental | FetchResponse":
+    """A request that goes on with a session, or its refusal."""
+    has_ids = context.header.api_version >= IDS_FROM
+    session = context.shard.fetch_sessions.enter(
+        request.session_id, request.session_epoch, context.now_ms, has_ids=has_ids
+    )
+    if isinstance(session, ErrorCode):
+        return FetchResponse(error_code=session)
+    return Incremental(session, request, context)
+
+
+class Beginning:
+    """The session that a full fetch begins, if any. Its answer may come in portions."""
+
+    def __init__(self, request: FetchRequest, context: ShardContext) -> None:
+        if request.session_id:
+            context.shard.fetch_sessions.end(request.session_id)
+        state = request.replica_state
+        is_follower = (request.replica_id if state is None else state.replica_id) >= 0
+        self._is_wanted = request.session_epoch == NEW_EPOCH and not is_follower
+        self._context = context
+        self._session = self._new()
+
+    def _new(self) -> FetchSession:
+        return FetchSession(self._context.header.api_version >= IDS_FROM)
+
+    def portion(self, topics: Sequence[FetchTopic], response: FetchResponse) -> None:
+        """What a portion has asked for, and was answered."""
+        has_ids = self._session.has_ids
+        if not self._is_wanted or not _are_names(topics):
+            self._is_wanted = False
+            return
+        self._session.update(_asked(topics, has_ids=has_ids))
+        self._session.told(told for _, told in _told(response, has_ids=has_ids))
+
+    def end(self, response: FetchResponse) -> None:
+        """All portions are answered: the last one tells the session's id."""
+        if self._is_wanted and len(self._session) > PLACES_MAX:
+            sessions, now_ms = self._context.shard.fetch_sessions, self._context.now_ms
+            response.session_id = sessions.add(self._session, now_ms)
+
+    def again(self) -> None:
+        """All portions are read anew."""
+        self._session = self._new()
+
+    def answered(self, topics: Sequence[FetchTopic], response: FetchResponse) -> None:
+        """The same for a request of one portion."""
+        self.portion(topics, response)
+        self.end(response)
+
+
+class Incremental:
+    """A request of a session, which has the epoch that the next one is to have."""
+
+    def __init__(self, session: FetchSession, request: FetchRequest, context: ShardContext) -> None:
+        self._session, self._context = session, context
+        self._epoch = session.epoch
+        self._request = copy(request)  # Without the portion's partitions.
+        self._request.topics = self._request.forgotten_topics_data = ()
+        self._is_good = True
+
+    def change(self, portion: FetchRequest) -> None:
+        """Read what a portion of the request asks for."""
+        if _are_names(portion.topics):
+            self._session.update(_asked(portion.topics, has_ids=self._session.has_ids))
+        else:
+            self._is_good = False
+
+    def forget(self, request: FetchRequest) -> None:
+        """Read no longer what the request says, after all its portions."""
+        has_ids, forgotten = self._session.has_ids, request.forgotten_topics_data
+        self._session.forget(
+            (each.topic_id if has_ids else each.topic, each.partitions) for each in forgotten
+        )
+
+    def answer(self) -> Result:
+        """The response, Ask, or a wait."""
+        sessions, session = self._context.shard.fetch_sessions, self._session
+        if self._is_good and not len(session):
+            sessions.end(session.id)
+            return FetchResponse()
+        if not self._is_good or not sessions.has_room(session):
+            sessions.end(session.id)
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        result = self.attempt(is_last=self._request.max_wait_ms <= 0)
+        if result is not None:
+            return result
+        wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
+        return WaitForMany(session.codes, wait_ms, self.attempt)
+
+    def attempt(self, *, is_last: bool) -> Message | Ask | None:
+        """The response if there is enough to say, Ask if the sealer has it, or None."""
+        request, session, shard = self._request, self._session, self._context.shard
+        if session.epoch != self._epoch:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        is_committed = request.isolation_level == READ_COMMITTED
+        news = session.news(shard, is_committed=is_committed)
+        reader, asked = Reader(request), copy(request)
+        asked.topics = _topics(news)
+        response = Fetching(asked, self._context).read(reader)
+        is_enough = reader.total_bytes >= request.min_bytes or reader.has_error or is_last
+        cold = reader.take_cold()
+        if not is_enough and not cold:
+            return None
+        self._tell(response, {id(each.data) for each in cold})
+        shard.count_fetch(reader.total_bytes)
+        return with_cold(response, cold)
+
+    def _tell(self, response: FetchResponse, cold: set[int]) -> None:
+        """Leave out what the client knows, and note what it is told."""
+        session, response.session_id = self._session, self._session.id
+        telling = []
+        kept: dict[int, PartitionData] = {}
+        for data, told in _told(response, has_ids=session.has_ids):
+            is_error = told.high_watermark < 0
+            if data.records or is_error or id(data) in cold or not session.knows(told):
+                kept[id(data)] = data
+                telling.append(told)
+        session.told(telling)
+        for topic in response.responses:
+            topic.partitions = [each for each in topic.partitions if id(each) in kept]
+        response.responses = [each for each in response.responses if each.partitions]
+
+
+def _are_names(topics: Sequence[FetchTopic]) -> bool:
+    """Whether topics may have these names: others are not kept."""
+    return all(len(each.topic) <= NAME_LENGTH_MAX for each in topics)
+
+
+def _asked(topics: Sequence[FetchTopic], *, has_ids: bool) -> Iterator[Asked]:
+    for topic in topics:
+        for each in topic.partitions:
+            yield Asked(
+                topic.topic_id if has_ids else topic.topic,
+                each.partition,
+                each.current_leader_epoch,
+                each.fetch_offset,
+                each.last_fetched_epoch,
+                each.partition_max_bytes,
+            )
+
+
+def _topics(asked: Sequence[Asked]) -> list[FetchTopic]:
+    """What is asked, a row a topic."""
+    topics: dict[str | UUID, list[FetchPartition]] = {}
+    for each in asked:
+        topics.setdefault(each.topic, []).append(
+            FetchPartition(
+                partition=each.partition,
+                current_leader_epoch=each.leader_epoch,
+                fetch_offset=each.offset,
+                last_fetched_epoch=each.last_fetched_epoch,
+                partition_max_bytes=each.bytes_max,
+            )
+        )
+    return [
+        FetchTopic(topic_id=key, partitions=partitions)
+        if isinstance(key, UUID)
+        else FetchTopic(topic=key, partitions=partitions)
+        for key, partitions in topics.items()
+    ]
+
+
+def _told(response: FetchResponse, *, has_ids: bool) -> Iterator[tuple[PartitionData, Told]]:
+    """What a response tells of each partition. After an error the truth is to follow."""
+    for topic in response.responses:
+        key = topic.topic_id if has_ids else topic.topic
+        for data in topic.partitions:
+            is_good = data.error_code == ErrorCode.NONE and data.diverging_epoch is None
+            high = data.high_watermark if is_good else -1
+            yield data, Told(key, data.partition_index, high, data.log_start_offset)
