@@ -4,11 +4,11 @@ A request that waits is kept as its bytes and asked again when something has mov
 call, however it ends.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from gateway.context import Ask, Message, Place, Wait
+from gateway.context import Ask, Message, Place, Relay, Wait
 from gateway.dispatch import dispatch
 from shm.kernels.request.fetch_request import (
     ANSWERED,
@@ -60,25 +60,25 @@ class QuickFetch:
             return self.answer()
         if outcome == LEFT:
             return None
-        waiting = _Waiting(self, bytearray(data[start:end]), self._places())
+        waiting = _Waiting(self, bytearray(data[start:end]), self.places())
         timeout_ms = self._words[STATE_MAX_WAIT_MS]
         return Wait(lambda: waiting.places, timeout_ms, waiting.attempt, waiting.moved)
 
-    def look(
-        self, request: np.ndarray, *, is_last: bool
-    ) -> tuple[Answer | Message | Ask | None, Sequence[Place]]:
-        """What a request that waits gets now; None: it waits on, for these places."""
+    def look(self, request: np.ndarray, *, is_last: bool) -> Answer | Message | Ask | Wait | None:
+        """What a request that waits gets now; None: it waits on, for `places`.
+
+        Wait: the kernel leaves it from now on, and this is the request as it was read once.
+        """
         outcome = self._ask(request, 0, len(request), is_last=is_last)
         if outcome == ANSWERED:
-            return self.answer(), ()
+            return self.answer()
         if outcome != LEFT:
-            return None, self._places()
+            return None
         result = dispatch(request.data, self.shard, now_ms=0).result  # Fetch asks no clock.
-        if isinstance(result, Wait):
-            return result.attempt(is_last=is_last), result.places
-        return result, ()
+        assert not isinstance(result, Relay), "a shard answers fetches itself"
+        return result
 
-    def _places(self) -> list[Place]:
+    def places(self) -> list[Place]:
         """What the request that was asked last waits for."""
         codes = self._state[STATE_PLACES:][: self._words[STATE_PLACE_COUNT]].tolist()
         return [(code >> 32, code & _SLOT_MASK) for code in codes]
@@ -132,17 +132,34 @@ def _after(pieces: Answer, sent: int) -> Answer:
 
 
 class _Waiting:
-    """A request that waits, as its bytes, and for which places it waits."""
+    """A request that waits, as its bytes, and for which places it waits.
+
+    The kernel looks at the bytes each time, which costs it less than an object would. What it
+    leaves is read once: `_read` goes on with the request that was read.
+    """
 
     def __init__(self, quick: QuickFetch, request: bytearray, places: Sequence[Place]) -> None:
         self._quick, self._request = quick, np.frombuffer(request, np.uint8)
-        self.places = places
+        self._read: Wait | None = None
+        self._places = places
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """See Wait.find_places."""
+        return self._places if self._read is None else self._read.places
 
     def attempt(self, *, is_last: bool) -> Answer | Message | Ask | None:
         """See Wait."""
-        answer, self.places = self._quick.look(self._request, is_last=is_last)
-        return answer
+        if self._read is None:
+            found = self._quick.look(self._request, is_last=is_last)
+            if not isinstance(found, Wait):
+                self._places = self._quick.places() if found is None else ()
+                return found
+            self._read = found
+        return self._read.attempt(is_last=is_last)
 
-    def moved(self, _: Iterable[Place]) -> Answer | Message | Ask | None:
+    def moved(self, places: Sequence[Place]) -> Answer | Message | Ask | None:
         """See Wait."""
-        return self.attempt(is_last=False)
+        if self._read is None:
+            return self.attempt(is_last=False)
+        return self._read.moved(places)

@@ -32,7 +32,7 @@ class DoorBench(ServerBench):
         self.block = ClusterBlock.create(1, os.getpid(), 0)
         descriptors = [self.block.fd, self.block.fd, self.block.fd]
         self.sessions = Sessions(self.loop, IDENTITY, self.shard, descriptors, self.server)
-        self.server.door = self.sessions
+        self.server.turns.door = self.sessions
         self.server.when_catalog_changes.append(self.sessions.catalog_changed)
         listener = listen(self._path)
         self.loop.opened.append(listener)

@@ -61,7 +61,7 @@ class ServerBench:
         listener = socket.create_server(("127.0.0.1", 0))
         self.loop.opened.append(listener)
         self.address = listener.getsockname()
-        self.server.listen(listener)
+        self.server.clients.listen(listener)
 
     def _read_catalog(self) -> bool:
         if self._next is None:
@@ -72,7 +72,7 @@ class ServerBench:
 
     def close(self) -> None:
         self.server.stop()
-        for connection in list(self.server._connections.values()):
+        for connection in list(self.server.clients.by_fd.values()):
             connection.close()
         self.loop.close()
         for log in self.shard.logs.values():
@@ -90,8 +90,8 @@ class ServerBench:
         sock.connect(self.address)
         sock.setblocking(False)
         self.loop.opened.append(sock)
-        before = self.server.connection_count()
-        turn_until(self.loop, lambda: self.server.connection_count() > before)
+        before = len(self.server.clients)
+        turn_until(self.loop, lambda: len(self.server.clients) > before)
         return Client(self.loop, sock)
 
     def let_kernel_sleep(self) -> None:

@@ -61,7 +61,7 @@ def test_the_kernel_takes_them_once_the_loop_has_found_one_good(
 ) -> None:
     quick, client = Quick(bench), bench.client()
     assert send(client, good) == ErrorCode.NONE
-    bench.server._producing._handles = NoFiler()  # Who would refuse all of them.
+    bench.server.requests._producing._handles = NoFiler()  # Who would refuse all of them.
     before = quick.taken
     for _ in range(3):
         assert send(client, good, good) == ErrorCode.NONE

@@ -60,7 +60,7 @@ def test_a_client_that_reads_nothing_keeps_no_producer_from_producing(make: Make
         watch_space(bench.shard, NOW_MS)
         assert not bench.shard.throttle.is_on  # Nor is one slowed.
         put(bench, writer, WAL_BYTES_MAX // 2)
-    bench.server._connections[max(bench.server._connections)].invariants()
+    bench.server.clients.by_fd[max(bench.server.clients.by_fd)].invariants()
     reader.wait_closed()  # What it asked for is gone.
     assert loans(log) == 0
 

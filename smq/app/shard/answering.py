@@ -199,7 +199,12 @@ class Answering:
         return None if missing else answers
 
     def wait(self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait) -> None:
-        """Answer when there is enough to read."""
+        """Answer when there is enough to read, or its time is over: that may be now."""
+        if wait.timeout_ms <= 0:
+            last = wait.attempt(is_last=True)
+            assert last is not None, "the last attempt gives what there is"
+            self.settle(connection, slot, dispatched, last)
+            return
 
         def settle(result: Message | Ask) -> None:
             connection.polls.discard(poll)

@@ -95,12 +95,6 @@ class LongPolls:
                 del self._by_place[place]
                 self.watched[place[1]] &= ~_NARROW
 
-    def hurry(self, poll: "LongPoll | WidePoll", due_ns: int) -> None:
-        """It has waited before it came here: it ends at this time (monotonic)."""
-        assert poll.timer is not None
-        poll.timer.cancel()
-        poll.timer = self._loop.call_at(due_ns, lambda: self.end(poll))
-
     def moved(self, places: Collection[Place]) -> None:
         """The HWM of these places has moved."""
         concerned: dict[LongPoll, list[Place]] = {}

@@ -54,7 +54,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     sessions = _sessions(loop, inheritance, shard, server)
 
     def tell_clients() -> None:
-        inheritance.nodes.set_connections(node_id, server.connection_count())
+        inheritance.nodes.set_connections(node_id, len(server.clients))
         inheritance.nodes.set_sessions(node_id, sessions.count())
 
     notices = Notices([*logs.values(), sessions], sys.stderr.write)
@@ -67,7 +67,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         if not shard.catalog_version:  # A turn of the loop may have taken it before us.
             loop.call_later(CATALOG_WAIT_MS, serve)
             return
-        server.listen(inheritance.tcp_listeners[node_id])
+        server.clients.listen(inheritance.tcp_listeners[node_id])
         sessions.listen(inheritance.unix_listeners[attach_name(node_id)])
         inheritance.report_ready()
 
@@ -90,7 +90,7 @@ def _sessions(loop: Loop, inheritance: Inheritance, shard: Shard, server: ShardS
     logs = [memory.fd for memory in inheritance.logs.values()]
     descriptors = [inheritance.nodes.fd, inheritance.catalog.fd, *logs]
     sessions = Sessions(loop, identity, shard, descriptors, server)
-    server.door = sessions
+    server.turns.door = sessions
     server.when_catalog_changes.append(sessions.catalog_changed)
     return sessions
 
@@ -153,7 +153,7 @@ def housekeep(
     """Do once a second what nobody waits for, and watch the space when the WAL grows."""
 
     def once() -> None:
-        server.close_idle()
+        server.clients.close_idle()
         tell_clients()
         commands.watch_space()
         notices.tell(monotonic_ms())
@@ -171,7 +171,7 @@ def _drain(loop: Loop, inheritance: Inheritance, server: ShardServer, sessions: 
     sessions.stop()
 
     def check() -> None:
-        if server.connection_count() == sessions.count() == 0:
+        if len(server.clients) == sessions.count() == 0:
             loop.stop()
         else:
             loop.call_later(10, check)

@@ -193,8 +193,8 @@ class ShardProcess(Process):
         paths = inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
         peers = Peers(self.loop, node_id, *paths)
         words = inheritance.catalog.words
-        self.server = ShardServer(self.loop, shard, peers, self._take_catalog, words)
-        self.server._acks = KernelAcks(shard, self.chance)  # noqa: SLF001
+        acks = KernelAcks(shard, self.chance)
+        self.server = ShardServer(self.loop, shard, peers, self._take_catalog, words, acks)
         commands = ShardCommands(self.loop, shard, peers)
         commands.listen(self.listener(self.name))
         notices = Notices(logs.values(), self.said.append)
@@ -238,7 +238,7 @@ class ShardProcess(Process):
     def _serve(self, listener: str) -> None:
         self._take_catalog()
         if self.shard.catalog_version:
-            self.server.listen(self.listener(listener))
+            self.server.clients.listen(self.listener(listener))
         else:
             self.loop.call_later(CATALOG_WAIT_MS, partial(self._serve, listener))
 

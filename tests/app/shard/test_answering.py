@@ -58,7 +58,7 @@ def test_an_answer_to_someone_who_has_gone_is_dropped(make: Make) -> None:
     client.send(request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), 7))
     settle(bench, client)
     client.socket.close()
-    turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+    turn_until(bench.loop, lambda: len(bench.server.clients) == 1)
     bench.peers.relayed[0][1]((7).to_bytes(4) + b"found")
     neighbour.send(versions())
     assert len(neighbour.wait(1)) == 1
@@ -129,7 +129,7 @@ def test_who_has_gone_while_a_record_is_looked_for_holds_up_nobody(make: Make) -
     log.background = BackgroundThread(lambda: None)
     client.send(by_time("one", 1))
     client.socket.close()
-    turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+    turn_until(bench.loop, lambda: len(bench.server.clients) == 1)
     neighbour.send(by_time("one", 1))
     assert len(neighbour.wait(1)) == 1
 
@@ -335,7 +335,7 @@ def test_who_leaves_while_a_large_fetch_waits_is_forgotten(make: Make) -> None:
     client.send(wide_fetch(3))
     turn_until(bench.loop, lambda: bool(bench.server._polls.watched.any()))
     client.socket.close()
-    turn_until(bench.loop, lambda: bench.server.connection_count() == 0)
+    turn_until(bench.loop, lambda: len(bench.server.clients) == 0)
     assert not bench.server._polls.watched.any()
 
 

@@ -1,13 +1,10 @@
 """What the kernel's turns do, the loop's turns do with the same bytes; the rest is left to them."""
 
 import os
-import select
 import socket
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -16,7 +13,6 @@ from shm.kernels.base.words import WORD_TAIL, WORD_WRITTEN
 from smq.app.process.clock import monotonic_ns
 from smq.app.shard import quick_turns
 from smq.app.shard.quick_turns import TURNS_MAX_NS
-from smq.model.errors import ErrorCode
 from smq.wire.records import read_batches
 from tests.app.fake_peers import turn_until
 from tests.app.quick import Quick, awaited
@@ -33,7 +29,6 @@ from tests.shard.shard_bench import (
     SEGMENT_BYTES,
     HeldSyncer,
     batch,
-    catalog,
     produce_request,
     responses,
     topic,
@@ -175,16 +170,16 @@ def test_a_request_in_two_parts_and_one_of_another_kind_are_left_where_they_are(
 def test_a_rest_that_comes_in_the_turn_of_its_beginning_finds_it(make: Make) -> None:
     bench = make(topic("one"))
     client, sent = bench.client(), one(b"y" * 30_000)
-    [connection] = bench.server._connections.values()
+    [connection] = bench.server.clients.by_fd.values()
     bench.turn()
     client.send(sent[:20_000])
-    assert bench.server._sleep(monotonic_ns() + TURNS_MAX_NS)  # A kernel takes the beginning …
+    assert bench.server.turns._sleep(monotonic_ns() + TURNS_MAX_NS)  # It takes the beginning …
     client.send(sent[20_000:])
     client.wait(1)
     client.send(sent[:20_000])
     bench.server.readable(connection)  # … or the loop, and a kernel looks before the turn ends.
     client.send(sent[20_000:])
-    bench.server.take_awake()
+    bench.server.turns.take_awake()
     client.wait(2)
     assert offsets(client) == [0, 1]
 
@@ -215,73 +210,6 @@ def test_who_waits_in_the_loop_gets_the_records_in_the_turn_that_wrote_them(make
     assert b"awaited" in bytes(fetched(reader.frames()[0]).records)
 
 
-def test_a_fetch_that_waits_in_the_kernel_ends_when_its_time_is_over(make: Make) -> None:
-    bench = make(topic("one"))
-    late, later = bench.client(), bench.client()
-    later.send(fetch("one", wait_ms=60_000))
-    turn_until(bench.loop, lambda: awaited(bench) == 1)
-    late.send(fetch("one", wait_ms=20))
-    assert fetched(late.wait(1)[0]).records in (None, b"")
-    assert awaited(bench) == 1
-    assert later.frames() == []
-
-
-def test_a_client_whose_fetch_waits_may_ask_more_and_is_answered_in_order(make: Make) -> None:
-    bench = make(topic("one"))
-    client, writer = bench.client(), bench.client()
-    client.send(fetch("one", wait_ms=60_000, correlation=1))
-    turn_until(bench.loop, lambda: awaited(bench) == 1)
-    client.send(versions(2) + one(correlation=3))
-    settle(bench, client)
-    assert client.correlations() == [1, 2, 3]  # Its own record ends its wait.
-    client.send(fetch("one", 1, wait_ms=60_000, correlation=4))
-    turn_until(bench.loop, lambda: awaited(bench) == 1)
-    client.send(versions(5))
-    settle(bench, client)
-    assert client.correlations() == [1, 2, 3]
-    writer.send(one())
-    client.wait(5)
-    assert client.correlations() == [1, 2, 3, 4, 5]
-
-
-def test_records_that_become_visible_in_the_loops_turn_end_a_wait_in_the_kernel(make: Make) -> None:
-    bench = make(topic("one"), topic("safe", range(2, 3), DISK))
-    log = bench.shard.logs[0]
-    log.syncs.syncer = HeldSyncer(log.memory)
-    reader, writer = bench.client(), bench.client()
-    reader.send(fetch("safe", wait_ms=60_000))
-    turn_until(bench.loop, lambda: awaited(bench) == 1)
-    writer.send(produce_request({"safe": {0: batch(b"s")}}))
-    settle(bench, reader)
-    assert (awaited(bench), reader.frames()) == (1, [])
-    log.syncs.syncer.release()
-    assert b"s" in bytes(fetched(reader.wait(1)[0]).records)
-
-
-def test_a_topic_that_goes_and_a_stop_end_waits_in_the_kernel(make: Make) -> None:
-    bench = make(topic("one"), topic("two", range(2, 3)))
-    gone, stopped = bench.client(), bench.client()
-    gone.send(fetch("one", wait_ms=60_000))
-    stopped.send(fetch("two", wait_ms=60_000))
-    turn_until(bench.loop, lambda: awaited(bench) == 2)
-    bench.publish(catalog(topic("two", range(2, 3))))
-    assert fetched(gone.wait(1)[0]).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    bench.server.stop()
-    assert fetched(stopped.wait(1)[0]).error_code == 0
-
-
-def test_a_client_that_hangs_up_while_its_fetch_waits_leaves_nothing_behind(make: Make) -> None:
-    bench = make(topic("one"))
-    client, writer = bench.client(), bench.client()
-    client.send(fetch("one", wait_ms=60_000))
-    turn_until(bench.loop, lambda: awaited(bench) == 1)
-    client.socket.close()
-    turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
-    assert awaited(bench) == 0
-    writer.send(one())
-    assert len(writer.wait(1)) == 1
-
-
 def test_who_waits_in_the_kernel_is_not_idle_and_who_was_served_by_it_is_not_yet(
     make: Make,
 ) -> None:
@@ -289,14 +217,14 @@ def test_who_waits_in_the_kernel_is_not_idle_and_who_was_served_by_it_is_not_yet
     waiting, busy, idle = bench.client(), bench.client(), bench.client()
     waiting.send(fetch("one", wait_ms=60_000, min_bytes=1 << 20))
     turn_until(bench.loop, lambda: awaited(bench) == 1)
-    for connection in bench.server._connections.values():
+    for connection in bench.server.clients.by_fd.values():
         connection.last_used_ns -= 61_000_000_000
         bench.server._quick_turns.note(connection)
     busy.send(one())
     busy.wait(1)
-    bench.server.close_idle()
+    bench.server.clients.close_idle()
     idle.wait_closed()
-    assert bench.server.connection_count() == 2
+    assert len(bench.server.clients) == 2
 
 
 def test_a_fetchs_answer_that_a_socket_takes_in_parts_comes_whole(make: Make) -> None:
@@ -304,7 +232,7 @@ def test_a_fetchs_answer_that_a_socket_takes_in_parts_comes_whole(make: Make) ->
     quick, writer, reader = Quick(bench), bench.client(), bench.client(receive_bytes=2048)
     reader.send(versions())
     reader.wait(1)
-    for connection in bench.server._connections.values():
+    for connection in bench.server.clients.by_fd.values():
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
     reader.send(fetch("one", wait_ms=60_000))
     turn_until(bench.loop, lambda: awaited(bench) == 1)
@@ -383,7 +311,7 @@ def test_a_failed_write_does_not_count_as_one_after_a_repair(make: Make) -> None
 def test_answers_that_a_socket_does_not_take_go_when_it_does(make: Make) -> None:
     bench = make(topic("one"))
     quick, client = Quick(bench), bench.client(receive_bytes=4096)
-    [connection] = bench.server._connections.values()
+    [connection] = bench.server.clients.by_fd.values()
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     count = 400
     client.send(one() * count)
@@ -400,7 +328,7 @@ def test_much_is_sent_from_the_ring_and_its_rest_from_wherever_it_is_by_then(
 ) -> None:
     bench = make(topic("one"))
     quick, producer, consumer = Quick(bench), bench.client(), bench.client(receive_bytes=4096)
-    for connection in bench.server._connections.values():
+    for connection in bench.server.clients.by_fd.values():
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     batches = [batch(bytes([i]) * 20_000) for i in range(6)]
     for each in batches:
@@ -410,7 +338,7 @@ def test_much_is_sent_from_the_ring_and_its_rest_from_wherever_it_is_by_then(
     consumer.send(fetch("one"))
     bench.turn(1)
     assert quick.taken == taken + 1
-    [slow] = [each for each in bench.server._connections.values() if each.slots]
+    [slow] = [each for each in bench.server.clients.by_fd.values() if each.slots]
     for _ in range(20 if is_overtaken else 0):  # More than the ring holds.
         producer.send(produce_request({"one": {0: batch(b"later" * 4000)}}))
         bench.turn()
@@ -420,67 +348,3 @@ def test_much_is_sent_from_the_ring_and_its_rest_from_wherever_it_is_by_then(
     values = [record.value for each in read_batches(found.records) for record in each.records()]
     assert values == [bytes([i]) * 20_000 for i in range(6)]
     assert not slow.slots
-
-
-def test_a_client_that_never_stops_does_not_keep_the_loop_from_its_timers(make: Make) -> None:
-    bench = make(topic("one"))
-    quick, client = Quick(bench), bench.client()
-    client.socket.setblocking(True)
-    told: list[int] = []
-
-    def ask_again_and_again() -> None:
-        while not told:
-            client.socket.sendall(one())
-            assert client.socket.recv(1000)
-
-    thread = Thread(target=ask_again_and_again)
-    thread.start()
-    bench.loop.call_later(50 * TURNS_MAX_NS / 1e6, lambda: told.append(quick.taken))
-    turn_until(bench.loop, lambda: bool(told))
-    turn_until(bench.loop, lambda: not thread.is_alive())
-    assert told[0] > 0
-
-
-def test_while_the_kernel_sleeps_everything_else_has_its_turn(make: Make) -> None:
-    bench = make(topic("one"))
-    bench.let_kernel_sleep()
-    quick, client, told = Quick(bench), bench.client(), list[str]()
-    read, write = os.pipe()
-    bench.loop.register(read, select.EPOLLIN, lambda _: told.append(os.read(read, 9).decode()))
-    bench.loop.call_later(20, lambda: told.append("due"))
-    client.socket.settimeout(10)
-
-    def ask_then_tell() -> None:
-        for _ in range(20):
-            client.socket.sendall(one())
-            assert client.socket.recv(1000)
-        os.write(write, b"other")
-        with socket.create_connection(bench.address) as newcomer:
-            newcomer.sendall(versions())
-            told.append(f"{len(newcomer.recv(1000)) > 0}")
-
-    thread = Thread(target=ask_then_tell)
-    thread.start()
-    turns = 0
-    while len(told) < 3:
-        bench.loop.run_once(10)
-        turns += 1
-    thread.join()
-    assert sorted(told) == ["True", "due", "other"]
-    assert 0 < quick.taken <= turns < 20
-    bench.loop.unregister(read)
-    for fd in (read, write):
-        os.close(fd)
-
-
-def test_who_hangs_up_or_is_reset_is_forgotten(make: Make) -> None:
-    bench = make(topic("one"))
-    quick = Quick(bench)
-    for is_reset in (False, True):
-        client = bench.client()
-        client.send(one())
-        if is_reset:
-            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        client.socket.close()
-        turn_until(bench.loop, lambda: bench.server.connection_count() == 0)
-    assert quick.taken <= 2

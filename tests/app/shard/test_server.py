@@ -1,12 +1,8 @@
 """The server over real sockets: cuts, order, levels, slow clients, garbage."""
 
-import itertools
-import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -14,12 +10,8 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels.base.words import WORD_SPACE_END
 from smq.app.process.clock import monotonic_ms
 from smq.app.shard.receive import BUFFER_BYTES
-from smq.app.shard.server import HOST_SEND_BYTES
 from smq.model.errors import ErrorCode
-from smq.shard.produce import REQUESTS_MAX
-from smq.shard.shard import Led
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
-from smq.wire.generated.metadata import MetadataRequest
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
     ServerBench,
@@ -67,30 +59,6 @@ def test_a_stream_may_be_cut_anywhere(make: Make, size: int) -> None:
     frames = client.wait(4)
     assert client.correlations() == [1, 2, 3, 4]
     assert fetched(frames[3]).high_watermark == 1
-
-
-def test_answers_keep_the_order_of_the_requests_whoever_is_slow(make: Make) -> None:
-    bench = make(topic("one"), topic("safe", range(2, 3), DISK))
-    log = bench.shard.logs[0]
-    log.syncs.syncer = HeldSyncer(log.memory)
-    client = bench.client()
-    client.send(
-        find_coordinator(1)
-        + produce_request({"safe": {0: batch(b"s")}}, correlation=2)
-        + fetch("one", wait_ms=60_000, correlation=3)
-        + versions(4)
-        + produce_request({"one": {0: batch(b"o")}}, correlation=5)
-    )
-    settle(bench, client)
-    assert client.correlations() == []
-    [(_, answered)] = bench.peers.relayed
-    answered((1).to_bytes(4) + b"found")
-    settle(bench, client)
-    assert client.correlations() == [1]
-    log.syncs.syncer.release()
-    client.wait(5)
-    assert client.correlations() == [1, 2, 3, 4, 5]
-    assert fetched(client.frames()[2]).high_watermark == 1
 
 
 def test_an_ack_comes_at_its_topic_s_level_and_what_is_acknowledged_is_visible(make: Make) -> None:
@@ -173,7 +141,7 @@ def test_a_poll_whose_client_is_gone_leaves_nothing_behind(make: Make) -> None:
     client.send(fetch("one", wait_ms=60_000))
     settle(bench)
     client.socket.close()
-    turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+    turn_until(bench.loop, lambda: len(bench.server.clients) == 1)
     writer.send(produce_request({"one": {0: batch(b"x")}}))
     assert len(writer.wait(1)) == 1
 
@@ -225,36 +193,6 @@ def test_producers_are_slowed_when_space_is_short_and_others_are_not(make: Make)
     producer.wait(3)
 
 
-def python_steps(work: Callable[[], object]) -> int:
-    """How many functions are called meanwhile."""
-    count = 0
-
-    def profile(_frame: object, event: str, _arg: object) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(profile)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
-def test_python_s_steps_depend_on_wake_ups_and_not_on_requests_or_partitions(make: Make) -> None:
-    bench = make(topic("one", range(1, 101)))
-    client, steps, asked = bench.client(), list[int](), 0
-    one = produce_request({"one": {0: batch(b"v")}})
-    many = produce_request({"one": {i: batch(b"v") for i in range(100)}})
-    for data, count in ((one * 3, 3), (one, 1), (one * 200, 200), (many * 2, 2)):
-        assert client.socket.send(data) == len(data)
-        steps.append(python_steps(lambda: bench.loop.run_once(0.5)))
-        asked += count
-        client.wait(asked)
-    _, least, *others = steps  # The first time is like no other.
-    assert max(others) < least + 40  # A segment may begin in any turn.
-
-
 def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(make: Make) -> None:
     bench = make(topic("one"))
     writer, slow = bench.client(), bench.client(receive_bytes=65536)
@@ -269,7 +207,7 @@ def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(make: Ma
         with suppress(BlockingIOError):
             taken += slow.socket.send(unsent[taken:])
         bench.turn(1)
-    [connection] = [c for c in bench.server._connections.values() if c.slots]
+    [connection] = [c for c in bench.server.clients.by_fd.values() if c.slots]
     assert connection.is_full
     assert len(connection.slots) <= 256
 
@@ -291,38 +229,6 @@ def test_a_client_that_does_not_read_is_not_read_from_and_loses_nothing(make: Ma
     assert seen == [*range(1, asked + 1)]
 
 
-def test_clients_beyond_the_limit_are_closed_and_idle_ones_after_their_time(make: Make) -> None:
-    bench = make(max_connections=2, connections_max_idle_ms=0)
-    first, second = bench.client(), bench.client()
-    with pytest.raises(AssertionError, match="came true"):
-        ServerBench.client(_impatient(bench))
-    assert bench.server.connection_count() == 2
-    first.send(find_coordinator(1))
-    settle(bench)
-    bench.server.close_idle()
-    second.wait_closed()
-    assert bench.server.connection_count() == 1
-
-
-def _impatient(bench: ServerBench) -> Any:
-    """The bench, that gives up waiting for a connection after some turns."""
-
-    class Impatient:
-        address, server = bench.address, bench.server
-
-        class loop:  # noqa: N801
-            opened = bench.loop.opened
-            turns = 0
-
-            @classmethod
-            def run_once(cls, _timeout_s: float) -> None:
-                bench.loop.run_once(0)
-                cls.turns += 1
-                assert cls.turns < 20, "it never came true"
-
-    return Impatient
-
-
 def test_when_asked_to_stop_it_answers_and_takes_no_more(make: Make) -> None:
     bench = make(topic("one"))
     waiting, idle = bench.client(), bench.client()
@@ -332,31 +238,7 @@ def test_when_asked_to_stop_it_answers_and_takes_no_more(make: Make) -> None:
     assert len(waiting.wait(1)) == 1
     waiting.wait_closed()
     idle.wait_closed()
-    assert bench.server.connection_count() == 0
-
-
-BAD = {
-    "a negative size": b"\xff\xff\xff\xff",
-    "a size beyond the limit": b"\x7f\xff\xff\xff" + bytes(100),
-    "an unknown key": (10).to_bytes(4) + (999).to_bytes(2) + bytes(8),
-    "an unknown version": (10).to_bytes(4) + (3).to_bytes(2) + (99).to_bytes(2) + bytes(6),
-    "a size of nothing": bytes(4),
-    "a request of another world": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "Produce 0": (10).to_bytes(4) + bytes(10),
-}
-
-
-@pytest.mark.parametrize("garbage", BAD.values(), ids=BAD)
-def test_who_breaks_the_protocol_is_closed_after_its_answers_and_neighbours_go_on(
-    make: Make, garbage: bytes
-) -> None:
-    bench = make()
-    client, neighbour = bench.client(), bench.client()
-    client.send(versions(1) + garbage)
-    client.wait_closed()
-    assert client.correlations() == [1]
-    neighbour.send(request("Metadata", 12, MetadataRequest(topics=[])))
-    assert len(neighbour.wait(1)) == 1
+    assert len(bench.server.clients) == 0
 
 
 def test_garbage_of_any_kind_does_no_harm(tmp_path: Path) -> None:
@@ -380,7 +262,7 @@ def test_garbage_of_any_kind_does_no_harm(tmp_path: Path) -> None:
         neighbour.received = b""
         neighbour.send(versions())
         assert len(neighbour.wait(1)) == 1
-        turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
+        turn_until(bench.loop, lambda: len(bench.server.clients) == 1)
         bench.shard.invariants()
 
     harmless()
@@ -395,7 +277,7 @@ def test_requests_that_never_end_hold_no_more_than_their_bytes(make: Make) -> No
     settle(bench)
     pool = bench.server._buffers
     assert pool._lent == 0
-    held = sum(len(c.rest.copied) for c in bench.server._connections.values())
+    held = sum(len(c.rest.copied) for c in bench.server.clients.by_fd.values())
     assert held == 50 * len(unfinished)
 
 
@@ -406,11 +288,11 @@ def test_parts_of_requests_are_bounded_together_and_the_slowest_pay(make: Make) 
     slow, steady = bench.client(), bench.client()
     slow.send(part)
     settle(bench)
-    [oldest] = (each for each in bench.server._connections.values() if each.rest.held_bytes)
+    [oldest] = (each for each in bench.server.clients.by_fd.values() if each.rest.held_bytes)
     for _ in range(20):
         bench.client().send(part)
         settle(bench)
-        pool.invariants(bench.server._connections.values())
+        pool.invariants(bench.server.clients.by_fd.values())
         assert pool.held_bytes <= pool.bytes_max
     assert oldest.closed
     steady.send(produce_request({"one": {0: batch(bytes(50_000))}}))
@@ -422,51 +304,9 @@ def test_who_takes_no_more_requests_keeps_nothing_of_what_still_comes(make: Make
     client = bench.client()
     client.send(fetch("one", wait_ms=60_000) + (2**31 - 1).to_bytes(4) + bytes(100_000))
     settle(bench)
-    [connection] = bench.server._connections.values()
+    [connection] = bench.server.clients.by_fd.values()
     assert connection.is_closing
     client.send(bytes(8_000_000))
     settle(bench)
     assert not connection.closed
     assert (connection.rest.held_bytes, bench.server._buffers.held_bytes) == (0, 0)
-
-
-def test_what_goes_to_a_client_on_this_host_goes_through_a_buffer_that_caches_hold(
-    make: Make,
-) -> None:
-    bench = make()
-    with socket.socket() as bounded:
-        bounded.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
-        expected = send_bytes(bounded)
-    for address in ("127.0.0.1", "127.0.0.2"):
-        with socket.create_connection(bench.address, source_address=(address, 0)):
-            turn_until(bench.loop, lambda: bench.server.connection_count() == 1)
-            [connection] = bench.server._connections.values()
-            is_bounded = send_bytes(connection.socket) == expected
-            assert is_bounded == (address == "127.0.0.1")
-        turn_until(bench.loop, lambda: bench.server.connection_count() == 0)
-
-
-def send_bytes(sock: socket.socket) -> int:
-    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-
-
-def test_many_small_produce_requests_are_taken_over_several_turns(make: Make) -> None:
-    bench = make(topic("one"))
-    client = bench.client()
-    settle(bench, client)
-    count = 6 * REQUESTS_MAX
-
-    def taken() -> int:
-        led = bench.shard.find(bench.shard.catalog.by_name["one"], 0)
-        assert isinstance(led, Led)
-        return led.offsets().log_end
-
-    one = produce_request({"one": {0: batch(b"")}})
-    client.send(one * count)
-    offsets = [taken()]
-    while offsets[-1] < count:
-        bench.turn(1)
-        offsets.append(taken())
-    most = max(after - before for before, after in itertools.pairwise(offsets))
-    assert most <= 3 * REQUESTS_MAX  # What comes in two pieces, and what is left of the second.
-    assert len(client.wait(count)) == count

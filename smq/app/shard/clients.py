@@ -1,0 +1,69 @@
+"""The connections of a shard, from their acceptance on."""
+
+import socket
+
+from smq.app.process.acceptor import Acceptor
+from smq.app.process.clock import monotonic_ns
+from smq.app.process.loop import Loop
+from smq.app.shard.connection import Connection, Owner
+from smq.app.shard.quick_turns import QuickTurns
+from smq.app.shard.touched import Touched
+from smq.model.config import Config
+
+HOST_SEND_BYTES = 512 * 1024  # To a client on this host: it reads them while caches hold them.
+
+
+class Clients:
+    """By descriptor in `by_fd`. `owner` serves them."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        config: Config,
+        owner: Owner,
+        quick_turns: QuickTurns,
+        touched: Touched,
+    ) -> None:
+        self._loop, self._config, self._owner = loop, config, owner
+        self._quick_turns, self._touched = quick_turns, touched
+        self._acceptor: Acceptor | None = None
+        self.by_fd: dict[int, Connection] = {}
+
+    def listen(self, listener: socket.socket) -> None:
+        """Accept clients on a listening TCP socket."""
+        self._acceptor = Acceptor(self._loop, listener, self._accepted)
+
+    def _accepted(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        if len(self.by_fd) >= self._config.max_connections:
+            sock.close()
+            return
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if address[0] == sock.getsockname()[0]:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
+        connection = Connection(self._loop, sock, address[0], self._owner)
+        connection.last_used_ns = monotonic_ns()
+        self.by_fd[connection.fd] = connection
+        self._touched.add(connection)
+
+    def __len__(self) -> int:
+        return len(self.by_fd)
+
+    def stop(self) -> None:
+        """Accept no more."""
+        if self._acceptor is not None:
+            self._acceptor.stop()
+
+    def remove(self, connection: Connection) -> None:
+        """It is closed."""
+        del self.by_fd[connection.fd]
+        self._quick_turns.forget(connection.fd)
+
+    def close_idle(self) -> None:
+        """Close connections that have asked for nothing for too long."""
+        idle_ns = self._config.connections_max_idle_ms * 1_000_000
+        oldest = monotonic_ns() - idle_ns
+        for connection in list(self.by_fd.values()):
+            used_ns = max(connection.last_used_ns, self._quick_turns.last_used_ns(connection.fd))
+            is_waiting = connection.slots or self._quick_turns.is_parked(connection.fd)
+            if used_ns < oldest and not is_waiting:
+                connection.close()

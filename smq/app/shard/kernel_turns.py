@@ -1,0 +1,141 @@
+"""When a kernel takes whole turns, and what the loop does with what it leaves."""
+
+import select
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import numpy as np
+
+from gateway.context import Place
+from gateway.quick_fetch import Answer
+from smq.app.process.loop import Loop
+from smq.app.shard.acks import Acks
+from smq.app.shard.answering import Answering
+from smq.app.shard.clients import Clients
+from smq.app.shard.connection import Connection, Slot
+from smq.app.shard.parked_fetches import ParkedFetches
+from smq.app.shard.quick_turns import QuickTurns
+from smq.app.shard.receive import Buffer, BufferPool, Rest
+from smq.app.shard.session import Session
+from smq.app.shard.touched import Touched
+from smq.shard.produce import Produced, Producing
+from smq.shard.shard import Shard
+
+
+class Door(Protocol):
+    """The local door of the shard (smq.app.shard.sessions)."""
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether anybody waits now of whom the kernel does not know."""
+
+    def moved(self, places: Iterable[Place]) -> None:
+        """The HWM of these places has moved."""
+
+    def hand_over(self) -> None:
+        """The kernel is about to run: the sessions that are awake are its own meanwhile."""
+
+    def take_back(self) -> None:
+        """It has run."""
+
+    def produced(self, session: Session, data: np.ndarray, end: int, first: Produced) -> None:
+        """The kernel has left a session's requests in data[:end]: `first` has come of them."""
+
+
+class KernelTurns:
+    """Of one shard. `resume` goes on with a connection whose requests the kernel has left."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
+        self,
+        loop: Loop,
+        shard: Shard,
+        quick_turns: QuickTurns,
+        producing: Producing,
+        buffers: BufferPool,
+        acks: Acks,
+        answering: Answering,
+        parked: ParkedFetches,
+        touched: Touched,
+        clients: Clients,
+        resume: Callable[[Connection, Buffer, Produced], None],
+    ) -> None:
+        self._loop, self._shard, self._quick_turns = loop, shard, quick_turns
+        self._producing, self._buffers, self._acks = producing, buffers, acks
+        self._answering, self._parked, self._touched = answering, parked, touched
+        self._by_fd, self._resume = clients.by_fd, resume
+        self.door: Door | None = None
+        loop.quick, loop.sleep = self._take_turns, self._sleep
+
+    def take_awake(self) -> bool:
+        """Have a kernel look at the sessions that are awake; False: it has found nothing."""
+        return self._quick_turns.may_run() and self._run_turns()
+
+    def _take_turns(self, events: list[tuple[int, int]]) -> bool:
+        """Have a kernel take these events, and turns that follow; False: nothing was taken."""
+        quick = self._quick_turns
+        if not quick.may_run():
+            return False
+        if not all(mask == select.EPOLLIN and quick.takes(fd) for fd, mask in events):
+            return False
+        return self._run_turns()
+
+    def _sleep(self, due_ns: int) -> bool:
+        """Have a kernel sleep, and take what comes meanwhile; False: the loop must sleep itself."""
+        if not self._quick_turns.may_run():
+            return False
+        self._run_turns(due_ns)
+        return True
+
+    def _run_turns(self, due_ns: int = 0) -> bool:
+        quick, door = self._quick_turns, self.door
+        self._touched.note_all()
+        buffer = self._buffers.take(Rest())
+        if door is not None:
+            door.hand_over()
+        is_watched = door is not None and door.is_watching
+        has_taken = quick.run(buffer.array, self._loop.spin, due_ns, is_watched=is_watched)
+        if has_taken:
+            self._take_left(buffer)
+            self._parked.watch()
+            self._touched.note_all()
+        else:
+            self._buffers.put_back(buffer, Rest())
+        if door is not None:
+            door.take_back()
+        return has_taken
+
+    def _take_left(self, buffer: Buffer) -> None:
+        """Do what the kernel's turns have left."""
+        quick = self._quick_turns
+        for fd, answers, marks in quick.unsent():
+            client = self._client(fd)
+            self._acks.queue(client, answers, marks)
+            self._touched.add(client)
+        if (unsent := quick.unsent_fetch()) is not None:
+            self._send_left(*unsent)
+        if (rung := quick.rung()) is not None:
+            session, bells = rung
+            session.rung(bells)
+        left = quick.left()
+        if left is None:
+            self._buffers.put_back(buffer, Rest())
+            return
+        fd, stop, end = left
+        produced = self._producing.resume(buffer.array, self._shard.directory, stop)
+        client = self._client(fd)
+        if isinstance(client, Session):
+            assert self.door is not None
+            self.door.produced(client, buffer.array, end, produced)
+            self._buffers.put_back(buffer, Rest())
+            return
+        buffer.end = end
+        self._resume(client, buffer, produced)
+
+    def _client(self, fd: int) -> Connection | Session:
+        return self._by_fd.get(fd) or self._quick_turns.sessions.at(fd)
+
+    def _send_left(self, fd: int, answer: Answer) -> None:
+        """Send the rest of a Fetch's answer when the socket takes it."""
+        connection = self._by_fd[fd]
+        connection.slots.append(Slot(answer, is_open=True))
+        self._answering.dirty[connection] = None

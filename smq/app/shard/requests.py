@@ -1,0 +1,149 @@
+"""Takes the whole requests out of what a connection has received.
+
+take     all of a buffer's Produce requests in one kernel call, and what follows it
+answer   one request of another kind: a fetch of records in the ring by a kernel, all else by
+         its handler
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gateway.apis.table import API_BY_KEY
+from gateway.context import Relay, Wait
+from gateway.dispatch import Dispatched, dispatch
+from gateway.quick_fetch import QuickFetch
+from shm.kernels.base.wire import SIZE_BYTES
+from shm.kernels.log.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, STOP_PLAN_FULL
+from shm.kernels.request.fetch_request import FETCH_KEY
+from smq.app.process.clock import wall_ms
+from smq.app.shard.acks import Acks
+from smq.app.shard.answering import Answering
+from smq.app.shard.connection import SHARE, Connection, Slot
+from smq.app.shard.receive import Buffer
+from smq.app.shard.session import Session
+from smq.app.shard.touched import Touched
+from smq.model.errors import PeerError
+from smq.shard.produce import Produced, Producing
+from smq.shard.shard import Shard
+from smq.wire.headers import read_request_header
+
+API_KEY_BYTES = 2
+_FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
+
+
+_WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
+
+
+class Requests:
+    """Of one shard's connections."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
+        self,
+        shard: Shard,
+        producing: Producing,
+        quick_fetch: QuickFetch,
+        acks: Acks,
+        answering: Answering,
+        touched: Touched,
+    ) -> None:
+        self._shard, self._producing, self._quick_fetch = shard, producing, quick_fetch
+        self._acks, self._answering, self._touched = acks, answering, touched
+
+    def take(self, connection: Connection, buffer: Buffer) -> None:
+        """Handle every whole request in a buffer, until the connection is full."""
+        directory, now_ms, connection.spent = self._shard.directory, wall_ms(), 0
+        while buffer.start < buffer.end and not (
+            connection.closed or connection.is_closing or connection.is_full
+        ):
+            produced = self._producing.run(
+                buffer.array, buffer.start, buffer.end, directory, now_ms
+            )
+            self.go_on(connection, buffer, produced, now_ms)
+            if produced.stop == STOP_NEED_MORE:
+                break
+            if produced.stop == STOP_PLAN_FULL:
+                connection.spent = SHARE  # A plan takes milliseconds.
+            connection.end_share()
+
+    def go_on(
+        self, connection: Connection, buffer: Buffer, produced: Produced, now_ms: int
+    ) -> None:
+        """Handle what a kernel has made of a buffer's Produce requests, and what stopped it."""
+        throttle = self._shard.throttle
+        if produced.answers:
+            self._acks.queue(connection, bytes(produced.answers), produced.marks)
+        if throttle.is_on and produced.consumed_to > buffer.start:
+            connection.mute(throttle.charge(produced.consumed_to - buffer.start, now_ms))
+        buffer.start = produced.consumed_to
+        is_flood = produced.refused and connection.patience.ends(produced.refused, now_ms)
+        if produced.close or produced.stop == STOP_MALFORMED or is_flood:
+            connection.close_after_answers()
+        elif produced.stop == STOP_OTHER_API and connection.acks_due:
+            connection.is_held = True  # It is to see what was acknowledged before it.
+        elif produced.stop == STOP_OTHER_API:
+            start, end = buffer.start + SIZE_BYTES, buffer.start + buffer.wanted_bytes()
+            buffer.start = end
+            self.answer(connection, buffer.array, start, end)
+            connection.charge(end - start)
+
+    def answer(
+        self,
+        connection: Connection,
+        data: np.ndarray,
+        start: int,
+        end: int,
+        left_ms: int | None = None,
+    ) -> None:
+        """Handle the request (without its size) in data[start:end].
+
+        `left_ms` is how long it may wait still, if it has waited before.
+        """
+        request = data.data[start:end]
+        found = None
+        if request[:API_KEY_BYTES] == _FETCH:
+            found = self._quick_fetch.run(data, start, end)
+        try:
+            if found is None:
+                dispatched = dispatch(request, self._shard, wall_ms())
+            else:
+                header, _ = read_request_header(request, 0)
+                dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, found)
+        except PeerError:
+            connection.close_after_answers()
+            return
+        slot, result = Slot(is_open=False), dispatched.result
+        connection.slots.append(slot)
+        if isinstance(result, Relay):
+            self._answering.relay(connection, slot, request)
+            return
+        if isinstance(result, Wait) and left_ms is not None:
+            result = replace(result, timeout_ms=left_ms)
+        self._answering.settle(connection, slot, dispatched, result)
+
+    def produce(
+        self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
+    ) -> str:
+        """Take the whole requests in data[:end]; "" or what is wrong with them.
+
+        `first` is what has come of them so far.
+        """
+        shard, now_ms = self._shard, wall_ms()
+        produced = first or self._producing.run(data, 0, end, shard.directory, now_ms)
+        while True:
+            if produced.answers:
+                self._acks.queue(session, bytes(produced.answers), produced.marks)
+                self._touched.add(session)
+            if produced.close:
+                return "a request that wants no answer has failed"
+            if produced.refused and session.patience.ends(produced.refused, now_ms):
+                return "it floods us with handles to nothing"
+            start = produced.consumed_to
+            if start == end:
+                break
+            if produced.stop != STOP_PLAN_FULL:
+                return _WRONG.get(produced.stop, "a request is malformed")
+            produced = self._producing.run(data, start, end, shard.directory, now_ms)
+        if shard.throttle.is_on:
+            session.mute(shard.throttle.charge(end, now_ms))
+        return ""

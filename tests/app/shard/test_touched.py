@@ -1,0 +1,39 @@
+"""The kernel is told of those to whom something was done in a turn."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from smq.app.shard.touched import Touched
+
+
+class Noted(list[Any]):
+    """Stands for QuickTurns: who was noted."""
+
+    note = list.append
+
+
+def client(*, closed: bool = False) -> Any:
+    class Client:
+        pass
+
+    made = Client()
+    made.closed = closed  # type: ignore[attr-defined]
+    return made
+
+
+def test_all_of_a_turn_are_noted_and_forgotten_at_its_end() -> None:
+    quick, answering = Noted(), SimpleNamespace(dirty={})
+    touched = Touched(cast("Any", quick), cast("Any", answering))
+    one, other, gone = client(), client(), client(closed=True)
+    touched.add(one)
+    touched.add(gone)
+    answering.dirty[other] = None
+    touched.note_all()
+    assert set(quick) == {one, other}, "a closed one has no descriptor any more"
+    answering.dirty.clear()
+    quick.clear()
+    touched.end_turn()
+    assert quick == [one]
+    quick.clear()
+    touched.end_turn()
+    assert quick == []
