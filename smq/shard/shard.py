@@ -100,7 +100,8 @@ class Shard:
         self._changed_levels: set[int] = set()  # Logs with partitions that have another level now.
         self.levels: set[int] = set()
         self.moved: set[tuple[int, int]] = set()
-        self.full_logs: set[int] = set()  # Of which it has been said.
+        self.full_logs: set[int] = set()  # Of which it has been said …
+        self.hurried_logs: set[int] = set()  # … and that sealing hurries.
         self.fetch_sessions = FetchSessions()
         self.throttle = Throttle(logs.values())
         self.directory = build_directory(self.catalog, lambda _: None)

@@ -10,11 +10,13 @@ Slowing is smq.shard.throttle's. Refusing (KAFKA_STORAGE_ERROR) is the kernel's,
 exact, whatever comes in one turn.
 """
 
+from smq.log.log import Log
 from smq.log.wal import LOANS_END_BELOW
 from smq.shard.shard import Shard
 from smq.shard.throttle import SLOW_BELOW
 
 SEAL_BELOW = 0.5
+CALM_FROM = 0.625  # It is not said again before so much was free.
 assert SLOW_BELOW < LOANS_END_BELOW < SEAL_BELOW  # No producer waits for a reader.
 
 
@@ -27,6 +29,7 @@ def watch_space(shard: Shard, now_ms: int) -> bool:
         limit = log.wal.limit
         log.producers.expire(now_ms - shard.config.producer_id_expiration_ms)
         wanted |= log.space_left < SEAL_BELOW * limit
+        _say_hurry(shard, number, log)
         if log.space_left >= min(shard.config.message_max_bytes, log.wal.segment_bytes):
             shard.full_logs.discard(number)
         elif number not in shard.full_logs:
@@ -39,7 +42,19 @@ def watch_space(shard: Shard, now_ms: int) -> bool:
     return wanted
 
 
+def _say_hurry(shard: Shard, number: int, log: Log) -> None:
+    """Say once that sealing does not trail any more: producers will be slowed if it goes on."""
+    if log.space_left >= CALM_FROM * log.wal.limit:
+        shard.hurried_logs.discard(number)
+    elif log.space_left < SEAL_BELOW * log.wal.limit and number not in shard.hurried_logs:
+        shard.hurried_logs.add(number)
+        log.notices.append(
+            f"{log.directory}: more than half of {_limit(shard, log.wal.limit)} is not sealed yet: "
+            "sealing hurries, and producers are slowed at three quarters"
+        )
+
+
 def _limit(shard: Shard, limit: int) -> str:
     if limit < shard.config.wal_bytes_max:
-        return f"what the disk has room for, {limit} bytes,"
-    return f"wal.bytes.max, {limit} bytes,"
+        return f"what the disk has room for ({limit} bytes)"
+    return f"wal.bytes.max ({limit} bytes)"

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, WORD_TAIL
+import pytest
+
+from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, P_LOG_END, WORD_TAIL
 from smq.log.log import Log
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Shard
@@ -75,7 +77,8 @@ def test_a_log_at_its_limit_refuses_all_its_partitions_and_says_so_once(tmp_path
     for name in ("a", "b"):
         assert error_of(appender, name, HALF_A_SEGMENT) == ErrorCode.KAFKA_STORAGE_ERROR
         assert watch_space(shard, NOW_MS)
-    [notice] = log.notices
+    [hurry, notice] = log.notices
+    assert "sealing hurries" in hurry
     assert str(LIMIT) in notice
 
 
@@ -133,3 +136,41 @@ def test_a_log_that_is_far_from_its_limit_wants_nothing(tmp_path: Path) -> None:
     assert not watch_space(shard, NOW_MS)
     assert not shard.throttle.is_on
     assert not shard.logs[0].notices
+
+
+def test_that_sealing_hurries_is_said_once_until_enough_is_free_again(tmp_path: Path) -> None:
+    shard, appender = full_shard(tmp_path)
+    log = shard.logs[0]
+
+    def hurried() -> int:
+        return sum("sealing hurries" in each for each in log.notices)
+
+    assert hurried() == 1
+    for number in (1, 2):
+        end = int(log.partitions.table[log.partitions.slots[number], P_LOG_END])
+        log.sealing.advance(number, end, NOW_MS)
+    log.checkpoint()
+    watch_space(shard, NOW_MS)
+    while not watch_space(shard, NOW_MS):
+        assert error_of(appender, "a", HALF_A_SEGMENT) == ErrorCode.NONE
+    assert hurried() == 2
+
+
+def test_a_disk_that_others_have_filled_refuses_producers_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = small_shard(tmp_path)
+    appender, log = Appender(shard), shard.logs[0]
+    free_bytes = 0
+    monkeypatch.setattr(log.disk, "space", lambda _: (free_bytes, 1000 * LIMIT))
+    delays = []
+    while error_of(appender, "a", HALF_A_SEGMENT) == ErrorCode.NONE:
+        watch_space(shard, NOW_MS)
+        delays.append(shard.throttle.delay_ms(1, NOW_MS))
+    assert len(delays) <= 3
+    slows = [shard.throttle.is_on]
+    assert any("what the disk has room for" in each for each in log.notices)
+    free_bytes = 1000 * LIMIT
+    watch_space(shard, NOW_MS)
+    assert [*slows, shard.throttle.is_on] == [True, False]
+    assert error_of(appender, "a", HALF_A_SEGMENT) == ErrorCode.NONE
