@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from smq.app.cli.status import size
 from smq.front.metrics.facts import Facts
+from smq.model.setting import GiB
 
 ROOM_SHARE_MIN = 0.25  # Of wal.bytes.max: below, producers are slowed.
+DISK_FREE_BYTES_MIN = 4 * GiB  # Below, the log leaves the rest of the disk to others.
 DESCRIPTORS_SHARE_MAX = 0.8
 LAG_S_MAX = 3600.0
 
@@ -58,11 +60,10 @@ def _processes(facts: Facts) -> Iterator[str]:
 
 
 def _space(facts: Facts) -> Iterator[str]:
-    needed = sum(log.wal_bytes_max for log in facts.logs)
-    if facts.disk_free_bytes < needed:
+    if facts.disk_free_bytes < DISK_FREE_BYTES_MIN:
         yield (
-            f"the disk has {size(facts.disk_free_bytes)} free, and the logs may grow to "
-            f"{size(needed)}; make room, or lower wal.bytes.max or retention"
+            f"the disk has {size(facts.disk_free_bytes)} free, so the WAL takes less than "
+            "wal.bytes.max; make room, or shorten retention"
         )
     for log in facts.logs:
         if log.wal_room_bytes < ROOM_SHARE_MIN * log.wal_bytes_max:

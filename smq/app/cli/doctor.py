@@ -57,7 +57,7 @@ def doctor(
             "directory with --data-dir"
         )
     status, _ = found
-    facts = Observer(settings.data_dir, settings.wal_bytes_max).look()
+    facts = Observer(settings.data_dir).look()
     limits, machine = _limits(status), _machine(settings.data_dir)
     ring_bytes = status.ring_bytes * len(status.log_memories)
     sentences = findings(facts, limits, machine, ring_bytes)

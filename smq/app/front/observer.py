@@ -39,8 +39,8 @@ SAMPLE_MS = 10_000  # Between two samples of the partitions' ends.
 class Observer:
     """Of one broker. One and the same thread uses it: SQLite wants that."""
 
-    def __init__(self, data_dir: Path, wal_bytes_max: int) -> None:
-        self._data_dir, self._wal_bytes_max = data_dir, wal_bytes_max
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
         self._version = version("smq-broker")
         self._memories: list[LogMemory] = []
         self._overview: Overview | None = None
@@ -71,7 +71,7 @@ class Observer:
             started_ms=status.started_ms,
             processes=[*_processes(status)],
             nodes=[*_nodes(block)],
-            logs=[*self._logs()],
+            logs=[*self._logs(status.wal_bytes_max)],
             partitions=partitions,
             offsets=[*self._offsets(rows)],
             members=self._members,
@@ -161,7 +161,7 @@ class Observer:
                 lag_s = self._ends.lag_s(number, offset, now_ms) if lag else 0.0
                 yield GroupOffset(group, *names[number], offset, lag, lag_s)
 
-    def _logs(self) -> Iterator[LogFacts]:
+    def _logs(self, wal_bytes_max: int) -> Iterator[LogFacts]:
         for memory in self._memories:
             word = memory.words
             tail, start = word[words.WORD_TAIL], word[words.WORD_RING_START]
@@ -171,8 +171,8 @@ class Observer:
                 counters_of(memory),
                 int(word[words.WORD_RING_BYTES]),
                 max(0, tail - start),
-                self._wal_bytes_max,
-                min(self._wal_bytes_max, room),
+                wal_bytes_max,
+                min(wal_bytes_max, room),
                 max(0, tail - word[words.WORD_SYNCED]),
             )
 

@@ -64,7 +64,7 @@ async def _serve(inheritance: Inheritance) -> None:
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
     hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
     metrics = Metrics(
-        Observer(inheritance.data_dir, config.wal_bytes_max),
+        Observer(inheritance.data_dir),
         parse_lag_rules(config.lag_alert_rules),
         Webhook(config.lag_alert_webhook) if config.lag_alert_webhook else None,
     )

@@ -54,6 +54,7 @@ class Status:
     log_memories: Sequence[str]
     ring_bytes: int
     wal_segment_bytes: int
+    wal_bytes_max: int = 0
     filer_root: str
     processes: Mapping[str, ProcessStatus]
 

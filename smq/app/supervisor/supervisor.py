@@ -269,6 +269,7 @@ class Supervisor:
             log_memories=[memory_path(memory.fd) for memory in estate.logs.values()],
             ring_bytes=estate.config.ring_bytes,
             wal_segment_bytes=estate.config.wal_segment_bytes,
+            wal_bytes_max=estate.config.wal_bytes_max,
             filer_root=estate.config.filer_root,
             processes={
                 process.name: ProcessStatus(

@@ -11,7 +11,7 @@ from smq.testing.smq_broker import SmqBroker
 
 def test_facts_are_those_of_the_broker(smq_session_broker: SmqBroker) -> None:
     topic, broker = uuid4().hex[:8], smq_session_broker
-    observer = Observer(broker.data_dir, 1000)
+    observer = Observer(broker.data_dir)
     before = observer.look()
     assert before.is_ready
     assert not before.missing
@@ -32,6 +32,8 @@ def test_facts_are_those_of_the_broker(smq_session_broker: SmqBroker) -> None:
     [offset] = [each for each in facts.offsets if each.group == topic]
     assert (offset.partition, offset.offset, offset.lag) == (0, 3, 2)
     assert facts.logs[0].counters["records_in"] - before.logs[0].counters["records_in"] == 10
+    [log] = facts.logs
+    assert 0 < log.wal_room_bytes <= log.wal_bytes_max
     assert {each.name for each in facts.processes} >= {"shard-1", "supervisor", "sealer"}
     assert all(each.resident_bytes > 0 for each in facts.processes)
 
@@ -39,7 +41,7 @@ def test_facts_are_those_of_the_broker(smq_session_broker: SmqBroker) -> None:
 def test_nothing_is_asked_so_a_shard_that_hangs_hides_nothing(
     smq_session_broker: SmqBroker,
 ) -> None:
-    observer = Observer(smq_session_broker.data_dir, 1000)
+    observer = Observer(smq_session_broker.data_dir)
     pid = smq_session_broker.status().processes["shard-1"].pid
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -51,6 +53,6 @@ def test_nothing_is_asked_so_a_shard_that_hangs_hides_nothing(
 
 
 def test_a_directory_that_nobody_serves_has_no_facts(tmp_path: Path) -> None:
-    facts = Observer(tmp_path, 1000).look()
+    facts = Observer(tmp_path).look()
     assert not facts.is_ready
     assert not facts.nodes

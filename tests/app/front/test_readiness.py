@@ -13,7 +13,7 @@ from smq.testing.smq_broker import SmqBroker
 
 def test_every_process_shard_disk_and_log_is_checked(smq_session_broker: SmqBroker) -> None:
     data_dir = smq_session_broker.data_dir
-    observer = Observer(data_dir, 2**30)
+    observer = Observer(data_dir)
     told = readiness(data_dir, observer.look)
     assert told["ready"], told
     assert {*told["checks"]} == {"shard-1", "coordinator", "sealer", "disk", "log-0"}
@@ -23,7 +23,7 @@ def test_a_shard_that_hangs_a_full_disk_and_a_full_log_are_said(
     smq_session_broker: SmqBroker,
 ) -> None:
     data_dir = smq_session_broker.data_dir
-    observer = Observer(data_dir, 2**30)
+    observer = Observer(data_dir)
 
     def full() -> Facts:
         facts = observer.look()
