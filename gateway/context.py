@@ -20,7 +20,7 @@ from smq.wire.headers import RequestHeader
 from smq.wire.internal.form import Question
 
 Message: TypeAlias = Any  # One of smq.wire.generated's responses.
-Place: TypeAlias = tuple[int, int]  # A partition as a shard knows it: (log, slot).
+LogSlot: TypeAlias = tuple[int, int]  # A partition as a shard knows it: (log, slot).
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class Wait:
     moved         the HWM of some of the places has moved: nothing else is looked at
     """
 
-    find_places: Callable[[], Sequence[Place]]
+    find_places: Callable[[], Sequence[LogSlot]]
     timeout_ms: int
     attempt: Attempt
-    moved: Callable[[Sequence[Place]], Message | Ask | None]
+    moved: Callable[[Sequence[LogSlot]], Message | Ask | None]
 
     @property
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[LogSlot]:
         """See find_places."""
         return self.find_places()
 

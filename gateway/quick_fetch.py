@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gateway.context import Ask, Message, Place, Relay, Wait
+from gateway.context import Ask, LogSlot, Message, Relay, Wait
 from gateway.dispatch import dispatch
 from shm.kernels.request.fetch_request import (
     ANSWERED,
@@ -78,7 +78,7 @@ class QuickFetch:
         assert not isinstance(result, Relay), "a shard answers fetches itself"
         return result
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[LogSlot]:
         """What the request that was asked last waits for."""
         codes = self._state[STATE_PLACES:][: self._words[STATE_PLACE_COUNT]].tolist()
         return [(code >> 32, code & _SLOT_MASK) for code in codes]
@@ -138,13 +138,13 @@ class _Waiting:
     leaves is read once: `_read` goes on with the request that was read.
     """
 
-    def __init__(self, quick: QuickFetch, request: bytearray, places: Sequence[Place]) -> None:
+    def __init__(self, quick: QuickFetch, request: bytearray, places: Sequence[LogSlot]) -> None:
         self._quick, self._request = quick, np.frombuffer(request, np.uint8)
         self._read: Wait | None = None
         self._places = places
 
     @property
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[LogSlot]:
         """See Wait.find_places."""
         return self._places if self._read is None else self._read.places
 
@@ -158,7 +158,7 @@ class _Waiting:
             self._read = found
         return self._read.attempt(is_last=is_last)
 
-    def moved(self, places: Sequence[Place]) -> Answer | Message | Ask | None:
+    def moved(self, places: Sequence[LogSlot]) -> Answer | Message | Ask | None:
         """See Wait."""
         if self._read is None:
             return self.attempt(is_last=False)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from gateway.context import Ask, Message, Place, Result, ShardContext, Wait
+from gateway.context import Ask, LogSlot, Message, Result, ShardContext, Wait
 from shm.kernels.request.fetch_request import FETCH_BYTES_MAX, WAIT_MS_MAX
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
@@ -105,8 +105,8 @@ class Fetching:
             self.topics = []
         self._rows: list[list[_Row]] = []
         self._catalog_version = -1
-        self.places: dict[Place, _Row] = {}
-        self._ready_bytes: dict[Place, int] = {}
+        self.places: dict[LogSlot, _Row] = {}
+        self._ready_bytes: dict[LogSlot, int] = {}
 
     def attempt(self, *, is_last: bool) -> Message | Ask | None:
         """The response if there is enough to say, Ask if the sealer has it, or None."""
@@ -134,7 +134,7 @@ class Fetching:
             ],
         )
 
-    def moved(self, places: Iterable[Place]) -> Message | Ask | None:
+    def moved(self, places: Iterable[LogSlot]) -> Message | Ask | None:
         """Some partitions have more to read: the response, if that makes it enough."""
         assert self._catalog_version == self._context.shard.catalog_version, "places of old slots"
         if self._request.min_bytes > 1:  # Any record is a byte at least.

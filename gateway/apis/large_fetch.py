@@ -15,7 +15,7 @@ import numpy as np
 
 from gateway.apis.fetch import Fetching, Reader, with_cold
 from gateway.apis.session_fetch import Beginning, Incremental, enter, is_incremental
-from gateway.context import Place, ShardContext, Step, WaitForAny, WaitForMany
+from gateway.context import LogSlot, ShardContext, Step, WaitForAny, WaitForMany
 from shm.kernels.base.words import P_HIGH_WATERMARK
 from shm.kernels.request.fetch_request import WAIT_MS_MAX
 from smq.shard.lent import LentBatches
@@ -33,7 +33,7 @@ class Places:
     def __init__(self) -> None:
         self._codes, self._seen = array("q"), array("q")
 
-    def add(self, place: Place, high_watermark: int) -> None:
+    def add(self, place: LogSlot, high_watermark: int) -> None:
         """One more partition."""
         self._codes.append(place[0] << 32 | place[1])
         self._seen.append(high_watermark)

@@ -30,8 +30,8 @@ from smq.filer.mark import is_marked
 from smq.filer.store import Data
 from smq.filer.upload import (
     Naming,
-    Place,
     Stream,
+    UploadTarget,
     upload_buffer,
     upload_file,
     upload_stream,
@@ -146,12 +146,12 @@ class InlinePayload(Payload):
 class Space(NamedTuple):
     """Where a topic's payloads are: `keys` is the prefix of keys, `files` of paths on this host."""
 
-    store: Place
+    store: UploadTarget
     keys: str
     files: str | None
 
     @classmethod
-    def of(cls, store: Place, topic: str) -> "Space":
+    def of(cls, store: UploadTarget, topic: str) -> "Space":
         """A topic's space. Computed once: a store validates each key."""
         keys = directory_of(NAMESPACE_DEFAULT, topic)
         directory = store.local_path(keys.removesuffix("/"))
@@ -246,7 +246,7 @@ class Payloads:
         return self._ask()
 
     @cached_property
-    def store(self) -> Place:
+    def store(self) -> UploadTarget:
         """The filer. Raises StoreError: it cannot be reached."""
         cluster_id, settings, host = self._facts
         root = settings["filer.root"]

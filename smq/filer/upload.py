@@ -37,7 +37,7 @@ PIECE_BYTES = 1 << 20  # Read at a time, of a stream or for another store: fits 
 COPY_BYTES_MAX = 1 << 30  # Of one copy_file_range.
 
 
-class Place(Protocol):
+class UploadTarget(Protocol):
     """The part of a Store that payloads need."""
 
     def writing(self, key: str) -> AbstractContextManager[Sink]: ...
@@ -95,7 +95,7 @@ class Naming:
         return replace(reference, id=key.removeprefix(self.directory))
 
 
-def upload_buffer(store: Place, naming: Naming, data: Data) -> Reference:
+def upload_buffer(store: UploadTarget, naming: Naming, data: Data) -> Reference:
     """Upload bytes in memory. Raises StoreError."""
     view = memoryview(data).cast("B")
     if isinstance(store, LocalStore):
@@ -107,7 +107,9 @@ def upload_buffer(store: Place, naming: Naming, data: Data) -> Reference:
     return _send(store, naming, Content.of_memory(view))
 
 
-def upload_file(store: Place, naming: Naming, path: Path, *, move: bool = False) -> Reference:
+def upload_file(
+    store: UploadTarget, naming: Naming, path: Path, *, move: bool = False
+) -> Reference:
     """Upload a file; with `move` the file becomes the payload and its path is removed.
 
     Raises ValueError (only regular files can be moved), SourceChanged, OSError, StoreError.
@@ -133,7 +135,7 @@ def upload_file(store: Place, naming: Naming, path: Path, *, move: bool = False)
     return reference
 
 
-def upload_stream(store: Place, naming: Naming, stream: Stream) -> Reference:
+def upload_stream(store: UploadTarget, naming: Naming, stream: Stream) -> Reference:
     """Upload a stream to its end.
 
     Raises TypeError (`read` returns no bytes), BlockingIOError (the stream does not block),
@@ -149,7 +151,7 @@ def upload_stream(store: Place, naming: Naming, stream: Stream) -> Reference:
         return _send(store, naming, Content.of_file("the spooled stream", spool.fileno()))
 
 
-def _publish(draft: Draft, naming: Naming, store: Place) -> Reference:
+def _publish(draft: Draft, naming: Naming, store: UploadTarget) -> Reference:
     content = Content.of_file("the unfinished file", draft.fd)
     reference = naming.reference(content.length, content.crc32c)
     key = naming.key(reference)
@@ -158,7 +160,7 @@ def _publish(draft: Draft, naming: Naming, store: Place) -> Reference:
     return reference
 
 
-def _send(store: Place, naming: Naming, content: Content) -> Reference:
+def _send(store: UploadTarget, naming: Naming, content: Content) -> Reference:
     reference = naming.reference(content.length, content.crc32c)
     key = naming.key(reference)
     with _perhaps_there(store, key):
@@ -172,7 +174,7 @@ def _send(store: Place, naming: Naming, content: Content) -> Reference:
 
 
 @contextmanager
-def _perhaps_there(store: Place, key: str) -> Iterator[None]:
+def _perhaps_there(store: UploadTarget, key: str) -> Iterator[None]:
     """Accepts AlreadyExists if the payload exists: a store that retries may find its own write.
 
     Raises AlreadyExists if something else is in the way, such as an object called `payloads`.

@@ -37,7 +37,7 @@ BYTES_PIECE = 1 << 20  # … copied: the loop waits for Python's lock meanwhile.
 
 
 @dataclass(slots=True)
-class PartitionState:
+class PartitionCheckpoint:
     """What the checkpoint keeps of a partition; offsets are Kafka's.
 
     `epochs` is the leader-epoch history: (epoch, offset of its first record), oldest first.
@@ -53,7 +53,7 @@ class PartitionState:
     unsealed_since_ms: int = 0
 
 
-_FIELDS = [each.name for each in fields(PartitionState)]
+_FIELDS = [each.name for each in fields(PartitionCheckpoint)]
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Checkpoint:
     position: int
     synced: int
     generation: int
-    partitions: list[PartitionState]
+    partitions: list[PartitionCheckpoint]
     producers: np.ndarray
 
     def save(self, disk: Disk, directory: Path) -> None:
@@ -132,7 +132,7 @@ class Checkpoint:
             head["synced"],
             head["generation"],
             [
-                PartitionState(number, [(epoch, offset) for epoch, offset in epochs], *values)
+                PartitionCheckpoint(number, [(epoch, offset) for epoch, offset in epochs], *values)
                 for number, epochs, *values in head["partitions"]
             ],
             producers.copy(),

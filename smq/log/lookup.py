@@ -40,7 +40,7 @@ class Found(NamedTuple):
 NOTHING = Found(np.zeros((0, 2), np.int64), 0)
 
 
-class Place(NamedTuple):
+class IndexedBatch(NamedTuple):
     """A batch, by what the index knows of it."""
 
     number: int
@@ -154,18 +154,20 @@ class Lookup:
         later = entries[entries["partition"] == number]
         return int(later["base_offset"][0]) if len(later) else None
 
-    def _in_window(self, position: int) -> Place | None:
+    def _in_window(self, position: int) -> IndexedBatch | None:
         entry = self.entry_at(position)
         i = entry % self._capacity
         column = self._memory.column
         if entry == self._memory.words[WORD_INDEX_TAIL] or int(column("position")[i]) != position:
             return None
         base = int(column("base_offset")[i])
-        return Place(int(column("partition")[i]), base, base + int(column("record_count")[i]))
+        return IndexedBatch(
+            int(column("partition")[i]), base, base + int(column("record_count")[i])
+        )
 
     # --- finding ---------------------------------------------------------------------------------
 
-    def place_of(self, number: int, position: int) -> Place | None:
+    def place_of(self, number: int, position: int) -> IndexedBatch | None:
         """The batch whose frame is at a position, if it is the partition's."""
         place = self._in_window(position)
         if place is not None:
@@ -176,7 +178,7 @@ class Lookup:
                 if i >= 0:
                     entry = segment.index.of_partition(number)[i]
                     base = int(entry["base_offset"])
-                    return Place(number, base, base + int(entry["record_count"]))
+                    return IndexedBatch(number, base, base + int(entry["record_count"]))
         return None
 
     def partition_at(self, position: int, segment: Segment) -> int:
@@ -280,7 +282,7 @@ class Lookup:
 
     # --- damage ----------------------------------------------------------------------------------
 
-    def lose(self, place: Place) -> None:
+    def lose(self, place: IndexedBatch) -> None:
         """A batch turned out to be damaged: pass over its offsets from now on."""
         lost = self._lost.setdefault(place.number, [])
         lost.append((place.base_offset, place.end_offset))

@@ -30,7 +30,7 @@ from shm.kernels.base.words import (
     WORD_PARTITION_COUNT,
 )
 from shm.segment import LogMemory
-from smq.log.checkpoint import PartitionState
+from smq.log.checkpoint import PartitionCheckpoint
 
 TIME_UNLIMITED = 2**62
 _STATE_COLUMNS = (
@@ -71,12 +71,12 @@ class PartitionsCopy(NamedTuple):
         rows = self.table[self._rows()]
         return rows[:, P_NUMBER].copy(), rows[:, P_LOG_END].copy()
 
-    def states(self) -> list[PartitionState]:
+    def states(self) -> list[PartitionCheckpoint]:
         """By number."""
         rows = self.table[self._rows()]
         numbers = rows[:, P_NUMBER].tolist()
         return [
-            PartitionState(number, self.epochs[number], *row)
+            PartitionCheckpoint(number, self.epochs[number], *row)
             for number, row in zip(numbers, rows[:, _STATE_COLUMNS].tolist(), strict=True)
         ]
 
@@ -132,7 +132,7 @@ class Partitions:
             )
         return slot
 
-    def restore(self, state: PartitionState) -> int:
+    def restore(self, state: PartitionCheckpoint) -> int:
         """The row of a partition that a checkpoint knows. Its end comes from the frames."""
         slot = self.slot_of(state.number)
         row = self.table[slot]
@@ -154,7 +154,7 @@ class Partitions:
         rows = self.table[: int(self._words[WORD_PARTITION_COUNT])]
         return PartitionsCopy(rows.copy(), self.epochs.copy())
 
-    def states(self) -> list[PartitionState]:
+    def states(self) -> list[PartitionCheckpoint]:
         """What a checkpoint keeps of all partitions, in order."""
         return self.copy().states()
 

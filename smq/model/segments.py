@@ -28,7 +28,7 @@ class Segment:
     committed_ms: int
 
 
-class Place(NamedTuple):
+class SealedPartition(NamedTuple):
     """A partition: where its files lie, and the number it goes by."""
 
     namespace: str

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from smq.filer.store import Facts, Store
-from smq.model.segments import Place
+from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import Retention, retain, retain_unsealed
 from smq.sealer.ports import ManifestPort, ShardPort
@@ -61,7 +61,7 @@ class Housekeeping(NamedTuple):
 
     def retain(
         self,
-        place: Place,
+        place: SealedPartition,
         settings: TopicSettings,
         now_ms: int,
         *,

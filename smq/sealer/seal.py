@@ -17,7 +17,7 @@ from shm.kernels.base.crc32c import crc32c
 from shm.kernels.record.records import B_MAX_TIMESTAMP, C_TIMESTAMP
 from smq.filer.store import Data, Store
 from smq.model.errors import AlreadyExists, Unavailable
-from smq.model.segments import Place, Segment
+from smq.model.segments import SealedPartition, Segment
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.parquet import ParquetWriter
 from smq.sealer.payloads import CHUNK_BYTES, payloads_of
@@ -39,7 +39,7 @@ class Gone(Exception):
 class _Open:
     """A segment under construction."""
 
-    def __init__(self, place: Place, base_offset: int, first: Piece) -> None:
+    def __init__(self, place: SealedPartition, base_offset: int, first: Piece) -> None:
         self.base_offset = self.end_offset = base_offset
         self.kind = Kind.RAW if first.kind is Kind.RAW else Kind.ROWS
         self.log_append_time = first.log_append_time
@@ -65,7 +65,7 @@ class _Open:
         self.payloads.update(payloads_of(piece))
 
 
-def _parquet_writer(place: Place, first: Piece) -> ParquetWriter:
+def _parquet_writer(place: SealedPartition, first: Piece) -> ParquetWriter:
     labels = {"namespace": place.namespace, "topic": place.topic, "partition": str(place.partition)}
     return ParquetWriter(labels, log_append_time=first.log_append_time)
 
@@ -78,7 +78,7 @@ class Sealing(NamedTuple):
     manifest: ManifestPort
     now_ms: Callable[[], int]
 
-    def seal(self, place: Place, sealed_end: int, end: int, segment_bytes: int) -> int:
+    def seal(self, place: SealedPartition, sealed_end: int, end: int, segment_bytes: int) -> int:
         """Seal a partition's records of [sealed_end, end); returns the new sealed end.
 
         That is below `end` if the shard has no more. Raises Gone, StoreError, PeerError.
@@ -96,7 +96,7 @@ class Sealing(NamedTuple):
                 position, segment = self._commit(place, segment), None
         return position if segment is None else self._commit(place, segment)
 
-    def _resume(self, place: Place, sealed_end: int) -> int:
+    def _resume(self, place: SealedPartition, sealed_end: int) -> int:
         """The manifest's sealed end; reports it to the shard if that is behind."""
         end = self.manifest.sealed_end(place.number)
         if end <= sealed_end:  # Retention may have raised the start since the order to seal.
@@ -115,7 +115,7 @@ class Sealing(NamedTuple):
                 position = piece.end_offset
             assert position > before, "the shard gave batches below the offset it was asked for"
 
-    def _commit(self, place: Place, segment: _Open) -> int:
+    def _commit(self, place: SealedPartition, segment: _Open) -> int:
         data = segment.writer.finish(segment.base_offset, segment.end_offset)
         bytes_ = read_only(data)
         attempt, key = self._put(place, segment, data)
@@ -142,7 +142,7 @@ class Sealing(NamedTuple):
         self.shard.sealed(place.number, segment.end_offset)
         return segment.end_offset
 
-    def _put(self, place: Place, segment: _Open, data: Data) -> tuple[int, str]:
+    def _put(self, place: SealedPartition, segment: _Open, data: Data) -> tuple[int, str]:
         """Write the file under the first free attempt's name.
 
         Raises Unavailable if none is free: a file is where a directory should be.

@@ -76,7 +76,7 @@ class Told(NamedTuple):
     log_start: int
 
 
-class Place(NamedTuple):
+class LogRows(NamedTuple):
     """Where the partitions of one log are: the rows here, and there."""
 
     log: int
@@ -98,7 +98,7 @@ class FetchSession:
     _keys: list[TopicKey] = field(default_factory=list)  # By the numbers in _topics.
     _turn: int = 0
     _catalog_version: int = -1
-    _places: list[Place] | None = None  # None: the rows are others than before.
+    _places: list[LogRows] | None = None  # None: the rows are others than before.
 
     def __len__(self) -> int:
         return len(self.rows[KEY])
@@ -199,7 +199,7 @@ class FetchSession:
         """log << 32 | slot of all partitions that are read here, ascending."""
         return np.unique(self.rows[CODE][self.rows[CODE] >= 0])
 
-    def _find(self, shard: "Shard") -> list[Place]:
+    def _find(self, shard: "Shard") -> list[LogRows]:
         """Where the partitions are in the catalog as it is now."""
         if self._catalog_version != shard.catalog_version:
             self._catalog_version, self._places = shard.catalog_version, None
@@ -216,7 +216,7 @@ class FetchSession:
         for number in shard.logs:
             [mine] = np.nonzero(self.rows[CODE] >> 32 == number)
             if len(mine):
-                self._places.append(Place(number, mine, self.rows[CODE, mine] & _LOW))
+                self._places.append(LogRows(number, mine, self.rows[CODE, mine] & _LOW))
         return self._places
 
     def _asked(self, row: list[int]) -> Asked:

@@ -7,15 +7,15 @@ import pytest
 
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.log.producers import PRODUCER_COLUMNS
-from smq.log.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint, PartitionState
+from smq.log.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint, PartitionCheckpoint
 from smq.log.disk import OsDisk
 from smq.model.errors import MadeByNewer
 
 
 def checkpoint(position: int = 4096) -> Checkpoint:
     partitions = [
-        PartitionState(7, [(0, 0), (3, 120)], 10, 200, 150, 1_700, 4_000, 55),
-        PartitionState(2**31),
+        PartitionCheckpoint(7, [(0, 0), (3, 120)], 10, 200, 150, 1_700, 4_000, 55),
+        PartitionCheckpoint(2**31),
     ]
     producers = np.arange(2 * PRODUCER_COLUMNS, dtype=np.int64).reshape(2, -1)
     return Checkpoint(position, 2048, 9, partitions, producers)

@@ -7,7 +7,7 @@ import pytest
 
 from shm.kernels.base.words import FRAME_HEADER_BYTES, P_UNSEALED_BYTES, WORD_INDEX_TAIL
 from smq.log.log import Log
-from smq.log.lookup import Place
+from smq.log.lookup import IndexedBatch
 from tests.log.logs import OS, append, batch, high_watermark, start, turn
 
 ALL = 1 << 30
@@ -73,7 +73,7 @@ def test_every_entry_is_found_by_its_position(log: Log) -> None:
     segment = log.wal.segments[0]
     assert log.lookup.partition_at(0, segment) == -1
     assert log.lookup.partition_at(64, segment) == 2
-    assert log.lookup.place_of(2, 64) == Place(2, 0, 1)
+    assert log.lookup.place_of(2, 64) == IndexedBatch(2, 0, 1)
     assert log.lookup.place_of(1, 8) is None
 
 
@@ -88,7 +88,7 @@ def test_an_entry_is_the_first_at_or_after_its_position(log: Log) -> None:
 
 def test_lost_offsets_are_passed_over(log: Log) -> None:
     for base in (10, 12, 78):
-        log.lookup.lose(Place(1, base, base + 2))
+        log.lookup.lose(IndexedBatch(1, base, base + 2))
     assert offsets(log, 8) == [8]
     assert log.lookup.behind_damage(1, 11) == 14
     found = offsets(log, 10)

@@ -11,7 +11,7 @@ from shm.kernels.base.words import (
     P_LOG_END,
     P_LOG_START,
 )
-from smq.log.checkpoint import PartitionState
+from smq.log.checkpoint import PartitionCheckpoint
 from smq.log.partitions import Partitions, PartitionSettings
 from tests.log.logs import DISK, OS, memory_of, settings
 
@@ -74,7 +74,7 @@ def test_a_checkpointed_partition_is_restored(partitions: Partitions) -> None:
     partitions.start_at(7, 4)
     partitions.set_unsealed(7, 500, 77)
     state = partitions.states()[0]
-    assert state == PartitionState(7, [(0, 4), (2, 10)], 4, 30, 0, -1, 500, 77)
+    assert state == PartitionCheckpoint(7, [(0, 4), (2, 10)], 4, 30, 0, -1, 500, 77)
     other = Partitions(memory_of())
     slot = other.restore(state)
     assert other.epochs[7] == [(0, 4), (2, 10)]

@@ -9,7 +9,7 @@ from uuid import UUID
 from shm.kernels.twin import records as plain
 from smq.filer.store import Store
 from smq.model.catalog import Topic
-from smq.model.segments import Place
+from smq.model.segments import SealedPartition
 from smq.sealer.cold import Cache, ColdReader
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.seal import Sealing
@@ -17,7 +17,7 @@ from smq.store.manifest import WritableManifest
 from smq.store.store import Store as SqlStore
 from smq.wire.records import read_batches
 
-PLACE = Place("kafka", "orders", 0, 1)
+PLACE = SealedPartition("kafka", "orders", 0, 1)
 SEGMENT_BYTES = 1 << 26
 
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from smq.app.sealer.workers import Hand
 from smq.model.config import Config
-from smq.model.segments import Place
+from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import is_overdue
 from smq.wire.internal.form import Failed, Question
@@ -38,7 +38,7 @@ SWEEP_CHORES = 3  # Of unfinished writes, segments and payloads.
 class Known(Protocol):
     """The catalog by partition number."""
 
-    places: dict[int, tuple[Place, TopicSettings, int]]
+    places: dict[int, tuple[SealedPartition, TopicSettings, int]]
 
     def owners(self) -> list[Owner]: ...
 

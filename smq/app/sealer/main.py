@@ -32,7 +32,7 @@ from smq.filer.location import Location
 from smq.filer.mark import mark
 from smq.model.catalog import Catalog
 from smq.model.errors import PeerError
-from smq.model.segments import Place
+from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import due
 from smq.sealer.watched import Watched
@@ -67,7 +67,7 @@ class _Known:
     """The catalog by partition number, at a version."""
 
     version: int = 0
-    places: dict[int, tuple[Place, TopicSettings, int]] = field(default_factory=dict)
+    places: dict[int, tuple[SealedPartition, TopicSettings, int]] = field(default_factory=dict)
 
     def look(self, inheritance: Inheritance) -> None:
         block = inheritance.catalog
@@ -78,7 +78,7 @@ class _Known:
         for topic in Catalog.decode(published).by_name.values():
             settings = TopicSettings.of(topic.configs, inheritance.config)
             for partition, number in enumerate(topic.partition_numbers):
-                place = Place(topic.namespace, topic.name, partition, number)
+                place = SealedPartition(topic.namespace, topic.name, partition, number)
                 node = Catalog.leader(topic.logs[partition], inheritance.config.shards)
                 self.places[number] = place, settings, node
 

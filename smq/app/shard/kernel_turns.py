@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gateway.context import Place
+from gateway.context import LogSlot
 from gateway.quick_fetch import Answer
 from smq.app.process.loop import Loop
 from smq.app.shard.acks import Acks
@@ -29,7 +29,7 @@ class Door(Protocol):
     def is_watching(self) -> bool:
         """Whether anybody waits now of whom the kernel does not know."""
 
-    def moved(self, places: Iterable[Place]) -> None:
+    def moved(self, places: Iterable[LogSlot]) -> None:
         """The HWM of these places has moved."""
 
     def hand_over(self) -> None:

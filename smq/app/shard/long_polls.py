@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from gateway.context import Ask, Message, Place, Wait, WaitForAny
+from gateway.context import Ask, LogSlot, Message, Wait, WaitForAny
 from smq.app.process.loop import Loop, Timer
 
 _NARROW, _WIDE = np.uint8(1), np.uint8(2)  # Who watches a slot.
@@ -22,7 +22,7 @@ class LongPoll:
 
     def __init__(self, wait: Wait, settle: Callable[[Message | Ask], None]) -> None:
         self.wait, self.settle = wait, settle
-        self.places: tuple[Place, ...] = ()
+        self.places: tuple[LogSlot, ...] = ()
         self.timer: Timer | None = None
 
 
@@ -47,7 +47,7 @@ class LongPolls:
 
     def __init__(self, loop: Loop, slots: int) -> None:
         self._loop, self.watched = loop, np.zeros(slots, np.uint8)
-        self._by_place: dict[Place, set[LongPoll]] = {}
+        self._by_place: dict[LogSlot, set[LongPoll]] = {}
         self._all: dict[LongPoll, None] = {}
         self._logs: set[int] = set()  # Of which anybody has ever waited for a partition.
         self._wide: dict[WidePoll, None] = {}
@@ -95,9 +95,9 @@ class LongPolls:
                 del self._by_place[place]
                 self.watched[place[1]] &= ~_NARROW
 
-    def moved(self, places: Collection[Place]) -> None:
+    def moved(self, places: Collection[LogSlot]) -> None:
         """The HWM of these places has moved."""
-        concerned: dict[LongPoll, list[Place]] = {}
+        concerned: dict[LongPoll, list[LogSlot]] = {}
         for place in self._by_place.keys() & places:  # One step where nobody waits for any.
             for poll in self._by_place[place]:
                 concerned.setdefault(poll, []).append(place)

@@ -27,7 +27,7 @@ BY_NAME, BY_ID = 12, 13
 COMMIT_VERSION, OFFSETS_VERSION = 8, 7
 FETCH_BYTES_MAX = 1 << 14
 
-Place = tuple[Incarnation, int]
+Part = tuple[Incarnation, int]
 
 
 class Consumer(Client):
@@ -35,7 +35,7 @@ class Consumer(Client):
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name)
-        self.positions: dict[Place, int] = {}
+        self.positions: dict[Part, int] = {}
 
     def fetch(
         self, incarnations: list[Incarnation], node: int, wait_ms: int, min_bytes: int, version: int
@@ -113,8 +113,8 @@ class Reader(Client):
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name)
-        self.found: dict[Place, dict[int, bytes]] = {}
-        self.unread: set[Place] = set()
+        self.found: dict[Part, dict[int, bytes]] = {}
+        self.unread: set[Part] = set()
 
     def read(self, incarnation: Incarnation, partition: int) -> None:
         """Read it from its start to its end."""
@@ -123,7 +123,7 @@ class Reader(Client):
         self.unread.add(place)
         self._fetch(place, 0)
 
-    def _fetch(self, place: Place, offset: int) -> None:
+    def _fetch(self, place: Part, offset: int) -> None:
         incarnation, partition = place
         node = self.world.host.leader_of(incarnation.topic.logs[partition])
         connection = self.connection(node)
@@ -137,7 +137,7 @@ class Reader(Client):
         request = FetchRequest(max_wait_ms=0, max_bytes=FETCH_BYTES_MAX, topics=[topic])
         connection.ask("Fetch", BY_ID, request, lambda r: self._answered(place, offset, r))
 
-    def _answered(self, place: Place, offset: int, response: Message) -> None:
+    def _answered(self, place: Part, offset: int, response: Message) -> None:
         incarnation = place[0]
         if response is None:
             self.later(PAUSE_MS, lambda: self._fetch(place, offset))
@@ -158,7 +158,7 @@ class Reader(Client):
         else:
             self._keep(place, offset, records_of(row.records), row.high_watermark)
 
-    def _keep(self, place: Place, offset: int, records: list[tuple[int, bytes]], end: int) -> None:
+    def _keep(self, place: Part, offset: int, records: list[tuple[int, bytes]], end: int) -> None:
         found = self.found[place]
         for at, value in records:
             if at < offset:

@@ -29,7 +29,13 @@ from smq.testing.simulation.network import Network
 from smq.testing.simulation.processes import CoordinatorProcess, Process, ShardProcess
 from smq.testing.simulation.producer import Lane, Producer
 from smq.testing.simulation.rules import RULES
-from smq.testing.simulation.sdk.programs import GROUP, Place, SdkConsumer, SdkProducer, SdkProgram
+from smq.testing.simulation.sdk.programs import (
+    GROUP,
+    Part,
+    SdkConsumer,
+    SdkProducer,
+    SdkProgram,
+)
 from smq.testing.simulation.sealer import SealerProcess
 
 if TYPE_CHECKING:
@@ -77,7 +83,7 @@ class World:
             SdkConsumer(self, "sdk-member-1", topics, GROUP),
         ]
         self._programs: list[SdkProgram] = [self.sdk_producer, *self.sdk_consumers]
-        self.sdk_commits: dict[Place, tuple[int, int]] = {}  # Of its group: acked, asked for.
+        self.sdk_commits: dict[Part, tuple[int, int]] = {}  # Of its group: acked, asked for.
         self._clients: list[Client | SdkProgram] = [self.administrator, self.reader]
         self._clients += [*self.producers, *self.consumers, *self.committers, *self._programs]
         self._later: list[tuple[int, int, Callable[[], object]]] = []

@@ -13,7 +13,7 @@ or Failed; a misspelt field is a type error. Both travel as smq.wire.internal.fo
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from smq.model.segments import Place, Segment
+from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Question, by_name
 
@@ -226,7 +226,7 @@ class Seal(Question[int]):
     """Seal a partition; up to which offset it is sealed then."""
 
     node: int
-    place: Place
+    place: SealedPartition
     sealed_end: int
     end: int
     segment_bytes: int
@@ -237,7 +237,7 @@ class DropUnsealed(Question[int]):
     """Drop what could not be sealed and is no longer kept; where the log starts then."""
 
     node: int
-    place: Place
+    place: SealedPartition
     settings: TopicSettings
     unsealed_bytes: int
 
@@ -255,7 +255,7 @@ class Retain(Question[Retained]):
     """Delete some of what a partition no longer keeps."""
 
     node: int
-    place: Place
+    place: SealedPartition
     settings: TopicSettings
     shard_start: int
     unsealed_bytes: int
@@ -298,7 +298,7 @@ class MakeInline(Question[BatchFile]):
     """`Inline`, with what the sealer knows of the partition."""
 
     node: int
-    place: Place
+    place: SealedPartition
     offset: int
     bytes_max: int
 

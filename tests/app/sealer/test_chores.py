@@ -8,7 +8,7 @@ import pytest
 
 from smq.app.sealer.chores import Chores
 from smq.model.config import Config
-from smq.model.segments import Place
+from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import (
@@ -30,7 +30,7 @@ CONFIG = Config(
 SETTINGS = TopicSettings.of({"retention.ms": "100000"}, CONFIG)
 OWNERS = [Owner("kafka", "orders", 1, [(1, 1)])]
 BEGIN_MS = 1_000_000
-SEAL = Seal(1, Place("kafka", "orders", 0, 0), 0, 1, 1)
+SEAL = Seal(1, SealedPartition("kafka", "orders", 0, 0), 0, 1, 1)
 
 A = TypeVar("A")
 
@@ -71,7 +71,7 @@ def _plain_answer(job: Question[Any]) -> object:
 class FakeKnown:
     def __init__(self, count: int) -> None:
         self.places = {
-            number: (Place("kafka", "orders", number, number), SETTINGS, 1)
+            number: (SealedPartition("kafka", "orders", number, number), SETTINGS, 1)
             for number in range(count)
         }
 
@@ -145,7 +145,7 @@ def test_a_sweep_goes_on_from_page_to_page_with_other_chores_in_between() -> Non
     rig.hands.answer()
     assert rig.hands.answer(Swept([], "a")) == Sweep(BEGIN_MS - 5000, "")
     rig.states[1] = PartitionState(1, 0, 7, 0, 9, 10, BEGIN_MS)
-    rig.known.places[1] = (Place("kafka", "orders", 1, 1), SETTINGS, 1)
+    rig.known.places[1] = (SealedPartition("kafka", "orders", 1, 1), SETTINGS, 1)
     rig.look(BEGIN_MS + 1000)  # Retention is due again, whatever the sweep is at.
     assert rig.hands.answer() == SweepPayloads(OWNERS, BEGIN_MS - 5000, "")
     assert rig.hands.answer(Swept([], "b")) == Sweep(BEGIN_MS - 5000, "a")

@@ -16,7 +16,7 @@ from smq.app.sealer import worker as sealer_worker, workers as sealer_hands
 from smq.app.sealer.worker import Surroundings
 from smq.app.sealer.workers import READERS_MAX, Hands, Patience, Readers
 from smq.filer.location import Location
-from smq.model.segments import Place
+from smq.model.segments import SealedPartition
 from smq.wire.internal.form import Failed, decode_question, encode_answer
 from smq.wire.internal.frames import InternalReader
 from smq.wire.internal.messages import (
@@ -33,7 +33,7 @@ from tests.app.fake_peers import TidyLoop, turn_until
 Answers = dict[str, Any]
 FORGET = ForgetUnfinished(before_ms=0)
 
-PLACE = Place("kafka", "orders", 0, 1)
+PLACE = SealedPartition("kafka", "orders", 0, 1)
 
 
 def surroundings(directory: Path) -> Surroundings:

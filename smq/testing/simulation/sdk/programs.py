@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from smq.testing.simulation.world import World
 
-Place = tuple[Incarnation, int]
+Part = tuple[Incarnation, int]
 
 TIMEOUT_S = 5.0
 DELIVERY_TIMEOUTS_S = (2.0, 10.0, 60.0)
@@ -248,7 +248,7 @@ class SdkConsumer(SdkProgram):
         super().__init__(world, name)
         self._topics, self._group = topics, group
         self._consumer: Consumer | None = None
-        self.next: dict[Place, Expected] = {}
+        self.next: dict[Part, Expected] = {}
         # At the end of the last poll: records that were taken before may come in the next one.
         self._losses: dict[Incarnation, int] = {}
 
@@ -356,7 +356,7 @@ class SdkConsumer(SdkProgram):
                 return None if each.is_dying or each.is_damaged else each
         return None
 
-    def _check_start(self, place: Place, offset: int) -> None:
+    def _check_start(self, place: Part, offset: int) -> None:
         """A partition that is assigned begins where its group has committed, else with 0."""
         incarnation, partition = place
         acked, asked = self.world.sdk_commits.get(place, (0, 0)) if self._group else (0, 0)
