@@ -12,7 +12,6 @@ import typer
 from smq.app.cli import (
     config as cli_config,
     doctor as cli_doctor,
-    groups as cli_groups,
     payloads as cli_payloads,
     serve as cli_serve,
     spark as cli_spark,
@@ -20,6 +19,7 @@ from smq.app.cli import (
     status as cli_status,
     topics as cli_topics,
 )
+from smq.app.cli.group import verbs as cli_groups
 from smq.app.cli.records import (
     consume as cli_consume,
     copy as cli_copy,

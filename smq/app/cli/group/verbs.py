@@ -19,7 +19,7 @@ from smq.app.cli.places import PLACES
 from smq.model.errors import BrokerError
 
 if TYPE_CHECKING:
-    from smq.app.cli.offset_plan import Move
+    from smq.app.cli.group.offset_plan import Move
 
 app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
 
@@ -59,10 +59,10 @@ def describe(
     group: GroupName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = False
 ) -> None:
     """Show a group's members, committed offsets and lag."""
-    from smq.app.cli import group_work  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.app.cli.group import work  # noqa: PLC0415  (NumPy takes its time.)
 
     with cluster_at(bootstrap) as cluster:
-        facts = group_work.facts_of(cluster, group)
+        facts = work.facts_of(cluster, group)
     if as_json:
         say(json.dumps(facts, indent=2))
         return
@@ -134,16 +134,16 @@ def reset(  # noqa: PLR0913  (Each is an option.)
         raise refusal(f"name one of {', '.join(ways)}; {len(chosen)} are given")
     if from_file is not None and (topic or partition):
         raise refusal("--from-file names the topics and partitions itself")
-    from smq.app.cli import group_work  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.app.cli.group import work  # noqa: PLC0415  (NumPy takes its time.)
 
     with cluster_at(bootstrap) as cluster:
         try:
-            wanted = group_work.Wanted(cluster, group, topic or [], partition)
+            wanted = work.Wanted(cluster, group, topic or [], partition)
             moves = wanted.moves(to=to, by=by, duration=duration, from_file=from_file)
         except ValueError as error:
             raise refusal(str(error)) from error
         if not dry_run:
-            group_work.commit(cluster, group, moves)
+            work.commit(cluster, group, moves)
     _print_moves(group, moves, dry_run=dry_run, as_json=as_json)
 
 
@@ -152,7 +152,7 @@ def delete(
     group: GroupName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = False
 ) -> None:
     """Delete a group and its committed offsets. The group must have no members."""
-    from smq.app.cli.group_work import refused  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.app.cli.group.work import refused  # noqa: PLC0415  (NumPy takes its time.)
     from smq.client.kafka.group_admin import delete_group  # noqa: PLC0415  (as above)
 
     with cluster_at(bootstrap) as cluster:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from smq.app.cli.offset_plan import Range, duration_ms, plan, read_offsets, shifted
+from smq.app.cli.group.offset_plan import Range, duration_ms, plan, read_offsets, shifted
 from smq.client.names import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -1,6 +1,6 @@
-"""The parts of `smq group` that need no broker; tests/app/cli/test_groups.py runs the rest."""
+"""The parts of `smq group` that need no broker; tests/app/cli/group/test_verbs.py runs the rest."""
 
-from smq.app.cli.group_work import refused
+from smq.app.cli.group.work import refused
 from smq.model.errors import BrokerError, ErrorCode
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from smq.app.cli.client import refusal
-from smq.app.cli.offset_plan import Move, Range, duration_ms, plan, read_offsets, shifted
+from smq.app.cli.group.offset_plan import Move, Range, duration_ms, plan, read_offsets, shifted
 from smq.app.cli.places import place
 from smq.app.process.clock import wall_ms
 from smq.client.consuming.group.group_protocol import read_assignment
