@@ -47,8 +47,8 @@ bench-local: setup  ## Programs on one host: SMQ's shared memory beside its peer
 bench-reference: setup  ## Payloads by reference beside the same bytes inline. ARGS=--quick, --write
 	$(BIN)/python -m bench.reference $(ARGS)
 
-record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with.
-	$(BIN)/python -m tests.oracle.record
+record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with. PART=words: only these dialogues.
+	$(BIN)/python -m tests.oracle.record $(PART)
 
 sim: setup  ## The whole broker simulated, from seeds. SEED=n replays one, SEEDS=n runs so many.
 	$(BIN)/python -m smq.testing.simulation.run $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep $(KEEP)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))

@@ -22,7 +22,9 @@ from types import ModuleType
 from typing import Any
 
 from gateway.apis import (
+    alter_configs,
     api_versions,
+    create_partitions,
     create_topics,
     delete_groups,
     delete_topics,
@@ -46,7 +48,9 @@ from gateway.apis import (
 )
 from smq.wire.api import API_BY_NAME
 from smq.wire.generated import (
+    alter_configs as alter_configs_codec,
     api_versions as api_versions_codec,
+    create_partitions as create_partitions_codec,
     create_topics as create_topics_codec,
     delete_groups as delete_groups_codec,
     delete_topics as delete_topics_codec,
@@ -56,6 +60,7 @@ from smq.wire.generated import (
     fetch as fetch_codec,
     find_coordinator as find_coordinator_codec,
     heartbeat as heartbeat_codec,
+    incremental_alter_configs as incremental_alter_configs_codec,
     init_producer_id as init_producer_id_codec,
     join_group as join_group_codec,
     leave_group as leave_group_codec,
@@ -300,12 +305,36 @@ APIS: tuple[Api, ...] = (
         Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("results",)),)),
     ),
     Api(
+        "AlterConfigs",
+        Where.COORDINATOR,
+        alter_configs_codec,
+        alter_configs.handle,
+        "brokers, loggers, client metrics, groups",
+        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("responses",)),)),
+    ),
+    Api(
+        "CreatePartitions",
+        Where.COORDINATOR,
+        create_partitions_codec,
+        create_partitions.handle,
+        "quotas",
+        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("results",)),)),
+    ),
+    Api(
         "DeleteGroups",
         Where.COORDINATOR,
         delete_groups_codec,
         delete_groups.handle,
         "",
         _listing(Cut(0, ("groups_names",), ("results",), 50), elements_max=10_000),
+    ),
+    Api(
+        "IncrementalAlterConfigs",
+        Where.COORDINATOR,
+        incremental_alter_configs_codec,
+        alter_configs.handle_incremental,
+        "brokers, loggers, client metrics, groups",
+        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("responses",)),)),
     ),
     Api("DescribeCluster", Where.SHARD, describe_cluster_codec, describe_cluster.handle),
 )

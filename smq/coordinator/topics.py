@@ -1,4 +1,4 @@
-"""Creates and deletes topics by Kafka's rules.
+"""Creates, changes and deletes topics by Kafka's rules.
 
 A new topic's partitions get unused numbers and are spread over the logs round robin, starting with
 the log that has the fewest partitions. Everything has one replica: a replication factor above 1 is
@@ -7,7 +7,7 @@ refused, since SMQ cannot keep copies on other hosts.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from typing import NamedTuple
 
@@ -64,7 +64,7 @@ class Topics:
 
     @property
     def changes(self) -> int:
-        """Grows with each created or deleted topic."""
+        """Grows with each topic that is created, changed or deleted."""
         return self._changes
 
     @property
@@ -92,20 +92,74 @@ class Topics:
         if problem is not None:
             raise BrokerError(ErrorCode.INVALID_CONFIG, problem)
         logs = self._assigned_logs(wanted) if wanted.assignments else self._spread_logs(wanted)
-        first = 1 if validate_only else self._store.allocate("partition_number", len(logs))
         topic = Topic(
             wanted.name,
             random_uuid(self._chance),
-            tuple(range(first, first + len(logs))),
+            self._new_numbers(len(logs), validate_only=validate_only),
             tuple(logs),
             {name: text.strip() for name, text in wanted.configs.items() if text is not None},
         )
-        self._check_room(topic)
+        self._check_room(topic, None)
         if not validate_only:
             self._store.add_topic(topic, now.wall_ms)
             self._topics[topic.name] = topic
             self._names_by_key[collision_key(topic.name)] = topic.name
             self._changed(topic, +1)
+        return topic
+
+    def add_partitions(
+        self,
+        topic: Topic,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Give a topic of the catalog `count` partitions in all, or only validate the request.
+
+        `assignments`: the replicas of each new partition, if assigned manually. Raises BrokerError.
+        """
+        more = self._more_partitions(topic, count, assignments)
+        if assignments is None:
+            logs = self._round_robin(more)
+        else:
+            nodes = [self._only_replica(replicas) for replicas in assignments]
+            logs = self._logs_on(nodes)
+        changed = replace(
+            topic,
+            partition_numbers=topic.partition_numbers
+            + self._new_numbers(more, validate_only=validate_only),
+            logs=topic.logs + tuple(logs),
+        )
+        self._check_room(changed, topic)
+        if not validate_only:
+            self._store.add_partitions(changed, topic.partition_count)
+            self._replace(topic, changed)
+        return changed
+
+    def configure(
+        self, topic: Topic, configs: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> Topic:
+        """Give a topic of the catalog these configs in place of its own, or only validate them.
+
+        Raises BrokerError.
+        """
+        problem = problem_of(configs, self._config)
+        if problem is not None:
+            raise BrokerError(ErrorCode.INVALID_CONFIG, problem)
+        stripped = {name: text.strip() for name, text in configs.items() if text is not None}
+        changed = replace(topic, configs=stripped)
+        self._check_room(changed, topic)
+        if not validate_only and stripped != topic.configs:
+            self._store.set_configs(changed)
+            self._replace(topic, changed)
+        return changed
+
+    def find(self, name: str) -> Topic:
+        """The topic of a name. Raises BrokerError."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
 
     def has(self, topic: Topic) -> bool:
@@ -145,14 +199,18 @@ class Topics:
                 f"Topic '{name}' collides with existing topic: {other}",
             )
 
-    def _check_room(self, topic: Topic) -> None:
-        """Refuse more than shards and catalog can hold: they could not start again."""
-        new = Counter(topic.logs)
+    def _check_room(self, topic: Topic, before: Topic | None) -> None:
+        """Refuse more than shards and catalog can hold: they could not start again.
+
+        `before`: what the topic takes the place of.
+        """
+        new = Counter(topic.logs[before.partition_count if before else 0 :])
         full = any(
             self._counts[log] + count > self._cluster.partitions_per_log_max
             for log, count in new.items()
         )
-        if full or self._catalog_bytes + _line_bytes(topic) > self._cluster.catalog_bytes_max:
+        grown = _line_bytes(topic) - (_line_bytes(before) if before else 0)
+        if full or self._catalog_bytes + grown > self._cluster.catalog_bytes_max:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,
                 "This broker has reached its limit of topics or partitions: delete some first.",
@@ -183,8 +241,39 @@ class Topics:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
             )
+        return self._round_robin(count)
+
+    def _round_robin(self, count: int) -> list[int]:
+        """So many logs in turn, from the one with the fewest partitions on."""
         start = self._counts.index(min(self._counts))
         return list(islice(cycle(range(len(self._counts))), start, start + count))
+
+    def _more_partitions(
+        self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None
+    ) -> int:
+        """How many partitions are to be added to a topic that shall have `count`."""
+        now = topic.partition_count
+        if count == now:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS, f"Topic already has {now} partition(s)."
+            )
+        if count < now:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {topic.name} currently has {now} partition(s); "
+                f"{count} would not be an increase.",
+            )
+        if assignments is not None and len(assignments) != count - now:
+            raise _bad_assignment(
+                f"Attempted to add {count - now} additional partition(s), but only "
+                f"{len(assignments)} assignment(s) were specified."
+            )
+        return count - now
+
+    def _new_numbers(self, count: int, *, validate_only: bool) -> tuple[int, ...]:
+        """Numbers of new partitions; any, where they are only validated."""
+        first = 1 if validate_only else self._store.allocate("partition_number", count)
+        return tuple(range(first, first + count))
 
     def _assigned_logs(self, wanted: NewTopic) -> list[int]:
         """A log for each partition, on the node that the client assigned."""
@@ -206,10 +295,14 @@ class Topics:
             nodes[partition] = self._only_replica(replicas)
         if set(nodes) != set(range(len(nodes))):
             raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+        return self._logs_on([nodes[partition] for partition in range(len(nodes))])
+
+    def _logs_on(self, nodes: Sequence[int]) -> list[int]:
+        """For each of these nodes a log that it serves, with few partitions."""
         counts = list(self._counts)
-        logs = []
-        for partition in range(len(nodes)):
-            served = range(nodes[partition] - 1, len(counts), self._config.shards)
+        logs: list[int] = []
+        for node in nodes:
+            served = range(node - 1, len(counts), self._config.shards)
             logs.append(min(served, key=counts.__getitem__))
             counts[logs[-1]] += 1
         return logs
@@ -230,6 +323,11 @@ class Topics:
         if len(replicas) > 1:
             raise _bad_assignment("Everything is on one host, and has one replica.")
         return replicas[0]
+
+    def _replace(self, topic: Topic, changed: Topic) -> None:
+        self._count(topic, -1)
+        self._topics[topic.name] = changed
+        self._changed(changed, +1)
 
     def _changed(self, topic: Topic, sign: int) -> None:
         self._count(topic, sign)

@@ -60,18 +60,26 @@ class Store:
         self._database.change(
             "INSERT INTO topics VALUES (?, ?, ?, ?)", (key, topic.namespace, topic.name, created_ms)
         )
-        self._database.change_many(
-            "INSERT INTO configs VALUES (?, ?, ?)",
-            [(key, name, value) for name, value in topic.configs.items()],
-        )
+        self._insert_configs(topic)
+        self.add_partitions(topic, 0)
+
+    def add_partitions(self, topic: Topic, first: int) -> None:
+        """Insert the partitions of a topic from index `first` on."""
+        places = list(enumerate(zip(topic.partition_numbers, topic.logs, strict=True)))
         self._database.change_many(
             "INSERT INTO partitions (number, topic_id, partition, log) VALUES (?, ?, ?, ?)",
-            [
-                (number, key, partition, log)
-                for partition, (number, log) in enumerate(
-                    zip(topic.partition_numbers, topic.logs, strict=True)
-                )
-            ],
+            [(number, topic.id.hex, index, log) for index, (number, log) in places[first:]],
+        )
+
+    def set_configs(self, topic: Topic) -> None:
+        """Give a topic the configs that it has now, in place of those before."""
+        self._database.change("DELETE FROM configs WHERE topic_id = ?", (topic.id.hex,))
+        self._insert_configs(topic)
+
+    def _insert_configs(self, topic: Topic) -> None:
+        self._database.change_many(
+            "INSERT INTO configs VALUES (?, ?, ?)",
+            [(topic.id.hex, name, value) for name, value in topic.configs.items()],
         )
 
     def delete_topic(self, topic_id: UUID) -> None:

@@ -1,10 +1,13 @@
 """Play every dialogue with Apache Kafka and record its answers: `make record-oracle`.
 
+With PART=words only dialogues whose names hold these words are played; the others stay.
+
 One file an API: dialogue, version, step, answer. Steps that were answered alike in the version
 before are not written again, so that a file shows where versions differ.
 """
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -50,19 +53,24 @@ def as_written(versions: dict[int, Steps]) -> dict[str, Steps]:
     return written
 
 
-def record() -> None:
+def record(part: str = "") -> None:
+    """Record the dialogues whose names hold `part`."""
     files: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as directory, start("kafka", Path(directory)) as kafka:
         for dialogue in all_dialogues().values():
+            if part not in dialogue.name:
+                continue
             versions = {
                 version: play(dialogue, version, kafka.port) for version in dialogue.versions
             }
             files.setdefault(dialogue.api, {})[dialogue.name] = as_written(versions)
             say(f"{dialogue.name}: {sum(map(len, versions.values()))} answers")
     for api, dialogues in files.items():
-        content = {"kafka": KAFKA_VERSION, "dialogues": dialogues}
+        keeps = bool(part) and path_of(api).exists()
+        kept = json.loads(path_of(api).read_text())["dialogues"] if keeps else {}
+        content = {"kafka": KAFKA_VERSION, "dialogues": kept | dialogues}
         path_of(api).write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    record()
+    record(*sys.argv[1:2])

@@ -21,6 +21,9 @@ APIS = (
     (22, "InitProducerId", 0, 5, 2),
     (23, "OffsetForLeaderEpoch", 2, 4, 4),
     (32, "DescribeConfigs", 1, 4, 4),
+    (33, "AlterConfigs", 0, 2, 2),
+    (37, "CreatePartitions", 0, 3, 2),
     (42, "DeleteGroups", 0, 2, 2),
+    (44, "IncrementalAlterConfigs", 0, 1, 1),
     (60, "DescribeCluster", 0, 2, 0),
 )

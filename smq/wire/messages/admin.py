@@ -131,6 +131,57 @@ DescribeConfigs 32 versions 1-4 flexible 4+
                 config_type                   int8                           3+
                 documentation                 string?                        3+
 
+AlterConfigs 33 versions 0-2 flexible 2+
+    AlterConfigsRequest
+        resources                             []AlterConfigsResource
+            resource_type                     int8
+            resource_name                     string
+            configs                           []AlterableConfig
+                name                          string
+                value                         string?
+        validate_only                         bool
+    AlterConfigsResponse
+        throttle_time_ms                      int32
+        responses                             []AlterConfigsResourceResponse
+            error_code                        int16
+            error_message                     string?
+            resource_type                     int8
+            resource_name                     string
+
+CreatePartitions 37 versions 0-3 flexible 2+
+    CreatePartitionsRequest
+        topics                                []CreatePartitionsTopic
+            name                              string
+            count                             int32
+            assignments                       []CreatePartitionsAssignment?
+                broker_ids                    []int32
+        timeout_ms                            int32
+        validate_only                         bool
+    CreatePartitionsResponse
+        throttle_time_ms                      int32
+        results                               []CreatePartitionsTopicResult
+            name                              string
+            error_code                        int16
+            error_message                     string?                              =null
+
+IncrementalAlterConfigs 44 versions 0-1 flexible 1+
+    IncrementalAlterConfigsRequest
+        resources                             []IncrementalResource
+            resource_type                     int8
+            resource_name                     string
+            configs                           []IncrementalConfig
+                name                          string
+                config_operation              int8
+                value                         string?
+        validate_only                         bool
+    IncrementalAlterConfigsResponse
+        throttle_time_ms                      int32
+        responses                             []IncrementalResourceResponse
+            error_code                        int16
+            error_message                     string?
+            resource_type                     int8
+            resource_name                     string
+
 DescribeCluster 60 versions 0-2 flexible 0+
     DescribeClusterRequest
         include_cluster_authorized_operations bool

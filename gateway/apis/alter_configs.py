@@ -1,0 +1,195 @@
+"""AlterConfigs (key 33), versions 0-2; IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339).
+
+- AlterConfigs replaces all configs that a topic has of its own; IncrementalAlterConfigs sets or
+  deletes some of them, and appends to or subtracts from lists.
+- The new values are in the catalog before the answer goes out: every process takes them from there.
+- Of each resource all is changed or nothing: INVALID_CONFIG for an unknown name or a bad value;
+  INVALID_REQUEST for a resource or a config that comes twice, a null value, and for the settings of
+  brokers, which are read at the start; UNKNOWN_TOPIC_OR_PARTITION.
+- validate_only does nothing more than check.
+
+Left out: other resources than topics.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from gateway.apis.describe_configs import Resource
+from gateway.coordinator_context import CoordinatorContext
+from smq.model.catalog import Topic
+from smq.model.config import Config
+from smq.model.errors import BrokerError, ErrorCode
+from smq.model.names import topic_name_problem
+from smq.model.topic_configs import TOPIC_CONFIGS, ConfigType, own_or_default
+from smq.wire.generated.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from smq.wire.generated.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    IncrementalConfig,
+    IncrementalResource,
+    IncrementalResourceResponse,
+)
+
+
+class Operation(IntEnum):
+    """What is done to a config."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+PART_RESOURCES = 10  # Of an answer: a change makes the topic's line of the catalog anew.
+AnyResource: TypeAlias = AlterConfigsResource | IncrementalResource
+Configs: TypeAlias = dict[str, str | None]
+NewConfigs: TypeAlias = Callable[[Topic], Configs]
+R = TypeVar("R")
+
+
+def handle(
+    request: AlterConfigsRequest, context: CoordinatorContext
+) -> Iterator[AlterConfigsResponse]:
+    """Replace the configs of each resource, or say why not; in parts."""
+    change = _Change(request.resources, context, validate_only=request.validate_only)
+    for resources in _parts(request.resources):
+        responses = [
+            AlterConfigsResourceResponse(**change.carry_out(each, partial(_replaced, each)))
+            for each in resources
+        ]
+        yield AlterConfigsResponse(responses=responses)
+
+
+def handle_incremental(
+    request: IncrementalAlterConfigsRequest, context: CoordinatorContext
+) -> Iterator[IncrementalAlterConfigsResponse]:
+    """Change some configs of each resource, or say why not; in parts."""
+    change = _Change(request.resources, context, validate_only=request.validate_only)
+    for resources in _parts(request.resources):
+        responses = []
+        for each in resources:
+            new = partial(_changed, each, context.coordinator.config)
+            response = IncrementalResourceResponse(**change.carry_out(each, new))
+            responses.append(response)
+        yield IncrementalAlterConfigsResponse(responses=responses)
+
+
+def _parts(resources: Sequence[R]) -> Iterator[Sequence[R]]:
+    for first in range(0, max(1, len(resources)), PART_RESOURCES):
+        yield resources[first : first + PART_RESOURCES]
+
+
+class _Change:
+    """What a request changes: each resource that it names once."""
+
+    def __init__(
+        self, resources: Sequence[AnyResource], context: CoordinatorContext, *, validate_only: bool
+    ) -> None:
+        self._counts = Counter((each.resource_type, each.resource_name) for each in resources)
+        self._topics = context.coordinator.topics
+        self._node_id = context.node_id
+        self._validate_only = validate_only
+
+    def carry_out(self, resource: AnyResource, new: NewConfigs) -> dict[str, Any]:
+        """Change one resource, or say why not: the fields of its row of the answer."""
+        kind, name = resource.resource_type, resource.resource_name
+        row: dict[str, Any] = {
+            "error_code": ErrorCode.NONE,
+            "resource_type": kind,
+            "resource_name": name,
+        }
+        try:
+            if self._counts[kind, name] > 1:
+                raise _invalid("Each resource must appear at most once.")
+            _check_configs(resource)
+            topic = self._topic(kind, name)
+            self._topics.configure(topic, new(topic), validate_only=self._validate_only)
+        except BrokerError as refusal:
+            sentence = refusal.message or "This server does not host this topic-partition."
+            return row | {"error_code": refusal.code, "error_message": sentence}
+        return row | {"error_message": None}
+
+    def _topic(self, kind: int, name: str) -> Topic:
+        if kind == Resource.BROKER:
+            if name and name != str(self._node_id):
+                raise _invalid(
+                    f"Unexpected broker id, expected {self._node_id}, but received {name}"
+                )
+            raise _invalid(
+                "The settings of a broker cannot be changed while it runs: "
+                "change its configuration and restart it."
+            )
+        if kind != Resource.TOPIC:
+            raise _invalid(f"Unknown resource type {kind}")
+        if not name:
+            raise _invalid("Default topic resources are not allowed.")
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        return self._topics.find(name)
+
+
+def _check_configs(resource: AnyResource) -> None:
+    """Refuse null values and configs that come twice."""
+    nulls = [each.name for each in resource.configs if each.value is None and not _deletes(each)]
+    if nulls:
+        raise _invalid(f"Null value not supported for : {', '.join(nulls)}")
+    if len({each.name for each in resource.configs}) < len(resource.configs):
+        raise _invalid("Error due to duplicate config keys")
+
+
+def _deletes(config: AlterableConfig | IncrementalConfig) -> bool:
+    if isinstance(config, AlterableConfig):
+        return False
+    return config.config_operation == Operation.DELETE
+
+
+def _replaced(resource: AlterConfigsResource, _topic: Topic) -> Configs:
+    return {each.name: each.value for each in resource.configs}
+
+
+def _changed(resource: IncrementalResource, broker: Config, topic: Topic) -> Configs:
+    configs: Configs = dict(topic.configs)
+    for each in resource.configs:
+        if each.config_operation == Operation.DELETE:
+            configs.pop(each.name, None)
+        elif each.config_operation == Operation.SET:
+            configs[each.name] = each.value
+        else:
+            configs[each.name] = _changed_list(each, topic, broker)
+    return configs
+
+
+def _changed_list(change: IncrementalConfig, topic: Topic, broker: Config) -> str:
+    """A list with more or fewer elements."""
+    name, config = change.name, TOPIC_CONFIGS.get(change.name)
+    if change.config_operation not in {Operation.APPEND, Operation.SUBTRACT}:
+        raise _invalid(f"Unknown operation {change.config_operation}")
+    appends = change.config_operation == Operation.APPEND
+    if config is None or config.type != ConfigType.LIST:
+        verb = "append to" if appends else "subtract from"
+        raise BrokerError(
+            ErrorCode.INVALID_CONFIG, f"Can't {verb} key {name} because its type is not LIST."
+        )
+    given = _elements(change.value or "")
+    now = _elements(own_or_default(name, topic.configs, broker))
+    if appends:
+        return ",".join(dict.fromkeys([*now, *given]))
+    return ",".join(each for each in now if each not in given)
+
+
+def _elements(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _invalid(sentence: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, sentence)

@@ -1,0 +1,80 @@
+"""CreatePartitions (key 37), versions 0-3.
+
+- A topic gets so many partitions in all; those that are there keep their records and places.
+- UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS when that is no increase; a name that comes twice
+  is INVALID_REQUEST, once, before the others.
+- New partitions may be assigned to nodes by hand, each to one. validate_only does nothing more.
+- The partitions are in the catalog before the answer goes out: the timeout says nothing here.
+
+Left out: quotas (3, KIP-599).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gateway.coordinator_context import CoordinatorContext
+from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.generated.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+PART_TOPICS = 10  # Of an answer: a change makes the topic's line of the catalog anew.
+
+
+def handle(
+    request: CreatePartitionsRequest, context: CoordinatorContext
+) -> Iterator[CreatePartitionsResponse]:
+    """Give each topic its partitions, or say why not; in parts."""
+    counts = Counter(each.name for each in request.topics)
+    twice = [
+        CreatePartitionsTopicResult(
+            name=name,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="Duplicate topic name.",
+        )
+        for name, count in counts.items()
+        if count > 1
+    ]
+    yield CreatePartitionsResponse(results=twice)
+    once = [each for each in request.topics if counts[each.name] == 1]
+    change = _Change(request, context)
+    for first in range(0, len(once), PART_TOPICS):
+        results = [change.carry_out(each) for each in once[first : first + PART_TOPICS]]
+        yield CreatePartitionsResponse(results=results)
+
+
+class _Change:
+    """What a request changes. It adds PARTITIONS_PER_REQUEST_MAX partitions at most."""
+
+    def __init__(self, request: CreatePartitionsRequest, context: CoordinatorContext) -> None:
+        self._topics = context.coordinator.topics
+        self._validate_only = request.validate_only
+        self._left = PARTITIONS_PER_REQUEST_MAX
+
+    def carry_out(self, asked: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+        """Change one topic, or say why not."""
+        result = CreatePartitionsTopicResult(name=asked.name)
+        assignments = asked.assignments
+        try:
+            topic = self._topics.find(asked.name)
+            self._check_room(asked.count - topic.partition_count)
+            self._topics.add_partitions(
+                topic,
+                asked.count,
+                None if assignments is None else [each.broker_ids for each in assignments],
+                validate_only=self._validate_only,
+            )
+            self._left -= asked.count - topic.partition_count
+        except BrokerError as refusal:
+            result.error_code, result.error_message = refusal.code, refusal.message
+        return result
+
+    def _check_room(self, more: int) -> None:
+        if more > self._left:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+            )

@@ -1,0 +1,140 @@
+"""AlterConfigs and IncrementalAlterConfigs: what a topic has of its own is replaced or changed."""
+
+import pytest
+
+from gateway.apis.alter_configs import Operation
+from gateway.apis.describe_configs import Resource
+from smq.coordinator.topics import NewTopic
+from smq.model.errors import ErrorCode
+from smq.wire.generated.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
+from smq.wire.generated.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalConfig,
+    IncrementalResource,
+)
+from tests.gateway.coordinator_bench import CoordinatorBench
+
+E, OP = ErrorCode, Operation
+
+
+@pytest.fixture
+def bench(bench: CoordinatorBench) -> CoordinatorBench:
+    """With a topic that has a config of its own."""
+    wanted = NewTopic(name="t", configs={"retention.bytes": "5"})
+    bench.coordinator.topics.create(wanted, bench.now)
+    return bench
+
+
+def own(bench: CoordinatorBench) -> dict[str, str]:
+    return dict(bench.coordinator.topics.catalog.by_name["t"].configs)
+
+
+def replace(bench: CoordinatorBench, version: int = 2, **configs: str | None) -> int:
+    settings = [AlterableConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()]
+    resource = AlterConfigsResource(
+        resource_type=Resource.TOPIC, resource_name="t", configs=settings
+    )
+    answer = bench.ask("AlterConfigs", version, AlterConfigsRequest(resources=[resource]))
+    [result] = answer.responses
+    return int(result.error_code)
+
+
+def change(
+    bench: CoordinatorBench,
+    *changes: tuple[str, int, str | None],
+    version: int = 1,
+    validate_only: bool = False,
+    name: str = "t",
+    kind: int = Resource.TOPIC,
+) -> int:
+    configs = [
+        IncrementalConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in changes
+    ]
+    resource = IncrementalResource(resource_type=kind, resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    [result] = bench.ask("IncrementalAlterConfigs", version, request).responses
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return int(result.error_code)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_replacing_leaves_only_what_is_named(bench: CoordinatorBench, version: int) -> None:
+    assert replace(bench, version, retention_ms=" 7 ") == E.NONE
+    assert own(bench) == {"retention.ms": "7"}
+    assert replace(bench, version) == E.NONE
+    assert own(bench) == {}
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_a_change_leaves_what_it_does_not_name(bench: CoordinatorBench, version: int) -> None:
+    assert change(bench, ("retention.ms", OP.SET, "7"), version=version) == E.NONE
+    assert own(bench) == {"retention.bytes": "5", "retention.ms": "7"}
+    assert change(bench, ("retention.bytes", OP.DELETE, None), version=version) == E.NONE
+    assert own(bench) == {"retention.ms": "7"}
+
+
+def test_a_change_is_there_after_a_restart(bench: CoordinatorBench) -> None:
+    assert change(bench, ("retention.ms", OP.SET, "7")) == E.NONE
+    bench.store.commit()
+    bench.restart()
+    assert own(bench) == {"retention.bytes": "5", "retention.ms": "7"}
+
+
+def test_lists_grow_and_shrink(bench: CoordinatorBench) -> None:
+    key = "leader.replication.throttled.replicas"
+    assert change(bench, (key, OP.APPEND, "0:1,1:1")) == E.NONE
+    assert change(bench, (key, OP.APPEND, "1:1, 2:1")) == E.NONE
+    assert own(bench)[key] == "0:1,1:1,2:1"
+    assert change(bench, (key, OP.SUBTRACT, "1:1")) == E.NONE
+    assert own(bench)[key] == "0:1,2:1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([("retention.ms", OP.SET, "soon")], E.INVALID_CONFIG),
+        ([("retention.ms", OP.SET, "7"), ("no.such", OP.SET, "1")], E.INVALID_CONFIG),
+        ([("retention.ms", OP.APPEND, "7")], E.INVALID_CONFIG),
+        ([("no.such", OP.SUBTRACT, "7")], E.INVALID_CONFIG),
+        ([("retention.ms", OP.SET, None)], E.INVALID_REQUEST),
+        ([("retention.ms", 9, "7")], E.INVALID_REQUEST),
+        ([("retention.ms", OP.SET, "7")] * 2, E.INVALID_REQUEST),
+    ],
+)
+def test_what_is_refused_changes_nothing(
+    bench: CoordinatorBench, changes: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
+    assert change(bench, *changes) == code
+    assert own(bench) == {"retention.bytes": "5"}
+
+
+def test_a_check_changes_nothing(bench: CoordinatorBench) -> None:
+    assert change(bench, ("retention.ms", OP.SET, "7"), validate_only=True) == E.NONE
+    assert change(bench, ("retention.ms", OP.SET, "-7"), validate_only=True) == E.INVALID_CONFIG
+    assert own(bench) == {"retention.bytes": "5"}
+
+
+def test_what_cannot_be_changed_says_so(bench: CoordinatorBench) -> None:
+    wanted = ("retention.ms", OP.SET, "7")
+    assert change(bench, wanted, name="none") == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert change(bench, wanted, name="a b") == E.INVALID_TOPIC_EXCEPTION
+    assert change(bench, wanted, name="") == E.INVALID_REQUEST
+    assert change(bench, wanted, name="1", kind=Resource.BROKER) == E.INVALID_REQUEST
+    assert change(bench, wanted, name="2", kind=Resource.BROKER) == E.INVALID_REQUEST
+    assert change(bench, wanted, kind=77) == E.INVALID_REQUEST
+
+
+def test_a_resource_that_comes_twice_is_refused_each_time(bench: CoordinatorBench) -> None:
+    config = IncrementalConfig(name="retention.ms", value="7")
+    resource = IncrementalResource(
+        resource_type=Resource.TOPIC, resource_name="t", configs=[config]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource] * 2)
+    answer = bench.ask("IncrementalAlterConfigs", 1, request)
+    assert [each.error_code for each in answer.responses] == [E.INVALID_REQUEST] * 2
+    assert own(bench) == {"retention.bytes": "5"}
