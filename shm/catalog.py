@@ -48,7 +48,7 @@ class CatalogBlock:
 
     @classmethod
     def attach(cls, fd: int) -> "CatalogBlock":
-        """Somebody else's, read-only. Raises ValueError when it is none."""
+        """Another process's block, read-only. Raises ValueError when it is none."""
         size = os.fstat(fd).st_size
         if size <= HEADER_BYTES or size % 2:
             raise ValueError("this descriptor is not a catalog")

@@ -1,4 +1,4 @@
-"""Who serves what right now: a page or two that the supervisor writes and everybody reads.
+"""Which node serves what right now: one or two pages that the supervisor writes and all read.
 
     0                     64                              64 + 128 * i
     +---------------------+-------------------------------+-----
@@ -67,7 +67,7 @@ class ClusterBlock:
 
     @classmethod
     def attach(cls, fd: int) -> "ClusterBlock":
-        """Somebody else's, read-only. Raises ValueError when it is not one of this version."""
+        """Another process's block, read-only. Raises ValueError: it has another version."""
         if os.fstat(fd).st_size < HEADER_BYTES:
             raise ValueError("this descriptor is not a cluster block")
         self = cls(fd, writable=False)

@@ -75,7 +75,7 @@ class _Cold(NamedTuple):
 
 
 def _nobody(_topics: Sequence[FetchTopic], _response: FetchResponse) -> None:
-    """It has no session."""
+    """A fetch without a session."""
 
 
 def handle(request: FetchRequest, context: ShardContext, answered: Answered) -> Result:

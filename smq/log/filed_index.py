@@ -96,7 +96,7 @@ class FiledIndex:
 
     @classmethod
     def sorted(cls, entries: np.ndarray, *, has_disk_frames: bool) -> "FiledIndex":
-        """Of entries in the order of the log, which is the order of offsets in each partition."""
+        """A table of entries in log order, which is offset order within each partition."""
         order = np.argsort(entries["partition"], kind="stable")
         data = np.zeros(HEAD_BYTES + entries.nbytes, np.uint8)
         # As rows of words: fields are copied one by one, which takes far longer.

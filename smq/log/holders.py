@@ -65,7 +65,7 @@ class Holders:
         return walk.holder is not None
 
     def forget(self, segment: Segment) -> None:
-        """It is freed."""
+        """Forget a segment that was freed."""
         self._walks.pop(segment.start, None)
 
     def _needs(self, number: int, end: int) -> bool:

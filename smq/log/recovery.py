@@ -346,7 +346,7 @@ class _Recovery:
             if slots[number] >= 0:
                 self._first_offsets.setdefault(number, offset)
                 history = log.partitions.epochs[number]
-                if not history or epoch > history[-1][0]:  # Those lost with their records go.
+                if not history or epoch > history[-1][0]:  # Drop epochs whose records were lost.
                     log.partitions.note_epoch(number, epoch, offset)
         return slots
 

@@ -29,7 +29,7 @@ from smq.wire.internal.messages import PartitionState
 
 ROWS_MAX = 1000  # Of an answer: a millisecond, and 60 KB of JSON.
 GONE_MAX = 20_000  # Partitions that are gone are remembered, so many.
-_COLUMNS = (  # Those of PartitionState, but for the log.
+_COLUMNS = (  # The fields of PartitionState except the log.
     P_NUMBER,
     P_LOG_START,
     P_SEALED_END,
@@ -87,7 +87,7 @@ class Changes:
         self._tables = [_Table(log) for log in logs]
         self._version = 0
         self._gone: deque[tuple[int, int]] = deque()
-        self._complete_from = 0  # Who knows this version can be told all that is gone since.
+        self._complete_from = 0  # Deletions since this version are known completely.
 
     def invariants(self) -> None:
         """Raise AssertionError when versions are not as the class says."""

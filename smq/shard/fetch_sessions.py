@@ -251,7 +251,7 @@ class FetchSessions:
     """All of a shard. Invariant: no more than the limits above."""
 
     def __init__(self) -> None:
-        self._sessions: dict[int, FetchSession] = {}  # Who was used last stands last.
+        self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
         self._last_id = 0
 
     def __len__(self) -> int:

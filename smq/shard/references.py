@@ -57,7 +57,7 @@ class Payloads(Protocol):
 
 
 class Later(Exception):
-    """It is being asked for; the same question is answered soon."""
+    """The answer is being asked for, and will be known soon."""
 
 
 class Patience:
@@ -94,7 +94,7 @@ class Rule(NamedTuple):
 
 
 class Handles(Protocol):
-    """Who knows of handles whether they are good."""
+    """Tells which handles are valid."""
 
     def check(self, number: int, data: np.ndarray, at: int, now_ms: int) -> Verdict:
         """Whether the uncompressed batch at data[at] may be appended to partition `number`."""

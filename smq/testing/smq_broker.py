@@ -31,7 +31,7 @@ READY_SECONDS_MAX = 60.0  # The first start on a machine compiles the kernels.
 NOTICE_SECONDS_MAX = 5.0  # Until the supervisor has seen a death, or its children its own.
 SUPERVISOR = "supervisor"
 
-# Nobody waits for a second member of a group, as with the other brokers of the tests.
+# A group does not wait for a second member, as with the other brokers of the tests.
 _SETTINGS = {"group.initial.rebalance.delay.ms": "0", "shards": "1"}
 # Of a broker that lives for one test, in memory: room for what tests send, and soon sealed.
 _SMALL = {

@@ -60,7 +60,7 @@ from shm.kernels.base.parts import PartCompiler  # noqa: E402
 
 _PART_OPTIONS = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
 
-numba.config.reload_config()  # Somebody may have imported it before.
+numba.config.reload_config()  # Numba may have been imported before.
 
 # A thread that calls a kernel for the first time loads it, under a lock of Numba's: a fork waits
 # for that, or its child would wait for ever for a thread that it has not.

@@ -42,7 +42,7 @@ def new_search(record_count: int) -> np.ndarray:
 
 @kernel
 def record_head(data, at):
-    """Of the record at data[at:] where it ends, its timestamp delta and its offset delta.
+    """Read the record at data[at:]: its end, its timestamp delta and its offset delta.
 
     The end may lie behind the data. (MORE, 0, 0): the head does; or (MALFORMED, 0, 0).
     """

@@ -115,7 +115,7 @@ def _look_for_header(data, at, end):
 
 @kernel
 def look_at_record(data, at, end):
-    """Of the record at data[at:end]: what its headers say, its value (place, length), its end.
+    """Read the record at data[at:end]: what its headers say, its value (place, length), its end.
 
     An end of -1: it is malformed.
     """

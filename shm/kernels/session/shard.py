@@ -93,7 +93,7 @@ def _tail(memory, side, head):
 
 @kernel
 def _awake(memory, side):
-    """Nobody need ring."""
+    """No bell is needed."""
     if side[SLEEP] & 1:
         side[SLEEP] += 1
         store_release(memory, 8 * SHARD_SLEEP, side[SLEEP])

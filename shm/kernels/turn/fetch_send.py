@@ -32,7 +32,7 @@ _POLL = STATE_MESSAGE + 7  # Two of struct pollfd.
 _VECTORS = STATE_MESSAGE + 9
 _VECTOR_WORDS = 2
 _POLLIN, _POLLOUT = 1, 4
-ROOM_MS = 1  # Who reads so slowly that there is no room for so long is the loop's.
+ROOM_MS = 1  # A client without room for so long is left to the loop.
 
 _i32, _i64 = types.int32, types.int64
 _sendmsg = types.ExternalFunction("sendmsg", _i64(_i32, _i64, _i32))

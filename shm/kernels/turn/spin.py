@@ -23,7 +23,7 @@ _CREDIT, _PAUSE = 0, 1
 
 
 def new_spin() -> np.ndarray:
-    """Of a process that has yet to try."""
+    """The state of a process that has not tried yet."""
     return np.array([SPIN_CREDIT_MAX, 0 if len(os.sched_getaffinity(0)) > 1 else -1])
 
 

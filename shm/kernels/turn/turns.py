@@ -313,7 +313,7 @@ def take_turns(
         is_left = turn[LEFT_FD] >= 0 or turn[UNSENT_FD] >= 0 or turn[LEVEL] == DURABILITY_DISK
         if is_left or not _write(turn, log[0]):
             break
-        # Who waits for the records gets them before the acks go: these are not urgent.
+        # Answer waiting fetches before sending acks, which are less urgent.
         if not _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, watched):
             break
         is_going_on &= _send_answers(turn, clients, sessions, out)

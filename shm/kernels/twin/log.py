@@ -67,7 +67,7 @@ class PlainFrame(NamedTuple):
         return struct.pack("<II", FRAME_MAGIC, crc32c(checked + covered)) + checked
 
     def encode(self) -> bytes:
-        """As it lies in ring and WAL."""
+        """The frame's bytes, as in ring and WAL."""
         return (self.header() + self.content).ljust(self.frame_bytes, b"\0")
 
 

@@ -90,7 +90,7 @@ class Fields:
         raise Cut
 
     def length(self, width: int, *, compact: bool) -> int:
-        """Of a string, bytes or an array; -1 stands for null."""
+        """The length of a string, bytes or an array; -1 stands for null."""
         length = self.varint() - 1 if compact else self.number(width)
         if not -1 <= length <= len(self.left):
             raise Cut

@@ -142,7 +142,7 @@ class Worker:
         return Retained([segment.path for segment in retention.deleted], retention.has_more)
 
     def sweep(self, job: Sweep) -> Swept:
-        """Of a page of files delete those that no line of the manifest names."""
+        """Delete the files of a page that no line of the manifest names."""
         page = self._segment_files.take(job.after)
         keeping = Housekeeping(self.store, self._shard(1), self.manifest)
         return Swept(keeping.sweep(page.files, job.before_ms), page.following)
@@ -152,13 +152,13 @@ class Worker:
         return self.store.sweep(job.before_ms)
 
     def sweep_payloads(self, job: SweepPayloads) -> Swept:
-        """Of a page of payloads delete those that no record names any more and none can name."""
+        """Delete the payloads of a page that no record names, and none can name any more."""
         page = self._payload_files.take(job.after)
         sweep = PayloadSweep(self.store, self._shard, self.manifest)
         return Swept(sweep.sweep(page.files, job.owners, wall_ms(), job.before_ms), page.following)
 
     def payloads(self, job: FindPayloads) -> dict[str, tuple[int, int] | None]:
-        """Of payloads the length and when they were uploaded, or None: there is none."""
+        """The length and upload time of payloads; None for those that do not exist."""
         return look_up(self.store, job.keys)
 
     def cold(self, job: Cold) -> BatchFile:

@@ -23,7 +23,7 @@ class _Ack(NamedTuple):
 
 
 class Acks:
-    """Of one shard. What a client was not told it may send again: in doubt it is told nothing.
+    """The acks of one shard. A client resends what was not acknowledged, so doubt sends no ack.
 
     Invariants, at the end of a turn: what waits for a write waits for a log that has failed; what
     waits for a sync waits for one that is wanted, or for such a log.
@@ -115,7 +115,7 @@ class Acks:
         for acks in (self._open_now, self._open_when_synced):
             lost = [ack for ack in acks if self._waits_for(ack, log)]
             acks[:] = [ack for ack in acks if ack not in lost]
-            for ack in lost:  # Nobody is told that it was taken.
+            for ack in lost:  # These batches are never acknowledged.
                 ack.client.close()
 
     @staticmethod

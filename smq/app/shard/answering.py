@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Answering:
-    """Of one shard. `peers` reaches coordinator and sealer; `polls` are the requests that wait.
+    """The answers of one shard. `peers` reaches coordinator and sealer; `polls` wait.
 
     dirty   whose slots have changed in this turn, in the order they are sent to
     """
@@ -113,7 +113,7 @@ class Answering:
             self._wait_for_any(connection, slot, parts, parts.pending)
         else:
             self._add(connection, slot, parts, parts.pending)
-        return False  # Whoever ends what is pending has it go on.
+        return False  # The end of the pending work resumes it.
 
     def _wait_for_any(
         self, connection: Connection, slot: Slot, parts: Parts, wait: WaitForAny
@@ -237,7 +237,7 @@ class Answering:
 
 
 def _let_go(dispatched: Dispatched, response: Message) -> None:
-    """Nobody gets the response: what it lends may be recycled."""
+    """Release what a response lends, because its client is gone."""
     if dispatched.api.name == "Fetch":
         for lent in lent_of(response):
             lent.release()

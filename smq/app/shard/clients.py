@@ -54,7 +54,7 @@ class Clients:
             self._acceptor.stop()
 
     def remove(self, connection: Connection) -> None:
-        """It is closed."""
+        """Forget a closed connection."""
         del self.by_fd[connection.fd]
         self._quick_turns.forget(connection.fd)
 

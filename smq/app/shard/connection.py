@@ -86,7 +86,7 @@ class Slot:
         self.is_open = True
 
     def hold(self) -> None:
-        """It is being sent, and not at once. Raises OSError."""
+        """Begin to send it, in several parts. Raises OSError."""
         if not self.is_sending:
             self.is_sending = True
             for piece in self.lent():
@@ -108,7 +108,7 @@ def _length(piece: "bytes | memoryview | Sendable") -> int:
 
 
 class Owner(Protocol):
-    """Who serves the connection."""
+    """Serves the connection."""
 
     def readable(self, connection: "Connection") -> None:
         """There is something to receive."""
@@ -117,7 +117,7 @@ class Owner(Protocol):
         """The connection was full and is no more: take what was received before."""
 
     def gone(self, connection: "Connection") -> None:
-        """It is closed; called once, however it ends."""
+        """The connection is closed. Called once, however it ends."""
 
 
 class Connection:

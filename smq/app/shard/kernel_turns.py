@@ -36,14 +36,14 @@ class Door(Protocol):
         """The kernel is about to run: the sessions that are awake are its own meanwhile."""
 
     def take_back(self) -> None:
-        """It has run."""
+        """The kernel has run."""
 
     def produced(self, session: Session, data: np.ndarray, end: int, first: Produced) -> None:
         """The kernel has left a session's requests in data[:end]: `first` has come of them."""
 
 
 class KernelTurns:
-    """Of one shard. `resume` goes on with a connection whose requests the kernel has left."""
+    """The kernel turns of one shard. `resume` handles requests that the kernel has left."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
         self,

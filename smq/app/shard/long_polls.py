@@ -11,7 +11,7 @@ import numpy as np
 from gateway.context import Ask, LogSlot, Message, Wait, WaitForAny
 from smq.app.process.loop import Loop, Timer
 
-_NARROW, _WIDE = np.uint8(1), np.uint8(2)  # Who watches a slot.
+_NARROW, _WIDE = np.uint8(1), np.uint8(2)  # The kinds of polls that watch a slot.
 _SLOT_MASK = 2**32 - 1
 
 
@@ -154,7 +154,7 @@ class LongPolls:
         self._settle(poll, poll.wait.attempt(is_last=True))
 
     def drop(self, poll: "LongPoll | WidePoll") -> None:
-        """Nobody wants the answer any more."""
+        """Forget a poll whose client is gone."""
         if isinstance(poll, WidePoll):
             self._drop_wide(poll)
             return

@@ -21,7 +21,7 @@ TakeOver = Callable[[int, np.ndarray, int], None]
 
 
 class ParkedFetches:
-    """Of one shard. `take_over` answers what is not parked any more, or has it wait in the loop."""
+    """The parked fetches of one shard. `take_over` answers a fetch, or has it wait in the loop."""
 
     def __init__(self, loop: Loop, quick_turns: QuickTurns, take_over: TakeOver) -> None:
         self._loop, self._quick_turns, self._take_over = loop, quick_turns, take_over

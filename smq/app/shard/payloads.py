@@ -24,7 +24,7 @@ from smq.wire.internal.messages import FindPayloads
 
 NANOSECONDS_PER_MS = 1_000_000
 KEYS_MAX = 256  # Of a question: S3 answers so many in a second or so, the sealer waits for ten.
-WANTED_MAX = 1000  # Who is not among them wants it again when he sends again.
+WANTED_MAX = 1000  # Others are asked for again with the next attempt.
 KNOWN_MAX = 50_000  # Some 25 MB.
 # The largest batch is known as a whole for a moment, though the store took its time. That a payload
 # may still be named by a new record is found by its age each time, and until then none is swept.

@@ -173,7 +173,7 @@ class BufferPool:
         rest.buffer, rest.copied, rest.since_ns, rest.is_lent = None, b"", 0, False
 
     def slowest(self, holders: Iterable[HolderT], now_ns: int) -> list[HolderT]:
-        """Of these, who are to be dropped: none, while all of them hold no more than they may."""
+        """The connections to drop; none while all together hold no more than allowed."""
         if self.held_bytes <= self.bytes_max:
             return []
         excess = self.held_bytes - KEPT_SHARE * self.bytes_max

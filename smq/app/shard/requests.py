@@ -36,7 +36,7 @@ _WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
 
 
 class Requests:
-    """Of one shard's connections."""
+    """The requests of one shard's clients."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
         self,

@@ -216,6 +216,6 @@ class ShardServer:
         self.touched.note(client)
 
     def forget(self, session: Session) -> None:
-        """It is closed."""
+        """Forget a closed session."""
         self.sessions.remove(session)
         self._quick_turns.forget(session.fd)

@@ -51,19 +51,19 @@ _FAULTS = {
 
 
 class Owner(Protocol):
-    """Who serves the session."""
+    """Serves the session."""
 
     def take(self, session: "Session") -> bool:
         """Take from the inbox once; whether there was something."""
 
     def wake(self, session: "Session") -> None:
-        """It is full no longer: look at its inbox in the next turn."""
+        """A session is no longer full: look at its inbox in the next turn."""
 
     def gone(self, session: "Session") -> None:
-        """It is closed; called once, however it ends."""
+        """The session is closed. Called once, however it ends."""
 
     def dropped(self, session: "Session", reason: str) -> None:
-        """It is about to be closed for what it did."""
+        """The session is about to be closed for what it did."""
 
 
 class Session:
@@ -110,7 +110,7 @@ class Session:
     # --- bells -----------------------------------------------------------------------------------
 
     def _ready(self, _events: int) -> None:
-        """Somebody rings, or hangs up."""
+        """The program rings, or hangs up."""
         try:
             bells = len(self.socket.recv(BELLS_MAX, socket.MSG_DONTWAIT))
         except BlockingIOError:
@@ -123,7 +123,7 @@ class Session:
         self.rung(bells)
 
     def rung(self, bells: int) -> None:
-        """It has rung so many times."""
+        """Handle so many rings of the bell."""
         self.side[BELLS_IN_VAIN] += bells
         if self._is_blocked:
             self.flush()

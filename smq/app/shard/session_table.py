@@ -19,7 +19,9 @@ SlotOf = Callable[[int], int | None]
 
 
 class SessionTable:
-    """Of one shard. `arrays` is what kernels take; `watch_all`, `awake` are words with a bit a row.
+    """The sessions of one shard. `arrays` is what kernels take.
+
+    `watch_all` and `awake` are words with a bit for each row.
 
     watch_all  those who watch every partition
     awake      those to look at without a bell
@@ -52,7 +54,7 @@ class SessionTable:
         words[S_SIDE], words[S_SIDE_WORDS] = side.ctypes.data, len(side)
 
     def remove(self, session: Session) -> None:
-        """It is gone."""
+        """Remove a closed session."""
         if session.row >= 0:
             for number in list(self._watched[session.row]):
                 self.unwatch(session, number)
@@ -111,7 +113,7 @@ class SessionTable:
                 self._watchers[slot] = self._rows_of[number]
 
     def all(self) -> Iterator[Session]:
-        """Those in the table."""
+        """The sessions in the table."""
         return (session for session in self._sessions if session is not None)
 
     def of(self, rows: int) -> list[Session]:
@@ -119,7 +121,7 @@ class SessionTable:
         return [session for session in self.all() if rows >> session.row & 1]
 
     def at(self, fd: int) -> Session:
-        """Whose socket that is."""
+        """The session with this socket."""
         return next(session for session in self.all() if session.fd == fd)
 
     def invariants(self) -> None:

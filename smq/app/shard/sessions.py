@@ -42,11 +42,11 @@ _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
 class Producer(Protocol):
-    """Who handles the requests: the shard's server."""
+    """Handles the requests: the shard's server."""
 
     @property
     def sessions(self) -> SessionTable:
-        """Those whom a kernel serves."""
+        """The sessions that a kernel serves."""
 
     def produce(
         self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
@@ -63,7 +63,7 @@ class Producer(Protocol):
         """Something has been done with it."""
 
     def forget(self, session: Session) -> None:
-        """It is closed."""
+        """Forget a closed session."""
 
 
 def inbox_bytes(config: Config) -> int:
@@ -278,7 +278,7 @@ class Sessions:
     # --- what they watch -------------------------------------------------------------------------
 
     def _watch(self, session: Session) -> None:
-        """It has published another list: what is new in it is watched, what is not is no longer."""
+        """Watch what is new in the list that a session published, and nothing that left it."""
         watched = session.memory.watched()
         self._watch_everything(session, wanted=watched is None)
         wanted = watched or set()

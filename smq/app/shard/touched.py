@@ -1,4 +1,4 @@
-"""Those to whom something is done in a turn of the loop: the kernel is to know how they stand."""
+"""The clients that a turn of the loop has touched: the kernel must learn their new state."""
 
 from smq.app.shard.answering import Answering
 from smq.app.shard.connection import Connection
@@ -7,7 +7,7 @@ from smq.app.shard.session import Session
 
 
 class Touched:
-    """Of one shard, in this turn."""
+    """The touched clients of one shard."""
 
     def __init__(self, quick_turns: QuickTurns, answering: Answering) -> None:
         self._quick_turns, self._answering = quick_turns, answering

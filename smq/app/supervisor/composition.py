@@ -56,7 +56,7 @@ def warm_kernels() -> None:
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Of all processes that compile: Numba may give two versions of a kernel one file."""
+    """A lock for all processes that compile: Numba may give two versions of a kernel one file."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

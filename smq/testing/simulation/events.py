@@ -213,7 +213,7 @@ def _fuse(chance: Random) -> int:
 
 
 def _again_ms(chance: Random) -> int:
-    """Who has died once dies soon again: what a start does must be whole before the next one."""
+    """The delay of a second death, soon after the first: a start must survive a crash in it."""
     return chance.choice((-1, -1, 20, 100, 400))
 
 

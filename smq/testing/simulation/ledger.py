@@ -44,7 +44,7 @@ class Incarnation:
         return f"{self.topic.name}-{partition} ({self.level})"
 
     def claim(self, partition: int, offset: int, value: bytes, why: str) -> None:
-        """Somebody was told that this record stands there. Raises Broken."""
+        """Note that a client was told of a record at an offset. Raises Broken."""
         if self.is_dying or self.is_damaged:
             return
         where = self.where(partition)

@@ -22,7 +22,7 @@ _GONE = select.EPOLLHUP | select.EPOLLERR
 
 
 class Owner(Protocol):
-    """Who uses sockets. `is_touched`: something has happened to one of them since it looked."""
+    """Uses sockets. `is_touched`: something has happened to one of them since it looked."""
 
     is_touched: bool
 
@@ -215,7 +215,7 @@ class Listener:
         return select.EPOLLIN if self.backlog else 0
 
     def next_due_ns(self) -> int | None:
-        """Whoever connects is there at once."""
+        """Never: connections are accepted at once."""
         return None
 
 

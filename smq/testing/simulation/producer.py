@@ -43,8 +43,10 @@ class Batch:
 
 @dataclass(eq=False)
 class Lane:
-    """See above. `losses` are the incarnation's when it was opened: since then there was none, or a
-    gap in its sequences may be what was lost."""
+    """A producer id's way into a partition.
+
+    `losses` are the incarnation's when it was opened: a later gap in its sequences may be a loss.
+    """
 
     number: int
     incarnation: Incarnation

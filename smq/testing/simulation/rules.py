@@ -56,7 +56,7 @@ def in_order(world: "World") -> None:
 
 
 def nothing_unknown(world: "World") -> None:
-    """Nobody reads what nobody has sent."""
+    """Every record that is read was sent."""
     for (incarnation, partition), found in world.reader.found.items():
         unknown = set(found.values()) - world.ledger.sent.get(incarnation.topic.name, set())
         if unknown:

@@ -147,7 +147,7 @@ class World:
             process.fuse = None
 
     def _settle(self) -> None:
-        """Nobody asks for more: all that was asked is answered.
+        """Let all open requests be answered; nothing new is asked.
 
         A log that says it is read-only until a restart gets one.
         """
@@ -208,7 +208,7 @@ class World:
             self._round(end_ns)
 
     def _let_others(self) -> None:
-        """Somebody waits: the others may move, or time passes."""
+        """Give others a turn while a blocking call waits."""
         self._round(self.clock.now_ns + MS)
 
     def _round(self, end_ns: int) -> None:

@@ -230,7 +230,7 @@ class SdkProducer(SdkProgram):
             raise Broken(f"{self.name}: {lane.where} fails with {error!r}, and nothing was lost")
 
     def _check_late(self, error: Exception, sent_ns: int, seconds: float) -> None:
-        """Nobody says that the broker is away before it has been away for so long."""
+        """BrokerUnavailable comes only after so many seconds."""
         waited_s = (self.world.clock.now_ns - sent_ns) / 1e9
         if waited_s < seconds - 0.01:
             raise Broken(f"{self.name} is told {error!r} after {waited_s:.3f} s of {seconds} s")
