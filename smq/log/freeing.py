@@ -10,7 +10,7 @@ from collections.abc import Callable
 from shm.kernels.base.words import P_LOG_START, WORD_SPACE_END, WORD_SYNCED, WORD_TAIL
 from smq.log.background import Background
 from smq.log.disk import Disk
-from smq.log.holders import Holders
+from smq.log.holders import LOOKS_MAX, Holders
 from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
 from smq.log.snapshot import Snapshot
@@ -68,6 +68,15 @@ class Freeing:
         self._log.wal.make_room()
         if self._is_wanted or self.freeable():
             self.checkpoint()
+
+    def keep_sealed(self) -> None:
+        """At a start: keep all that the checkpoint which was read knows to be sealed, however many
+        partitions that takes to look at. Until then it would count as needed."""
+        is_done = False
+        while not is_done:
+            found = self.freeable()
+            is_done = self.holders.looks < LOOKS_MAX
+            self._keep(found)
 
     def freeable(self) -> list[Segment]:
         """The full segments whose partitions are all sealed beyond them, or gone, and which are

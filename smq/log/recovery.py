@@ -407,6 +407,7 @@ class _Recovery:
             log.partitions.lead(number, generation)
             row = log.partitions.table[slot]
             log.sealing.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]) or self._now_ms)
+        log.freeing.keep_sealed()
         log.set_space_end()
         log.wal.prepare_next()
         log.checkpoint()

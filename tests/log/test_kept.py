@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smq.log import kept
+from smq.log import freeing, holders, kept
 from smq.log.disk import OsDisk
 from smq.log.log import RESERVE_SHARE, Log
 from smq.log.reading import DamagedFrame
@@ -217,3 +217,22 @@ def test_files_go_while_others_want_the_disk_and_come_back(tmp_path: Path) -> No
     log.fit_disk()
     assert log.space_left > LIMIT // 2
     assert np.all([segment.pins == 0 for segment in log.wal.segments])
+
+
+def test_a_start_keeps_it_at_once_however_many_partitions_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (holders, freeing):
+        monkeypatch.setattr(module, "LOOKS_MAX", 3)
+    levels = dict.fromkeys(range(1, 6), OS)
+    log = keeping(tmp_path, levels=levels)
+    for i in range(60):
+        append(log, 1 + i % 5, batch(b"v" * 300))
+        turn(log)
+    for number in levels:
+        seal(log, number)
+    log.close()
+    again = keeping(tmp_path, generation=1, levels=levels)
+    assert all(segment.is_kept for segment in again.wal.segments[:-1])
+    assert again.space_left >= LIMIT - 3 * SEGMENT_BYTES
+    again.invariants()
