@@ -17,6 +17,7 @@ from smq.wire.internal.messages import (
     DeleteSegments,
     EnsureTopics,
     ListSegments,
+    ReplaceSegments,
     SegmentPage,
     SetLogStart,
 )
@@ -51,6 +52,11 @@ def _delete_segments(question: DeleteSegments, coordinator: Coordinator, _now: N
     return True
 
 
+def _replace_segments(question: ReplaceSegments, coordinator: Coordinator, _now: Now) -> bool:
+    manifest = coordinator.store.manifest
+    return manifest.replace_segments(question.old, question.new, question.now_ms)
+
+
 def _set_log_start(question: SetLogStart, coordinator: Coordinator, _now: Now) -> bool:
     coordinator.store.manifest.set_log_start(question.number, question.offset)
     return True
@@ -66,6 +72,7 @@ HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]
     ListSegments: _list_segments,
     CommitSegments: _commit_segments,
     DeleteSegments: _delete_segments,
+    ReplaceSegments: _replace_segments,
     SetLogStart: _set_log_start,
     EnsureTopics: _ensure_topics,
 }

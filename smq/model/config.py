@@ -218,7 +218,8 @@ class Config:
     )
     filer_sweep_ms: int = setting(
         60 * MINUTE_MS,
-        "Age at which segment files that the manifest does not name are deleted.",
+        "Age at which segment files that the manifest does not name are deleted; so long do files "
+        "stay that were merged into another.",
         at_least=1,
     )
     filer_unfinished_ms: int = setting(

@@ -97,12 +97,14 @@ class Housekeeping(NamedTuple):
         return retention
 
     def sweep(self, files: Iterable[Facts], before_ms: int) -> list[str]:
-        """Delete those of these files that are older than this and not in the manifest."""
+        """Delete those of these files that are older than this, not in the manifest, and were not
+        until then."""
         old = [facts.key for facts in files if facts.modified_ms < before_ms]
         # Read after the list: a file committed meanwhile is found here, or is not old.
         named = self.manifest.named_files(old)
         assert named <= set(old)
-        swept = [key for key in old if key not in named]
+        kept = named | self.manifest.replaced_files(old, before_ms)
+        swept = [key for key in old if key not in kept]
         for key in swept:
             self.store.delete(key)
         return swept

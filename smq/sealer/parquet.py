@@ -14,6 +14,7 @@ no checksums: the manifest has the file's, and it is checked before the first pa
 import base64
 import json
 from bisect import bisect_right
+from collections.abc import Iterator
 from io import BytesIO
 from itertools import pairwise
 from operator import itemgetter
@@ -137,14 +138,26 @@ class ParquetWriter:
     def add(self, piece: Piece) -> None:
         """Add records, or markers."""
         for offset, epoch in piece.facts[[B_BASE_OFFSET, B_LEADER_EPOCH]].T.tolist():
-            if not self._epochs or self._epochs[-1][1] != epoch:
-                self._epochs.append([offset, epoch])
+            self._note_epoch(offset, epoch)
         if piece.kind is Kind.CONTROL:
             self._control += piece.batches
             return
         assert piece.kind is Kind.ROWS
         self._waiting.append(table_of(piece))
         self._write(everything=False)
+
+    def add_segment(self, segment: "ParquetSegment") -> None:
+        """Add all that another segment has, a row group at a time."""
+        for offset, epoch in segment.epochs:
+            self._note_epoch(offset, epoch)
+        self._control += segment.control
+        for table in segment.tables():
+            self._waiting.append(table)
+            self._write(everything=False)
+
+    def _note_epoch(self, offset: int, epoch: int) -> None:
+        if not self._epochs or self._epochs[-1][1] != epoch:
+            self._epochs.append([offset, epoch])
 
     def finish(self, base_offset: int, end_offset: int) -> memoryview:
         """The segment's bytes."""
@@ -195,10 +208,11 @@ class ParquetSegment:
         if self.facts.get("format") != FORMAT:
             raise pa.ArrowInvalid("not a segment of this version of SMQ")
         self.spans = self._spans()
-        self._epochs = json.loads(self.facts["leader_epochs"])
-        is_log_append = self.facts["timestamp_type"] == LOG_APPEND_TIME
-        self._attributes = ATTRIBUTE_LOG_APPEND_TIME if is_log_append else 0
-        self._control = _control_batches(base64.b64decode(self.facts["control"]))
+        self.epochs: list[list[int]] = json.loads(self.facts["leader_epochs"])
+        self.is_log_append = self.facts["timestamp_type"] == LOG_APPEND_TIME
+        self._attributes = ATTRIBUTE_LOG_APPEND_TIME if self.is_log_append else 0
+        self.control = base64.b64decode(self.facts["control"])
+        self._control = _control_batches(self.control)
 
     def span_of(self, offset: int) -> Span:
         """The row group that covers an offset; the first one for offsets before it."""
@@ -211,7 +225,7 @@ class ParquetSegment:
             at: marker for at, marker in self._control.items() if span.start <= at < span.end
         }
         out = np.empty(_encoded_bytes_max(rows) + sum(map(len, control.values())), np.uint8)
-        epochs = {start for start, _ in self._epochs if span.start < start < span.end}
+        epochs = {start for start, _ in self.epochs if span.start < start < span.end}
         row = at = 0
         for start, end in pairwise([*sorted({span.start} | epochs | control.keys()), span.end]):
             if (marker := control.get(start)) is not None:
@@ -222,6 +236,11 @@ class ParquetSegment:
             while row < end_row:
                 row, at = encode_batch(rows, row, run, BATCH_BYTES, out, at)
         return read_only(out[:at])
+
+    def tables(self) -> Iterator[pa.Table]:
+        """All rows, a row group at a time."""
+        for group in range(self._file.metadata.num_row_groups):
+            yield self._file.read_row_group(group).cast(SCHEMA)
 
     def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
         """Offset and time of the first record at or after `from_offset` and this time."""
@@ -259,8 +278,8 @@ class ParquetSegment:
 
     def _epoch_at(self, offset: int) -> int:
         """The leader epoch at an offset; before the first entry, that of the first."""
-        row = bisect_right(self._epochs, offset, key=itemgetter(0)) - 1
-        return int(self._epochs[max(row, 0)][1])
+        row = bisect_right(self.epochs, offset, key=itemgetter(0)) - 1
+        return int(self.epochs[max(row, 0)][1])
 
 
 def _control_batches(data: bytes) -> dict[int, bytes]:

@@ -70,6 +70,14 @@ class ManifestPort(Protocol):
         """Those of these files that are segments."""
         ...
 
+    def replaced_files(self, paths: Sequence[str], since_ms: int) -> set[str]:
+        """Those of these files that were segments until they were replaced since a time."""
+        ...
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+        """Have one in place of its neighbours; False: the partition is gone."""
+        ...
+
     def log_start(self, partition_number: int) -> int:
         """The log start offset that retention has set."""
         ...

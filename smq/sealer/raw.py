@@ -66,6 +66,14 @@ class RawWriter:
         self._index.append(index_of(piece.facts, len(self._body) - int(piece.facts[B_AT, 0])))
         self._body += piece.batches
 
+    def add_segment(self, segment: "RawSegment") -> None:
+        """Add all batches of another segment."""
+        index = segment.index.copy()
+        index["at"] += len(self._body)
+        index["end"] += len(self._body)
+        self._index.append(index)
+        self._body += segment.body
+
     def finish(self, base_offset: int, end_offset: int) -> bytes:
         """The segment's bytes."""
         index = np.concatenate(self._index)

@@ -10,6 +10,7 @@ second. A segment is a run of batches of one kind, so a raw batch does not make 
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from shm.arrow import read_only
@@ -43,7 +44,11 @@ class _Open:
         self.base_offset = self.end_offset = base_offset
         self.kind = Kind.RAW if first.kind is Kind.RAW else Kind.ROWS
         self.log_append_time = first.log_append_time
-        self.writer = RawWriter() if self.kind is Kind.RAW else _parquet_writer(place, first)
+        self.writer = (
+            RawWriter()
+            if self.kind is Kind.RAW
+            else parquet_writer(place, log_append_time=first.log_append_time)
+        )
         self.record_count = self.sent_bytes = 0
         self.times: list[int] = []
         self.payloads: set[str] = set()
@@ -65,9 +70,10 @@ class _Open:
         self.payloads.update(payloads_of(piece))
 
 
-def _parquet_writer(place: SealedPartition, first: Piece) -> ParquetWriter:
+def parquet_writer(place: SealedPartition, *, log_append_time: bool) -> ParquetWriter:
+    """A writer of a segment of this partition."""
     labels = {"namespace": place.namespace, "topic": place.topic, "partition": str(place.partition)}
-    return ParquetWriter(labels, log_append_time=first.log_append_time)
+    return ParquetWriter(labels, log_append_time=log_append_time)
 
 
 class Sealing(NamedTuple):
@@ -118,7 +124,10 @@ class Sealing(NamedTuple):
     def _commit(self, place: SealedPartition, segment: _Open) -> int:
         data = segment.writer.finish(segment.base_offset, segment.end_offset)
         bytes_ = read_only(data)
-        attempt, key = self._put(place, segment, data)
+        key_of = partial(
+            place.key, segment.base_offset, segment.end_offset, suffix=SUFFIXES[segment.kind]
+        )
+        attempt, key = put_file(self.store, key_of, data, self.now_ms())
         line = Segment(
             partition_number=place.number,
             base_offset=segment.base_offset,
@@ -142,15 +151,17 @@ class Sealing(NamedTuple):
         self.shard.sealed(place.number, segment.end_offset)
         return segment.end_offset
 
-    def _put(self, place: SealedPartition, segment: _Open, data: Data) -> tuple[int, str]:
-        """Write the file under the first free attempt's name.
 
-        Raises Unavailable if none is free: a file is where a directory should be.
-        """
-        first, suffix = self.now_ms(), SUFFIXES[segment.kind]
-        for attempt in range(first, first + ATTEMPTS_MAX):
-            key = place.key(segment.base_offset, segment.end_offset, attempt, suffix)
-            with suppress(AlreadyExists):
-                self.store.put(key, data)
-                return attempt, key
-        raise Unavailable(key, "no name is free there: is a file where a directory should be?")
+def put_file(
+    store: Store, key_of: Callable[[int], str], data: Data, now_ms: int
+) -> tuple[int, str]:
+    """Write a segment's file under the first free name: (attempt, key), `key_of` an attempt.
+
+    Raises Unavailable if none is free: a file is where a directory should be.
+    """
+    for attempt in range(now_ms, now_ms + ATTEMPTS_MAX):
+        key = key_of(attempt)
+        with suppress(AlreadyExists):
+            store.put(key, data)
+            return attempt, key
+    raise Unavailable(key, "no name is free there: is a file where a directory should be?")

@@ -23,6 +23,7 @@ from smq.store.database import Database
 SEGMENT_KINDS = ("parquet", "raw")
 IDS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 INT64_MIN = -(2**63)
+REPLACED_KEEP_MS = 30 * 24 * 3600 * 1000  # Longer than a query takes; filer.sweep.ms is less.
 PAGE_SEGMENTS = 64  # Rows that `walk` reads at a time.
 
 # A partition's segments do not overlap and are sorted by their primary key, so the segment with an
@@ -148,6 +149,11 @@ class Manifest:
         """Those of these paths that are segments of any partition."""
         return self._among("SELECT path FROM segments WHERE path IN", paths)
 
+    def replaced_files(self, paths: Sequence[str], since_ms: int) -> set[str]:
+        """Those of these paths that were segments until other ones replaced them since a time."""
+        question = "SELECT path FROM replaced_files WHERE replaced_ms >= ? AND path IN"
+        return self._among(question, paths, since_ms)
+
     def log_start(self, partition_number: int) -> int:
         """The log start offset that retention has set; 0: none, or no such partition."""
         rows = self._database.rows(
@@ -159,13 +165,15 @@ class Manifest:
         """Those of these payloads that records in segments refer to."""
         return self._among("SELECT DISTINCT id FROM payloads WHERE id IN", ids)
 
-    def _among(self, question: str, values: Sequence[str]) -> set[str]:
-        """Those of these values that a query finds."""
+    def _among(self, question: str, values: Sequence[str], *others: int) -> set[str]:
+        """Those of these values that a query finds; `others` are its parameters before them."""
         found: set[str] = set()
         for first in range(0, len(values), IDS_MAX):
             some = values[first : first + IDS_MAX]
             marks = ",".join("?" * len(some))
-            found.update(each for (each,) in self._database.rows(f"{question} ({marks})", some))
+            found.update(
+                each for (each,) in self._database.rows(f"{question} ({marks})", (*others, *some))
+            )
         return found
 
     def close(self) -> None:
@@ -228,6 +236,51 @@ class WritableManifest(Manifest):
             [(number, segment.base_offset, payload) for payload in payloads],
         )
         return segment
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+        """Have `new` in place of its neighbours `old`, whose records it holds: all or nothing.
+
+        It takes over the payloads that they name. Their files are no segments any more, and are
+        `replaced_files` for REPLACED_KEEP_MS. Repeating it is harmless. False: the partition was
+        deleted. Raises PreconditionFailed when the manifest does not have exactly `old` there.
+        """
+        number, begin, end = new.partition_number, new.base_offset, new.end_offset
+        assert (old[0].base_offset, old[-1].end_offset) == (begin, end), "the same offsets"
+        if not self._database.rows("SELECT 1 FROM partitions WHERE number = ?", (number,)):
+            return False
+        found = self.segments(number, begin, count_max=len(old) + 1)
+        found = [each for each in found if each.base_offset < end]
+        if found == [new]:
+            return True
+        if found != list(old):
+            raise PreconditionFailed(new.path, "what it replaces is not in the manifest any more")
+        self._database.change("SAVEPOINT replacing")
+        try:
+            self._replace(old, new, now_ms)
+        except BaseException:
+            self._database.change("ROLLBACK TO replacing")
+            raise
+        finally:
+            self._database.change("RELEASE replacing")
+        return True
+
+    def _replace(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
+        number = new.partition_number
+        rows = self._database.rows(
+            "SELECT DISTINCT id FROM payloads "
+            "WHERE partition_number = ? AND base_offset >= ? AND base_offset < ?",
+            (number, new.base_offset, new.end_offset),
+        )
+        self.delete_segments(number, [each.base_offset for each in old])
+        committed = self._commit_segment(new, [each for (each,) in rows])
+        assert committed == new, "its place is free"
+        self._database.change(
+            "DELETE FROM replaced_files WHERE replaced_ms < ?", (now_ms - REPLACED_KEEP_MS,)
+        )
+        self._database.change_many(
+            "INSERT OR REPLACE INTO replaced_files VALUES (?, ?)",
+            [(each.path, now_ms) for each in old],
+        )
 
     def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
         """Remove segments; ignores those that do not exist."""

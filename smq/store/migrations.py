@@ -114,6 +114,14 @@ MIGRATIONS = (
     """
     CREATE INDEX segments_by_path ON segments (path);
     """,
+    # Files whose records other segments hold now; they stay while a reader may have their names.
+    """
+    CREATE TABLE replaced_files (
+        path TEXT PRIMARY KEY,
+        replaced_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX replaced_files_by_time ON replaced_files (replaced_ms);
+    """,
 )
 
 # SQL functions that the steps call.

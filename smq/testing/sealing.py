@@ -116,7 +116,7 @@ class FusedManifest:
         self.segments, self.log_start = manifest.segments, manifest.log_start
         self.named_payloads, self.has_topic = manifest.named_payloads, manifest.has_topic
         self.sealed_end, self.sealed_bytes = manifest.sealed_end, manifest.sealed_bytes
-        self.named_files = manifest.named_files
+        self.named_files, self.replaced_files = manifest.named_files, manifest.replaced_files
 
     def commit_segments(
         self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
@@ -126,6 +126,11 @@ class FusedManifest:
             lambda: self._manifest.commit_segments(segments, payloads)
         )
         return committed
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+        """Have one in place of others."""
+        is_done: bool = self.fuse.step(lambda: self._manifest.replace_segments(old, new, now_ms))
+        return is_done
 
     def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
         """Take these out."""

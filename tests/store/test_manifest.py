@@ -14,6 +14,7 @@ from smq.model.errors import PreconditionFailed
 from smq.model.segments import Segment
 from smq.store.manifest import (
     IDS_MAX,
+    REPLACED_KEEP_MS,
     SEALED_END_SQL,
     SEGMENTS_SQL,
     WritableManifest,
@@ -242,3 +243,48 @@ def test_files_that_are_segments_are_told_from_others(many: WritableManifest) ->
 def test_sizes_and_the_end_of_what_is_sealed(many: WritableManifest) -> None:
     assert (many.sealed(1), many.sealed(2), many.sealed(3)) == ((2000, 20_000), (3, 30), (0, 0))
     assert (many.sealed_bytes(2), many.sealed_end(2), many.sealed_end(3)) == (30, 30, 0)
+
+
+MERGED = replace(FIRST, end_offset=150, path="topics/kafka/flights/c", record_count=150)
+THIRD = replace(FIRST, base_offset=150, end_offset=160, path="topics/kafka/flights/d")
+
+
+def test_one_segment_takes_the_place_of_several_with_their_payloads(
+    manifest: WritableManifest,
+) -> None:
+    manifest.commit_segments([FIRST, SECOND, THIRD], [["p", "q"], ["q", "r"], ["s"]])
+    for _ in range(2):  # Repeating it is harmless.
+        assert manifest.replace_segments([FIRST, SECOND], MERGED, 1000)
+        assert manifest.segments(1) == [MERGED, THIRD]
+        assert manifest.named_payloads(["p", "q", "r", "s"]) == {"p", "q", "r", "s"}
+    paths = [FIRST.path, SECOND.path, MERGED.path, THIRD.path]
+    assert manifest.named_files(paths) == {MERGED.path, THIRD.path}
+    assert manifest.replaced_files(paths, 1000) == {FIRST.path, SECOND.path}
+    assert manifest.replaced_files(paths, 1001) == set()
+    manifest.delete_segments(1, [0])
+    assert manifest.named_payloads(["p", "q", "r", "s"]) == {"s"}
+
+
+def test_what_is_not_there_is_not_replaced(manifest: WritableManifest) -> None:
+    manifest.commit_segments([FIRST, SECOND], [["p"], ["q"]])
+    another = replace(SECOND, path="topics/kafka/flights/e")
+    for old in ([FIRST, another], [FIRST, replace(SECOND, base_offset=120)]):
+        with pytest.raises(PreconditionFailed, match="not in the manifest any more"):
+            manifest.replace_segments(old, MERGED, 1000)
+    assert manifest.segments(1) == [FIRST, SECOND]
+    assert manifest.replaced_files([FIRST.path, SECOND.path], 0) == set()
+    assert manifest.named_payloads(["p", "q"]) == {"p", "q"}
+
+
+def test_segments_of_a_deleted_topic_are_not_replaced(store: Store) -> None:
+    store.manifest.commit_segments([FIRST, SECOND])
+    store.delete_topic(TOPIC.id)
+    assert not store.manifest.replace_segments([FIRST, SECOND], MERGED, 1000)
+
+
+def test_replaced_files_are_forgotten_some_time(manifest: WritableManifest) -> None:
+    manifest.commit_segments([FIRST, SECOND, THIRD])
+    manifest.replace_segments([FIRST, SECOND], MERGED, 1000)
+    whole = replace(MERGED, end_offset=160, path="topics/kafka/flights/f")
+    manifest.replace_segments([MERGED, THIRD], whole, 1001 + REPLACED_KEEP_MS)
+    assert manifest.replaced_files([FIRST.path, MERGED.path], 0) == {MERGED.path}

@@ -1,4 +1,4 @@
-"""Retention and sweeps, in small jobs: one is in the worker's hands at a time.
+"""Retention, merging and sweeps, in small jobs: one is in the worker's hands at a time.
 
     due  ──▶  a line of chores  ──one──▶  worker "seal"
               ▲                             │
@@ -21,6 +21,7 @@ from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import (
     DropUnsealed,
     ForgetUnfinished,
+    Merge,
     Owner,
     PartitionState,
     Retain,
@@ -96,13 +97,30 @@ class Chores:
             return
 
         def answered(answer: Retained | Failed) -> None:
-            if isinstance(answer, Retained) and answer.has_more:
-                self._line.append(lambda: self._give_retain(number))
-            else:
+            if isinstance(answer, Failed):
                 self._retaining -= 1
+            else:
+                following = self._give_retain if answer.has_more else self._give_merge
+                self._line.append(lambda: following(number))
 
         state, (place, settings, node) = self._states[number], self._known.places[number]
         self._give(Retain(node, place, settings, state.start, state.unsealed_bytes), answered)
+
+    def _give_merge(self, number: int) -> None:
+        """Merge small segments, some at a time, until none are to be merged."""
+
+        def answered(count: int | Failed) -> None:
+            if isinstance(count, Failed) or count == 0:
+                self._retaining -= 1
+            else:
+                self._line.append(lambda: self._give_merge(number))
+
+        if number not in self._known.places:
+            self._retaining -= 1
+            self._next()
+            return
+        place, settings, _ = self._known.places[number]
+        self._give(Merge(place, settings), answered)
 
     def _sweep(self, now_ms: int) -> None:
         config = self._config

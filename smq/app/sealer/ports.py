@@ -19,6 +19,7 @@ from smq.wire.internal.messages import (
     MarkSealed,
     Part,
     RaiseLogStart,
+    ReplaceSegments,
     SetLogStart,
     Unsealed,
 )
@@ -91,6 +92,14 @@ class StoredManifest:
     def named_files(self, paths: Sequence[str]) -> set[str]:
         """Those of these files that are segments."""
         return self._opened().named_files(paths)
+
+    def replaced_files(self, paths: Sequence[str], since_ms: int) -> set[str]:
+        """Those of these files that were segments until they were replaced since a time."""
+        return self._opened().replaced_files(paths, since_ms)
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+        """Have one in place of its neighbours; False: the partition is gone."""
+        return self._coordinator.ask(ReplaceSegments(list(old), new, now_ms))[0]
 
     def log_start(self, partition_number: int) -> int:
         """Where retention has moved the partition's start to."""

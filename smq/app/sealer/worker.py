@@ -37,6 +37,7 @@ from smq.wire.internal.messages import (
     FindPayloads,
     ForgetUnfinished,
     MakeInline,
+    Merge,
     OffsetForTime,
     Probe,
     RecordTime,
@@ -79,6 +80,7 @@ class Worker:
             Seal: self.seal,
             DropUnsealed: self.drop_unsealed,
             Retain: self.retain,
+            Merge: self.merge,
             Sweep: self.sweep,
             ForgetUnfinished: self.forget_unfinished,
             SweepPayloads: self.sweep_payloads,
@@ -140,6 +142,14 @@ class Worker:
             unsealed_bytes=job.unsealed_bytes,
         )
         return Retained([segment.path for segment in retention.deleted], retention.has_more)
+
+    def merge(self, job: Merge) -> int:
+        """Merge some of a partition's small segments, if that is due; how many became one."""
+        from smq.sealer.merge import Merging  # noqa: PLC0415  (It imports pyarrow.)
+
+        self._at.cache_dir.mkdir(parents=True, exist_ok=True)
+        merging = Merging(self.store, self.manifest, wall_ms, self._at.cache_dir)
+        return merging.merge(job.place, job.settings)
 
     def sweep(self, job: Sweep) -> Swept:
         """Delete the files of a page that no line of the manifest names."""

@@ -63,6 +63,9 @@ class Host:
             auto_create_topics_enable=False,
             filer_root=PathOrUrl(directory / "filer"),
             seal_ms=chance.choice((100, 1000)),
+            # Small segments are merged, and what they replace is deleted, soon or not at all.
+            log_retention_check_interval_ms=chance.choice((300, 300_000)),
+            filer_sweep_ms=chance.choice((2000, 3_600_000)),
         )
         self.log_count = shards
         self.generation = -1

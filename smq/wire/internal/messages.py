@@ -262,6 +262,14 @@ class Retain(Question[Retained]):
 
 
 @dataclass(frozen=True, slots=True)
+class Merge(Question[int]):
+    """Merge some of a partition's small segments, if that is due; how many became one."""
+
+    place: SealedPartition
+    settings: TopicSettings
+
+
+@dataclass(frozen=True, slots=True)
 class Swept:
     """What was deleted of a page of files; `after` which the next page begins, if there is one."""
 
@@ -308,6 +316,7 @@ FOR_WORKER = by_name(
     Seal,
     DropUnsealed,
     Retain,
+    Merge,
     Sweep,
     SweepPayloads,
     ForgetUnfinished,
@@ -362,6 +371,18 @@ class DeleteSegments(Question[bool]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceSegments(Question[bool]):
+    """Have `new` in place of its neighbours `old`; False: the partition is gone.
+
+    Again is harmless. Fails when the manifest does not have exactly these.
+    """
+
+    old: list[Segment]
+    new: Segment
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class SetLogStart(Question[bool]):
     """Raise a partition's log start offset; it never goes back."""
 
@@ -376,4 +397,6 @@ class EnsureTopics(Question[dict[str, str | None]]):
     names: list[str]
 
 
-FOR_COORDINATOR = by_name(ListSegments, CommitSegments, DeleteSegments, SetLogStart, EnsureTopics)
+FOR_COORDINATOR = by_name(
+    ListSegments, CommitSegments, DeleteSegments, ReplaceSegments, SetLogStart, EnsureTopics
+)

@@ -14,6 +14,7 @@ from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import (
     DropUnsealed,
     ForgetUnfinished,
+    Merge,
     Owner,
     PartitionState,
     Retain,
@@ -130,13 +131,13 @@ def test_each_is_due_after_its_interval_and_not_while_the_last_is_not_done(rig: 
     rig.look(BEGIN_MS)
     rig.look(BEGIN_MS + 60_000)
     sweeps = [ForgetUnfinished, Sweep, SweepPayloads]
-    assert rig.drain() == [Retain] * 3 + sweeps
+    assert rig.drain() == [Retain] * 3 + sweeps + [Merge] * 3
     rig.look(BEGIN_MS + 999)
     assert rig.drain() == []
     rig.look(BEGIN_MS + 1000)
-    assert rig.drain() == [Retain] * 3
+    assert rig.drain() == [Retain] * 3 + [Merge] * 3
     rig.look(BEGIN_MS + 5000)
-    assert rig.drain() == [Retain] * 3 + sweeps
+    assert rig.drain() == [Retain] * 3 + sweeps + [Merge] * 3
 
 
 def test_a_sweep_goes_on_from_page_to_page_with_other_chores_in_between() -> None:
@@ -149,8 +150,8 @@ def test_a_sweep_goes_on_from_page_to_page_with_other_chores_in_between() -> Non
     rig.look(BEGIN_MS + 1000)  # Retention is due again, whatever the sweep is at.
     assert rig.hands.answer() == SweepPayloads(OWNERS, BEGIN_MS - 5000, "")
     assert rig.hands.answer(Swept([], "b")) == Sweep(BEGIN_MS - 5000, "a")
-    assert rig.drain() == [Retain, Sweep]
-    assert rig.hands.done[-1] == Sweep(BEGIN_MS - 5000, "b")
+    assert rig.drain() == [Retain, Sweep, Merge]
+    assert rig.hands.done[-2] == Sweep(BEGIN_MS - 5000, "b")
 
 
 def test_a_sweep_that_fails_is_told_of_and_begun_anew_the_next_time() -> None:
@@ -176,6 +177,28 @@ def test_a_partition_with_more_to_delete_stands_in_line_again(rig: Rig) -> None:
     assert [job.shard_start for job in retained] == [7, 7, 8]
 
 
+def test_a_partition_with_more_to_merge_stands_in_line_again(rig: Rig) -> None:
+    rig.look(BEGIN_MS)
+    while not isinstance(rig.hands.jobs[0][0], Merge):
+        rig.hands.answer()
+    assert rig.hands.answer(5) == Merge(rig.known.places[0][0], SETTINGS)
+    rig.drain()
+    merged = [job.place.number for job in rig.hands.done if isinstance(job, Merge)]
+    assert merged == [1, 2, 0]
+
+
+def test_what_cannot_be_retained_or_merged_is_told_of_and_tried_the_next_time(rig: Rig) -> None:
+    rig.look(BEGIN_MS)
+    rig.hands.answer(Failed("the filer is away"))
+    while not isinstance(rig.hands.jobs[0][0], Merge):
+        rig.hands.answer()
+    rig.hands.answer(Failed("it is damaged"))
+    assert rig.drain() == [Merge]
+    assert rig.problems == [Failed("the filer is away"), Failed("it is damaged")]
+    rig.look(BEGIN_MS + 1000)
+    assert rig.drain() == [Retain] * 3 + [Merge] * 3
+
+
 def test_what_is_overdue_is_dropped_at_once_and_before_it_is_retained() -> None:
     rig = Rig(partitions=3, oldest_ms=1)
     rig.hands.do(SEAL, lambda _: None)
@@ -192,4 +215,4 @@ def test_topics_that_have_gone_meanwhile_are_left_out(rig: Rig) -> None:
     done = rig.drain()
     assert done.count(Retain) == 1
     rig.look(BEGIN_MS + 1000)
-    assert rig.drain() == [Retain]
+    assert rig.drain() == [Retain, Merge]

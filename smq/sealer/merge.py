@@ -1,0 +1,106 @@
+"""Merges small segments of a partition into one.
+
+    file synced  →  one line in place of several  →  the old files stay for filer.sweep.ms
+
+A kill between any two steps is safe: a file without a line is swept, and so are the old files, once
+no reader can have their names from the manifest. Rows stay in order and keep their offsets; what a
+consumer gets is the same records, perhaps in other batches.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from shm.arrow import read_only
+from shm.kernels.base.crc32c import crc32c
+from smq.filer.store import Store
+from smq.model.segments import SealedPartition, Segment
+from smq.model.topic_configs import TopicSettings
+from smq.sealer.cold import open_segment
+from smq.sealer.merge_plan import to_merge
+from smq.sealer.parquet import ParquetSegment
+from smq.sealer.ports import ManifestPort
+from smq.sealer.raw import RawSegment, RawWriter
+from smq.sealer.seal import parquet_writer, put_file
+from smq.store.manifest import walk
+from smq.wire.codec import Buffer
+
+
+class _Opened(NamedTuple):
+    """A line of the manifest and its file."""
+
+    segment: Segment
+    file: ParquetSegment | RawSegment
+
+    @property
+    def is_log_append(self) -> bool:
+        """Whether the file says that its times are the broker's."""
+        return isinstance(self.file, ParquetSegment) and self.file.is_log_append
+
+
+class Merging(NamedTuple):
+    """The job, and the ports it uses. `now_ms` is the wall clock; `staging` takes copies of files
+    that are not on this host."""
+
+    store: Store
+    manifest: ManifestPort
+    now_ms: Callable[[], int]
+    staging: Path | None = None
+
+    def merge(self, place: SealedPartition, settings: TopicSettings) -> int:
+        """Merge the first neighbours for which it is due; how many became one, 0: none.
+
+        Raises StoreError, Damaged.
+        """
+        log_start = self.manifest.log_start(place.number)
+        found = to_merge(walk(self.manifest, place.number, log_start), settings)
+        opened = [_Opened(each, open_segment(self.store, each, self.staging)) for each in found]
+        for _, alike in groupby(opened, lambda each: each.is_log_append):
+            group = list(alike)
+            if len(group) > 1:
+                return len(group) if self._make_one(place, group) else 0
+        return 0
+
+    def _make_one(self, place: SealedPartition, group: list[_Opened]) -> bool:
+        old = [each.segment for each in group]
+        data, suffix = _merged(place, group)
+        bytes_, offsets = read_only(data), (old[0].base_offset, old[-1].end_offset)
+        key_of = partial(place.key, *offsets, suffix=suffix)
+        attempt, key = put_file(self.store, key_of, data, self.now_ms())
+        new = Segment(
+            partition_number=place.number,
+            base_offset=offsets[0],
+            end_offset=offsets[1],
+            kind=old[0].kind,
+            path=key,
+            bytes=len(bytes_),
+            crc32c=int(crc32c(bytes_, 0, len(bytes_))),
+            record_count=sum(each.record_count for each in old),
+            min_timestamp_ms=min(each.min_timestamp_ms for each in old),
+            max_timestamp_ms=max(each.max_timestamp_ms for each in old),
+            attempt=attempt,
+            committed_ms=max(each.committed_ms for each in old),
+        )
+        # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
+        is_done = self.manifest.replace_segments(old, new, self.now_ms())
+        if not is_done:
+            self.store.delete(key)
+        return is_done
+
+
+def _merged(place: SealedPartition, group: list[_Opened]) -> tuple[Buffer, str]:
+    """The bytes of the new file, and its suffix."""
+    offsets = group[0].segment.base_offset, group[-1].segment.end_offset
+    if group[0].segment.kind == "raw":
+        raw = RawWriter()
+        for _, file in group:
+            assert isinstance(file, RawSegment), "of one kind"
+            raw.add_segment(file)
+        return raw.finish(*offsets), "batches"
+    writer = parquet_writer(place, log_append_time=group[0].is_log_append)
+    for _, file in group:
+        assert isinstance(file, ParquetSegment), "of one kind"
+        writer.add_segment(file)
+    return writer.finish(*offsets), "parquet"

@@ -1,0 +1,81 @@
+"""Decides which small segments of a partition become one. No IO.
+
+A partition that trickles makes a small file at each seal: 144 a day. Files are merged in runs of
+neighbours, oldest first. A run ends where the next file does not fit: it is of another kind, too
+large, or would make the run too long in time or bytes for retention, which deletes whole files.
+
+    a run that has ended    becomes one file
+    the newest run          its newest files are merged like the levels of an LSM tree: RUN_MIN of
+                            them, and each older one that is not much larger than all after it
+
+So a record is rewritten a few times, not with each new file, and few files are left.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from smq.model.segments import Segment
+from smq.model.topic_configs import TopicSettings
+
+MiB = 1024 * 1024
+SMALL_BYTES = 64 * MiB  # Files of this size stay as they are.
+MERGED_BYTES_MAX = 128 * MiB  # Of a run; no more than a segment has that is sealed at once.
+SPAN_MS_MAX = 7 * 24 * 3600 * 1000  # Of a run, from its first commit to its last.
+RETENTION_SHARE = 4  # A run holds up retention by so small a part of it at most.
+RUN_MIN = 4  # Files of the newest run that are merged at once, at least.
+LARGER = 2  # An older file joins when it has at most so many times the bytes of all after it.
+COUNT_MAX = 200  # Files that are merged at once.
+
+
+def to_merge(segments: Iterable[Segment], settings: TopicSettings) -> list[Segment]:
+    """The first neighbours that are to be merged, or none. `segments` are in order."""
+    before: list[Segment] = []
+    for run in _runs(segments, settings):
+        if len(before) > 1:
+            return before[:COUNT_MAX]
+        before = run
+    return _newest(before)[:COUNT_MAX]
+
+
+def _runs(segments: Iterable[Segment], settings: TopicSettings) -> Iterator[list[Segment]]:
+    """Neighbours that may become one file, in order; the last run is the newest."""
+    run: list[Segment] = []
+    for segment in segments:
+        if run and not _fits(run, segment, settings):
+            yield run
+            run = []
+        run.append(segment)
+    yield run
+
+
+def _fits(run: list[Segment], segment: Segment, settings: TopicSettings) -> bool:
+    size, bytes_max, span_ms = sum(each.bytes for each in run), MERGED_BYTES_MAX, SPAN_MS_MAX
+    if settings.retention_ms >= 0:
+        span_ms = min(span_ms, settings.retention_ms // RETENTION_SHARE)
+    if settings.retention_bytes >= 0:
+        bytes_max = min(bytes_max, settings.retention_bytes // RETENTION_SHARE)
+    return (
+        run[0].kind == segment.kind
+        and run[-1].end_offset == segment.base_offset
+        and run[0].bytes < SMALL_BYTES
+        and segment.bytes < SMALL_BYTES
+        and size + segment.bytes <= bytes_max
+        and _newest_ms(segment) - _oldest_ms(run[0]) <= span_ms
+    )
+
+
+def _oldest_ms(segment: Segment) -> int:
+    return segment.min_timestamp_ms if segment.min_timestamp_ms >= 0 else segment.committed_ms
+
+
+def _newest_ms(segment: Segment) -> int:
+    return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.committed_ms
+
+
+def _newest(run: list[Segment]) -> list[Segment]:
+    """The newest files of a run that are to be merged, or none."""
+    size, first = 0, len(run)
+    for place in range(len(run) - 1, -1, -1):
+        if place < len(run) - 1 and run[place].bytes > LARGER * size:
+            break
+        size, first = size + run[place].bytes, place
+    return run[first:] if len(run) - first >= RUN_MIN else []
