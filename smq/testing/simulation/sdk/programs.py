@@ -36,6 +36,7 @@ TIMEOUT_S = 5.0
 DELIVERY_TIMEOUTS_S = (2.0, 10.0, 60.0)
 POLL_S = 0.5
 PAUSE_S = 0.05
+PARCEL_OPEN_S_MAX = 0.5  # Records share a deadline with the first one of their parcel.
 GROUP = "sdk-group"
 COMMITS_SHARE = 0.5  # Of polls that gave records.
 CAUGHT_UP_POLLS = 3  # Polls in a row that must find nothing behind the end.
@@ -232,7 +233,7 @@ class SdkProducer(SdkProgram):
     def _check_late(self, error: Exception, sent_ns: int, seconds: float) -> None:
         """BrokerUnavailable comes only after so many seconds."""
         waited_s = (self.world.clock.now_ns - sent_ns) / 1e9
-        if waited_s < seconds - 0.01:
+        if waited_s < seconds - PARCEL_OPEN_S_MAX:
             raise Broken(f"{self.name} is told {error!r} after {waited_s:.3f} s of {seconds} s")
 
     def _may_fail(self, lane: Lane, losses: int) -> bool:
