@@ -64,7 +64,7 @@ class _Sealed(NamedTuple):
     isolation_level: int
 
     def asks(self) -> OffsetForTime:
-        return OffsetForTime(self.led.number, self.timestamp)
+        return OffsetForTime(self.led.number, self.timestamp, self.led.offsets().log_start)
 
     def take(self, said: RecordTime | Failed | None, shard: Shard) -> "_Search | None":
         """Fill the answer with what the sealer said; what must be looked for in the log."""

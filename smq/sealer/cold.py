@@ -143,9 +143,14 @@ class ColdReader:
                     return found
         return None
 
-    def offset_for_time(self, number: int, timestamp: int) -> tuple[int, int] | None:
-        """Offset and time of the first sealed record at this time or later."""
-        log_start = self._manifest.log_start(number)
+    def offset_for_time(
+        self, number: int, timestamp: int, log_start: int = 0
+    ) -> tuple[int, int] | None:
+        """Offset and time of the first sealed record at this time or later.
+
+        `log_start` is what the shard knows, which may be ahead of the manifest's.
+        """
+        log_start = max(log_start, self._manifest.log_start(number))
         for segment in walk(self._manifest, number, log_start, newest_ms=timestamp, page=1):
             opened = self._opened(segment)
             with _damage_named(segment):

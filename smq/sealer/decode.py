@@ -35,6 +35,7 @@ from shm.kernels.record.records import (
     B_RECORDS_END,
     C_HEADER_COUNT,
     C_HEADERS_FIRST,
+    C_OFFSET,
     C_TIMESTAMP,
     H_KEY_AT,
     H_KEY_LENGTH,
@@ -83,6 +84,20 @@ class Piece(NamedTuple):
     @property
     def end_offset(self) -> int:
         return int(self.facts[B_LAST_OFFSET, -1]) + 1
+
+    def since(self, offset: int) -> "Piece":
+        """The piece without the rows below an offset, which may lie in its first batch.
+
+        At least one row stays. Only ROWS can be cut.
+        """
+        if self.kind is not Kind.ROWS or self.base_offset >= offset:
+            return self
+        rows = self.columns.shape[1]
+        first = min(int(np.searchsorted(self.columns[C_OFFSET], offset)), rows - 1)
+        columns = self.columns[:, first:].copy()
+        header = int(columns[C_HEADERS_FIRST, 0])
+        columns[C_HEADERS_FIRST] -= header
+        return self._replace(columns=columns, headers=self.headers[:, header:].copy())
 
     @property
     def record_count(self) -> int:

@@ -71,21 +71,21 @@ class Housekeeping(NamedTuple):
         """Delete some of a partition's expired segments. Raises StoreError.
 
         `shard_start` is the log start offset that the shard knows. It lags behind the manifest's
-        after a kill between the two steps.
+        after a kill between the two steps, and is ahead after DeleteRecords.
         """
         number = place.number
-        log_start = self.manifest.log_start(number)
+        sealed_start = self.manifest.log_start(number)
         wants_sizes = settings.retention_bytes >= 0
         retention = retain(
             walk(self.manifest, number),
             settings,
             now_ms,
-            log_start=log_start,
+            log_start=max(sealed_start, shard_start),
             sealed_bytes=self.manifest.sealed_bytes(number) if wants_sizes else 0,
             unsealed_bytes=unsealed_bytes,
             count_max=DELETED_MAX,
         )
-        if retention.log_start > log_start:
+        if retention.log_start > sealed_start:
             self.manifest.set_log_start(number, retention.log_start)
         if retention.log_start > shard_start:
             self.shard.log_start(number, retention.log_start)

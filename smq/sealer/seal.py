@@ -117,7 +117,7 @@ class Sealing(NamedTuple):
                 return
             before = position
             for piece in cut(batches):
-                yield piece
+                yield piece.since(position)  # The log may start inside a batch.
                 position = piece.end_offset
             assert position > before, "the shard gave batches below the offset it was asked for"
 

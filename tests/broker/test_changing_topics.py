@@ -5,7 +5,15 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewPartitions
@@ -34,6 +42,11 @@ def broker(tmp_path: Path) -> Iterator[SmqBroker]:
 
 @pytest.fixture
 def admin(broker: SmqBroker) -> AdminClient:
+    return admin_of(broker)
+
+
+def admin_of(broker: SmqBroker) -> AdminClient:
+    """A client of a broker that has just been started, maybe at another port than before."""
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
@@ -119,7 +132,7 @@ def test_a_changed_size_limit_holds_at_once_and_after_a_restart(
     cluster.forget()
     assert topic.append(one()) > 0
     assert topic.produce(one(bytes(2000))).error_code == ErrorCode.MESSAGE_TOO_LARGE
-    change(admin, topic.name, "max.message.bytes", None)
+    change(admin_of(broker), topic.name, "max.message.bytes", None)
     eventually(
         lambda: topic.produce(one(bytes(2000))).error_code == ErrorCode.NONE, "the limit is gone"
     )
@@ -157,3 +170,59 @@ def test_a_changed_durability_strands_no_ack(
     assert producer.flush(ANSWER_S) == 0, "acks are missing"
     assert acked == list(range(sent))
     eventually(lambda: topic.offset_at(LATEST) == sent, "all is shown")
+
+
+def delete(admin: AdminClient, topic: str, offset: int) -> int:
+    """The low watermark after records below an offset are deleted."""
+    place = TopicPartition(topic, 0, offset)
+    low: int = admin.delete_records([place])[place].result(ANSWER_S).low_watermark
+    return low
+
+
+def three() -> bytes:
+    return write_batch([Record(i, wall_ms(), b"%d" % i, b"value") for i in range(3)])
+
+
+def test_deleted_records_are_gone_also_after_a_kill(
+    broker: SmqBroker, cluster: Cluster, admin: AdminClient
+) -> None:
+    topic = OneTopic(broker, cluster, "cut", {"smq.seal.ms": str(HOUR_MS)})
+    topic.append(three())
+    topic.append(three())
+    assert delete(admin, topic.name, 4) == 4
+    assert topic.fetch(3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert [each.offset for each in topic.records(6, 4)] == [4, 5]
+    broker.kill(SUPERVISOR)
+    broker.restart()
+    cluster.forget()
+    assert topic.append(three()) == 6
+    assert topic.offset_at(EARLIEST) == 4
+    assert topic.fetch(3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert [each.offset for each in topic.records(9, 4)] == [4, 5, 6, 7, 8]
+    assert delete(admin_of(broker), topic.name, OFFSET_END) == 9
+    assert topic.offset_at(EARLIEST) == topic.offset_at(LATEST) == 9
+
+
+def test_what_is_deleted_inside_a_batch_is_not_sealed(
+    broker: SmqBroker, cluster: Cluster, admin: AdminClient
+) -> None:
+    topic = OneTopic(broker, cluster, "trimmed", {"smq.seal.ms": str(HOUR_MS)})
+    topic.append(three())
+    assert delete(admin, topic.name, 2) == 2
+    change(admin, topic.name, "smq.seal.ms", "1")
+    [segment] = topic.wait_sealed(3)
+    assert (segment.base_offset, segment.end_offset, segment.record_count) == (2, 3, 1)
+
+
+def test_sealed_records_are_deleted_from_the_manifest_too(
+    broker: SmqBroker, cluster: Cluster, admin: AdminClient
+) -> None:
+    topic = OneTopic(broker, cluster, "filed")
+    topic.append(three())
+    topic.wait_sealed(3)
+    topic.append(three())
+    topic.wait_sealed(6)
+    assert delete(admin, topic.name, 4) == 4
+    eventually(lambda: topic.segments()[0].base_offset == 3, "the first segment is deleted")
+    assert [each.offset for each in topic.records(6, 4)] == [4, 5]
+    eventually(lambda: topic.files() == topic.named_files(), "its file is deleted")

@@ -6,7 +6,13 @@ from itertools import groupby
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.record.records import B_BASE_OFFSET, C_OFFSET, C_TIMESTAMP
+from shm.kernels.record.records import (
+    B_BASE_OFFSET,
+    C_HEADER_COUNT,
+    C_HEADERS_FIRST,
+    C_OFFSET,
+    C_TIMESTAMP,
+)
 from shm.kernels.twin import records as plain
 from smq.model.errors import PeerError
 from smq.sealer.decode import Kind, cut
@@ -128,3 +134,14 @@ def test_garbage_is_pieces_or_the_peers_error(batches: list[bytes], data: st.Dat
     assert b"".join(bytes(piece.batches) for piece in pieces) == garbled
     for piece in pieces:
         assert piece.base_offset == int(piece.facts[B_BASE_OFFSET, 0])
+
+
+def test_a_piece_can_begin_at_any_of_its_rows() -> None:
+    [piece] = cut(b"".join(map(_batch, range(5))))
+    for offset in range(6):
+        rest = piece.since(offset)
+        kept = min(offset, 4)
+        assert rest.columns[C_OFFSET].tolist() == list(range(kept, 5))
+        assert rest.columns[C_HEADERS_FIRST, 0] == 0
+        assert rest.headers.shape[1] == rest.columns[C_HEADER_COUNT].sum()
+        assert rest.end_offset == piece.end_offset

@@ -180,3 +180,12 @@ def test_a_sweep_asks_for_the_files_of_its_page_only(
     assert [key for keys in swept for key in keys] == ["topics/many/orphan"]
     assert (len(swept), counted.read) == (4, 0)
     assert len(list(store.list(SEGMENTS_PREFIX))) == 8
+
+
+def test_what_a_shard_has_deleted_goes_from_the_manifest_too(
+    manifest: WritableManifest, shard: FakeShard, store: MemoryStore
+) -> None:
+    shard.start = 3
+    assert _retain(Housekeeping(store, shard, manifest), 3, now_ms=100) == 3
+    assert (manifest.log_start(1), shard.start) == (3, 3)
+    assert [each.base_offset for each in manifest.segments(1)] == [3]

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import pyarrow.parquet as pq
 import pytest
 
 from smq.filer.local import LocalStore
@@ -191,3 +193,17 @@ def test_in_bad_weather_it_is_sealed_in_the_end(
     assert shard.sealed_end == 8
     assert read_back(inner, manifest, tmp_path / "cache") == _values(*range(8))
     assert len(list(inner.list())) == len(manifest.segments(1))
+
+
+def test_a_segment_may_begin_inside_a_batch_without_the_rows_before(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    manifest.set_log_start(1, 4)
+    store, shard = MemoryStore(), FakeShard([batch(3, 4), batch(7, 2)])
+    assert seal(store, shard, manifest, sealed_end=4, end=9) == 9
+    [segment] = manifest.segments(1)
+    assert (segment.base_offset, segment.end_offset, segment.record_count) == (4, 9, 5)
+    table = pq.read_table(BytesIO(store.get(segment.path)))
+    assert table["_offset"].to_pylist() == [4, 5, 6, 7, 8]
+    assert table["_headers"].to_pylist() == [[{"key": "h", "value": None}]] * 5
+    assert read_back(store, manifest, tmp_path / "cache", offset=4) == _values(4, 5, 6, 7, 8)

@@ -206,7 +206,7 @@ class Worker:
 
     def offset_for_time(self, job: OffsetForTime) -> RecordTime | None:
         """The first sealed record of a time or later."""
-        found = self._reader.offset_for_time(job.number, job.timestamp)
+        found = self._reader.offset_for_time(job.number, job.timestamp, job.log_start)
         return None if found is None else RecordTime(*found)
 
     @cached_property

@@ -18,6 +18,7 @@ APIS = (
     (18, "ApiVersions", 0, 4, 3),
     (19, "CreateTopics", 2, 7, 5),
     (20, "DeleteTopics", 1, 6, 4),
+    (21, "DeleteRecords", 0, 2, 2),
     (22, "InitProducerId", 0, 5, 2),
     (23, "OffsetForLeaderEpoch", 2, 4, 4),
     (32, "DescribeConfigs", 1, 4, 4),

@@ -197,10 +197,11 @@ class RecordTime:
 
 @dataclass(frozen=True, slots=True)
 class OffsetForTime(Question[RecordTime | None]):
-    """The first sealed record of a time or later, if there is one."""
+    """The first sealed record of a time or later, if there is one, at `log_start` or behind."""
 
     number: int
     timestamp: int
+    log_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,23 @@ DeleteTopics 20 versions 1-6 flexible 4+
             error_code                        int16
             error_message                     string?                        5+    =null
 
+DeleteRecords 21 versions 0-2 flexible 2+
+    DeleteRecordsRequest
+        topics                                []DeleteRecordsTopic
+            name                              string
+            partitions                        []DeleteRecordsPartition
+                partition_index               int32
+                offset                        int64
+        timeout_ms                            int32
+    DeleteRecordsResponse
+        throttle_time_ms                      int32
+        topics                                []DeleteRecordsTopicResult
+            name                              string
+            partitions                        []DeleteRecordsPartitionResult
+                partition_index               int32
+                low_watermark                 int64
+                error_code                    int16
+
 DescribeConfigs 32 versions 1-4 flexible 4+
     DescribeConfigsRequest
         resources                             []DescribeConfigsResource

@@ -1,4 +1,4 @@
-"""CreatePartitions, AlterConfigs, IncrementalAlterConfigs: how topics change."""
+"""CreatePartitions, AlterConfigs, IncrementalAlterConfigs, DeleteRecords: how topics change."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,13 +13,25 @@ from smq.wire.generated.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from smq.wire.generated.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from smq.wire.generated.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalConfig,
     IncrementalResource,
 )
+from smq.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
+from tests.oracle.batches import batch
 from tests.oracle.dialogues import dialogue
+from tests.oracle.dialogues.fetch import fill
 from tests.oracle.dialogues.topics import BROKER, TOPIC, description
 from tests.oracle.talk import Talk
 
@@ -179,3 +191,43 @@ def changed(talk: Talk) -> None:
     read_only = resource("1", ("num.partitions", SET, "1"), kind=BROKER)
     ask("a read-only setting of the broker", read_only)
     ask("nothing")
+
+
+@dialogue("DeleteRecords", also=(1,))
+def deleted(talk: Talk) -> None:
+    def ask(step: str, *partitions: tuple[int, int], topic: str = "") -> None:
+        asked = [DeleteRecordsPartition(partition_index=i, offset=at) for i, at in partitions]
+        row = DeleteRecordsTopic(name=topic or name, partitions=asked)
+        talk.ask(step, DeleteRecordsRequest(topics=[row], timeout_ms=10_000))
+
+    def starts(step: str) -> None:
+        asked = [
+            ListOffsetsPartition(partition_index=0, timestamp=timestamp) for timestamp in (-2, -1)
+        ]
+        for which, each in zip(("start", "end"), asked, strict=True):
+            topics = [ListOffsetsTopic(name=name, partitions=[each])]
+            answer = talk.quietly(ListOffsetsRequest(replica_id=-1, topics=topics), 4)
+            talk.note(f"{step}, {which}", answer.topics[0].partitions[0].offset)
+
+    name = talk.make_topic(partitions=2)
+    fill(talk, name, *[batch(b"a")] * 5)
+    ask("three", (0, 3))
+    starts("after three")
+    ask("the same", (0, 3))
+    ask("fewer", (0, 1))
+    ask("none", (0, 0))
+    ask("behind the end", (0, 6))
+    ask("-2", (0, -2))
+    starts("after what is refused")
+    ask("up to the end", (0, 5))
+    fill(talk, name, *[batch(b"a")] * 2)
+    ask("all", (0, -1))
+    starts("after all")
+    ask("of an empty partition", (1, -1))
+    ask("of an empty partition, by offset", (1, 1))
+    ask("a partition that is not there", (2, 0))
+    ask("partition -1", (-1, 0))
+    ask("an unknown topic", (0, 0), topic=talk.own("unknown"))
+    ask("a bad name", (0, 0), topic="a b")
+    ask("no partitions")
+    talk.ask("no topics", DeleteRecordsRequest(topics=[], timeout_ms=10_000))

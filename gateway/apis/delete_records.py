@@ -1,0 +1,81 @@
+"""DeleteRecords (key 21), versions 0-2.
+
+- A partition's log start moves up to an offset, or with -1 to the high watermark; it never moves
+  back. The answer has the log start, and goes out when a restart would find it there.
+- OFFSET_OUT_OF_RANGE behind the high watermark or below -1; UNKNOWN_TOPIC_OR_PARTITION;
+  NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION for a topic that is compacted only.
+
+What lies below the log start is out of range for readers at once. Whole sealed segments below it
+are deleted when retention next looks; queries of sealed segments leave out other rows from then on.
+"""
+
+from gateway.context import Ask, Later, ShardContext
+from smq.log.log import Log
+from smq.model.errors import ErrorCode
+from smq.model.topic_configs import own_or_default
+from smq.wire.generated.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK = -1
+PORTION_MAX = 100  # Partitions: what is unsealed of each is counted anew.
+
+
+def handle(request: DeleteRecordsRequest, context: ShardContext) -> DeleteRecordsResponse | Ask:
+    """Move each partition's log start; the answer waits for the checkpoints with them."""
+    deletion = _Deletion(context)
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[deletion.carry_out(topic.name, each) for each in topic.partitions],
+        )
+        for topic in request.topics
+        if topic.partitions
+    ]
+    response = DeleteRecordsResponse(topics=topics)
+    if not deletion.logs:
+        return response
+    return Ask([_checkpoint(log) for log in deletion.logs.values()], lambda _: response)
+
+
+def _checkpoint(log: Log) -> Later:
+    return Later(lambda done: log.checkpoint(lambda: done(None)))
+
+
+class _Deletion:
+    """What a request deletes; `logs` are those that it changed."""
+
+    def __init__(self, context: ShardContext) -> None:
+        self._shard = context.shard
+        self.logs: dict[int, Log] = {}
+
+    def carry_out(self, name: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        """Move one partition's log start, or say why not."""
+        result = DeleteRecordsPartitionResult(
+            partition_index=asked.partition_index, low_watermark=-1
+        )
+        topic = self._shard.catalog.by_name.get(name)
+        if topic is None:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return result
+        led = self._shard.find(topic, asked.partition_index)
+        if isinstance(led, ErrorCode):
+            result.error_code = led
+            return result
+        if "delete" not in own_or_default("cleanup.policy", topic.configs, self._shard.config):
+            result.error_code = ErrorCode.POLICY_VIOLATION
+            return result
+        end = led.offsets().high_watermark
+        offset = end if asked.offset == HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= end:
+            result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            return result
+        if offset > led.offsets().log_start:
+            led.log.sealing.set_log_start(led.number, offset)
+        self.logs[led.log.number] = led.log
+        result.low_watermark = led.offsets().log_start
+        return result

@@ -1,0 +1,89 @@
+"""DeleteRecords: the log start moves up, never back, and is there after a restart."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.model.errors import ErrorCode
+from smq.wire.generated.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.gateway.shard_api_bench import ShardBench
+from tests.shard.shard_bench import batch, topic
+
+E = ErrorCode
+RECORDS = 6
+
+
+def delete(
+    bench: ShardBench, offset: int, index: int = 0, name: str = "t", version: int = 2
+) -> tuple[int, int]:
+    """Error and low watermark."""
+    asked = DeleteRecordsPartition(partition_index=index, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=[asked])])
+    answer = bench.ask("DeleteRecords", version, request)
+    [result] = answer.topics[0].partitions
+    assert (answer.topics[0].name, result.partition_index) == (name, index)
+    bench.shard.invariants()
+    return result.error_code, result.low_watermark
+
+
+def log_start(bench: ShardBench) -> int:
+    [led] = [each for each in bench.shard.led() if each.number == 1]
+    return led.offsets().log_start
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> ShardBench:
+    """Two batches of three records in the first of two partitions."""
+    bench = ShardBench(tmp_path, topic("t", range(1, 3)))
+    for _ in range(2):
+        bench.appender.append("t", 0, batch(b"a", b"b", b"c"))
+    return bench
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_log_start_moves_up_also_into_a_batch(bench: ShardBench, version: int) -> None:
+    assert delete(bench, 1, version=version) == (E.NONE, 1)
+    assert delete(bench, 4, version=version) == (E.NONE, 4)
+    assert log_start(bench) == 4
+
+
+def test_it_never_moves_back(bench: ShardBench) -> None:
+    assert delete(bench, 4) == (E.NONE, 4)
+    assert delete(bench, 2) == (E.NONE, 4)
+    assert log_start(bench) == 4
+
+
+def test_minus_one_is_the_high_watermark(bench: ShardBench) -> None:
+    assert delete(bench, -1) == (E.NONE, RECORDS)
+    assert delete(bench, -1, index=1) == (E.NONE, 0)
+
+
+def test_the_answer_is_durable(bench: ShardBench, tmp_path: Path) -> None:
+    assert delete(bench, 4) == (E.NONE, 4)
+    again = ShardBench(tmp_path, topic("t", range(1, 3)))
+    assert log_start(again) == 4
+
+
+@pytest.mark.parametrize("offset", [RECORDS + 1, -2])
+def test_what_is_out_of_range_deletes_nothing(bench: ShardBench, offset: int) -> None:
+    assert delete(bench, offset) == (E.OFFSET_OUT_OF_RANGE, -1)
+    assert log_start(bench) == 0
+
+
+def test_what_is_not_there_is_unknown(bench: ShardBench) -> None:
+    for index in (2, -1):
+        assert delete(bench, 0, index=index) == (E.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert delete(bench, 0, name="none") == (E.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+def test_a_partition_of_another_node_is_refused(tmp_path: Path) -> None:
+    bench = ShardBench(tmp_path, topic("t", range(1, 2), logs=(1,)))
+    assert delete(bench, 0) == (E.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+def test_no_partitions_are_answered_by_none(bench: ShardBench) -> None:
+    assert bench.ask("DeleteRecords", 2, DeleteRecordsRequest(topics=[])).topics == []
