@@ -19,7 +19,7 @@ from smq.filer.store import Store
 from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.cold import open_segment
-from smq.sealer.merge_plan import to_merge
+from smq.sealer.merge_plan import RUN_MIN, to_merge
 from smq.sealer.parquet import ParquetSegment
 from smq.sealer.ports import ManifestPort
 from smq.sealer.raw import RawSegment, RawWriter
@@ -48,6 +48,7 @@ class Merging(NamedTuple):
     manifest: ManifestPort
     now_ms: Callable[[], int]
     staging: Path | None = None
+    run_min: int = RUN_MIN
 
     def merge(self, place: SealedPartition, settings: TopicSettings) -> int:
         """Merge the first neighbours for which it is due; how many became one, 0: none.
@@ -55,7 +56,7 @@ class Merging(NamedTuple):
         Raises StoreError, Damaged.
         """
         log_start = self.manifest.log_start(place.number)
-        found = to_merge(walk(self.manifest, place.number, log_start), settings)
+        found = to_merge(walk(self.manifest, place.number, log_start), settings, self.run_min)
         opened = [_Opened(each, open_segment(self.store, each, self.staging)) for each in found]
         for _, alike in groupby(opened, lambda each: each.is_log_append):
             group = list(alike)

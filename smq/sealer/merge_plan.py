@@ -26,14 +26,17 @@ LARGER = 2  # An older file joins when it has at most so many times the bytes of
 COUNT_MAX = 200  # Files that are merged at once.
 
 
-def to_merge(segments: Iterable[Segment], settings: TopicSettings) -> list[Segment]:
-    """The first neighbours that are to be merged, or none. `segments` are in order."""
+def to_merge(
+    segments: Iterable[Segment], settings: TopicSettings, run_min: int = RUN_MIN
+) -> list[Segment]:
+    """The first neighbours that are to be merged, or none. `segments` are in order; of the newest
+    run so many at least."""
     before: list[Segment] = []
     for run in _runs(segments, settings):
         if len(before) > 1:
             return before[:COUNT_MAX]
         before = run
-    return _newest(before)[:COUNT_MAX]
+    return _newest(before, run_min)[:COUNT_MAX]
 
 
 def _runs(segments: Iterable[Segment], settings: TopicSettings) -> Iterator[list[Segment]]:
@@ -71,11 +74,11 @@ def _newest_ms(segment: Segment) -> int:
     return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.committed_ms
 
 
-def _newest(run: list[Segment]) -> list[Segment]:
+def _newest(run: list[Segment], run_min: int) -> list[Segment]:
     """The newest files of a run that are to be merged, or none."""
     size, first = 0, len(run)
     for place in range(len(run) - 1, -1, -1):
         if place < len(run) - 1 and run[place].bytes > LARGER * size:
             break
         size, first = size + run[place].bytes, place
-    return run[first:] if len(run) - first >= RUN_MIN else []
+    return run[first:] if len(run) - first >= run_min else []

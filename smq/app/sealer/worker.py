@@ -24,6 +24,7 @@ from smq.model.errors import PeerError, StoreError, Unavailable
 from smq.model.references import PREFIX, directory_of
 from smq.model.segments import SEGMENTS_PREFIX
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
+from smq.sealer.merge_plan import RUN_MIN
 from smq.sealer.pages import Pages
 from smq.sealer.payloads import PayloadSweep, look_up
 from smq.store.store import FILE_NAME
@@ -71,6 +72,8 @@ class Surroundings(NamedTuple):
 
 class Worker:
     """Does jobs. What a job needs is opened, and imported, when the first of its kind comes."""
+
+    merge_run_min = RUN_MIN
 
     def __init__(self, at: Surroundings, asker: Callable[[Path], Asker] = Asker) -> None:
         self._at, self._asker = at, asker
@@ -148,7 +151,9 @@ class Worker:
         from smq.sealer.merge import Merging  # noqa: PLC0415  (It imports pyarrow.)
 
         self._at.cache_dir.mkdir(parents=True, exist_ok=True)
-        merging = Merging(self.store, self.manifest, wall_ms, self._at.cache_dir)
+        merging = Merging(
+            self.store, self.manifest, wall_ms, self._at.cache_dir, self.merge_run_min
+        )
         return merging.merge(job.place, job.settings)
 
     def sweep(self, job: Sweep) -> Swept:

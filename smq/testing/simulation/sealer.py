@@ -79,12 +79,18 @@ class SteppedAsker(Asker):
         return received
 
 
+class EagerWorker(Worker):
+    """Merges as soon as it can: a run makes few segments of a partition."""
+
+    merge_run_min = 2
+
+
 class SteppedHand:
     """A worker; see smq.app.sealer.workers.Hand."""
 
     def __init__(self, process: "SealerProcess", at: Surroundings) -> None:
         self._process = process
-        self._worker = Worker(at, partial(SteppedAsker, process))
+        self._worker = EagerWorker(at, partial(SteppedAsker, process))
         self._jobs: deque[tuple[Question[Any], Callable[[Any], None]]] = deque()
         self._begun_ns = 0
         self.due_ns: int | None = None  # None: nothing is to be begun.
