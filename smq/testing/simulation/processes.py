@@ -112,7 +112,9 @@ class Process:
         return self.is_touched
 
     def next_due_ns(self) -> int | None:
-        """When it is ready by itself."""
+        """When it is ready by itself; 0: it may be now, and has not looked yet."""
+        if self.is_touched or self.is_woken:
+            return 0
         dues = (self.loop.next_due_ns(), self._arrival_ns)
         return min((due for due in dues if due is not None), default=None)
 
