@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test fix demo bench bench-local bench-reference record-oracle sim kills docs clean
+.PHONY: setup check test fix demo bench bench-local bench-reference record-oracle kafka-tools sim kills docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -49,6 +49,9 @@ bench-reference: setup  ## Payloads by reference beside the same bytes inline. A
 
 record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with. PART=words: only these dialogues.
 	$(BIN)/python -m tests.oracle.record $(PART)
+
+kafka-tools: setup  ## Apache Kafka's command-line tools against a broker; a JVM for each call.
+	$(BIN)/pytest -q --timeout 600 tests/clients/test_kafka_tools.py
 
 sim: setup  ## The whole broker simulated, from seeds. SEED=n replays one, SEEDS=n runs so many.
 	$(BIN)/python -m smq.testing.simulation.run $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep $(KEEP)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))

@@ -25,6 +25,8 @@ APIS = (
     (33, "AlterConfigs", 0, 2, 2),
     (37, "CreatePartitions", 0, 3, 2),
     (42, "DeleteGroups", 0, 2, 2),
+    (43, "ElectLeaders", 0, 2, 2),
     (44, "IncrementalAlterConfigs", 0, 1, 1),
+    (46, "ListPartitionReassignments", 0, 0, 0),
     (60, "DescribeCluster", 0, 2, 0),
 )

@@ -199,6 +199,41 @@ IncrementalAlterConfigs 44 versions 0-1 flexible 1+
             resource_type                     int8
             resource_name                     string
 
+ElectLeaders 43 versions 0-2 flexible 2+
+    ElectLeadersRequest
+        election_type                         int8                           1+
+        topic_partitions                      []ElectedTopic?
+            topic                             string
+            partitions                        []int32
+        timeout_ms                            int32                                =60000
+    ElectLeadersResponse
+        throttle_time_ms                      int32
+        error_code                            int16                          1+
+        replica_election_results              []TopicElection
+            topic                             string
+            partition_result                  []ElectedPartition
+                partition_id                  int32
+                error_code                    int16
+                error_message                 string?
+
+ListPartitionReassignments 46 versions 0-0 flexible 0+
+    ListPartitionReassignmentsRequest
+        timeout_ms                            int32                                =60000
+        topics                                []ListPartitionReassignmentsTopics?  =null
+            name                              string
+            partition_indexes                 []int32
+    ListPartitionReassignmentsResponse
+        throttle_time_ms                      int32
+        error_code                            int16
+        error_message                         string?
+        topics                                []OngoingTopicReassignment
+            name                              string
+            partitions                        []OngoingPartitionReassignment
+                partition_index               int32
+                replicas                      []int32
+                adding_replicas               []int32
+                removing_replicas             []int32
+
 DescribeCluster 60 versions 0-2 flexible 0+
     DescribeClusterRequest
         include_cluster_authorized_operations bool

@@ -1,0 +1,58 @@
+"""ElectLeaders (key 43), versions 0-2 (KIP-183, KIP-460).
+
+A partition has one replica, which leads it: ELECTION_NOT_NEEDED for each that is named, as Kafka
+answers where the preferred replica leads; UNKNOWN_TOPIC_OR_PARTITION for what is not there. Asked
+for all, the answer names those that had an election: none.
+"""
+
+from collections.abc import Callable
+
+from gateway.context import ShardContext
+from smq.model.errors import ErrorCode
+from smq.wire.generated.elect_leaders import (
+    ElectedPartition,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicElection,
+)
+
+ELECTION_TYPES = {0, 1}  # Preferred, unclean.
+Verdict = tuple[ErrorCode, str]
+
+
+def handle(request: ElectLeadersRequest, context: ShardContext) -> ElectLeadersResponse:
+    """Say of each partition that no election is needed, or why there can be none."""
+    catalog = context.shard.catalog
+    if request.election_type not in ELECTION_TYPES:
+        return _answer(
+            request,
+            lambda _name, _index: (ErrorCode.INVALID_REQUEST, "There is no such election type."),
+            ErrorCode.INVALID_REQUEST,
+        )
+
+    def verdict(name: str, index: int) -> Verdict:
+        topic = catalog.by_name.get(name)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+        if not 0 <= index < topic.partition_count:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
+        return ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+
+    return _answer(request, verdict)
+
+
+def _answer(
+    request: ElectLeadersRequest,
+    verdict: Callable[[str, int], Verdict],
+    error: ErrorCode = ErrorCode.NONE,
+) -> ElectLeadersResponse:
+    results = []
+    for topic in request.topic_partitions or ():
+        rows = []
+        for index in topic.partitions:
+            code, sentence = verdict(topic.topic, index)
+            rows.append(
+                ElectedPartition(partition_id=index, error_code=code, error_message=sentence)
+            )
+        results.append(TopicElection(topic=topic.topic, partition_result=rows))
+    return ElectLeadersResponse(error_code=error, replica_election_results=results)
