@@ -7,6 +7,8 @@
     /metrics       Prometheus' text format (smq.front.metrics)
     /filer/<key>   objects of the filer (smq.front.files)
 
+More routes come from the process that serves this (smq.app.front.queries).
+
 Failures are {"error": sentence}. There is no authentication yet: whoever can connect may do all
 this, as on the Kafka port. Pages of other sites cannot: there is no CORS, writes are no simple
 requests, and the gate refuses unknown Host headers (smq.front.gate).
@@ -14,7 +16,7 @@ requests, and the gate refuses unknown Host headers (smq.front.gate).
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +82,14 @@ class Broker:
     look: Look
 
 
-def application(store: Store, space: Space, broker: Broker, hosts: frozenset[str]) -> ASGIApp:
-    """The application. `hosts` are the names of this host."""
+def application(
+    store: Store,
+    space: Space,
+    broker: Broker,
+    hosts: frozenset[str],
+    routes: Sequence[Route] = (),
+) -> ASGIApp:
+    """The application. `hosts` are the names of this host, `routes` more than these."""
 
     # Answered even while all threads wait for a filer that hangs, or for a shard.
     alone, asking, counting = (CapacityLimiter(1) for _ in range(3))
@@ -106,7 +114,8 @@ def application(store: Store, space: Space, broker: Broker, hosts: frozenset[str
         Silent: _silent,
         ClientDisconnect: _gone,
     }
-    routes = [
+    all_routes = [
+        *routes,
         Route(HEALTH_PATH, healthy, methods=["GET"]),
         Route(LIVE_PATH, living, methods=["GET"]),
         Route(READY_PATH, ready, methods=["GET"]),
@@ -114,7 +123,7 @@ def application(store: Store, space: Space, broker: Broker, hosts: frozenset[str
         Route("/metrics", counted, methods=["GET"]),
         Route("/filer/{key:path}", Files(store, space).answer, methods=METHODS),
     ]
-    return Gate(Starlette(routes=routes, exception_handlers=handlers), hosts)
+    return Gate(Starlette(routes=all_routes, exception_handlers=handlers), hosts)
 
 
 async def keep_counting(space: Space) -> None:

@@ -13,6 +13,7 @@ from uvicorn import Config as UvicornConfig, Server
 
 from smq.app.front.metrics import Metrics, keep_watching
 from smq.app.front.observer import Observer
+from smq.app.front.queries import Queries
 from smq.app.front.readiness import readiness
 from smq.app.front.webhook import Webhook
 from smq.app.process.inheritance import Inheritance
@@ -74,7 +75,8 @@ async def _serve(inheritance: Inheritance) -> None:
         metrics=metrics.page,
         look=metrics.look,
     )
-    app = application(store, space, broker, hosts)
+    queries = Queries(inheritance.data_dir, config)
+    app = application(store, space, broker, hosts, queries.routes())
     server = OurServer(
         UvicornConfig(
             app,

@@ -1,0 +1,106 @@
+"""POST /sql: a query over topics, for programs on this host.
+
+    curl --data-binary "SELECT count(*) FROM clicks" http://127.0.0.1:8080/sql
+
+The body is the query; the answer is JSON (smq.sql.worker). Each query runs in a process of its own,
+which is killed when its time is over: whatever a query does, the front goes on. The bounds are
+AT_ONCE queries, SECONDS, MEMORY_BYTES, and ROWS_MAX rows of BYTES_MAX bytes ("truncated" says that
+there were more).
+"""
+
+import asyncio
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from smq.front.debug import is_from_here
+from smq.front.gate import error
+from smq.model.config import Config
+
+MiB = 1024 * 1024
+QUERY_BYTES_MAX = 64 * 1024
+AT_ONCE = 2
+SECONDS = 10.0
+START_SECONDS = 10.0  # Of the process, beside the query's own time: imports, and the broker.
+MEMORY_BYTES = 256 * MiB
+ROWS_MAX = 10_000
+BYTES_MAX = 8 * MiB
+RETRY_AFTER_S = 1
+
+
+class Queries:
+    """Of one front."""
+
+    def __init__(self, data_dir: Path, config: Config, program: str = "smq.sql.worker") -> None:
+        filer = [str(config.filer_root), config.filer_s3_endpoint, config.filer_s3_region]
+        self._task = {
+            "data_dir": str(data_dir),
+            "filer": filer,
+            "memory_bytes": MEMORY_BYTES,
+            "seconds": SECONDS,
+            "rows_max": ROWS_MAX,
+            "bytes_max": BYTES_MAX,
+        }
+        self._program = program
+        self._running = 0
+
+    def routes(self) -> list[Route]:
+        """The route."""
+        return [Route("/sql", self.answer, methods=["POST"])]
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a query, or say why not."""
+        if not is_from_here(request):
+            return error(403, "only programs on the broker's host may query topics")
+        if find_spec("duckdb") is None:
+            return error(501, "DuckDB is not installed; `pip install 'smq-broker[sql]'`")
+        query = await _query_of(request)
+        if query is None:
+            return error(413, f"a query has at most {QUERY_BYTES_MAX} bytes of UTF-8")
+        if self._running >= AT_ONCE:
+            sentence = f"{AT_ONCE} queries are running; try again in a second"
+            return error(503, sentence, {"retry-after": str(RETRY_AFTER_S)})
+        self._running += 1
+        try:
+            return await self._run(query)
+        finally:
+            self._running -= 1
+
+    async def _run(self, query: str) -> Response:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", self._program),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            task = json.dumps({"query": query, **self._task}).encode()
+            out, _ = await asyncio.wait_for(process.communicate(task), SECONDS + START_SECONDS)
+        except TimeoutError:
+            return error(504, f"the query took longer than {SECONDS:g} s")
+        finally:  # Also when the front stops, or the client has left.
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode != 0:
+            return error(500, "the query's process has died: it may have had too little memory")
+        told = json.loads(out)
+        return JSONResponse(told, 400 if "error" in told else 200)
+
+
+async def _query_of(request: Request) -> str | None:
+    """The body; None: it is too long, or no text."""
+    body = bytearray()
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > QUERY_BYTES_MAX:
+                return None
+        return body.decode()
+    except (UnicodeDecodeError, ClientDisconnect):
+        return None

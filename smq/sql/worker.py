@@ -1,0 +1,95 @@
+"""A query in a process of its own: `python -m smq.sql.worker`, for the HTTP door.
+
+Reads one JSON object from standard input (see `Task`), and writes one to standard output:
+{"columns": […], "types": […], "rows": [[…], …], "truncated": false}, or {"error": sentence}. The
+process may be killed at any time: it holds nothing.
+"""
+
+import json
+import sys
+from base64 import b64encode
+from contextlib import AbstractContextManager, nullcontext
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from smq.client.client import Client, connect
+from smq.client.errors import BrokerUnavailable
+from smq.filer.location import Location
+from smq.model.errors import BrokerError, StoreError
+from smq.sql.session import Bounds, Refused, Topics, running
+from smq.tables.live import TooMuch
+from smq.tables.plan import Unreadable
+
+
+class Task(NamedTuple):
+    """A query, where its topics are, and what it may use and give.
+
+    filer is the setting filer.root with its endpoint and region; bytes_max bounds the JSON roughly.
+    """
+
+    query: str
+    data_dir: str
+    filer: list[str]
+    memory_bytes: int
+    seconds: float
+    rows_max: int
+    bytes_max: int
+
+
+def answer(task: Task) -> dict[str, Any]:
+    """The result of a query, or why there is none."""
+    try:
+        with _client(task.data_dir) as client:
+            topics = Topics(Path(task.data_dir), Location(*task.filer), client)
+            return _result(task, topics)
+    except (Refused, Unreadable, TooMuch, StoreError, BrokerError) as error:
+        return {"error": str(error)}
+
+
+def _client(data_dir: str) -> AbstractContextManager[Client | None]:
+    try:
+        return connect(data_dir)
+    except BrokerUnavailable:
+        return nullcontext()
+
+
+def _result(task: Task, topics: Topics) -> dict[str, Any]:
+    rows: list[list[object]] = []
+    left, truncated = task.bytes_max, False
+    with running(task.query, topics, Bounds(task.memory_bytes, task.seconds)) as found:
+        names, types = list(found.schema.names), [str(each) for each in found.schema.types]
+        for batch in found:
+            left -= batch.nbytes
+            room = task.rows_max - len(rows) if left >= 0 else 0
+            columns = [column.to_pylist() for column in batch.slice(0, room).columns]
+            rows += [list(map(plain, row)) for row in zip(*columns, strict=True)]
+            if truncated := batch.num_rows > room:
+                break
+    return {"columns": names, "types": types, "rows": rows, "truncated": truncated}
+
+
+def plain(value: object) -> object:
+    """A value as JSON has it: times in ISO 8601, bytes in base64."""
+    match value:
+        case bytes():
+            return {"base64": b64encode(value).decode()}
+        case datetime() | date():
+            return value.isoformat()
+        case dict():
+            return {str(key): plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case None | bool() | int() | float() | str():
+            return value
+    return str(value)
+
+
+def main() -> None:
+    """The program."""
+    task = Task(**json.load(sys.stdin))
+    sys.stdout.write(json.dumps(answer(task), ensure_ascii=True, allow_nan=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The query process of the HTTP door."""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from smq.sql.worker import Task, answer, plain
+from tests.sealer.sealed import batch
+from tests.spark_jobs.conftest import SealTopic, seal_topic
+
+__all__ = ["seal_topic"]
+
+
+def task(data_dir: Path, query: str, rows_max: int = 100, bytes_max: int = 1 << 20) -> Task:
+    filer = [str(data_dir / "filer"), "", ""]
+    return Task(query, str(data_dir), filer, 256 << 20, 10.0, rows_max, bytes_max)
+
+
+def test_rows_of_a_stopped_brokers_topics(tmp_path: Path, seal_topic: SealTopic) -> None:
+    seal_topic([batch(0, 5)])
+    told = answer(task(tmp_path, 'SELECT "offset" AS o FROM orders ORDER BY o'))
+    assert told == {
+        "columns": ["o"],
+        "types": ["int64"],
+        "rows": [[0], [1], [2], [3], [4]],
+        "truncated": False,
+    }
+
+
+def test_rows_and_bytes_are_bounded(tmp_path: Path, seal_topic: SealTopic) -> None:
+    seal_topic([batch(0, 1)])
+    some = answer(task(tmp_path, "SELECT * FROM range(1000)", rows_max=7))
+    assert (len(some["rows"]), some["truncated"]) == (7, True)
+    few = answer(task(tmp_path, "SELECT repeat('x', 1000) FROM range(1000)", bytes_max=100))
+    assert (few["rows"], few["truncated"]) == ([], True)
+
+
+def test_a_failure_is_a_sentence(tmp_path: Path, seal_topic: SealTopic) -> None:
+    seal_topic([batch(0, 1)])
+    assert "the topics are orders" in answer(task(tmp_path, "SELECT * FROM nope"))["error"]
+
+
+@pytest.mark.slow
+def test_it_is_a_program(tmp_path: Path, seal_topic: SealTopic) -> None:
+    seal_topic([batch(0, 2)])
+    ended = subprocess.run(
+        [sys.executable, "-m", "smq.sql.worker"],
+        input=json.dumps(task(tmp_path, "SELECT count(*) AS n FROM orders")._asdict()),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(ended.stdout)["rows"] == [[2]]
+
+
+def test_values_as_json() -> None:
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    assert plain({"a": [b"x", at, None, 1.5, True]}) == {
+        "a": [{"base64": "eA=="}, "2026-01-02T00:00:00+00:00", None, 1.5, True]
+    }
