@@ -345,7 +345,9 @@ class SdkConsumer(SdkProgram):
                 f"{self.name}: {incarnation.where(record.partition)} gives offset {record.offset} "
                 f"after {expected.offset - 1}"
             )
-        self.next[place] = Expected(assigned, incarnation.losses, record.offset + 1)
+        # What came before a loss may be given after it, and what followed it may be gone.
+        losses = self._losses.get(incarnation, 0)
+        self.next[place] = Expected(assigned, losses, record.offset + 1)
         if self._losses.get(incarnation, 0) == incarnation.losses:
             value = bytes(record.value or b"")
             incarnation.claim(record.partition, record.offset, value, "what the SDK reads")
