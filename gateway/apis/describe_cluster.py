@@ -36,7 +36,7 @@ def handle(request: DescribeClusterRequest, context: ShardContext) -> DescribeCl
         cluster_id=context.shard.catalog.cluster_id,
         controller_id=controller_id(context.shard.nodes()),
         brokers=[
-            DescribeClusterBroker(broker_id=node.id, host=node.host, port=node.port, rack=None)
+            DescribeClusterBroker(broker_id=node.id, host=node.host, port=node.port, rack=node.rack)
             for node in context.shard.nodes()
         ],
         cluster_authorized_operations=(

@@ -2,8 +2,9 @@
 
 - TOPIC: every config of smq.model.topic_configs with the value that holds and where it is from.
   INVALID_TOPIC_EXCEPTION for an impossible name, UNKNOWN_TOPIC_OR_PARTITION for no topic.
-- BROKER: the broker's settings, read-only, asked of the node that the name says; "" is the default
-  of all brokers, of which nothing is set.
+- BROKER: the broker's settings, read-only, asked of the node that the name says, and under Kafka's
+  names where it listens and keeps its files; "" is the default of all brokers, of which nothing is
+  set.
 - A resource that is asked for twice in the same way is described once.
 - Some or all (null or empty) keys; synonyms if asked: what would hold if the first were not set.
 - From 3: types, and documentation if asked (KIP-569).
@@ -15,11 +16,12 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from enum import IntEnum
 
 from gateway.coordinator_context import CoordinatorContext
-from smq.model.config import INT32_MAX, SETTINGS, Config
+from smq.model.config import INT32_MAX, SETTINGS, Config, bracketed
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import topic_name_problem
 from smq.model.setting import Setting
 from smq.model.topic_configs import TOPIC_CONFIGS, ConfigType, TopicConfig, broker_default
+from smq.shard.shard import Node
 from smq.wire.generated.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -44,6 +46,9 @@ class Source(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
 
+
+# Kafka's log.retention.ms has no default: where it is set, that of another setting is behind it.
+RETENTION_MS, RETENTION_HOURS = "log.retention.ms", ("log.retention.hours", "168")
 
 PART_RESOURCES = 10  # Of an answer: each has dozens of configs, a few microseconds each.
 
@@ -130,9 +135,12 @@ def _topic_entry(
     if config.name in own:
         synonyms.append(_synonym(config.name, own[config.name], Source.TOPIC))
     fallback = broker_default(config, broker)
-    if config.broker_key and fallback != config.default:
+    is_set = bool(config.broker_key) and fallback != config.default
+    if is_set:
         synonyms.append(_synonym(config.broker_key, fallback, Source.STATIC_BROKER))
-    if config.broker_key:
+    if config.broker_key == RETENTION_MS:
+        synonyms += [_synonym(*RETENTION_HOURS, Source.DEFAULT)] if is_set else []
+    elif config.broker_key:
         synonyms.append(_synonym(config.broker_key, config.default, Source.DEFAULT))
     return DescribeConfigsResourceResult(
         name=config.name,
@@ -162,10 +170,10 @@ def _broker(name: str, context: CoordinatorContext) -> list[DescribeConfigsResou
         _broker_entry(each, value)
         for each, value in zip(SETTINGS.values(), config.values().values(), strict=True)
     ]
-    entries += [
-        _fixed_entry(each, value)
-        for each, value in {"node.id": name, **FIXED_BROKER_CONFIGS}.items()
-    ]
+    entries += [_fixed_entry(each, value) for each, value in FIXED_BROKER_CONFIGS.items()]
+    for node in context.nodes:
+        if node.id == context.node_id:
+            entries += _places(node, config)
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -193,6 +201,31 @@ def _type(setting: Setting) -> ConfigType:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _places(node: Node, config: Config) -> Iterator[DescribeConfigsResourceResult]:
+    """Which node it is, where it listens and where its files are."""
+    listening = bracketed(config.host), config.listen_port(node.id) or node.port
+    values = {
+        "advertised.listeners": (ConfigType.LIST, _listener(bracketed(node.host), node.port)),
+        "listeners": (ConfigType.LIST, _listener(*listening)),
+        "log.dirs": (ConfigType.LIST, str(config.data_dir / "logs")),
+        "node.id": (ConfigType.INT, str(node.id)),
+    }
+    for name, (kind, value) in values.items():
+        yield DescribeConfigsResourceResult(
+            name=name,
+            value=value,
+            read_only=True,
+            config_source=Source.STATIC_BROKER,
+            synonyms=[_synonym(name, value, Source.STATIC_BROKER)],
+            config_type=kind,
+            documentation="Follows from the settings host, port, advertise, shards and data.dir.",
+        )
+
+
+def _listener(host: str, port: int) -> str:
+    return f"PLAINTEXT://{host}:{port}"
 
 
 def _fixed_entry(name: str, value: str) -> DescribeConfigsResourceResult:

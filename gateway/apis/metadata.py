@@ -119,7 +119,7 @@ def _response(
     asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=None)
+            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
             for node in nodes
         ],
         cluster_id=catalog.cluster_id,

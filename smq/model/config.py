@@ -55,6 +55,11 @@ class Config:
         "Address that clients connect to, `host` or `host:port`; the port is the first shard's.",
         default_words="the listening address",
     )
+    broker_rack: str = setting(
+        "",
+        "The rack of this host, which clients are told with each broker.",
+        default_words="none",
+    )
     shards: int = setting(
         0,
         "Number of shards, each a process and a Kafka broker. May change between starts.",

@@ -40,6 +40,7 @@ class Node(NamedTuple):
     host: str
     port: int
     epoch: int
+    rack: str | None = None
 
 
 _OFFSETS = itemgetter(

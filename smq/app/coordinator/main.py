@@ -55,6 +55,11 @@ def _now() -> Now:
 def _nodes(inheritance: Inheritance) -> list[Node]:
     config = inheritance.config
     return [
-        Node(node.id, *config.advertised(node.id, node.port), node.generation)
+        Node(
+            node.id,
+            *config.advertised(node.id, node.port),
+            node.generation,
+            config.broker_rack or None,
+        )
         for node in inheritance.nodes.nodes()
     ]

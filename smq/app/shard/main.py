@@ -128,7 +128,12 @@ def _swallow(fd: int) -> None:
 def _nodes(inheritance: Inheritance) -> list[Node]:
     config = inheritance.config
     return [
-        Node(node.id, *config.advertised(node.id, node.port), node.generation)
+        Node(
+            node.id,
+            *config.advertised(node.id, node.port),
+            node.generation,
+            config.broker_rack or None,
+        )
         for node in inheritance.nodes.nodes()
     ]
 

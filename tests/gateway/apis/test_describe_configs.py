@@ -63,6 +63,11 @@ def test_synonyms_say_what_would_hold_otherwise(bench: CoordinatorBench) -> None
     ]
 
 
+def test_kafkas_log_retention_ms_has_no_default(bench: CoordinatorBench) -> None:
+    [config] = describe(bench, 4, TOPIC, "t", ["retention.ms"], include_synonyms=True).configs
+    assert [(each.name, each.value) for each in config.synonyms] == [("retention.ms", "5")]
+
+
 def test_a_brokers_setting_holds_where_the_topic_says_nothing(bench: CoordinatorBench) -> None:
     bench.store.commit()
     bench.restart(config={"message_max_bytes": 777_777})
@@ -95,6 +100,9 @@ def test_a_broker_tells_its_settings(bench: CoordinatorBench, version: int) -> N
     assert [each.value for each in configs["num.partitions"].synonyms] == ["9", "1"]
     assert configs["auto.create.topics.enable"].value == "true"
     assert configs["node.id"].value == "1"
+    assert configs["advertised.listeners"].value == "PLAINTEXT://one:9092"
+    assert configs["listeners"].value == "PLAINTEXT://127.0.0.1:9092"
+    assert configs["log.dirs"].value.endswith("/logs")
     assert configs["default.replication.factor"].value == "1"
 
 

@@ -197,6 +197,8 @@ def of_topics(talk: Talk) -> None:
     talk.ask("with synonyms", synonyms, trim=compared)
     talk.ask("some", description(TOPIC, name, ["retention.bytes", "cleanup.policy"]), trim=compared)
     talk.ask("an unknown key", description(TOPIC, name, ["no.such.thing"]))
+    retention = description(TOPIC, name, ["retention.ms"], include_synonyms=True)
+    talk.ask("a setting of the broker without default", retention)
     talk.ask("no keys", description(TOPIC, name, []), trim=compared)
     if talk.version >= 3:
         documented = description(TOPIC, name, ["retention.bytes"], include_documentation=True)
@@ -211,6 +213,7 @@ def of_brokers(talk: Talk) -> None:
     keys = ["num.partitions", "auto.create.topics.enable"]
     talk.ask("broker 1", description(BROKER, "1", keys))
     talk.ask("its synonyms", description(BROKER, "1", keys, include_synonyms=True))
+    talk.ask("its id", description(BROKER, "1", ["node.id"], include_synonyms=True))
     talk.ask("all brokers", description(BROKER, "", keys))
     talk.ask("broker 99", description(BROKER, "99", keys))
     talk.ask("a broker that is no number", description(BROKER, "one", keys))
