@@ -32,11 +32,11 @@ from smq.wire.generated.alter_configs import (
     AlterConfigsResponse,
 )
 from smq.wire.generated.incremental_alter_configs import (
+    AlterableConfig as IncrementalConfig,
+    AlterConfigsResource as IncrementalResource,
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-    IncrementalConfig,
-    IncrementalResource,
-    IncrementalResourceResponse,
 )
 
 

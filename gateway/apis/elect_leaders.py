@@ -10,10 +10,10 @@ from collections.abc import Callable
 from gateway.context import ShardContext
 from smq.model.errors import ErrorCode
 from smq.wire.generated.elect_leaders import (
-    ElectedPartition,
     ElectLeadersRequest,
     ElectLeadersResponse,
-    TopicElection,
+    PartitionResult as ElectedPartition,
+    ReplicaElectionResult as TopicElection,
 )
 
 ELECTION_TYPES = {0, 1}  # Preferred, unclean.

@@ -42,6 +42,12 @@ def snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
+def element_name(field: Field) -> str:
+    """The variable of one element: named for its type, unless the field itself is."""
+    name = snake(field.type)
+    return f"one_{name}" if name == field.name else name
+
+
 def is_structure(field: Field) -> bool:
     return field.type[0].isupper()
 
@@ -281,8 +287,8 @@ class StructureCode:
         yield f"{space}count, at = {function}(buffer, at)"
         yield f"{space}{field.name}: list[{item}] = []"
         yield f"{space}for _ in range(count):"
-        yield from wrapped(indent + 4, f"{snake(field.type)}, at = {element}(", arguments, ")")
-        yield f"{space}    {field.name}.append({snake(field.type)})"
+        yield from wrapped(indent + 4, f"{element_name(field)}, at = {element}(", arguments, ")")
+        yield f"{space}    {field.name}.append({element_name(field)})"
         null = " if count >= 0 else None" if field.nullable else ""
         yield f"{space}message.{field.name} = {field.name}{null}"
 
@@ -373,10 +379,10 @@ class StructureCode:
         if not field.is_array or field.type == "int32":
             return
         items = f"{value} or ()" if field.nullable else value
-        yield f"{space}for {snake(field.type)} in {items}:"
+        yield f"{space}for {element_name(field)} in {items}:"
         if is_structure(field):
-            name = snake(field.type)
-            yield f"{space}    _write_{name}({name}, version, {append})"
+            writer = f"_write_{snake(field.type)}"
+            yield f"{space}    {writer}({element_name(field)}, version, {append})"
         else:
             element = self.chosen(field, lambda version: self.element_form("write", version))
             yield f"{space}    {element}({append}, {field.type})"

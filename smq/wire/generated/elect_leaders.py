@@ -41,7 +41,7 @@ _i = Struct(">i")
 _ih = Struct(">ih")
 
 
-class ElectedTopic(Message):
+class TopicPartitions(Message):
     __slots__ = ("topic", "partitions")
 
     def __init__(
@@ -54,10 +54,10 @@ class ElectedTopic(Message):
         self.partitions = partitions
 
 
-def _read_elected_topic(buffer: Buffer, at: int, version: int) -> tuple[ElectedTopic, int]:
+def _read_topic_partitions(buffer: Buffer, at: int, version: int) -> tuple[TopicPartitions, int]:
     get_int32_array = read_compact_int32_array if version >= 2 else read_int32_array
     get_string = read_compact_string if version >= 2 else read_string
-    message = ElectedTopic()
+    message = TopicPartitions()
     message.topic, at = get_string(buffer, at)
     message.partitions, at = get_int32_array(buffer, at)
     if version >= 2:
@@ -65,7 +65,7 @@ def _read_elected_topic(buffer: Buffer, at: int, version: int) -> tuple[ElectedT
     return message, at
 
 
-def _write_elected_topic(message: ElectedTopic, version: int, append: Append) -> None:
+def _write_topic_partitions(message: TopicPartitions, version: int, append: Append) -> None:
     put_int32_array = write_compact_int32_array if version >= 2 else write_int32_array
     put_string = write_compact_string if version >= 2 else write_string
     put_string(append, message.topic)
@@ -81,7 +81,7 @@ class ElectLeadersRequest(Message):
         self,
         *,
         election_type: int = 0,
-        topic_partitions: Sequence[ElectedTopic] | None = (),
+        topic_partitions: Sequence[TopicPartitions] | None = (),
         timeout_ms: int = 60000,
     ) -> None:
         self.election_type = election_type
@@ -98,10 +98,10 @@ def _read_elect_leaders_request(
         (message.election_type,) = _b.unpack_from(buffer, at)
         at += 1
     count, at = get_nullable_count(buffer, at)
-    topic_partitions: list[ElectedTopic] = []
+    topic_partitions: list[TopicPartitions] = []
     for _ in range(count):
-        elected_topic, at = _read_elected_topic(buffer, at, version)
-        topic_partitions.append(elected_topic)
+        one_topic_partitions, at = _read_topic_partitions(buffer, at, version)
+        topic_partitions.append(one_topic_partitions)
     message.topic_partitions = topic_partitions if count >= 0 else None
     (message.timeout_ms,) = _i.unpack_from(buffer, at)
     at += 4
@@ -117,8 +117,8 @@ def _write_elect_leaders_request(
     if version >= 1:
         append(_b.pack(message.election_type))
     put_nullable_count(append, message.topic_partitions)
-    for elected_topic in message.topic_partitions or ():
-        _write_elected_topic(elected_topic, version, append)
+    for one_topic_partitions in message.topic_partitions or ():
+        _write_topic_partitions(one_topic_partitions, version, append)
     append(_i.pack(message.timeout_ms))
     if version >= 2:
         append(b"\0")
@@ -137,7 +137,7 @@ def write_elect_leaders_request(message: ElectLeadersRequest, version: int, writ
     _write_elect_leaders_request(message, version, writer.append)
 
 
-class ElectedPartition(Message):
+class PartitionResult(Message):
     __slots__ = ("partition_id", "error_code", "error_message")
 
     def __init__(
@@ -152,9 +152,9 @@ class ElectedPartition(Message):
         self.error_message = error_message
 
 
-def _read_elected_partition(buffer: Buffer, at: int, version: int) -> tuple[ElectedPartition, int]:
+def _read_partition_result(buffer: Buffer, at: int, version: int) -> tuple[PartitionResult, int]:
     get_nullable_string = read_compact_nullable_string if version >= 2 else read_nullable_string
-    message = ElectedPartition()
+    message = PartitionResult()
     (message.partition_id, message.error_code) = _ih.unpack_from(buffer, at)
     at += 6
     message.error_message, at = get_nullable_string(buffer, at)
@@ -163,7 +163,7 @@ def _read_elected_partition(buffer: Buffer, at: int, version: int) -> tuple[Elec
     return message, at
 
 
-def _write_elected_partition(message: ElectedPartition, version: int, append: Append) -> None:
+def _write_partition_result(message: PartitionResult, version: int, append: Append) -> None:
     put_nullable_string = write_compact_nullable_string if version >= 2 else write_nullable_string
     append(_ih.pack(message.partition_id, message.error_code))
     put_nullable_string(append, message.error_message)
@@ -171,42 +171,46 @@ def _write_elected_partition(message: ElectedPartition, version: int, append: Ap
         append(b"\0")
 
 
-class TopicElection(Message):
+class ReplicaElectionResult(Message):
     __slots__ = ("topic", "partition_result")
 
     def __init__(
         self,
         *,
         topic: str = "",
-        partition_result: Sequence[ElectedPartition] = (),
+        partition_result: Sequence[PartitionResult] = (),
     ) -> None:
         self.topic = topic
         self.partition_result = partition_result
 
 
-def _read_topic_election(buffer: Buffer, at: int, version: int) -> tuple[TopicElection, int]:
+def _read_replica_election_result(
+    buffer: Buffer, at: int, version: int
+) -> tuple[ReplicaElectionResult, int]:
     get_count = read_compact_count if version >= 2 else read_count
     get_string = read_compact_string if version >= 2 else read_string
-    message = TopicElection()
+    message = ReplicaElectionResult()
     message.topic, at = get_string(buffer, at)
     count, at = get_count(buffer, at)
-    partition_result: list[ElectedPartition] = []
+    partition_result: list[PartitionResult] = []
     for _ in range(count):
-        elected_partition, at = _read_elected_partition(buffer, at, version)
-        partition_result.append(elected_partition)
+        one_partition_result, at = _read_partition_result(buffer, at, version)
+        partition_result.append(one_partition_result)
     message.partition_result = partition_result
     if version >= 2:
         at = skip_tags(buffer, at)
     return message, at
 
 
-def _write_topic_election(message: TopicElection, version: int, append: Append) -> None:
+def _write_replica_election_result(
+    message: ReplicaElectionResult, version: int, append: Append
+) -> None:
     put_count = write_compact_count if version >= 2 else write_count
     put_string = write_compact_string if version >= 2 else write_string
     put_string(append, message.topic)
     put_count(append, message.partition_result)
-    for elected_partition in message.partition_result:
-        _write_elected_partition(elected_partition, version, append)
+    for one_partition_result in message.partition_result:
+        _write_partition_result(one_partition_result, version, append)
     if version >= 2:
         append(b"\0")
 
@@ -219,7 +223,7 @@ class ElectLeadersResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        replica_election_results: Sequence[TopicElection] = (),
+        replica_election_results: Sequence[ReplicaElectionResult] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -238,10 +242,10 @@ def _read_elect_leaders_response(
         (message.throttle_time_ms,) = _i.unpack_from(buffer, at)
         at += 4
     count, at = get_count(buffer, at)
-    replica_election_results: list[TopicElection] = []
+    replica_election_results: list[ReplicaElectionResult] = []
     for _ in range(count):
-        topic_election, at = _read_topic_election(buffer, at, version)
-        replica_election_results.append(topic_election)
+        replica_election_result, at = _read_replica_election_result(buffer, at, version)
+        replica_election_results.append(replica_election_result)
     message.replica_election_results = replica_election_results
     if version >= 2:
         at = skip_tags(buffer, at)
@@ -257,8 +261,8 @@ def _write_elect_leaders_response(
     else:
         append(_i.pack(message.throttle_time_ms))
     put_count(append, message.replica_election_results)
-    for topic_election in message.replica_election_results:
-        _write_topic_election(topic_election, version, append)
+    for replica_election_result in message.replica_election_results:
+        _write_replica_election_result(replica_election_result, version, append)
     if version >= 2:
         append(b"\0")
 

@@ -34,7 +34,7 @@ _h = Struct(">h")
 _i = Struct(">i")
 
 
-class IncrementalConfig(Message):
+class AlterableConfig(Message):
     __slots__ = ("name", "config_operation", "value")
 
     def __init__(
@@ -49,12 +49,10 @@ class IncrementalConfig(Message):
         self.value = value
 
 
-def _read_incremental_config(
-    buffer: Buffer, at: int, version: int
-) -> tuple[IncrementalConfig, int]:
+def _read_alterable_config(buffer: Buffer, at: int, version: int) -> tuple[AlterableConfig, int]:
     get_nullable_string = read_compact_nullable_string if version >= 1 else read_nullable_string
     get_string = read_compact_string if version >= 1 else read_string
-    message = IncrementalConfig()
+    message = AlterableConfig()
     message.name, at = get_string(buffer, at)
     (message.config_operation,) = _b.unpack_from(buffer, at)
     at += 1
@@ -64,7 +62,7 @@ def _read_incremental_config(
     return message, at
 
 
-def _write_incremental_config(message: IncrementalConfig, version: int, append: Append) -> None:
+def _write_alterable_config(message: AlterableConfig, version: int, append: Append) -> None:
     put_nullable_string = write_compact_nullable_string if version >= 1 else write_nullable_string
     put_string = write_compact_string if version >= 1 else write_string
     put_string(append, message.name)
@@ -74,7 +72,7 @@ def _write_incremental_config(message: IncrementalConfig, version: int, append: 
         append(b"\0")
 
 
-class IncrementalResource(Message):
+class AlterConfigsResource(Message):
     __slots__ = ("resource_type", "resource_name", "configs")
 
     def __init__(
@@ -82,41 +80,43 @@ class IncrementalResource(Message):
         *,
         resource_type: int = 0,
         resource_name: str = "",
-        configs: Sequence[IncrementalConfig] = (),
+        configs: Sequence[AlterableConfig] = (),
     ) -> None:
         self.resource_type = resource_type
         self.resource_name = resource_name
         self.configs = configs
 
 
-def _read_incremental_resource(
+def _read_alter_configs_resource(
     buffer: Buffer, at: int, version: int
-) -> tuple[IncrementalResource, int]:
+) -> tuple[AlterConfigsResource, int]:
     get_count = read_compact_count if version >= 1 else read_count
     get_string = read_compact_string if version >= 1 else read_string
-    message = IncrementalResource()
+    message = AlterConfigsResource()
     (message.resource_type,) = _b.unpack_from(buffer, at)
     at += 1
     message.resource_name, at = get_string(buffer, at)
     count, at = get_count(buffer, at)
-    configs: list[IncrementalConfig] = []
+    configs: list[AlterableConfig] = []
     for _ in range(count):
-        incremental_config, at = _read_incremental_config(buffer, at, version)
-        configs.append(incremental_config)
+        alterable_config, at = _read_alterable_config(buffer, at, version)
+        configs.append(alterable_config)
     message.configs = configs
     if version >= 1:
         at = skip_tags(buffer, at)
     return message, at
 
 
-def _write_incremental_resource(message: IncrementalResource, version: int, append: Append) -> None:
+def _write_alter_configs_resource(
+    message: AlterConfigsResource, version: int, append: Append
+) -> None:
     put_count = write_compact_count if version >= 1 else write_count
     put_string = write_compact_string if version >= 1 else write_string
     append(_b.pack(message.resource_type))
     put_string(append, message.resource_name)
     put_count(append, message.configs)
-    for incremental_config in message.configs:
-        _write_incremental_config(incremental_config, version, append)
+    for alterable_config in message.configs:
+        _write_alterable_config(alterable_config, version, append)
     if version >= 1:
         append(b"\0")
 
@@ -127,7 +127,7 @@ class IncrementalAlterConfigsRequest(Message):
     def __init__(
         self,
         *,
-        resources: Sequence[IncrementalResource] = (),
+        resources: Sequence[AlterConfigsResource] = (),
         validate_only: bool = False,
     ) -> None:
         self.resources = resources
@@ -140,10 +140,10 @@ def _read_incremental_alter_configs_request(
     get_count = read_compact_count if version >= 1 else read_count
     message = IncrementalAlterConfigsRequest()
     count, at = get_count(buffer, at)
-    resources: list[IncrementalResource] = []
+    resources: list[AlterConfigsResource] = []
     for _ in range(count):
-        incremental_resource, at = _read_incremental_resource(buffer, at, version)
-        resources.append(incremental_resource)
+        alter_configs_resource, at = _read_alter_configs_resource(buffer, at, version)
+        resources.append(alter_configs_resource)
     message.resources = resources
     (message.validate_only,) = _z.unpack_from(buffer, at)
     at += 1
@@ -157,8 +157,8 @@ def _write_incremental_alter_configs_request(
 ) -> None:
     put_count = write_compact_count if version >= 1 else write_count
     put_count(append, message.resources)
-    for incremental_resource in message.resources:
-        _write_incremental_resource(incremental_resource, version, append)
+    for alter_configs_resource in message.resources:
+        _write_alter_configs_resource(alter_configs_resource, version, append)
     append(_z.pack(message.validate_only))
     if version >= 1:
         append(b"\0")
@@ -181,7 +181,7 @@ def write_incremental_alter_configs_request(
     _write_incremental_alter_configs_request(message, version, writer.append)
 
 
-class IncrementalResourceResponse(Message):
+class AlterConfigsResourceResponse(Message):
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name")
 
     def __init__(
@@ -198,12 +198,12 @@ class IncrementalResourceResponse(Message):
         self.resource_name = resource_name
 
 
-def _read_incremental_resource_response(
+def _read_alter_configs_resource_response(
     buffer: Buffer, at: int, version: int
-) -> tuple[IncrementalResourceResponse, int]:
+) -> tuple[AlterConfigsResourceResponse, int]:
     get_nullable_string = read_compact_nullable_string if version >= 1 else read_nullable_string
     get_string = read_compact_string if version >= 1 else read_string
-    message = IncrementalResourceResponse()
+    message = AlterConfigsResourceResponse()
     (message.error_code,) = _h.unpack_from(buffer, at)
     at += 2
     message.error_message, at = get_nullable_string(buffer, at)
@@ -215,8 +215,8 @@ def _read_incremental_resource_response(
     return message, at
 
 
-def _write_incremental_resource_response(
-    message: IncrementalResourceResponse, version: int, append: Append
+def _write_alter_configs_resource_response(
+    message: AlterConfigsResourceResponse, version: int, append: Append
 ) -> None:
     put_nullable_string = write_compact_nullable_string if version >= 1 else write_nullable_string
     put_string = write_compact_string if version >= 1 else write_string
@@ -235,7 +235,7 @@ class IncrementalAlterConfigsResponse(Message):
         self,
         *,
         throttle_time_ms: int = 0,
-        responses: Sequence[IncrementalResourceResponse] = (),
+        responses: Sequence[AlterConfigsResourceResponse] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.responses = responses
@@ -249,10 +249,12 @@ def _read_incremental_alter_configs_response(
     (message.throttle_time_ms,) = _i.unpack_from(buffer, at)
     at += 4
     count, at = get_count(buffer, at)
-    responses: list[IncrementalResourceResponse] = []
+    responses: list[AlterConfigsResourceResponse] = []
     for _ in range(count):
-        incremental_resource_response, at = _read_incremental_resource_response(buffer, at, version)
-        responses.append(incremental_resource_response)
+        alter_configs_resource_response, at = _read_alter_configs_resource_response(
+            buffer, at, version
+        )
+        responses.append(alter_configs_resource_response)
     message.responses = responses
     if version >= 1:
         at = skip_tags(buffer, at)
@@ -265,8 +267,8 @@ def _write_incremental_alter_configs_response(
     put_count = write_compact_count if version >= 1 else write_count
     append(_i.pack(message.throttle_time_ms))
     put_count(append, message.responses)
-    for incremental_resource_response in message.responses:
-        _write_incremental_resource_response(incremental_resource_response, version, append)
+    for alter_configs_resource_response in message.responses:
+        _write_alter_configs_resource_response(alter_configs_resource_response, version, append)
     if version >= 1:
         append(b"\0")
 

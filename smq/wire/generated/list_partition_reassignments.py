@@ -98,9 +98,7 @@ def _write_list_partition_reassignments_request(
     append(_i.pack(message.timeout_ms))
     write_compact_nullable_count(append, message.topics)
     for list_partition_reassignments_topics in message.topics or ():
-        _write_list_partition_reassignments_topics(
-            list_partition_reassignments_topics, version, append
-        )
+        _write_list_partition_reassignments_topics(list_partition_reassignments_topics, version, append)
     append(b"\0")
 
 
@@ -111,9 +109,7 @@ def read_list_partition_reassignments_request(
     try:
         return _read_list_partition_reassignments_request(buffer, at, version)[0]
     except READ_ERRORS as error:
-        raise Malformed(
-            f"ListPartitionReassignmentsRequest of version {version}: {error}"
-        ) from error
+        raise Malformed(f"ListPartitionReassignmentsRequest of version {version}: {error}") from error
 
 
 def write_list_partition_reassignments_request(
@@ -255,9 +251,7 @@ def read_list_partition_reassignments_response(
     try:
         return _read_list_partition_reassignments_response(buffer, at, version)[0]
     except READ_ERRORS as error:
-        raise Malformed(
-            f"ListPartitionReassignmentsResponse of version {version}: {error}"
-        ) from error
+        raise Malformed(f"ListPartitionReassignmentsResponse of version {version}: {error}") from error
 
 
 def write_list_partition_reassignments_response(

@@ -183,17 +183,17 @@ CreatePartitions 37 versions 0-3 flexible 2+
 
 IncrementalAlterConfigs 44 versions 0-1 flexible 1+
     IncrementalAlterConfigsRequest
-        resources                             []IncrementalResource
+        resources                             []AlterConfigsResource
             resource_type                     int8
             resource_name                     string
-            configs                           []IncrementalConfig
+            configs                           []AlterableConfig
                 name                          string
                 config_operation              int8
                 value                         string?
         validate_only                         bool
     IncrementalAlterConfigsResponse
         throttle_time_ms                      int32
-        responses                             []IncrementalResourceResponse
+        responses                             []AlterConfigsResourceResponse
             error_code                        int16
             error_message                     string?
             resource_type                     int8
@@ -202,16 +202,16 @@ IncrementalAlterConfigs 44 versions 0-1 flexible 1+
 ElectLeaders 43 versions 0-2 flexible 2+
     ElectLeadersRequest
         election_type                         int8                           1+
-        topic_partitions                      []ElectedTopic?
+        topic_partitions                      []TopicPartitions?
             topic                             string
             partitions                        []int32
         timeout_ms                            int32                                =60000
     ElectLeadersResponse
         throttle_time_ms                      int32
         error_code                            int16                          1+
-        replica_election_results              []TopicElection
+        replica_election_results              []ReplicaElectionResult
             topic                             string
-            partition_result                  []ElectedPartition
+            partition_result                  []PartitionResult
                 partition_id                  int32
                 error_code                    int16
                 error_message                 string?

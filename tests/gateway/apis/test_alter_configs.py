@@ -12,9 +12,9 @@ from smq.wire.generated.alter_configs import (
     AlterConfigsResource,
 )
 from smq.wire.generated.incremental_alter_configs import (
+    AlterableConfig as IncrementalConfig,
+    AlterConfigsResource as IncrementalResource,
     IncrementalAlterConfigsRequest,
-    IncrementalConfig,
-    IncrementalResource,
 )
 from tests.gateway.coordinator_bench import CoordinatorBench
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from smq.model.errors import ErrorCode
-from smq.wire.generated.elect_leaders import ElectedTopic, ElectLeadersRequest
+from smq.wire.generated.elect_leaders import ElectLeadersRequest, TopicPartitions as ElectedTopic
 from tests.gateway.shard_api_bench import ShardBench
 from tests.shard.shard_bench import topic
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from smq.wire.generated.elect_leaders import ElectedTopic, ElectLeadersRequest
+from smq.wire.generated.elect_leaders import ElectLeadersRequest, TopicPartitions as ElectedTopic
 from smq.wire.generated.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,

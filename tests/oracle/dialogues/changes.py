@@ -19,9 +19,9 @@ from smq.wire.generated.delete_records import (
     DeleteRecordsTopic,
 )
 from smq.wire.generated.incremental_alter_configs import (
+    AlterableConfig as IncrementalConfig,
+    AlterConfigsResource as IncrementalResource,
     IncrementalAlterConfigsRequest,
-    IncrementalConfig,
-    IncrementalResource,
 )
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
