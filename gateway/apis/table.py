@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from gateway.apis import (
+    acls,
     alter_configs,
     api_versions,
     create_partitions,
@@ -53,11 +54,14 @@ from smq.wire.api import API_BY_NAME
 from smq.wire.generated import (
     alter_configs as alter_configs_codec,
     api_versions as api_versions_codec,
+    create_acls as create_acls_codec,
     create_partitions as create_partitions_codec,
     create_topics as create_topics_codec,
+    delete_acls as delete_acls_codec,
     delete_groups as delete_groups_codec,
     delete_records as delete_records_codec,
     delete_topics as delete_topics_codec,
+    describe_acls as describe_acls_codec,
     describe_cluster as describe_cluster_codec,
     describe_configs as describe_configs_codec,
     describe_groups as describe_groups_codec,
@@ -127,6 +131,9 @@ SMALL = Bounds(128 * KiB, WHOLE_ELEMENTS_MAX)
 
 # What a group is made of: Kafka keeps it as one record, which is a megabyte at most.
 GROUP = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
+
+ACLS = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
+NO_AUTHORIZER = "all: there is no authorizer, as in Kafka by default"
 
 
 def _listing(*cuts: Cut, elements_max: int = 20_000, bytes_max: int = 1 * MiB) -> Bounds:
@@ -310,6 +317,9 @@ APIS: tuple[Api, ...] = (
         "",
         _NAMED,
     ),
+    Api("DescribeAcls", Where.SHARD, describe_acls_codec, acls.describe, NO_AUTHORIZER),
+    Api("CreateAcls", Where.SHARD, create_acls_codec, acls.create, NO_AUTHORIZER, ACLS),
+    Api("DeleteAcls", Where.SHARD, delete_acls_codec, acls.delete, NO_AUTHORIZER, ACLS),
     Api(
         "DescribeConfigs",
         Where.COORDINATOR,

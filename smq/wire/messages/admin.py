@@ -120,6 +120,71 @@ DeleteRecords 21 versions 0-2 flexible 2+
                 low_watermark                 int64
                 error_code                    int16
 
+DescribeAcls 29 versions 1-3 flexible 2+
+    DescribeAclsRequest
+        resource_type_filter                  int8
+        resource_name_filter                  string?
+        pattern_type_filter                   int8                                 =3
+        principal_filter                      string?
+        host_filter                           string?
+        operation                             int8
+        permission_type                       int8
+    DescribeAclsResponse
+        throttle_time_ms                      int32
+        error_code                            int16
+        error_message                         string?
+        resources                             []DescribeAclsResource
+            resource_type                     int8
+            resource_name                     string
+            pattern_type                      int8                                 =3
+            acls                              []AclDescription
+                principal                     string
+                host                          string
+                operation                     int8
+                permission_type               int8
+
+CreateAcls 30 versions 1-3 flexible 2+
+    CreateAclsRequest
+        creations                             []AclCreation
+            resource_type                     int8
+            resource_name                     string
+            resource_pattern_type             int8                                 =3
+            principal                         string
+            host                              string
+            operation                         int8
+            permission_type                   int8
+    CreateAclsResponse
+        throttle_time_ms                      int32
+        results                               []AclCreationResult
+            error_code                        int16
+            error_message                     string?
+
+DeleteAcls 31 versions 1-3 flexible 2+
+    DeleteAclsRequest
+        filters                               []DeleteAclsFilter
+            resource_type_filter              int8
+            resource_name_filter              string?
+            pattern_type_filter               int8                                 =3
+            principal_filter                  string?
+            host_filter                       string?
+            operation                         int8
+            permission_type                   int8
+    DeleteAclsResponse
+        throttle_time_ms                      int32
+        filter_results                        []DeleteAclsFilterResult
+            error_code                        int16
+            error_message                     string?
+            matching_acls                     []DeleteAclsMatchingAcl
+                error_code                    int16
+                error_message                 string?
+                resource_type                 int8
+                resource_name                 string
+                pattern_type                  int8                                 =3
+                principal                     string
+                host                          string
+                operation                     int8
+                permission_type               int8
+
 DescribeConfigs 32 versions 1-4 flexible 4+
     DescribeConfigsRequest
         resources                             []DescribeConfigsResource

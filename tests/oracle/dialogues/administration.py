@@ -1,8 +1,11 @@
-"""ElectLeaders, ListPartitionReassignments: what tools ask of a cluster."""
+"""ElectLeaders, ListPartitionReassignments, ACLs: what tools ask of a cluster."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from smq.wire.generated.create_acls import AclCreation, CreateAclsRequest
+from smq.wire.generated.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from smq.wire.generated.describe_acls import DescribeAclsRequest
 from smq.wire.generated.elect_leaders import ElectLeadersRequest, TopicPartitions as ElectedTopic
 from smq.wire.generated.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -48,3 +51,41 @@ def reassignments(talk: Talk) -> None:
     ask("one", [ListPartitionReassignmentsTopics(name=topic, partition_indexes=[0])])
     ask("unknown", [ListPartitionReassignmentsTopics(name=talk.own("no"), partition_indexes=[0])])
     ask("no such index", [ListPartitionReassignmentsTopics(name=topic, partition_indexes=[9])])
+
+
+TOPICS, LITERAL, ALICE, EVERY_HOST, READ, ALLOW = 2, 3, "User:alice", "*", 3, 3
+
+
+@dialogue("DescribeAcls")
+def without_authorizer(talk: Talk) -> None:
+    every = DescribeAclsRequest(
+        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+    )
+    talk.ask("all", every)
+
+
+@dialogue("CreateAcls")
+def not_created(talk: Talk) -> None:
+    one = AclCreation(
+        resource_type=TOPICS,
+        resource_name=talk.own(),
+        resource_pattern_type=LITERAL,
+        principal=ALICE,
+        host=EVERY_HOST,
+        operation=READ,
+        permission_type=ALLOW,
+    )
+    for count in range(3):
+        talk.ask(f"{count} of them", CreateAclsRequest(creations=[one] * count))
+
+
+@dialogue("DeleteAcls")
+def not_deleted(talk: Talk) -> None:
+    one = DeleteAclsFilter(
+        resource_type_filter=TOPICS,
+        resource_name_filter=talk.own(),
+        operation=1,
+        permission_type=1,
+    )
+    for count in range(3):
+        talk.ask(f"{count} filters", DeleteAclsRequest(filters=[one] * count))
