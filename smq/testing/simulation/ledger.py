@@ -25,6 +25,8 @@ class Incarnation:
     losses   how often something has happened that its level does not survive
     is_damaged   a disk has changed what it had: what lies behind it may seem torn, and nothing of
                  it can be claimed any more
+    sent_before  what had been sent to a topic of this name before: a retry of it may come after
+                 records of the same producer that were sent later
     """
 
     topic: Topic
@@ -32,6 +34,7 @@ class Incarnation:
     is_dying: bool = False
     losses: int = 0
     is_damaged: bool = False
+    sent_before: frozenset[bytes] = frozenset()
     claims: list[dict[int, bytes]] = field(default_factory=list)
     places: list[dict[bytes, int]] = field(default_factory=list)
 
@@ -114,7 +117,8 @@ class Ledger:
         known = self.current.get(topic.name)
         if known is None or known.topic.id != topic.id:
             level = topic.configs.get("smq.durability", "os")
-            incarnation = Incarnation(topic, level, is_damaged=self.is_damaged)
+            sent = frozenset(self.sent.get(topic.name, ()))
+            incarnation = Incarnation(topic, level, is_damaged=self.is_damaged, sent_before=sent)
             self.current[topic.name] = incarnation
             self.all.append(incarnation)
 
