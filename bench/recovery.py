@@ -17,8 +17,8 @@ from shm.kernels.base.frames import frame_bytes
 from shm.kernels.base.words import DURABILITY_OS
 from shm.kernels.log.append import append_batch, make_room
 from shm.segment import LogMemory
-from smq.log.background import InlineBackground
-from smq.log.disk import OsDisk
+from smq.log.files.background import InlineBackground
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.partitions import PartitionSettings
 from smq.log.recovery import open_log

@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from gateway.context import Ask, Later, Result, ShardContext, Step
-from smq.log.background import Lane
+from smq.log.files.background import Lane
 from smq.log.reading import DamagedFrame
 from smq.log.record_search import Done, Searched, Wanted, search_batch
 from smq.log.times import first_batch_at

@@ -6,8 +6,8 @@ broker that is at rest holds no ring it has no use for.
 """
 
 from shm.segment import LogMemory
-from smq.log.background import Background, Lane
-from smq.log.pieces import by_pieces
+from smq.log.files.background import Background, Lane
+from smq.log.files.pieces import by_pieces
 
 AHEAD_BYTES = 32 * 1024 * 1024  # A burst that lasts while the thread is not there yet.
 STEP_BYTES = 4 * 1024 * 1024  # Of one job.

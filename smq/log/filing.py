@@ -19,11 +19,11 @@ from shm.kernels.base.words import (
     WORD_INDEX_KEEP,
     WORD_INDEX_TAIL,
 )
-from smq.log.background import Background, Lane
-from smq.log.disk import Disk
-from smq.log.filed_index import FiledIndex
+from smq.log.files.background import Background, Lane
+from smq.log.files.disk import Disk
+from smq.log.files.filed_index import FiledIndex
+from smq.log.files.wal import Segment
 from smq.log.reading import ReadableLog
-from smq.log.wal import Segment
 
 LEVELS = frozenset({DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK})
 

@@ -2,20 +2,20 @@
 
 A segment may go when all its partitions are sealed beyond it, or gone, and a checkpoint says so: a
 start without the segment must know the same ends, sealed ends and producers. It is kept until the
-WAL wants its space (smq.log.wal), and is read meanwhile.
+WAL wants its space (smq.log.files.wal), and is read meanwhile.
 """
 
 from collections.abc import Callable
 
 from shm.kernels.base.words import P_LOG_START, WORD_SPACE_END, WORD_SYNCED, WORD_TAIL
-from smq.log.background import Background
-from smq.log.disk import Disk
+from smq.log.files.background import Background
+from smq.log.files.disk import Disk
+from smq.log.files.wal import Segment
 from smq.log.holders import LOOKS_MAX, Holders
 from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
 from smq.log.snapshot import Snapshot
 from smq.log.sync import Syncs
-from smq.log.wal import Segment
 
 
 class Freeing:
@@ -121,7 +121,7 @@ class Freeing:
         self._freed()
 
     def _reclaim(self, *, even_lent: bool) -> bool:
-        """See smq.log.kept.Reclaim."""
+        """See smq.log.files.kept.Reclaim."""
         log = self._log
         left = log.words[WORD_SPACE_END] - log.words[WORD_TAIL]
         kept = log.wal.kept.segments

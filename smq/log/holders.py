@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shm.kernels.base.words import P_SEALED_END
-from smq.log.filed_index import FiledIndex
+from smq.log.files.filed_index import FiledIndex
+from smq.log.files.wal import Segment
 from smq.log.lookup import Lookup
 from smq.log.partitions import Partitions
-from smq.log.wal import Segment
 
 LOOKS_MAX = 4096  # In one step of the loop: some 2 ms.
 

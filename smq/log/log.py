@@ -35,8 +35,9 @@ from shm.kernels.base.words import (
 from shm.kernels.log.visible import publish
 from shm.segment import LogMemory
 from smq.log.ahead import RingAhead
-from smq.log.background import Background
-from smq.log.disk import Disk, told
+from smq.log.files.background import Background
+from smq.log.files.disk import Disk, told
+from smq.log.files.wal import NoSegment, Wal
 from smq.log.filing import Filing
 from smq.log.freeing import Freeing
 from smq.log.partitions import PartitionSettings
@@ -45,7 +46,6 @@ from smq.log.reading import ReadableLog
 from smq.log.repair import Health, note_failed_sync
 from smq.log.sealed_ends import SealedEnds
 from smq.log.sync import Syncer, Syncs
-from smq.log.wal import NoSegment, Wal
 
 TOUCHED_MAX = 4096
 RESERVE_SHARE = 20  # Of the disk, one part in so many is left to others: the sealer writes too.

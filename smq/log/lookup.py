@@ -1,6 +1,6 @@
 """Where the batches of a log lie, by partition and offset.
 
-    filed tables    of full segments, by partition (smq.log.filed_index)
+    filed tables    of full segments, by partition (smq.log.files.filed_index)
     window          the index's newest entries, in shared memory (shm.kernels.log.index)
 
 Both may know a batch; the window is asked first. Offsets at or above a partition's sealed end that
@@ -19,9 +19,9 @@ from shm.kernels.base.words import FRAME_HEADER_BYTES, WORD_INDEX_TAIL
 from shm.kernels.log.index import first_entry
 from shm.kernels.request.fetch import NOT_IN_WINDOW, choose_batches
 from shm.segment import LogMemory
-from smq.log.filed_index import ENTRY, PIECE_ENTRIES, FiledIndex
-from smq.log.pieces import by_pieces
-from smq.log.wal import Segment
+from smq.log.files.filed_index import ENTRY, PIECE_ENTRIES, FiledIndex
+from smq.log.files.pieces import by_pieces
+from smq.log.files.wal import Segment
 
 SPANS_MAX = 16384  # Batches one fetch of one partition can take.
 UNLIMITED = 2**62

@@ -30,7 +30,7 @@ from shm.kernels.base.words import (
     WORD_PARTITION_COUNT,
 )
 from shm.segment import LogMemory
-from smq.log.checkpoint import PartitionCheckpoint
+from smq.log.files.checkpoint import PartitionCheckpoint
 
 TIME_UNLIMITED = 2**62
 _STATE_COLUMNS = (

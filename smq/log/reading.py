@@ -21,10 +21,10 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.request.fetch import gather, gather_checked
 from shm.segment import LogMemory
-from smq.log.filed_index import FiledIndex
+from smq.log.files.filed_index import FiledIndex
+from smq.log.files.wal import Segment, Wal
 from smq.log.lookup import Found, Lookup
 from smq.log.partitions import Partitions
-from smq.log.wal import Segment, Wal
 
 READ_GAP_BYTES_MAX = 64 * 1024  # Of other partitions' frames, read over in one read of the WAL.
 RUN_BYTES_MAX = 1024 * 1024  # Of one read of the WAL: what a socket takes at once, or nearly.

@@ -29,7 +29,7 @@ from shm.kernels.record.record_times import (
     new_search,
 )
 from shm.kernels.request.fetch import gather_checked
-from smq.log.background import Lane
+from smq.log.files.background import Lane
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame, Run
 from smq.log.times import BatchPlace

@@ -1,7 +1,7 @@
 """Opening a log: what a start finds in checkpoint, WAL and, after a shard's death, in the ring.
 
     1  checkpoint        starts, sealed ends, epochs, producers
-    2  full segments     their filed tables are believed (smq.log.filed_index) or they are scanned
+    2  full segments     their filed tables (smq.log.files.filed_index) are believed, or they are scanned
     3  the rest          scanned frame by frame: header check, batch CRC, position, generation
     4  the ring          frames that the WAL does not have yet, when the supervisor kept the memory
     5  a fence           a padding frame of the new generation, so that whatever lies behind the end
@@ -10,7 +10,8 @@
 A frame that is not good is the torn end of the log or damage (smq.log.torn tells them apart).
 Damage is put aside under quarantine/ and passed over. A generation below its predecessor's is a
 frame of an earlier life that fits in every other way: the log ends before it. Segments that are
-missing between others were freed. A frame of an unknown kind stays where it is (smq.log.newer).
+missing between others were freed. A frame of an unknown kind stays where it is
+(smq.log.files.newer).
 
 A checkpoint knows what lies below its position if no later life wrote it: a power loss may cut the
 log below that position, and until the next checkpoint is durable a later life writes there.
@@ -62,17 +63,17 @@ from shm.kernels.log.recover import (
     scan_frames,
 )
 from shm.segment import LogMemory
-from smq.log.background import Background
-from smq.log.checkpoint import FILE_NAME, Checkpoint
-from smq.log.disk import Disk, told
-from smq.log.filed_index import ENTRY, FiledIndex
+from smq.log.files.background import Background
+from smq.log.files.checkpoint import FILE_NAME, Checkpoint
+from smq.log.files.disk import Disk, told
+from smq.log.files.filed_index import ENTRY, FiledIndex
+from smq.log.files.newer import UnknownFrames
+from smq.log.files.salvage import salvage
+from smq.log.files.wal import Segment, Wal
 from smq.log.log import Log
-from smq.log.newer import UnknownFrames
 from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
-from smq.log.salvage import salvage
 from smq.log.sync import Syncer
 from smq.log.torn import BOOT_FILE, Evidence, generation_at
-from smq.log.wal import Segment, Wal
 from smq.model.errors import MadeByNewer
 
 SCAN_ROWS = 65536

@@ -27,11 +27,11 @@ from shm.kernels.base.words import (
     WORD_TAIL,
     WORD_WRITTEN,
 )
-from smq.log.background import Background, Lane
-from smq.log.disk import told
+from smq.log.files.background import Background, Lane
+from smq.log.files.disk import told
+from smq.log.files.wal import Segment
 from smq.log.reading import ReadableLog
 from smq.log.sync import Syncs
-from smq.log.wal import Segment
 
 NOTE = "sync-failed"
 

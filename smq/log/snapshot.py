@@ -14,9 +14,9 @@ import numpy as np
 
 from shm.kernels.base.words import WORD_GENERATION, WORD_SYNCED, WORD_TAIL
 from shm.segment import LogMemory
-from smq.log.background import Background, Lane
-from smq.log.checkpoint import Checkpoint
-from smq.log.disk import Disk
+from smq.log.files.background import Background, Lane
+from smq.log.files.checkpoint import Checkpoint
+from smq.log.files.disk import Disk
 from smq.log.partitions import Partitions
 from smq.log.producers import Producers
 

@@ -20,8 +20,8 @@ from shm.kernels.log.sync import (
     sync_loop,
 )
 from shm.segment import LogMemory
-from smq.log.disk import Disk
-from smq.log.wal import Wal
+from smq.log.files.disk import Disk
+from smq.log.files.wal import Wal
 
 
 class Syncer(Protocol):

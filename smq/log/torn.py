@@ -23,8 +23,8 @@ from shm.kernels.log.recover import (
     header_generation,
     scan_frames,
 )
+from smq.log.files.wal import Segment, Wal
 from smq.log.reading import ReadableLog
-from smq.log.wal import Segment, Wal
 
 BOOT_FILE = "boot"
 SCAN_ROWS = 4096

@@ -4,8 +4,8 @@ A slow socket takes a part. What is left is never a pointer: when the socket can
 bytes come from the ring if it still has them, and otherwise from the WAL, checked. What is not in
 the page cache is read in the background: whoever else is served does not wait for the disk.
 
-What is held keeps its segments only while the log has space without them (smq.log.wal). Whoever
-finds that his bytes are gone is disconnected, and asks again.
+What is held keeps its segments only while the log has space without them (smq.log.files.wal). A
+connection whose bytes are gone is closed; its client asks again.
 """
 
 import os
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from shm.kernels.request.fetch_request import LEND_FROM_BYTES
-from smq.log.background import Background, Lane
-from smq.log.disk import read_now
+from smq.log.files.background import Background, Lane
+from smq.log.files.disk import read_now
 from smq.log.log import Log
 from smq.log.reading import RUN_BYTES_MAX, Run
 
 if TYPE_CHECKING:
-    from smq.log.wal import Segment
+    from smq.log.files.wal import Segment
 
 GATHER_BYTES = 256 * 1024  # Gathered at once; fits a level-2 cache.
 VIEWS_MAX = 64  # Batches lent to one sendmsg; the system takes 1024 at most.

@@ -5,13 +5,14 @@ What is sealed counts as free, though it stays in the WAL until its space is wan
     free of wal.bytes.max   1 ..... 1/2 ............ 3/8 ......... 1/4 ............... 0
                                      sealer is called   loans end     producers slowed    refused
 
-Loans end (smq.log.wal): a segment that only answers on their way still hold is freed all the same.
+Loans end (smq.log.files.wal): a segment that only answers on their way still hold is freed all the
+same.
 Slowing is smq.shard.throttle's. Refusing (KAFKA_STORAGE_ERROR) is the kernel's, at WORD_SPACE_END:
 exact, whatever comes in one turn.
 """
 
+from smq.log.files.wal import LOANS_END_BELOW
 from smq.log.log import Log
-from smq.log.wal import LOANS_END_BELOW
 from smq.shard.shard import Shard
 from smq.shard.throttle import SLOW_BELOW
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smq.log.disk import Disk, OsDisk
+from smq.log.files.disk import Disk, OsDisk
 
 READ_WAIT_S_MAX = 30.0
 SECTOR_BYTES, PAGE_BYTES = 512, 4096  # What a disk, and what the page cache, writes as one.

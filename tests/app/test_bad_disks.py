@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from smq.app.process.clock import monotonic_ms
-from smq.log.background import BackgroundThread, Lane
-from smq.log.disk import OsDisk
+from smq.log.files.background import BackgroundThread, Lane
+from smq.log.files.disk import OsDisk
 from smq.log.sync import InlineSyncer
 from smq.model.errors import ErrorCode
 from smq.testing.disk import FailingDisk, SlowDisk

@@ -21,14 +21,14 @@ from shm.kernels.twin.log import PlainFrame
 from smq.app.supervisor.datadir import FORMAT_VERSION
 from smq.app.supervisor.serve import refuse_newer
 from smq.client.client import Client
-from smq.log.checkpoint import FILE_NAME as CHECKPOINT
+from smq.log.files.checkpoint import FILE_NAME as CHECKPOINT
 from smq.store.migrations import MIGRATIONS
 from smq.store.store import FILE_NAME as STORE
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from tests.app.fake_broker import eventually
 from tests.app.smq_command import smq
-from tests.log.test_checkpoint import newer
-from tests.log.test_newer import in_wal
+from tests.log.files.test_checkpoint import newer
+from tests.log.files.test_newer import in_wal
 
 RECORDED = Path(__file__).parent / "recorded" / "made_by_5e102aa.tar.xz"
 SETTINGS = {"ring.bytes": "4MiB", "wal.segment.bytes": "2MiB", "wal.bytes.max": "64MiB"}

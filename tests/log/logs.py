@@ -33,8 +33,8 @@ from shm.kernels.log.plan import (
     row_at,
 )
 from shm.segment import LogMemory
-from smq.log.background import Background, InlineBackground
-from smq.log.disk import Disk, OsDisk
+from smq.log.files.background import Background, InlineBackground
+from smq.log.files.disk import Disk, OsDisk
 from smq.log.log import Log
 from smq.log.partitions import PartitionSettings
 from smq.log.recovery import Recovered, open_log

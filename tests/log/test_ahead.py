@@ -7,7 +7,7 @@ import pytest
 
 from shm.segment import LogMemory
 from smq.log.ahead import AHEAD_BYTES, STEP_BYTES, RingAhead
-from smq.log.background import InlineBackground
+from smq.log.files.background import InlineBackground
 
 RING_BYTES = 2 * AHEAD_BYTES
 

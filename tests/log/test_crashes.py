@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from shm.kernels.base.words import P_LOG_END
-from smq.log.checkpoint import FILE_NAME
+from smq.log.files.checkpoint import FILE_NAME
 from smq.testing.disk import (
     Image,
     Past,

@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
-from smq.log.background import BackgroundThread, Lane
-from smq.log.disk import OsDisk
+from smq.log.files.background import BackgroundThread, Lane
+from smq.log.files.disk import OsDisk
 from smq.testing.disk import FailingDisk
 from tests.log.logs import (
     append,

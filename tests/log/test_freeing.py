@@ -5,9 +5,9 @@ from pathlib import Path
 from shm.kernels.base.words import (
     WORD_SPACE_END,
 )
-from smq.log.background import BackgroundThread
-from smq.log.disk import OsDisk
-from smq.log.wal import SPARES_READY
+from smq.log.files.background import BackgroundThread
+from smq.log.files.disk import OsDisk
+from smq.log.files.wal import SPARES_READY
 from smq.testing.disk import FailingDisk
 from tests.log.logs import (
     NOW_MS,

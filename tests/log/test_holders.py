@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from smq.log import holders as module
+from smq.log.files.wal import Segment
 from smq.log.log import Log
-from smq.log.wal import Segment
 from tests.log.logs import NOW_MS, OS, append, batch, memory_of, start, turn
 
 COUNT = 1000

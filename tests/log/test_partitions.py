@@ -11,7 +11,7 @@ from shm.kernels.base.words import (
     P_LOG_END,
     P_LOG_START,
 )
-from smq.log.checkpoint import PartitionCheckpoint
+from smq.log.files.checkpoint import PartitionCheckpoint
 from smq.log.partitions import Partitions, PartitionSettings
 from tests.log.logs import DISK, OS, memory_of, settings
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from shm.kernels.base.words import FRAME_HEADER_BYTES
-from smq.log.background import BackgroundThread, Lane
-from smq.log.disk import OsDisk
+from smq.log.files.background import BackgroundThread, Lane
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import QUARANTINE, DamagedFrame
 from smq.testing.disk import PAGE_BYTES, FailingDisk, SlowDisk

@@ -13,8 +13,8 @@ from shm.kernels.base.words import (
     WORD_RING_START,
     WORD_WRITTEN,
 )
-from smq.log.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint
-from smq.log.disk import OsDisk
+from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import QUARANTINE
 from smq.testing.disk import FailingDisk

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from shm.kernels.base.words import WORD_SYNCED, WORD_WRITTEN
-from smq.log.background import BackgroundThread
-from smq.log.disk import OsDisk
+from smq.log.files.background import BackgroundThread
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.testing.disk import FailingDisk
 from tests.log.logs import (

@@ -13,8 +13,8 @@ from shm.kernels.log.producers import (
     R_PRODUCER_ID,
     restore_producers,
 )
-from smq.log.background import InlineBackground, Lane
-from smq.log.checkpoint import FILE_NAME, Checkpoint
+from smq.log.files.background import InlineBackground, Lane
+from smq.log.files.checkpoint import FILE_NAME, Checkpoint
 from smq.log.log import Log
 from smq.log.producers import ROWS_AT_ONCE
 from tests.log.logs import append, batch, start, turn

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from shm.kernels.base.words import P_LOG_END
-from smq.log.checkpoint import FILE_NAME
-from smq.log.disk import OsDisk
+from smq.log.files.checkpoint import FILE_NAME
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.partitions import PartitionSettings
 from smq.testing.disk import FailingDisk

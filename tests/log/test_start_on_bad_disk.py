@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from shm.kernels.base.words import WORD_SYNCED
-from smq.log.checkpoint import FILE_NAME
-from smq.log.disk import OsDisk
+from smq.log.files.checkpoint import FILE_NAME
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import QUARANTINE, DamagedFrame
 from smq.log.torn import BOOT_FILE

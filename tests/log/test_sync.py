@@ -10,7 +10,7 @@ import pytest
 
 from shm.kernels.base.words import WORD_SYNCED
 from smq.app.process.clock import monotonic_ns
-from smq.log.disk import OsDisk
+from smq.log.files.disk import OsDisk
 from smq.log.sync import InlineSyncer, SyncThread
 from smq.testing.disk import FailingDisk
 from tests.log.logs import append, batch, memory_of, start, turn

@@ -8,8 +8,8 @@ import numpy as np
 
 from shm.kernels.base.words import SPACE_UNLIMITED
 from shm.segment import LogMemory
-from smq.log.background import InlineBackground
-from smq.log.disk import OsDisk
+from smq.log.files.background import InlineBackground
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.log.sync import InlineSyncer, Syncer

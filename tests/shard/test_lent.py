@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from smq.log.background import InlineBackground
+from smq.log.files.background import InlineBackground
 from smq.log.reading import DamagedFrame
 from smq.shard import lent as module
 from smq.shard.lent import FileRange, LentBatches, Sendable

@@ -17,8 +17,8 @@ from smq.app.process.peers import Peers
 from smq.app.shard.commands import ShardCommands
 from smq.app.shard.server import ShardServer
 from smq.app.shard.sessions import Sessions
-from smq.log.background import BackgroundThread
-from smq.log.disk import OsDisk
+from smq.log.files.background import BackgroundThread
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.log.sync import SyncThread

@@ -36,8 +36,8 @@ from smq.app.supervisor.datadir import DataDirectory
 from smq.app.supervisor.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
 from smq.app.supervisor.supervisor import Mains, Supervisor
 from smq.filer.location import Location
-from smq.log.disk import OsDisk
-from smq.log.newer import refuse_newer as refuse_newer_log
+from smq.log.files.disk import OsDisk
+from smq.log.files.newer import refuse_newer as refuse_newer_log
 from smq.model.config import Config
 from smq.model.config_rules import size, size_wal
 from smq.model.errors import MadeByNewer

@@ -5,7 +5,7 @@ _BOOTED_NS = 1_000_000 * MS
 _WALL_NS = 1_700_000_000_000 * MS  # Of the moment at which `now_ns` was _BOOTED_NS.
 
 
-class SteppedClock:
+class SimulatedClock:
     """What smq.app.process.clock reads in a simulation."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smq.log.disk import OsDisk
+from smq.log.files.disk import OsDisk
 from smq.testing.disk import (
     PAGE_BYTES,
     SECTOR_BYTES,

@@ -25,7 +25,7 @@ from smq.model.catalog import Catalog
 from smq.model.config import Config
 from smq.model.setting import PathOrUrl
 from smq.store.store import FILE_NAME, Store
-from smq.testing.simulation.clock import SteppedClock
+from smq.testing.simulation.clock import SimulatedClock
 from smq.testing.simulation.disk import Faults, SimulatedDisk
 from smq.testing.simulation.network import Address, Listener, Network
 
@@ -46,7 +46,7 @@ class Host:
     """A machine with a broker's directory."""
 
     def __init__(
-        self, directory: Path, clock: SteppedClock, network: Network, chance: Random, shards: int
+        self, directory: Path, clock: SimulatedClock, network: Network, chance: Random, shards: int
     ) -> None:
         self.directory, self.clock, self.network, self.chance = directory, clock, network, chance
         segment_bytes = chance.choice((4 * KiB, 8 * KiB, 32 * KiB))

@@ -21,10 +21,10 @@ from smq.app.shard.acks import Acks, _Ack
 from smq.app.shard.connection import Connection
 from smq.app.shard.long_polls import LongPolls
 from smq.app.shard.session import Session
-from smq.log.checkpoint import Checkpoint
+from smq.log.files.checkpoint import Checkpoint
+from smq.log.files.wal import Segment
 from smq.log.log import Log
 from smq.log.recovery import _Recovery
-from smq.log.wal import Segment
 from smq.shard.produce import Marks
 from smq.testing.simulation.run import Outcome, Workplace, say, simulate, workplace
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Protocol
 
-from smq.testing.simulation.clock import MS, SteppedClock
+from smq.testing.simulation.clock import MS, SimulatedClock
 
 Address = tuple[str, int]
 FIRST_FD = 1000
@@ -56,7 +56,7 @@ class _Stream:
 
     __slots__ = ("arrived", "clock", "due_ns", "ends", "in_flight", "length", "weather")
 
-    def __init__(self, clock: SteppedClock, weather: Weather) -> None:
+    def __init__(self, clock: SimulatedClock, weather: Weather) -> None:
         self.clock, self.weather = clock, weather
         self.in_flight: deque[tuple[int, bytes]] = deque()
         self.arrived = bytearray()
@@ -222,7 +222,7 @@ class Listener:
 class Network:
     """All listeners and connections, by address."""
 
-    def __init__(self, clock: SteppedClock, seed: int) -> None:
+    def __init__(self, clock: SimulatedClock, seed: int) -> None:
         self._clock, self._seed = clock, seed
         self._fd, self._count = FIRST_FD, 0
         self.listeners: dict[Address, Listener] = {}

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from shm.kernels.base.words import WORD_SYNCED
 from shm.segment import LogMemory
-from smq.log.background import Lane
-from smq.log.disk import Disk
+from smq.log.files.background import Lane
+from smq.log.files.disk import Disk
 
 T = TypeVar("T")
 When = Callable[[], int]

@@ -19,7 +19,7 @@ from shm.kernels.base.words import P_HIGH_WATERMARK
 from smq.app.process.inheritance import COORDINATOR, SEALER, shard_name
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import ErrorCode
-from smq.testing.simulation.clock import MS, SteppedClock
+from smq.testing.simulation.clock import MS, SimulatedClock
 from smq.testing.simulation.consumer import Administrator, Committer, Consumer, Reader
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.events import KINDS, TOPICS, Event, name_of
@@ -57,7 +57,7 @@ class World:
 
     def __init__(self, seed: int, events: list[Event], directory: Path) -> None:
         self.seed, self.events = seed, events
-        self.clock = SteppedClock()
+        self.clock = SimulatedClock()
         self.chance = Random(f"world {seed}")  # noqa: S311
         self.network = Network(self.clock, seed)
         logs = self.chance.choice((1, 1, 2, 2, 3))

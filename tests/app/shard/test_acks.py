@@ -9,8 +9,8 @@ import pytest
 
 from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS, WORD_TAIL, WORD_WRITTEN
 from smq.app.shard.acks import Acks
-from smq.log.background import InlineBackground, Lane
-from smq.log.disk import OsDisk
+from smq.log.files.background import InlineBackground, Lane
+from smq.log.files.disk import OsDisk
 from smq.shard.produce import Produced, marks_of
 from smq.testing.disk import FailingDisk
 from smq.wire.records import Record, write_batch

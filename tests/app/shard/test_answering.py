@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from smq.app.shard.connection import RELAYED_BYTES_MAX, RELAYED_MAX
-from smq.log.background import BackgroundThread, InlineBackground
+from smq.log.files.background import BackgroundThread, InlineBackground
 from smq.model.errors import ErrorCode
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest

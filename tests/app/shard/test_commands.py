@@ -13,7 +13,7 @@ import pytest
 from shm.kernels.base.words import WORD_SYNCED
 from smq.app.process.peers import Peer
 from smq.app.shard.commands import BATCHES_BYTES_MAX, ShardCommands
-from smq.log.background import BackgroundThread
+from smq.log.files.background import BackgroundThread
 from smq.testing.disk import SlowDisk
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
 from smq.wire.internal.frames import KIND_COMMAND, InternalReader, encode_frame

@@ -3,7 +3,7 @@
 from shm.kernels.base import entries
 from shm.kernels.base.entries import INDEX_DTYPES, INDEX_ENTRY_BYTES, LINK_COLUMNS
 from shm.layout import Layout
-from smq.log.filed_index import ENTRY
+from smq.log.files.filed_index import ENTRY
 
 
 def test_the_columns_have_the_order_and_widths_of_version_1() -> None:

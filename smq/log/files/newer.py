@@ -16,10 +16,10 @@ import numpy as np
 
 from shm.kernels.base.words import FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_SKIPPABLE
 from shm.kernels.log.recover import S_AT, S_KIND, SCAN_COLUMNS, find_frame, scan_frames
-from smq.log.checkpoint import Checkpoint
-from smq.log.disk import Disk
-from smq.log.filed_index import is_of_our_version
-from smq.log.salvage import salvage
+from smq.log.files.checkpoint import Checkpoint
+from smq.log.files.disk import Disk
+from smq.log.files.filed_index import is_of_our_version
+from smq.log.files.salvage import salvage
 from smq.model.errors import MadeByNewer
 
 SCAN_ROWS = 4096

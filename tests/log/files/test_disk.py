@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.log.disk import OsDisk, told
+from smq.log.files.disk import OsDisk, told
 
 DISK = OsDisk()
 

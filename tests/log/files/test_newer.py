@@ -13,13 +13,14 @@ from shm.kernels.base.words import (
     FRAME_KIND_SKIPPABLE,
 )
 from shm.kernels.log.recover import S_AT, S_KIND, SCAN_COLUMNS
-from smq.log.checkpoint import FILE_NAME
-from smq.log.disk import OsDisk
-from smq.log.filed_index import VERSION, FiledIndex
-from smq.log.newer import UnknownFrames, refuse_newer
+from smq.log.files.checkpoint import FILE_NAME
+from smq.log.files.disk import OsDisk
+from smq.log.files.filed_index import VERSION, FiledIndex
+from smq.log.files.newer import UnknownFrames, refuse_newer
 from smq.log.reading import QUARANTINE
 from smq.model.errors import MadeByNewer
 from smq.testing.disk import PAGE_BYTES, FailingDisk
+from tests.log.files.test_checkpoint import newer
 from tests.log.logs import (
     BOOT,
     OTHER_BOOT,
@@ -30,7 +31,6 @@ from tests.log.logs import (
     start,
     turn,
 )
-from tests.log.test_checkpoint import newer
 from tests.log.test_recovery import LEVELS, contents, fill
 
 SKIPPABLE, ANOTHER, REQUIRED = FRAME_KIND_SKIPPABLE | 17, FRAME_KIND_SKIPPABLE | 18, 17

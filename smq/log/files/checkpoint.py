@@ -22,8 +22,8 @@ import numpy as np
 
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.log.producers import PRODUCER_COLUMNS
-from smq.log.disk import Disk
-from smq.log.pieces import by_pieces
+from smq.log.files.disk import Disk
+from smq.log.files.pieces import by_pieces
 from smq.model.errors import MadeByNewer
 
 MAGIC = b"SMQCKPT"

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from smq.log.background import BackgroundThread, InlineBackground, Lane
+from smq.log.files.background import BackgroundThread, InlineBackground, Lane
 
 DEADLINE_S = 10
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from smq.log.pieces import by_pieces
+from smq.log.files.pieces import by_pieces
 
 PIECE_BYTES = 64 * 1024  # Of a long file, at a time: it stays in the caches.
 

@@ -23,8 +23,8 @@ import numpy as np
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.base.entries import INDEX_DTYPES
 from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, FRAME_HEADER_BYTES
-from smq.log.disk import Disk, read_through
-from smq.log.pieces import by_pieces
+from smq.log.files.disk import Disk, read_through
+from smq.log.files.pieces import by_pieces
 
 VERSION = 1
 MAGIC = b"SMQIDX\0" + bytes([VERSION])

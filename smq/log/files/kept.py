@@ -7,7 +7,7 @@ from bisect import insort
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from smq.log.wal import Segment
+    from smq.log.files.wal import Segment
 
 ROWS_MAX = 100_000  # Of their tables, one for each partition of each: a row takes some 500 bytes.
 

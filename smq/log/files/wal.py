@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from shm.kernels.base.words import SPACE_UNLIMITED
-from smq.log.background import Background, Lane
-from smq.log.disk import Disk, told
-from smq.log.filed_index import FiledIndex
-from smq.log.kept import Kept
-from smq.log.salvage import salvage
+from smq.log.files.background import Background, Lane
+from smq.log.files.disk import Disk, told
+from smq.log.files.filed_index import FiledIndex
+from smq.log.files.kept import Kept
+from smq.log.files.salvage import salvage
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from smq.log import freeing, holders, kept
-from smq.log.disk import OsDisk
+from smq.log.files.disk import OsDisk
 from smq.log.log import RESERVE_SHARE, Log
 from smq.log.reading import DamagedFrame
 from smq.testing.disk import FailingDisk

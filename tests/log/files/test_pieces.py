@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from smq.log.pieces import by_pieces
+from smq.log.files.pieces import by_pieces
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.log.producers import PRODUCER_COLUMNS
-from smq.log.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint, PartitionCheckpoint
-from smq.log.disk import OsDisk
+from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint, PartitionCheckpoint
+from smq.log.files.disk import OsDisk
 from smq.model.errors import MadeByNewer
 
 

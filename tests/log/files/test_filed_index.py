@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from shm.kernels.base.words import FRAME_HEADER_BYTES
-from smq.log.disk import OsDisk
-from smq.log.filed_index import BLOCK_ENTRIES, ENTRY, VERSION, FiledIndex, is_of_our_version
+from smq.log.files.disk import OsDisk
+from smq.log.files.filed_index import BLOCK_ENTRIES, ENTRY, VERSION, FiledIndex, is_of_our_version
 
 START = 1 << 20
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smq.log.disk import Disk
+from smq.log.files.disk import Disk
 
 PAGE_BYTES = 4096
 BLOCK_BYTES = 1024 * 1024

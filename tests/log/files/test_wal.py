@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smq.log.background import InlineBackground, Lane
-from smq.log.disk import OsDisk
-from smq.log.wal import (
+from smq.log.files.background import InlineBackground, Lane
+from smq.log.files.disk import OsDisk
+from smq.log.files.wal import (
     LOADS_MAX,
     LOANS_END_BELOW,
     SPARES_READY,
