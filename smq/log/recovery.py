@@ -1,7 +1,7 @@
 """Opening a log: what a start finds in checkpoint, WAL and, after a shard's death, in the ring.
 
     1  checkpoint        starts, sealed ends, epochs, producers
-    2  full segments     their filed tables (smq.log.files.filed_index) are believed, or they are scanned
+    2  full segments     filed tables (smq.log.files.filed_index) are believed, others scanned
     3  the rest          scanned frame by frame: header check, batch CRC, position, generation
     4  the ring          frames that the WAL does not have yet, when the supervisor kept the memory
     5  a fence           a padding frame of the new generation, so that whatever lies behind the end
