@@ -22,7 +22,7 @@ from shm.kernels.base.words import (
 from smq.log.files.background import Background, Lane
 from smq.log.files.disk import Disk
 from smq.log.files.filed_index import FiledIndex
-from smq.log.files.wal import Segment
+from smq.log.files.segment import Segment
 from smq.log.reading import ReadableLog
 
 LEVELS = frozenset({DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK})

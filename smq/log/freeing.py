@@ -10,7 +10,7 @@ from collections.abc import Callable
 from shm.kernels.base.words import P_LOG_START, WORD_SPACE_END, WORD_SYNCED, WORD_TAIL
 from smq.log.files.background import Background
 from smq.log.files.disk import Disk
-from smq.log.files.wal import Segment
+from smq.log.files.segment import Segment
 from smq.log.holders import LOOKS_MAX, Holders
 from smq.log.producers import Producers
 from smq.log.reading import ReadableLog

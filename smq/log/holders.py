@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from shm.kernels.base.words import P_SEALED_END
 from smq.log.files.filed_index import FiledIndex
-from smq.log.files.wal import Segment
+from smq.log.files.segment import Segment
 from smq.log.lookup import Lookup
 from smq.log.partitions import Partitions
 

@@ -37,7 +37,8 @@ from shm.segment import LogMemory
 from smq.log.ahead import RingAhead
 from smq.log.files.background import Background
 from smq.log.files.disk import Disk, told
-from smq.log.files.wal import NoSegment, Wal
+from smq.log.files.segment import NoSegment
+from smq.log.files.wal import Wal
 from smq.log.filing import Filing
 from smq.log.freeing import Freeing
 from smq.log.partitions import PartitionSettings

@@ -21,7 +21,7 @@ from shm.kernels.request.fetch import NOT_IN_WINDOW, choose_batches
 from shm.segment import LogMemory
 from smq.log.files.filed_index import ENTRY, PIECE_ENTRIES, FiledIndex
 from smq.log.files.pieces import by_pieces
-from smq.log.files.wal import Segment
+from smq.log.files.segment import Segment
 
 SPANS_MAX = 16384  # Batches one fetch of one partition can take.
 UNLIMITED = 2**62

@@ -22,7 +22,8 @@ from shm.kernels.base.words import (
 from shm.kernels.request.fetch import gather, gather_checked
 from shm.segment import LogMemory
 from smq.log.files.filed_index import FiledIndex
-from smq.log.files.wal import Segment, Wal
+from smq.log.files.segment import Segment
+from smq.log.files.wal import Wal
 from smq.log.lookup import Found, Lookup
 from smq.log.partitions import Partitions
 

@@ -69,7 +69,8 @@ from smq.log.files.disk import Disk, told
 from smq.log.files.filed_index import ENTRY, FiledIndex
 from smq.log.files.newer import UnknownFrames
 from smq.log.files.salvage import salvage
-from smq.log.files.wal import Segment, Wal
+from smq.log.files.segment import Segment
+from smq.log.files.wal import Wal
 from smq.log.log import Log
 from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
 from smq.log.sync import Syncer

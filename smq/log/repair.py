@@ -29,7 +29,7 @@ from shm.kernels.base.words import (
 )
 from smq.log.files.background import Background, Lane
 from smq.log.files.disk import told
-from smq.log.files.wal import Segment
+from smq.log.files.segment import Segment
 from smq.log.reading import ReadableLog
 from smq.log.sync import Syncs
 

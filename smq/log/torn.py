@@ -23,7 +23,8 @@ from shm.kernels.log.recover import (
     header_generation,
     scan_frames,
 )
-from smq.log.files.wal import Segment, Wal
+from smq.log.files.segment import Segment
+from smq.log.files.wal import Wal
 from smq.log.reading import ReadableLog
 
 BOOT_FILE = "boot"

@@ -21,7 +21,7 @@ from smq.log.log import Log
 from smq.log.reading import RUN_BYTES_MAX, Run
 
 if TYPE_CHECKING:
-    from smq.log.files.wal import Segment
+    from smq.log.files.segment import Segment
 
 GATHER_BYTES = 256 * 1024  # Gathered at once; fits a level-2 cache.
 VIEWS_MAX = 64  # Batches lent to one sendmsg; the system takes 1024 at most.

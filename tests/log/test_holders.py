@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from smq.log import holders as module
-from smq.log.files.wal import Segment
+from smq.log.files.segment import Segment
 from smq.log.log import Log
 from tests.log.logs import NOW_MS, OS, append, batch, memory_of, start, turn
 

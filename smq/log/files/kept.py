@@ -4,10 +4,9 @@ They count as free space. Tables of kept segments stay in memory, so their rows 
 """
 
 from bisect import insort
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from smq.log.files.wal import Segment
+from smq.log.files.segment import Segment
 
 ROWS_MAX = 100_000  # Of their tables, one for each partition of each: a row takes some 500 bytes.
 
@@ -35,7 +34,7 @@ class Kept:
         assert self.bytes == sum(segment.end - segment.start for segment in self.segments)
         assert self._rows == sum(map(_rows, self.segments))
 
-    def add(self, segment: "Segment") -> None:
+    def add(self, segment: Segment) -> None:
         """All of a full segment is sealed."""
         assert not segment.is_kept
         segment.is_kept = True
@@ -43,7 +42,7 @@ class Kept:
         self.bytes += segment.end - segment.start
         self._rows += _rows(segment)
 
-    def remove(self, segment: "Segment") -> None:
+    def remove(self, segment: Segment) -> None:
         """It is being freed; its table is still there."""
         self.segments.remove(segment)
         self.bytes -= segment.end - segment.start
@@ -56,7 +55,7 @@ class Kept:
                 return
 
 
-def _rows(segment: "Segment") -> int:
+def _rows(segment: Segment) -> int:
     return 0 if segment.index is None else len(segment.index.ends)
 
 

@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -21,9 +20,9 @@ import numpy as np
 from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, Lane
 from smq.log.files.disk import Disk, told
-from smq.log.files.filed_index import FiledIndex
 from smq.log.files.kept import Kept
 from smq.log.files.salvage import salvage
+from smq.log.files.segment import NoSegment, Segment
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
@@ -31,39 +30,6 @@ SPARES_SHARE = 2  # Of wal.bytes.max, one part in so many: the next burst writes
 LOANS_END_BELOW = 0.375  # Of wal.bytes.max, free: producers are slowed for no reader (space.py).
 READ_AHEAD_BYTES = 4 * 1024 * 1024  # Behind what was not in the page cache: most read on.
 LOADS_MAX = 4  # Reads under way at once: each pins a segment and holds its bytes.
-
-
-class NoSegment(OSError):
-    """The next segment's file cannot be made. Nothing that was written is in doubt."""
-
-    def __str__(self) -> str:
-        return self.strerror or ""  # It has the number of its cause already.
-
-
-@dataclass(slots=True, eq=False)
-class Segment:
-    """One file of the WAL.
-
-    first_entry   of the log's index that lies in it; -1: not looked up yet
-    index         its look-up table, once it is full
-    pins          of reads and writes under way: it is not freed meanwhile
-    loans         of answers on their way: it is not freed while the log has space without it
-    is_kept       all of it is sealed: it may be freed whenever its space is wanted
-    """
-
-    start: int
-    end: int
-    fd: int
-    path: Path
-    first_entry: int = -1
-    index: FiledIndex | None = None
-    pins: int = 0
-    loans: int = 0
-    is_kept: bool = False
-
-    @property
-    def index_path(self) -> Path:
-        return self.path.with_suffix(".index")
 
 
 class Wal:

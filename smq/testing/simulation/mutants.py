@@ -22,7 +22,7 @@ from smq.app.shard.connection import Connection
 from smq.app.shard.long_polls import LongPolls
 from smq.app.shard.session import Session
 from smq.log.files.checkpoint import Checkpoint
-from smq.log.files.wal import Segment
+from smq.log.files.segment import Segment
 from smq.log.log import Log
 from smq.log.recovery import _Recovery
 from smq.shard.produce import Marks

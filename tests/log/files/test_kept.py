@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smq.log import freeing, holders, kept
+from smq.log import freeing, holders
+from smq.log.files import kept
 from smq.log.files.disk import OsDisk
 from smq.log.log import RESERVE_SHARE, Log
 from smq.log.reading import DamagedFrame

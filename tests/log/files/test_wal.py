@@ -12,12 +12,12 @@ import pytest
 
 from smq.log.files.background import InlineBackground, Lane
 from smq.log.files.disk import OsDisk
+from smq.log.files.segment import NoSegment
 from smq.log.files.wal import (
     LOADS_MAX,
     LOANS_END_BELOW,
     SPARES_READY,
     SPARES_SHARE,
-    NoSegment,
     Wal,
 )
 from smq.testing.disk import FailingDisk

@@ -1,0 +1,39 @@
+"""A segment of the write-ahead log: one file, and who needs it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from smq.log.files.filed_index import FiledIndex
+
+
+class NoSegment(OSError):
+    """The next segment's file cannot be made. Nothing that was written is in doubt."""
+
+    def __str__(self) -> str:
+        return self.strerror or ""  # It has the number of its cause already.
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """One file of the WAL.
+
+    first_entry   of the log's index that lies in it; -1: not looked up yet
+    index         its look-up table, once it is full
+    pins          of reads and writes under way: it is not freed meanwhile
+    loans         of answers on their way: it is not freed while the log has space without it
+    is_kept       all of it is sealed: it may be freed whenever its space is wanted
+    """
+
+    start: int
+    end: int
+    fd: int
+    path: Path
+    first_entry: int = -1
+    index: FiledIndex | None = None
+    pins: int = 0
+    loans: int = 0
+    is_kept: bool = False
+
+    @property
+    def index_path(self) -> Path:
+        return self.path.with_suffix(".index")
