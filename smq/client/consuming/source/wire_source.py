@@ -43,6 +43,7 @@ from smq.wire.generated.fetch import (
 
 FETCH_WAIT_MS = 500  # How long a broker holds a fetch without records; Kafka's default.
 RETRY_SECONDS = 0.1
+UNPOLLED_SECONDS = 1.0  # Of a longer pause between two takes, only so much counts as failing.
 FETCH_BYTES_FACTOR = 4  # One answer is for several partitions.
 
 
@@ -61,6 +62,7 @@ class WireSource:
 
     _missing   topics that cannot be read, with the last reason
     _is_told   whether that was raised
+    _left_at   when the last take was over: a caller that pauses does not make a failure longer
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class WireSource:
         self._fetches: dict[int, _Fetch] = {}
         self._retry_at = 0.0
         self._failing_since: float | None = None
+        self._left_at = 0.0
         self._missing: dict[str, BrokerError] = {}
         self._is_told = False
         self._look_at = 0.0  # When to look for missing topics again.
@@ -123,6 +126,15 @@ class WireSource:
 
     def take(self) -> list[Taken]:
         """The answers that there are; sends the next fetches. Raises BrokerError."""
+        if self._failing_since is not None:
+            unpolled = self._clock.monotonic_s() - self._left_at
+            self._failing_since += max(0.0, unpolled - UNPOLLED_SECONDS)
+        try:
+            return self._take_answers()
+        finally:
+            self._left_at = self._clock.monotonic_s()
+
+    def _take_answers(self) -> list[Taken]:
         if not self._partitions or self._clock.monotonic_s() < self._retry_at:
             return []
         self._tell_missing()  # The last take gave records first.

@@ -322,6 +322,19 @@ def test_a_failure_is_over_when_nothing_is_read_any_more(
         source.remove(partition)  # It goes back to its ring.
 
 
+def test_a_caller_that_pauses_does_not_make_a_failure_longer(
+    kafka: FakeKafka, source: WireSource
+) -> None:
+    clock = source._clock = SteppedClock(100 * 10**9)
+    kafka.add_topic("a", 1)
+    source.add(partitions(0))
+    for _ in range(3):
+        kafka.faults["Fetch"] += [ErrorCode.UNKNOWN_TOPIC_ID]
+        while not source.retry_in_seconds():
+            assert step(source) == []
+        clock.step(100)
+
+
 def test_brokers_that_stay_away_are_told_after_the_deadline(
     kafka: FakeKafka, cluster: Cluster
 ) -> None:
