@@ -24,6 +24,7 @@ WITHOUT_OWN_TEST = {
     "smq/store/rows.py": "records without behaviour",
     "smq/sealer/ports.py": "protocols; tests/app/sealer/test_ports.py tests those behind them",
     "smq/coordinator/group_events.py": "records without behaviour",
+    "smq/coordinator/transactions/orders.py": "records without behaviour",
     "shm/kernels/base/words.py": "numbers; tests/shm/test_layout.py pins them",
     "smq/filer/store.py": "a protocol; smq.testing.store_suite is run on each of its stores",
     "shm/kernels/turn/words.py": "numbers; what they mean is in the tests of turns",

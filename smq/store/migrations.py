@@ -122,6 +122,49 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX replaced_files_by_time ON replaced_files (replaced_ms);
     """,
+    # Transactional ids; what their open transactions have touched; offsets that wait for a commit.
+    """
+    INSERT INTO counters VALUES ('coordinator_epoch', 0);
+
+    CREATE TABLE transactions (
+        transactional_id TEXT PRIMARY KEY,
+        producer_id INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        previous_producer_id INTEGER NOT NULL,
+        next_producer_id INTEGER NOT NULL,
+        last_epoch INTEGER NOT NULL,
+        timeout_ms INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        started_ms INTEGER NOT NULL,
+        updated_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+
+    CREATE TABLE transaction_partitions (
+        transactional_id TEXT NOT NULL REFERENCES transactions ON DELETE CASCADE,
+        partition_number INTEGER NOT NULL REFERENCES partitions ON DELETE CASCADE,
+        PRIMARY KEY (transactional_id, partition_number)
+    ) WITHOUT ROWID;
+    CREATE INDEX transactions_of_partition ON transaction_partitions (partition_number);
+
+    CREATE TABLE transaction_groups (
+        transactional_id TEXT NOT NULL REFERENCES transactions ON DELETE CASCADE,
+        group_id TEXT NOT NULL,
+        PRIMARY KEY (transactional_id, group_id)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE transaction_offsets (
+        group_id TEXT NOT NULL,
+        partition_number INTEGER NOT NULL REFERENCES partitions ON DELETE CASCADE,
+        transactional_id TEXT NOT NULL REFERENCES transactions ON DELETE CASCADE,
+        offset INTEGER NOT NULL,
+        leader_epoch INTEGER NOT NULL,
+        metadata TEXT NOT NULL,
+        commit_ms INTEGER NOT NULL,
+        PRIMARY KEY (group_id, partition_number, transactional_id)
+    ) WITHOUT ROWID;
+    CREATE INDEX transaction_offsets_by_id ON transaction_offsets (transactional_id);
+    CREATE INDEX transaction_offsets_of_partition ON transaction_offsets (partition_number);
+    """,
 )
 
 # SQL functions that the steps call.

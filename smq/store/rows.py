@@ -57,3 +57,29 @@ class GroupChange:
     """New or changed members."""
     gone: tuple[int, ...] = ()
     """Places that became free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTransaction:
+    """A transactional id: its producer, and what is open. -1: there is no such id, epoch or time.
+
+    state         one of smq.coordinator.transactions.states
+    last_epoch    the epoch before, if its producer may still name it
+    previous_producer_id, next_producer_id   around the end of an id's epochs
+    started_ms    of the transaction that is open or was the last (wall clock), as updated_ms
+    partitions    numbers of those that need a marker
+    groups        those whose offsets the transaction may commit
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    previous_producer_id: int
+    next_producer_id: int
+    last_epoch: int
+    timeout_ms: int
+    state: str
+    started_ms: int
+    updated_ms: int
+    partitions: frozenset[int] = frozenset()
+    groups: frozenset[str] = frozenset()

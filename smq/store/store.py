@@ -6,7 +6,7 @@ before the answers of that turn go out.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
 from smq.model.catalog import Topic
@@ -14,17 +14,20 @@ from smq.store.database import Database
 from smq.store.manifest import WritableManifest
 from smq.store.protocols import packed, unpacked
 from smq.store.rows import CommittedOffset, GroupChange, StoredGroup, StoredMember
+from smq.store.transactions import TransactionTables
 
 FILE_NAME = "store.sqlite"
+Counter: TypeAlias = Literal["partition_number", "producer_id", "coordinator_epoch"]
 NUMBERS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 
 
 class Store:
-    """All tables except the manifest's, which `manifest` has."""
+    """All tables except those that `manifest` and `transactions` have."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.manifest = WritableManifest(database)
+        self.transactions = TransactionTables(database)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -43,7 +46,7 @@ class Store:
         """Close the database."""
         self._database.close()
 
-    def allocate(self, counter: Literal["partition_number", "producer_id"], count: int) -> int:
+    def allocate(self, counter: Counter, count: int) -> int:
         """The first of `count` consecutive numbers that are given out once."""
         assert count > 0
         [(first,)] = self._database.rows("SELECT next FROM counters WHERE name = ?", (counter,))
@@ -135,9 +138,9 @@ class Store:
         )
 
     def delete_group(self, group_id: str) -> None:
-        """Delete a group and its offsets."""
-        self._database.change("DELETE FROM groups WHERE group_id = ?", (group_id,))
-        self._database.change("DELETE FROM committed_offsets WHERE group_id = ?", (group_id,))
+        """Delete a group and its offsets, with those that wait for a commit."""
+        for table in ("groups", "committed_offsets", "transaction_offsets"):
+            self._database.change(f"DELETE FROM {table} WHERE group_id = ?", (group_id,))  # noqa: S608
 
     # Committed offsets
 
@@ -177,14 +180,19 @@ class Store:
         return found
 
     def groups_with_offsets(self) -> list[str]:
-        """The groups with stored offsets."""
-        rows = self._database.rows("SELECT DISTINCT group_id FROM committed_offsets")
+        """The groups with stored offsets, or with some that wait for a commit."""
+        rows = self._database.rows(
+            "SELECT group_id FROM committed_offsets UNION SELECT group_id FROM transaction_offsets"
+        )
         return [group_id for (group_id,) in rows]
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether a group has stored offsets."""
-        question = "SELECT 1 FROM committed_offsets WHERE group_id = ? LIMIT 1"
-        return bool(self._database.rows(question, (group_id,)))
+        """Whether a group has stored offsets, or some that wait for a commit."""
+        question = (
+            "SELECT 1 FROM committed_offsets WHERE group_id = ? "
+            "UNION ALL SELECT 1 FROM transaction_offsets WHERE group_id = ? LIMIT 1"
+        )
+        return bool(self._database.rows(question, (group_id, group_id)))
 
     def expire_offsets(
         self, group_id: str, now_ms: int, retention_ms: int, *, after: int, rows_max: int

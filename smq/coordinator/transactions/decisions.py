@@ -1,0 +1,226 @@
+"""What a request makes of a transactional id: pure functions from one state of it to the next.
+
+Each returns the new state, or raises BrokerError and nothing has changed. The rules are Kafka's
+(TransactionCoordinator, TransactionMetadata of 4.3; KIP-98, KIP-360, KIP-890):
+
+- A request names a producer id and epoch. Another id is INVALID_PRODUCER_ID_MAPPING, another epoch
+  PRODUCER_FENCED.
+- While a decision is being written everywhere, whatever comes is CONCURRENT_TRANSACTIONS.
+- Version 2 (KIP-890): each end of a transaction bumps the epoch, so that what is late or doubled
+  never reaches the next transaction (KAFKA-17754). An EndTxn again, with the epoch before, is
+  answered as the first was.
+- The last epoch is never given out: a producer that would get it gets another id and epoch 0.
+"""
+
+from collections.abc import Callable, Set as AbstractSet
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from smq.coordinator.transactions.states import COMPLETE, DECIDED, NEXT, TransactionState
+from smq.model.errors import BrokerError, ErrorCode
+from smq.store.rows import StoredTransaction
+
+S = TransactionState
+NO_ID = NO_EPOCH = NO_TIME = -1
+EPOCH_MAX = 2**15 - 1
+EPOCH_LAST = EPOCH_MAX - 1  # Of those that a producer gets.
+
+
+class ProducerEpoch(NamedTuple):
+    """A producer as it names itself, and as it is told its name."""
+
+    id: int
+    epoch: int
+
+
+class End(NamedTuple):
+    """An EndTxn. `bumps`: of version 2 of transactions, where the epoch rises (KIP-890)."""
+
+    producer: ProducerEpoch
+    commits: bool
+    bumps: bool
+
+
+def moved(txn: StoredTransaction, state: TransactionState, **changes: Any) -> StoredTransaction:  # noqa: ANN401
+    """The transactional id in its next state."""
+    assert state in NEXT[txn.state], f"{txn.state} is not followed by {state}"
+    return replace(txn, state=state, previous_producer_id=txn.producer_id, **changes)
+
+
+# InitProducerId
+
+
+def created(
+    transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int
+) -> StoredTransaction:
+    """A transactional id that nobody has used. Its first producer gets epoch 0."""
+    return StoredTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        epoch=NO_EPOCH,
+        previous_producer_id=NO_ID,
+        next_producer_id=NO_ID,
+        last_epoch=NO_EPOCH,
+        timeout_ms=timeout_ms,
+        state=S.EMPTY,
+        started_ms=NO_TIME,
+        updated_ms=now_ms,
+    )
+
+
+def check_beginning(txn: StoredTransaction, brought: ProducerEpoch | None) -> None:
+    """Whether a producer may begin, or begin again as the one that it names. Raises BrokerError.
+
+    It may name the id before, with its last epoch: then it missed the answer with the new one.
+    """
+    if brought is not None and txn.epoch != NO_EPOCH and brought.id != txn.producer_id:
+        missed = brought.id == txn.previous_producer_id and brought.epoch >= EPOCH_LAST
+        if not missed:
+            raise BrokerError(ErrorCode.PRODUCER_FENCED)
+    if txn.state in DECIDED:
+        raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def begun(
+    txn: StoredTransaction,
+    brought: ProducerEpoch | None,
+    timeout_ms: int,
+    new_id: Callable[[], int],
+    now_ms: int,
+) -> StoredTransaction:
+    """A producer begins where nothing is open: it gets the next epoch. Raises BrokerError."""
+    assert txn.state == S.EMPTY or txn.state in COMPLETE, "check_beginning, and nothing is open"
+    fresh: dict[str, Any] = {"timeout_ms": timeout_ms, "started_ms": NO_TIME, "updated_ms": now_ms}
+    is_current = brought is None or txn.epoch in {NO_EPOCH, brought.epoch}
+    if is_current and txn.epoch >= EPOCH_LAST:
+        last = NO_EPOCH if brought is None else txn.epoch
+        return moved(txn, S.EMPTY, producer_id=new_id(), epoch=0, last_epoch=last, **fresh)
+    if is_current:
+        last = NO_EPOCH if brought is None else txn.epoch
+        return moved(txn, S.EMPTY, epoch=txn.epoch + 1, last_epoch=last, **fresh)
+    assert brought is not None
+    if brought.epoch == txn.last_epoch:  # Again: the answer was lost.
+        return replace(txn, state=S.EMPTY, **fresh)
+    raise BrokerError(ErrorCode.PRODUCER_FENCED)
+
+
+def fenced(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
+    """Abort what is open, as another producer begins or the time is over: its epoch is past."""
+    assert txn.state == S.ONGOING
+    return moved(txn, S.PREPARE_ABORT, epoch=txn.epoch + 1, last_epoch=NO_EPOCH, updated_ms=now_ms)
+
+
+# AddPartitionsToTxn, AddOffsetsToTxn
+
+
+def check_producer(txn: StoredTransaction, producer: ProducerEpoch) -> None:
+    """Whether this is the producer that may write now. Raises BrokerError."""
+    if txn.producer_id != producer.id:
+        raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if txn.epoch != producer.epoch:
+        raise BrokerError(ErrorCode.PRODUCER_FENCED)
+    if txn.state in DECIDED:
+        raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def widened(
+    txn: StoredTransaction,
+    producer: ProducerEpoch,
+    numbers: AbstractSet[int],
+    groups: AbstractSet[str],
+    now_ms: int,
+) -> StoredTransaction:
+    """Partitions and groups join the transaction, which begins with the first of them.
+
+    The same object: all are in it already. Raises BrokerError.
+    """
+    check_producer(txn, producer)
+    if txn.state == S.ONGOING and numbers <= txn.partitions and groups <= txn.groups:
+        return txn
+    return moved(
+        txn,
+        S.ONGOING,
+        partitions=txn.partitions | numbers,
+        groups=txn.groups | groups,
+        started_ms=txn.started_ms if txn.state == S.ONGOING else now_ms,
+        updated_ms=now_ms,
+    )
+
+
+# EndTxn
+
+
+def ended(
+    txn: StoredTransaction, end: End, new_id: Callable[[], int], now_ms: int
+) -> StoredTransaction:
+    """The decision. The same object: it was decided so before, and is written everywhere.
+
+    Where the epoch rises, the first after the last one is that of a new id. Raises BrokerError.
+    """
+    check = _is_again if end.bumps else _is_again_v1
+    if check(txn, end):
+        return txn
+    decision = S.PREPARE_COMMIT if end.commits else S.PREPARE_ABORT
+    if not end.bumps:
+        return moved(txn, decision, updated_ms=now_ms)
+    return moved(
+        txn,
+        decision,
+        epoch=txn.epoch + 1,
+        last_epoch=txn.epoch,
+        next_producer_id=new_id() if txn.epoch >= EPOCH_LAST else NO_ID,
+        started_ms=txn.started_ms if txn.state == S.ONGOING else now_ms,
+        updated_ms=now_ms,
+    )
+
+
+def _is_again_v1(txn: StoredTransaction, end: End) -> bool:
+    """Whether the end was written already; False: it may be decided. Raises BrokerError."""
+    if txn.producer_id != end.producer.id:
+        raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if txn.epoch != end.producer.epoch:
+        raise BrokerError(ErrorCode.PRODUCER_FENCED)
+    if txn.state == S.ONGOING:
+        return False
+    _check_same(txn, commits=end.commits)
+    return True
+
+
+def _is_again(txn: StoredTransaction, end: End) -> bool:
+    """The same for version 2, where again comes with the epoch before.
+
+    An abort where nothing is open is decided like any other: it bumps the epoch.
+    """
+    bumped = txn.epoch == end.producer.epoch + 1
+    rotated = (
+        end.producer == (txn.previous_producer_id, EPOCH_LAST)
+        and txn.epoch == 0
+        and txn.state in COMPLETE
+    )
+    if txn.producer_id != end.producer.id and not rotated:
+        raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if (txn.state in COMPLETE and (bumped or rotated)) or (txn.state in DECIDED and bumped):
+        _check_same(txn, commits=end.commits)
+        return True
+    if txn.state in DECIDED or txn.epoch != end.producer.epoch:
+        raise BrokerError(ErrorCode.PRODUCER_FENCED)
+    if end.commits and txn.state != S.ONGOING:
+        raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+    return False
+
+
+def _check_same(txn: StoredTransaction, *, commits: bool) -> None:
+    same = {S.PREPARE_COMMIT, S.COMPLETE_COMMIT} if commits else {S.PREPARE_ABORT, S.COMPLETE_ABORT}
+    if txn.state not in same:
+        raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+    if txn.state in DECIDED:
+        raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def completed(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
+    """Every marker is written. A producer whose epochs are used up has its next id now."""
+    state = S.COMPLETE_COMMIT if txn.state == S.PREPARE_COMMIT else S.COMPLETE_ABORT
+    closed: dict[str, Any] = {"partitions": frozenset(), "groups": frozenset()}
+    if txn.next_producer_id != NO_ID:
+        closed |= {"producer_id": txn.next_producer_id, "epoch": 0, "next_producer_id": NO_ID}
+    return moved(txn, state, updated_ms=now_ms, **closed)

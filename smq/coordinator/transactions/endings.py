@@ -1,0 +1,200 @@
+"""From EndTxn to the last marker.
+
+    EndTxn ──▶ SyncFirst to the nodes, if a partition is `disk` ──▶ the decision, with the offsets
+           ──▶ the store's commit ──▶ WriteMarkers to the nodes ──▶ complete ──▶ the answer
+
+The answer to EndTxn waits for the markers, where Kafka sends it with the decision: the producer's
+next transaction then begins at once, and who reads after a commit sees it. An EndTxn that comes
+again meanwhile is CONCURRENT_TRANSACTIONS. Whatever happens after the decision, the markers are
+sent until each node has answered; after a restart all of them again.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Set as AbstractSet
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from smq.coordinator.inputs import Now
+from smq.coordinator.producer_ids import ProducerIds
+from smq.coordinator.transactions import decisions
+from smq.coordinator.transactions.decisions import NO_EPOCH, NO_ID, End, ProducerEpoch
+from smq.coordinator.transactions.ids import TransactionalIds
+from smq.coordinator.transactions.orders import Order, Place, SyncFirst, WriteMarkers
+from smq.coordinator.transactions.states import DECIDED, TransactionState
+from smq.model.errors import BrokerError, ErrorCode
+from smq.store.rows import StoredTransaction
+from smq.store.store import Store
+
+S = TransactionState
+RETRY_MS = 100  # Until a node that did not answer is asked again.
+
+
+class EndAnswer(NamedTuple):
+    """To an EndTxn: who the producer is now."""
+
+    error: ErrorCode
+    producer: ProducerEpoch = ProducerEpoch(NO_ID, NO_EPOCH)
+
+
+class Ended(NamedTuple):
+    """The answer to a ticket's EndTxn is known."""
+
+    ticket: object
+    answer: EndAnswer
+
+
+@dataclass(slots=True)
+class _Syncing:
+    """An EndTxn whose partitions are being synced; `nodes` have not answered yet."""
+
+    serial: int
+    end: End
+    ticket: object
+    nodes: set[int]
+
+
+class Endings:
+    """What is between EndTxn and its answer, and what is asked of the shards for it."""
+
+    def __init__(
+        self,
+        store: Store,
+        ids: TransactionalIds,
+        producer_ids: ProducerIds,
+        find_place: Callable[[int], Place | None],
+    ) -> None:
+        self._offsets, self._ids, self._producer_ids = store.transactions, ids, producer_ids
+        self._find_place = find_place
+        self._coordinator_epoch = store.allocate("coordinator_epoch", 1)
+        self._serial = 0
+        self._syncing: dict[str, _Syncing] = {}
+        self._unmarked: dict[str, AbstractSet[int]] = {
+            txn.transactional_id: txn.partitions for txn in ids if txn.state in DECIDED
+        }
+        self._tickets: dict[str, object] = {}
+        self.answers: list[Ended] = []
+        self.orders: list[Order] = []
+
+    def check_none(self, transactional_id: str) -> None:
+        """Raise BrokerError while an EndTxn waits for a sync."""
+        if transactional_id in self._syncing:
+            raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    def end(self, txn: StoredTransaction, end: End, ticket: object, now: Now) -> None:
+        """Decide as an EndTxn asks, perhaps after a sync. Raises BrokerError."""
+        ended = self._ended(txn, end, now)
+        if ended is txn:
+            self.answers.append(Ended(ticket, _answer(txn)))
+        elif end.commits and self._must_sync(txn):
+            self._serial += 1
+            by_node = self._by_node(txn.partitions)
+            waiting = _Syncing(self._serial, end, ticket, set(by_node))
+            self._syncing[txn.transactional_id] = waiting
+            self.orders += [
+                SyncFirst(txn.transactional_id, node, self._serial, numbers)
+                for node, numbers in by_node.items()
+            ]
+        else:
+            self._tickets[txn.transactional_id] = ticket
+            self._decide(ended, now)
+
+    def _ended(self, txn: StoredTransaction, end: End, now: Now) -> StoredTransaction:
+        return decisions.ended(txn, end, self._producer_ids.next, now.wall_ms)
+
+    def fence(self, txn: StoredTransaction, now: Now) -> None:
+        """Abort what is open, whoever has begun it."""
+        self._give_up(txn.transactional_id, ErrorCode.PRODUCER_FENCED)
+        self._decide(decisions.fenced(txn, now.wall_ms), now)
+
+    def _decide(self, decided: StoredTransaction, now: Now) -> None:
+        key = decided.transactional_id
+        if decided.state == S.PREPARE_COMMIT:
+            self._offsets.apply_offsets(key)
+        else:
+            self._offsets.drop_offsets(key)
+        self._ids.save(decided, now)
+        self._unmarked[key] = decided.partitions
+        self.send_markers(decided, now)
+
+    def send_markers(self, txn: StoredTransaction, now: Now) -> None:
+        """Order the markers that are missing, or complete the transaction if there are none."""
+        key = txn.transactional_id
+        self._ids.deadlines.clear(key)  # Until the nodes have said how it went.
+        by_node = self._by_node(self._unmarked[key])
+        self._unmarked[key] = frozenset[int]().union(*by_node.values())
+        if not by_node:
+            self._complete(txn, now)
+        commits = txn.state == S.PREPARE_COMMIT
+        said = txn.producer_id, txn.epoch, commits, self._coordinator_epoch
+        self.orders += [WriteMarkers(key, node, *said, those) for node, those in by_node.items()]
+
+    def _complete(self, txn: StoredTransaction, now: Now) -> None:
+        del self._unmarked[txn.transactional_id]
+        completed = decisions.completed(txn, now.wall_ms)
+        self._ids.save(completed, now)
+        ticket = self._tickets.pop(txn.transactional_id, None)
+        if ticket is not None:
+            self.answers.append(Ended(ticket, _answer(completed)))
+
+    def _by_node(self, numbers: Iterable[int]) -> dict[int, frozenset[int]]:
+        """These partitions by the node that leads them. One that was deleted needs no marker."""
+        found = defaultdict[int, set[int]](set)
+        for number in numbers:
+            place = self._find_place(number)
+            if place is not None:
+                found[place.node].add(number)
+        return {node: frozenset(those) for node, those in found.items()}
+
+    def _must_sync(self, txn: StoredTransaction) -> bool:
+        places = map(self._find_place, txn.partitions)
+        return any(place is not None and place.is_synced for place in places)
+
+    # What became of orders
+
+    def synced(self, order: SyncFirst, now: Now) -> None:
+        """A node has synced what it was ordered to; after the last one comes the decision."""
+        waiting = self._syncing.get(order.transactional_id)
+        if waiting is None or waiting.serial != order.serial:
+            return
+        waiting.nodes.discard(order.node)
+        if waiting.nodes:
+            return
+        del self._syncing[order.transactional_id]
+        txn = self._ids.find(order.transactional_id)
+        self._tickets[order.transactional_id] = waiting.ticket
+        self._decide(self._ended(txn, waiting.end, now), now)
+
+    def not_synced(self, order: SyncFirst) -> None:
+        """A node could not sync: nothing is decided, and the producer may try again."""
+        waiting = self._syncing.get(order.transactional_id)
+        if waiting is not None and waiting.serial == order.serial:
+            self._give_up(order.transactional_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _give_up(self, transactional_id: str, error: ErrorCode) -> None:
+        """Decide nothing for an EndTxn that waits for a sync, if there is one."""
+        waiting = self._syncing.pop(transactional_id, None)
+        if waiting is not None:
+            self.answers.append(Ended(waiting.ticket, EndAnswer(error)))
+
+    def marked(self, order: WriteMarkers, numbers: AbstractSet[int], now: Now) -> None:
+        """A node has written these markers of an order; those that are missing come again."""
+        txn = self._ids.get(order.transactional_id)
+        if txn is None or txn.state not in DECIDED or txn.epoch != order.epoch:
+            return  # Of a decision that is complete.
+        left = self._unmarked[order.transactional_id] - (order.numbers & numbers)
+        self._unmarked[order.transactional_id] = left
+        if not left:
+            self._complete(txn, now)
+        elif not order.numbers <= numbers:
+            self._ids.deadlines.set(order.transactional_id, now.monotonic_ms + RETRY_MS)
+
+    def invariants(self) -> None:
+        """Assert what holds between any two calls."""
+        decided = {txn.transactional_id for txn in self._ids if txn.state in DECIDED}
+        assert self._unmarked.keys() == decided >= self._tickets.keys()
+        for key in self._syncing:
+            assert self._ids.find(key).state == S.ONGOING
+
+
+def _answer(txn: StoredTransaction) -> EndAnswer:
+    return EndAnswer(ErrorCode.NONE, ProducerEpoch(txn.producer_id, txn.epoch))

@@ -1,0 +1,71 @@
+"""Every transactional id, in memory and in the store, with its deadline."""
+
+from collections.abc import Iterator
+
+from smq.coordinator.deadlines import Deadlines
+from smq.coordinator.inputs import Now
+from smq.coordinator.transactions.states import DECIDED, TransactionState
+from smq.model.errors import BrokerError, ErrorCode
+from smq.store.rows import StoredTransaction
+from smq.store.store import Store
+
+
+class TransactionalIds:
+    """By id. What is open has the deadline of its timeout, what is decided that of the next try to
+    write its markers, anything else that of its expiration."""
+
+    def __init__(self, store: Store, expiration_ms: int, now: Now) -> None:
+        self._tables, self._expiration_ms = store.transactions, expiration_ms
+        self.deadlines = Deadlines()
+        self._kept = {each.transactional_id: each for each in self._tables.all()}
+        for txn in self:
+            self._set_deadline(txn, now)
+
+    def __iter__(self) -> Iterator[StoredTransaction]:
+        return iter(self._kept.values())
+
+    def get(self, transactional_id: str) -> StoredTransaction | None:
+        """What is known of a transactional id."""
+        return self._kept.get(transactional_id)
+
+    def find(self, transactional_id: str) -> StoredTransaction:
+        """The transactional id. Raises BrokerError."""
+        if not transactional_id:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        txn = self._kept.get(transactional_id)
+        if txn is None:
+            raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return txn
+
+    def save(self, txn: StoredTransaction, now: Now) -> None:
+        """Keep a new state of an id."""
+        self._tables.save(txn, self._kept.get(txn.transactional_id))
+        self._kept[txn.transactional_id] = txn
+        self._set_deadline(txn, now)
+
+    def forget(self, txn: StoredTransaction) -> None:
+        """Forget an id that nobody has used for long."""
+        self._tables.delete(txn.transactional_id)
+        del self._kept[txn.transactional_id]
+
+    def take_due(self, now: Now) -> list[StoredTransaction]:
+        """Those whose deadline has passed. They have none then."""
+        return [self._kept[key] for key in self.deadlines.take_due(now.monotonic_ms)]
+
+    def _set_deadline(self, txn: StoredTransaction, now: Now) -> None:
+        if txn.state in DECIDED:
+            due_ms = now.wall_ms
+        elif txn.state == TransactionState.ONGOING:
+            due_ms = txn.started_ms + txn.timeout_ms
+        else:
+            due_ms = txn.updated_ms + self._expiration_ms
+        left_ms = max(0, due_ms - now.wall_ms)
+        self.deadlines.set(txn.transactional_id, now.monotonic_ms + left_ms)
+
+    def invariants(self) -> None:
+        """Assert what holds between any two calls."""
+        self.deadlines.invariants()
+        for txn in self:
+            is_open = txn.state in DECIDED | {TransactionState.ONGOING}
+            assert is_open or not txn.partitions | txn.groups
+            assert txn.state in DECIDED or txn.transactional_id in self.deadlines

@@ -1,0 +1,144 @@
+"""Every transactional id: requests in, answers and orders to the shards out.
+
+Whoever owns this commits the store once a turn, and only then sends what `take_answers` and
+`take_orders` have.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
+from typing import NamedTuple
+
+from smq.coordinator.inputs import Now
+from smq.coordinator.producer_ids import ProducerIds
+from smq.coordinator.transactions import decisions
+from smq.coordinator.transactions.decisions import End, ProducerEpoch
+from smq.coordinator.transactions.endings import Ended, Endings
+from smq.coordinator.transactions.ids import TransactionalIds
+from smq.coordinator.transactions.orders import Order, Place
+from smq.coordinator.transactions.states import DECIDED, TransactionState
+from smq.model.errors import BrokerError, ErrorCode
+from smq.store.rows import CommittedOffset, StoredTransaction
+from smq.store.store import Store
+
+S = TransactionState
+
+
+class TransactionRules(NamedTuple):
+    """The broker's settings that concern transactions."""
+
+    timeout_max_ms: int
+    expiration_ms: int
+
+
+class Transactions:
+    """Every transactional id. `endings` hears of the shards' answers."""
+
+    def __init__(
+        self,
+        store: Store,
+        rules: TransactionRules,
+        producer_ids: ProducerIds,
+        find_place: Callable[[int], Place | None],
+        now: Now,
+    ) -> None:
+        self._tables, self._rules, self._producer_ids = store.transactions, rules, producer_ids
+        self._ids = TransactionalIds(store, rules.expiration_ms, now)
+        self.endings = Endings(store, self._ids, producer_ids, find_place)
+
+    def __iter__(self) -> Iterator[StoredTransaction]:
+        return iter(self._ids)
+
+    def get(self, transactional_id: str) -> StoredTransaction | None:
+        """What is known of a transactional id."""
+        return self._ids.get(transactional_id)
+
+    def begin(
+        self, transactional_id: str, timeout_ms: int, brought: ProducerEpoch | None, now: Now
+    ) -> ProducerEpoch:
+        """InitProducerId: a producer begins, and fences the one before it. Raises BrokerError.
+
+        Where something is open it is aborted first: CONCURRENT_TRANSACTIONS, and the producer tries
+        again.
+        """
+        if not 0 < timeout_ms <= self._rules.timeout_max_ms:
+            raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        txn = self._ids.get(transactional_id)
+        if txn is None:
+            new_id = self._producer_ids.next()
+            txn = decisions.created(transactional_id, new_id, timeout_ms, now.wall_ms)
+        self.endings.check_none(transactional_id)
+        decisions.check_beginning(txn, brought)
+        if txn.state == S.ONGOING:
+            self.endings.fence(txn, now)
+            raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        begun = decisions.begun(txn, brought, timeout_ms, self._producer_ids.next, now.wall_ms)
+        self._ids.save(begun, now)
+        return ProducerEpoch(begun.producer_id, begun.epoch)
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        now: Now,
+        *,
+        numbers: AbstractSet[int] = frozenset(),
+        groups: AbstractSet[str] = frozenset(),
+    ) -> None:
+        """Partitions and groups join the transaction. Raises BrokerError."""
+        txn = self._ids.find(transactional_id)
+        self.endings.check_none(transactional_id)
+        widened = decisions.widened(txn, producer, numbers, groups, now.wall_ms)
+        if widened is not txn:
+            self._ids.save(widened, now)
+
+    def verify(self, transactional_id: str, producer: ProducerEpoch) -> StoredTransaction:
+        """The transaction of a producer that says that it has one. Raises BrokerError."""
+        txn = self._ids.find(transactional_id)
+        decisions.check_producer(txn, producer)
+        return txn
+
+    def put_offsets(
+        self, transactional_id: str, group_id: str, offsets: Mapping[int, CommittedOffset]
+    ) -> None:
+        """Keep a group's offsets until the decision. The group belongs to the transaction."""
+        assert group_id in self._ids.find(transactional_id).groups
+        self._tables.put_offsets(transactional_id, group_id, offsets)
+
+    def end(self, transactional_id: str, end: End, ticket: object, now: Now) -> None:
+        """EndTxn; the answer comes with `take_answers`. Raises BrokerError."""
+        txn = self._ids.find(transactional_id)
+        self.endings.check_none(transactional_id)
+        self.endings.end(txn, end, ticket, now)
+
+    def next_wake_ms(self) -> int:
+        """When `tick` has something to do at the earliest (monotonic)."""
+        return self._ids.deadlines.next_ms()
+
+    def tick(self, now: Now) -> None:
+        """Abort what is open for too long, send markers again, forget what nobody uses."""
+        for txn in self._ids.take_due(now):
+            if txn.state == S.ONGOING:
+                self.endings.fence(txn, now)
+            elif txn.state in DECIDED:
+                self.endings.send_markers(txn, now)
+            else:
+                self._ids.forget(txn)
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether `take_answers` has some."""
+        return bool(self.endings.answers)
+
+    def take_answers(self) -> list[Ended]:
+        """The answers that have become known since the last call."""
+        answers, self.endings.answers = self.endings.answers, []
+        return answers
+
+    def take_orders(self) -> list[Order]:
+        """What shards are to do. They may be told once the store has committed."""
+        orders, self.endings.orders = self.endings.orders, []
+        return orders
+
+    def invariants(self) -> None:
+        """Assert what holds between any two calls."""
+        self._ids.invariants()
+        self.endings.invariants()

@@ -1,0 +1,118 @@
+"""The tables of transactions: transactional ids, and offsets that wait for a commit.
+
+Part of the coordinator's store: changes are durable with its next commit.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+
+from smq.store.database import Database
+from smq.store.rows import CommittedOffset, StoredTransaction
+
+_COLUMNS = [
+    each.name for each in fields(StoredTransaction) if each.name not in {"partitions", "groups"}
+]
+_NAMES, _MARKS = ", ".join(_COLUMNS), ", ".join("?" * len(_COLUMNS))
+
+
+class TransactionTables:
+    """Rows of transactions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def all(self) -> list[StoredTransaction]:
+        """Every transactional id, with what its open transaction has touched."""
+        partitions, groups = defaultdict[str, set[int]](set), defaultdict[str, set[str]](set)
+        for transactional_id, number in self._database.rows("SELECT * FROM transaction_partitions"):
+            partitions[transactional_id].add(number)
+        for transactional_id, group_id in self._database.rows("SELECT * FROM transaction_groups"):
+            groups[transactional_id].add(group_id)
+        return [
+            StoredTransaction(
+                **dict(zip(_COLUMNS, row, strict=True)),
+                partitions=frozenset(partitions[row[0]]),
+                groups=frozenset(groups[row[0]]),
+            )
+            for row in self._database.rows(f"SELECT {_NAMES} FROM transactions")  # noqa: S608
+        ]
+
+    def save(self, txn: StoredTransaction, before: StoredTransaction | None) -> None:
+        """Save a transactional id. Writes only rows of what it has touched since `before`."""
+        key = txn.transactional_id
+        self._database.change(
+            f"INSERT INTO transactions VALUES ({_MARKS}) ON CONFLICT DO UPDATE SET "  # noqa: S608
+            + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:]),
+            [getattr(txn, name) for name in _COLUMNS],
+        )
+        old_partitions = before.partitions if before is not None else frozenset()
+        old_groups = before.groups if before is not None else frozenset()
+        if old_partitions - txn.partitions:
+            self._database.change(
+                "DELETE FROM transaction_partitions WHERE transactional_id = ?", (key,)
+            )
+            old_partitions = frozenset()
+        if old_groups - txn.groups:
+            self._database.change(
+                "DELETE FROM transaction_groups WHERE transactional_id = ?", (key,)
+            )
+            old_groups = frozenset()
+        self._add("transaction_partitions", key, txn.partitions - old_partitions)
+        self._add("transaction_groups", key, txn.groups - old_groups)
+
+    def _add(self, table: str, key: str, values: Iterable[int | str]) -> None:
+        rows = [(key, value) for value in values]
+        if rows:
+            self._database.change_many(f"INSERT INTO {table} VALUES (?, ?)", rows)  # noqa: S608
+
+    def delete(self, transactional_id: str) -> None:
+        """Forget a transactional id."""
+        self._database.change(
+            "DELETE FROM transactions WHERE transactional_id = ?", (transactional_id,)
+        )
+
+    # Offsets
+
+    def put_offsets(
+        self, transactional_id: str, group_id: str, offsets: Mapping[int, CommittedOffset]
+    ) -> None:
+        """Keep offsets, by partition number, until the transaction is decided."""
+        self._database.change_many(
+            "INSERT OR REPLACE INTO transaction_offsets VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (group_id, number, transactional_id, *committed[:4])
+                for number, committed in offsets.items()
+            ],
+        )
+
+    def apply_offsets(self, transactional_id: str) -> None:
+        """Commit the offsets of a transaction.
+
+        What a group has committed otherwise since then stays, as in Kafka.
+        """
+        self._database.change(
+            "INSERT INTO committed_offsets "
+            "SELECT group_id, partition_number, offset, leader_epoch, metadata, commit_ms, NULL "
+            "FROM transaction_offsets WHERE transactional_id = ? "
+            "ON CONFLICT DO UPDATE SET offset = excluded.offset, "
+            "leader_epoch = excluded.leader_epoch, metadata = excluded.metadata, "
+            "commit_ms = excluded.commit_ms, expire_ms = NULL "
+            "WHERE excluded.commit_ms >= committed_offsets.commit_ms",
+            (transactional_id,),
+        )
+        self.drop_offsets(transactional_id)
+
+    def drop_offsets(self, transactional_id: str) -> None:
+        """Forget the offsets of a transaction."""
+        self._database.change(
+            "DELETE FROM transaction_offsets WHERE transactional_id = ?", (transactional_id,)
+        )
+
+    def undecided(self, group_id: str) -> set[int]:
+        """The partitions of a group whose offsets wait for a decision."""
+        rows = self._database.rows(
+            "SELECT DISTINCT partition_number FROM transaction_offsets WHERE group_id = ?",
+            (group_id,),
+        )
+        return {number for (number,) in rows}

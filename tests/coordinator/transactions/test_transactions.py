@@ -1,0 +1,156 @@
+"""Transactional ids over a store: fencing, timeouts, expiration, offsets."""
+
+import pytest
+
+from smq.coordinator.transactions.decisions import ProducerEpoch
+from smq.model.errors import BrokerError
+from smq.store.rows import CommittedOffset
+from tests.coordinator.transactions.transactions_driver import RULES, TransactionsDriver
+
+
+def test_many_transactions_of_one_producer(driver: TransactionsDriver) -> None:
+    producer = driver.begin()
+    for round_ in range(5):
+        driver.add(producer, 1, 2)
+        producer = driver.commit(producer, commits=round_ % 2 == 0)
+    assert producer.epoch == 5
+    assert [each.commits for each in driver.markers[::2]] == [True, False, True, False, True]
+
+
+def test_a_producer_that_begins_aborts_what_the_one_before_left_open(
+    driver: TransactionsDriver,
+) -> None:
+    zombie = driver.begin()
+    driver.add(zombie, 1)
+    driver.offset(zombie, 4, 17)
+    with pytest.raises(BrokerError, match="CONCURRENT_TRANSACTIONS"):
+        driver.begin()
+    driver.turn()
+    [marker] = driver.markers
+    assert (marker.commits, marker.epoch) == (False, zombie.epoch + 1)
+    producer = driver.begin()
+    assert producer == (zombie.id, zombie.epoch + 2)
+    with pytest.raises(BrokerError, match="PRODUCER_FENCED"):
+        driver.add(zombie, 1)
+    with pytest.raises(BrokerError, match="PRODUCER_FENCED"):
+        driver.end(zombie)
+    assert driver.store.committed_offsets("g") == {}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_open_for_too_long_is_aborted(driver: TransactionsDriver, restarts: bool) -> None:
+    producer = driver.begin()
+    driver.add(producer, 1)
+    driver.turn()
+    driver.wait(30_000)
+    if restarts:
+        driver.restart()
+    driver.add(producer, 2)
+    driver.wait(29_999)
+    assert driver.state == "Ongoing"
+    driver.wait(1)
+    driver.turn()
+    assert driver.state == "CompleteAbort"
+    assert {each.commits for each in driver.markers} == {False}
+    with pytest.raises(BrokerError, match="PRODUCER_FENCED"):
+        driver.add(producer, 1)
+    with pytest.raises(BrokerError, match="INVALID_TXN_STATE"):
+        driver.end(producer)
+    with pytest.raises(BrokerError, match="PRODUCER_FENCED"):
+        driver.end(producer, bumps=False)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_id_that_nobody_uses_is_forgotten(driver: TransactionsDriver, restarts: bool) -> None:
+    producer = driver.begin()
+    driver.add(producer, 1)
+    driver.wait(10)
+    driver.commit(producer)
+    if restarts:
+        driver.restart()
+    driver.wait(RULES.expiration_ms - 1)
+    assert driver.state == "CompleteCommit"
+    driver.wait(1)
+    driver.store.commit()
+    assert list(driver.transactions) == []
+    assert driver.store.transactions.all() == []
+    with pytest.raises(BrokerError, match="INVALID_PRODUCER_ID_MAPPING"):
+        driver.add(producer, 1)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, RULES.timeout_max_ms + 1])
+def test_a_timeout_that_cannot_be(driver: TransactionsDriver, timeout_ms: int) -> None:
+    with pytest.raises(BrokerError, match="INVALID_TRANSACTION_TIMEOUT"):
+        driver.transactions.begin("t", timeout_ms, None, driver.now)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("", "INVALID_REQUEST"), ("other", "INVALID_PRODUCER_ID_MAPPING")]
+)
+def test_an_id_that_is_not_known(driver: TransactionsDriver, name: str, error: str) -> None:
+    with pytest.raises(BrokerError, match=error):
+        driver.add(ProducerEpoch(0, 0), 1, name=name)
+    with pytest.raises(BrokerError, match=error):
+        driver.transactions.verify(name, ProducerEpoch(0, 0))
+
+
+def test_ids_do_not_know_each_other(driver: TransactionsDriver) -> None:
+    one, other = driver.begin(), driver.begin("other")
+    assert one.id != other.id
+    driver.add(one, 1)
+    driver.add(other, 1, name="other")
+    driver.commit(one)
+    found = driver.transactions.get("other")
+    assert found is not None
+    assert (found.state, set(found.partitions)) == ("Ongoing", {1})
+
+
+# Offsets
+
+
+def test_offsets_show_with_the_commit_and_are_undecided_before(driver: TransactionsDriver) -> None:
+    producer = driver.begin()
+    driver.offset(producer, 4, 17)
+    driver.offset(producer, 4, 18)
+    driver.offset(producer, 3, 5, group="h")
+    assert driver.store.transactions.undecided("g") == {4}
+    assert driver.store.committed_offsets("g") == {}
+    driver.commit(producer)
+    assert driver.store.transactions.undecided("g") == set()
+    assert driver.store.committed_offsets("g")[4].offset == 18
+    assert driver.store.committed_offsets("h")[3].offset == 5
+
+
+def test_a_commit_outside_after_that_of_the_transaction_stays(driver: TransactionsDriver) -> None:
+    producer = driver.begin()
+    driver.offset(producer, 4, 17)
+    driver.wait(5)
+    driver.store.commit_offsets("g", {4: CommittedOffset(30, -1, "", driver.now.wall_ms)})
+    driver.commit(producer)
+    assert driver.store.committed_offsets("g")[4].offset == 30
+
+
+def test_a_group_that_is_deleted_takes_its_undecided_offsets_along(
+    driver: TransactionsDriver,
+) -> None:
+    producer = driver.begin()
+    driver.offset(producer, 4, 17)
+    assert driver.store.has_offsets("g")
+    driver.store.delete_group("g")
+    driver.commit(producer)
+    assert driver.store.committed_offsets("g") == {}
+
+
+def test_a_topic_that_is_deleted_takes_its_part_of_a_transaction_along(
+    driver: TransactionsDriver,
+) -> None:
+    producer = driver.begin()
+    driver.add(producer, 1)
+    driver.offset(producer, 4, 17)
+    topic_id = driver.topic.id
+    driver.store.delete_topic(topic_id)
+    driver.gone |= set(range(1, 7))
+    driver.store.commit()
+    driver.restart()
+    assert driver.commit(producer) == (producer.id, 1)
+    assert driver.store.committed_offsets("g") == {}

@@ -1,0 +1,101 @@
+"""Rows of transactions come back as they were saved, and go with what they belong to."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from smq.model.catalog import Topic
+from smq.store.rows import CommittedOffset, StoredTransaction
+from smq.store.store import Store
+
+TOPIC = Topic("t", UUID(int=1), (1, 2, 3), (0, 0, 0))
+TXN = StoredTransaction(
+    transactional_id="t",
+    producer_id=7,
+    epoch=3,
+    previous_producer_id=6,
+    next_producer_id=-1,
+    last_epoch=2,
+    timeout_ms=60_000,
+    state="Ongoing",
+    started_ms=11,
+    updated_ms=12,
+    partitions=frozenset({1, 2}),
+    groups=frozenset({"g"}),
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "store.sqlite")
+    store.add_topic(TOPIC, 0)
+    yield store
+    store.close()
+
+
+def saved(store: Store, *transactions: StoredTransaction) -> None:
+    before = None
+    for txn in transactions:
+        store.transactions.save(txn, before)
+        before = txn
+
+
+def test_a_transactional_id_comes_back_as_it_was_saved(store: Store) -> None:
+    wider = replace(TXN, partitions=frozenset({1, 2, 3}), groups=frozenset({"g", "h"}), epoch=4)
+    saved(store, TXN, wider)
+    assert store.transactions.all() == [wider]
+    other = replace(TXN, transactional_id="u", partitions=frozenset())
+    saved(store, other)
+    assert sorted(store.transactions.all(), key=lambda txn: txn.transactional_id) == [wider, other]
+
+
+def test_what_is_closed_touches_nothing(store: Store) -> None:
+    closed = replace(TXN, partitions=frozenset(), groups=frozenset(), state="CompleteCommit")
+    saved(store, TXN, closed)
+    assert store.transactions.all() == [closed]
+    reopened = replace(TXN, partitions=frozenset({2}), groups=frozenset())
+    store.transactions.save(reopened, closed)
+    assert store.transactions.all() == [reopened]
+
+
+def test_a_topic_takes_its_rows_along(store: Store) -> None:
+    saved(store, TXN)
+    store.transactions.put_offsets("t", "g", {2: CommittedOffset(5, -1, "", 20)})
+    store.delete_topic(TOPIC.id)
+    assert store.transactions.all() == [replace(TXN, partitions=frozenset())]
+    assert not store.has_offsets("g")
+
+
+def test_a_transactional_id_takes_its_rows_along(store: Store) -> None:
+    saved(store, TXN)
+    store.transactions.put_offsets("t", "g", {2: CommittedOffset(5, -1, "", 20)})
+    store.transactions.delete("t")
+    assert store.transactions.all() == []
+    assert not store.has_offsets("g")
+
+
+def test_offsets_are_applied_or_dropped_once(store: Store) -> None:
+    saved(store, TXN)
+    committed = CommittedOffset(5, 2, "note", 20)
+    store.transactions.put_offsets("t", "g", {2: committed})
+    assert store.groups_with_offsets() == ["g"]
+    assert store.transactions.undecided("g") == {2}
+    store.transactions.apply_offsets("t")
+    assert store.committed_offsets("g") == {2: committed}
+    assert store.transactions.undecided("g") == set()
+    store.transactions.put_offsets("t", "g", {2: committed._replace(offset=6)})
+    store.transactions.drop_offsets("t")
+    store.transactions.apply_offsets("t")
+    assert store.committed_offsets("g") == {2: committed}
+
+
+def test_a_later_commit_of_the_group_itself_stays(store: Store) -> None:
+    saved(store, TXN)
+    store.transactions.put_offsets("t", "g", {2: CommittedOffset(5, -1, "", 20)})
+    own = CommittedOffset(9, -1, "", 21, 99)
+    store.commit_offsets("g", {2: own})
+    store.transactions.apply_offsets("t")
+    assert store.committed_offsets("g") == {2: own}
