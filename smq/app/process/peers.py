@@ -87,6 +87,17 @@ class Peers:
         body = encode_relay(self._node_id, client_host, request)
         self._coordinator.ask(lambda i: encode_frame(i, KIND_KAFKA, body), answered)
 
+    def ask_coordinator(
+        self, question: Question[A], answered: Callable[[A | Failed], None]
+    ) -> None:
+        """Ask the coordinator; `answered` gets Failed when the link breaks first."""
+
+        def parsed(body: bytes) -> None:
+            gone = Failed("the coordinator is gone")
+            answered(decode_answer(type(question), body) if body else gone)
+
+        self._coordinator.ask(partial(encode_question, question=question), parsed)
+
     def ask_sealer(self, question: Question[A], answered: Callable[[A | Failed], None]) -> None:
         """Ask the sealer; `answered` gets Failed when there is no answer in time."""
         late = Failed("the sealer takes too long")

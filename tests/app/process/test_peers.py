@@ -11,7 +11,7 @@ from smq.app.process.acceptor import Acceptor
 from smq.app.process.link import Link
 from smq.app.process.peers import UNSENT_BYTES_MAX, Peer, Peers
 from smq.model.errors import PeerError
-from smq.wire.internal.form import Failed, Question, decode_question, encode_answer
+from smq.wire.internal.form import Failed, Question, by_name, decode_question, encode_answer
 from smq.wire.internal.frames import (
     KIND_COMMAND,
     KIND_KAFKA,
@@ -29,6 +29,7 @@ from smq.wire.internal.messages import (
     OffsetForTime,
     Pressure,
 )
+from smq.wire.internal.transactions import AddPartitions
 from tests.app.fake_peers import TidyLoop, answer_body, answer_in, listen, turn_until
 
 
@@ -131,6 +132,25 @@ def test_the_coordinator_learns_who_asks_and_what(loop: TidyLoop, tmp_path: Path
     assert answers == [b"response"]
     assert frames[0].kind == KIND_KAFKA
     assert decode_relay(frames[0].body) == Relayed(3, "a-host", memoryview(b"request"))
+    peers.close()
+
+
+def test_the_coordinator_answers_a_question_unless_it_is_gone(
+    loop: TidyLoop, tmp_path: Path
+) -> None:
+    def coordinator(frame: InternalFrame) -> bytes:
+        match decode_question(frame.body, by_name(AddPartitions)):
+            case AddPartitions(transactional_id="a", numbers=numbers):
+                return answer_body([0] * len(numbers))
+        raise PeerError("as the test wants it")
+
+    answer_in(loop, tmp_path / "c.sock", coordinator)
+    peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock")
+    answers: list[Any] = []
+    for transactional_id in ("a", "b"):
+        peers.ask_coordinator(AddPartitions(transactional_id, 1, 0, [7, 8]), answers.append)
+        turn_until(loop, lambda: len(answers) == 1 + (transactional_id == "b"))  # noqa: B023
+    assert answers == [[0, 0], Failed("the coordinator is gone")]
     peers.close()
 
 
