@@ -34,6 +34,7 @@ from shm.kernels.log.recover import (
 )
 from shm.kernels.log.sync import BOX_WORDS, post_sync, stop_sync, sync_loop
 from shm.kernels.log.visible import publish
+from shm.kernels.record.last_of_key import SLOT_WORDS, find_last, note_keys
 from shm.kernels.record.partition import assign_partitions, choose_partition
 from shm.kernels.record.record_times import find_record_time, new_search
 from shm.kernels.record.records import (
@@ -204,6 +205,9 @@ def _warm_records() -> None:
     encode_one(data, 1, data, 1, data, 0, 0, 0, 0, 0, np.zeros(256, np.uint8), 0)
     choose_partition(data, 0, 0, 1, 0)
     assign_partitions(columns, data, 1, 0, np.zeros(1, np.int64))
+    table = np.zeros((2, SLOT_WORDS), np.uint64)
+    note_keys(table, data, columns[0], columns[0], columns[0])
+    find_last(table, data, columns[0], columns[0], columns[0], np.zeros(1, np.bool_))
     fill_views(data, columns[0], columns[1], np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8))
 
 

@@ -10,6 +10,7 @@ from shm.kernels.base.words import (
     DURABILITY_SHIFT,
     FLAG_FETCH_LEFT,
     FLAG_IN_USE,
+    FLAG_KEYED,
     FLAG_LOG_APPEND_TIME,
     P_BATCH_BYTES_MAX,
     P_EPOCH,
@@ -41,7 +42,7 @@ _STATE_COLUMNS = (
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
 )
-_KEPT_FLAGS = ~(3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT)
+_SET_FLAGS = 3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT | FLAG_KEYED
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class PartitionSettings:
     batch_bytes_max: int
     log_append_time: bool = False
     delivers_inline: bool = False
+    needs_keys: bool = False
     timestamp_before_max_ms: int = TIME_UNLIMITED
     timestamp_after_max_ms: int = TIME_UNLIMITED
 
@@ -94,6 +96,7 @@ class Partitions:
         self._words = memory.words
         self.slots: dict[int, int] = {}
         self.epochs: dict[int, list[tuple[int, int]]] = {}
+        self.compacted: dict[int, int] = {}  # Below it is what sealed segments alone say.
         self._free = list(range(len(self.table) - 1, -1, -1))
 
     def invariants(self) -> None:
@@ -162,10 +165,11 @@ class Partitions:
         """Apply a topic's settings to a partition's row; returns its slot."""
         slot = self.slot_of(number)
         row = self.table[slot]
-        flags = int(row[P_FLAGS]) & _KEPT_FLAGS
-        append_time = FLAG_LOG_APPEND_TIME if settings.log_append_time else 0
-        fetch_left = FLAG_FETCH_LEFT if settings.delivers_inline else 0
-        row[P_FLAGS] = flags | append_time | fetch_left | settings.durability << DURABILITY_SHIFT
+        flags = int(row[P_FLAGS]) & ~_SET_FLAGS
+        flags |= FLAG_LOG_APPEND_TIME if settings.log_append_time else 0
+        flags |= FLAG_FETCH_LEFT if settings.delivers_inline else 0
+        flags |= FLAG_KEYED if settings.needs_keys else 0
+        row[P_FLAGS] = flags | settings.durability << DURABILITY_SHIFT
         row[P_BATCH_BYTES_MAX] = settings.batch_bytes_max
         row[P_TIMESTAMP_BEFORE_MAX] = settings.timestamp_before_max_ms
         row[P_TIMESTAMP_AFTER_MAX] = settings.timestamp_after_max_ms
@@ -233,5 +237,6 @@ class Partitions:
         """Forget a partition whose topic is gone."""
         slot = self.slots.pop(number)
         self.epochs.pop(number)
+        self.compacted.pop(number, None)
         self.table[slot] = 0
         self._free.append(slot)

@@ -69,10 +69,12 @@ class ReadableLog:
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> Found | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
 
-        None: what holds the offset has left the WAL; the sealed segments have it.
+        None: what holds the offset has left the WAL, or was compacted; sealed segments have it.
         """
         slot = self.partitions.slots[number]
         sealed_end = int(self.partitions.table[slot, P_SEALED_END])
+        if offset < min(sealed_end, self.partitions.compacted.get(number, 0)):
+            return None
         found = self.lookup.choose(number, slot, offset, limit, bytes_max, sealed_end)
         if found is None or not len(found.spans) or self.in_ring(int(found.spans[0, 0])):
             return found

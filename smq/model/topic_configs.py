@@ -54,14 +54,21 @@ def _one_of(*values: Value, otherwise: str = "") -> Callable[[Value], str]:
     return lambda value: "" if value in values else words
 
 
+def _policies(text: str) -> set[str]:
+    return set(text.split(","))
+
+
 T = ConfigType
+COMPACT, DELETE = "compact", "delete"
+_POLICIES_ARE = f"String must be one of: {COMPACT}, {DELETE}"
 _TABLE = (
     TopicConfig(
         "cleanup.policy",
         T.LIST,
         "delete",
-        "How old records go: `delete` is the only policy.",
-        _one_of("delete", otherwise="this version of SMQ only deletes; it does not compact yet"),
+        "How old records go: `delete` them by time or size, `compact` to the last of each key, "
+        "both or neither. A compacted topic refuses records without a key.",
+        lambda value: "" if _policies(str(value)) <= {DELETE, COMPACT, ""} else _POLICIES_ARE,
         "log.cleanup.policy",
     ),
     TopicConfig(
@@ -97,7 +104,8 @@ _TABLE = (
         "delete.retention.ms",
         T.LONG,
         "86400000",
-        NO_MEANING + "it concerns compacted topics.",
+        "How long a tombstone, a record without a value, stays in a compacted topic after it is "
+        "compacted itself.",
         _at_least(0),
         "log.cleaner.delete.retention.ms",
     ),
@@ -164,7 +172,8 @@ _TABLE = (
         "max.compaction.lag.ms",
         T.LONG,
         str(INT64_MAX),
-        NO_MEANING + "it concerns compacted topics.",
+        "A compacted topic is compacted when it has a record this old that was not, whatever "
+        "min.cleanable.dirty.ratio says.",
         _at_least(1),
         "log.cleaner.max.compaction.lag.ms",
     ),
@@ -205,7 +214,7 @@ _TABLE = (
         "min.cleanable.dirty.ratio",
         T.DOUBLE,
         "0.5",
-        NO_MEANING + "it concerns compacted topics.",
+        "A compacted topic is compacted when more than this part of its sealed bytes has not been.",
         lambda value: "" if 0 <= float(value) <= 1 else "Value must be between 0 and 1",
         "log.cleaner.min.cleanable.ratio",
     ),
@@ -213,7 +222,7 @@ _TABLE = (
         "min.compaction.lag.ms",
         T.LONG,
         "0",
-        NO_MEANING + "it concerns compacted topics.",
+        "Age below which records of a compacted topic are not compacted.",
         _at_least(0),
         "log.cleaner.min.compaction.lag.ms",
     ),
@@ -401,7 +410,7 @@ def broker_default(config: TopicConfig, broker: Config) -> str:
 
 def own_or_default(name: str, own: Mapping[str, str], broker: Config) -> str:
     """The value for a topic with these configs of its own."""
-    return own.get(name) or broker_default(TOPIC_CONFIGS[name], broker)
+    return own[name] if name in own else broker_default(TOPIC_CONFIGS[name], broker)
 
 
 class TopicSettings(NamedTuple):
@@ -417,25 +426,41 @@ class TopicSettings(NamedTuple):
     seal_bytes: int
     seal_ms: int
     reference_orphan_ms: int
+    compacts: bool = False
+    dirty_min_ppm: int = 500_000
+    compaction_lag_min_ms: int = 0
+    compaction_lag_max_ms: int = INT64_MAX
+    tombstone_ms: int = 86_400_000
 
     @classmethod
     def of(cls, configs: Mapping[str, str], broker: Config) -> "TopicSettings":
-        """The settings of a topic with these configs of its own."""
+        """The settings of a topic with these configs of its own.
+
+        One that is compacted only has no retention, and is sealed before compaction is due.
+        """
 
         def text(name: str) -> str:
             return own_or_default(name, configs, broker)
 
+        policies = {each.strip() for each in text("cleanup.policy").split(",")}
+        compacts, lag_max_ms = COMPACT in policies, int(text("max.compaction.lag.ms"))
+        seal_ms = int(text("smq.seal.ms"))
         return cls(
             durability=text("smq.durability"),
             message_bytes_max=int(text("max.message.bytes")),
             log_append_time=text("message.timestamp.type") == "LogAppendTime",
             timestamp_after_max_ms=int(text("message.timestamp.after.max.ms")),
             timestamp_before_max_ms=int(text("message.timestamp.before.max.ms")),
-            retention_ms=int(text("retention.ms")),
-            retention_bytes=int(text("retention.bytes")),
+            retention_ms=int(text("retention.ms")) if DELETE in policies else -1,
+            retention_bytes=int(text("retention.bytes")) if DELETE in policies else -1,
             seal_bytes=int(text("smq.seal.bytes")),
-            seal_ms=int(text("smq.seal.ms")),
+            seal_ms=min(seal_ms, lag_max_ms) if compacts else seal_ms,
             reference_orphan_ms=int(text("smq.reference.orphan.ms")),
+            compacts=compacts,
+            dirty_min_ppm=round(float(text("min.cleanable.dirty.ratio")) * 1_000_000),
+            compaction_lag_min_ms=int(text("min.compaction.lag.ms")),
+            compaction_lag_max_ms=lag_max_ms,
+            tombstone_ms=int(text("delete.retention.ms")),
         )
 
 

@@ -83,6 +83,7 @@ class Merging(NamedTuple):
             max_timestamp_ms=max(each.max_timestamp_ms for each in old),
             attempt=attempt,
             committed_ms=max(each.committed_ms for each in old),
+            compacted_ms=max(each.compacted_ms for each in old),
         )
         # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
         is_done = self.manifest.replace_segments(old, new, self.now_ms())

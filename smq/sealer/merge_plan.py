@@ -1,8 +1,9 @@
 """Decides which small segments of a partition become one. No IO.
 
 A partition that trickles makes a small file at each seal: 144 a day. Files are merged in runs of
-neighbours, oldest first. A run ends where the next file does not fit: it is of another kind, too
-large, or would make the run too long in time or bytes for retention, which deletes whole files.
+neighbours, oldest first. A run ends where the next file does not fit: it is of another kind,
+compacted where the others are not or the other way round, too large, or would make the run too long
+in time or bytes for retention, which deletes whole files.
 
     a run that has ended    becomes one file
     the newest run          its newest files are merged like the levels of an LSM tree: RUN_MIN of
@@ -19,6 +20,7 @@ from smq.model.topic_configs import TopicSettings
 MiB = 1024 * 1024
 SMALL_BYTES = 64 * MiB  # Files of this size stay as they are.
 MERGED_BYTES_MAX = 128 * MiB  # Of a run; no more than a segment has that is sealed at once.
+MERGED_RECORDS_MAX = 8_000_000  # The same: what compaction remembers the keys of in one go.
 SPAN_MS_MAX = 7 * 24 * 3600 * 1000  # Of a run, from its first commit to its last.
 RETENTION_SHARE = 4  # A run holds up retention by so small a part of it at most.
 RUN_MIN = 4  # Files of the newest run that are merged at once, at least.
@@ -51,17 +53,20 @@ def _runs(segments: Iterable[Segment], settings: TopicSettings) -> Iterator[list
 
 
 def _fits(run: list[Segment], segment: Segment, settings: TopicSettings) -> bool:
-    size, bytes_max, span_ms = sum(each.bytes for each in run), MERGED_BYTES_MAX, SPAN_MS_MAX
+    size, records = sum(each.bytes for each in run), sum(each.record_count for each in run)
+    bytes_max, span_ms = MERGED_BYTES_MAX, SPAN_MS_MAX
     if settings.retention_ms >= 0:
         span_ms = min(span_ms, settings.retention_ms // RETENTION_SHARE)
     if settings.retention_bytes >= 0:
         bytes_max = min(bytes_max, settings.retention_bytes // RETENTION_SHARE)
     return (
         run[0].kind == segment.kind
+        and bool(run[0].compacted_ms) == bool(segment.compacted_ms)
         and run[-1].end_offset == segment.base_offset
         and run[0].bytes < SMALL_BYTES
         and segment.bytes < SMALL_BYTES
         and size + segment.bytes <= bytes_max
+        and records + segment.record_count <= MERGED_RECORDS_MAX
         and _newest_ms(segment) - _oldest_ms(run[0]) <= span_ms
     )
 

@@ -14,7 +14,7 @@ no checksums: the manifest has the file's, and it is checked before the first pa
 import base64
 import json
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import pairwise
 from operator import itemgetter
@@ -146,13 +146,16 @@ class ParquetWriter:
         self._waiting.append(table_of(piece))
         self._write(everything=False)
 
-    def add_segment(self, segment: "ParquetSegment") -> None:
-        """Add all that another segment has, a row group at a time."""
+    def add_segment(self, segment: "ParquetSegment", kept: Sequence[np.ndarray] = ()) -> None:
+        """Add all that another segment has, a row group at a time.
+
+        `kept` says of each row of each group whether it is added; nothing: all are.
+        """
         for offset, epoch in segment.epochs:
             self._note_epoch(offset, epoch)
         self._control += segment.control
-        for table in segment.tables():
-            self._waiting.append(table)
+        for group, table in enumerate(segment.tables()):
+            self._waiting.append(table.filter(pa.array(kept[group])) if kept else table)
             self._write(everything=False)
 
     def _note_epoch(self, offset: int, epoch: int) -> None:
@@ -241,6 +244,11 @@ class ParquetSegment:
         """All rows, a row group at a time."""
         for group in range(self._file.metadata.num_row_groups):
             yield self._file.read_row_group(group).cast(SCHEMA)
+
+    def columns(self, *names: str) -> Iterator[pa.Table]:
+        """Some columns of all rows, a row group at a time, each in one piece."""
+        for group in range(self._file.metadata.num_row_groups):
+            yield self._file.read_row_group(group, list(names)).combine_chunks()
 
     def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
         """Offset and time of the first record at or after `from_offset` and this time."""

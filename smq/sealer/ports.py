@@ -27,6 +27,10 @@ class ShardPort(Protocol):
         """Report that all below `end` is sealed; returns once the shard's checkpoint is durable."""
         ...
 
+    def compacted(self, number: int, end: int) -> None:
+        """Report that all below `end` is compacted: the shard's own copies are read no more."""
+        ...
+
     def log_start(self, number: int, offset: int) -> None:
         """Records below `offset` are deleted."""
         ...

@@ -28,6 +28,7 @@ from smq.sealer.raw import RawWriter
 MiB = 1024 * 1024
 # A file is built in memory, and query engines prefer this size, whatever `smq.seal.bytes` is.
 SEGMENT_BYTES_MAX = 128 * MiB
+SEGMENT_RECORDS_MAX = 8_000_000  # What compaction remembers the keys of in one go.
 ATTEMPTS_MAX = 100  # Names to try: few are taken, by deleted topics of the same name.
 SUFFIXES = {Kind.ROWS: "parquet", Kind.RAW: "batches"}
 KINDS = {Kind.ROWS: "parquet", Kind.RAW: "raw"}
@@ -98,7 +99,10 @@ class Sealing(NamedTuple):
                 position, segment = self._commit(place, segment), None
             segment = segment or _Open(place, position, piece)
             segment.add(piece)
-            if max(segment.sent_bytes, segment.writer.size) >= segment_bytes:
+            if (
+                max(segment.sent_bytes, segment.writer.size) >= segment_bytes
+                or segment.record_count >= SEGMENT_RECORDS_MAX
+            ):
                 position, segment = self._commit(place, segment), None
         return position if segment is None else self._commit(place, segment)
 

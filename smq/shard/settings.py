@@ -18,6 +18,7 @@ def settings_of(topic: Topic, config: Config) -> PartitionSettings:
         batch_bytes_max=settings.message_bytes_max,
         log_append_time=settings.log_append_time,
         delivers_inline=delivers_inline(topic),
+        needs_keys=settings.compacts,
         timestamp_before_max_ms=settings.timestamp_before_max_ms,
         timestamp_after_max_ms=settings.timestamp_after_max_ms,
     )

@@ -229,7 +229,7 @@ class WritableManifest(Manifest):
             if other.base_offset < segment.end_offset:
                 raise PreconditionFailed(segment.path, f"overlaps {other.path} in the manifest")
         self._database.change(
-            "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(segment)
+            "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(segment)
         )
         self._database.change_many(
             "INSERT OR IGNORE INTO payloads VALUES (?, ?, ?)",

@@ -165,6 +165,10 @@ MIGRATIONS = (
     CREATE INDEX transaction_offsets_by_id ON transaction_offsets (transactional_id);
     CREATE INDEX transaction_offsets_of_partition ON transaction_offsets (partition_number);
     """,
+    # Log compaction.
+    """
+    ALTER TABLE segments ADD COLUMN compacted_ms INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 
 # SQL functions that the steps call.

@@ -46,7 +46,7 @@ class FakeShard:
     def __init__(self, batches: list[bytes], fuse: Fuse | None = None) -> None:
         self._log = b"".join(batches)
         self.fuse = fuse or Fuse()
-        self.sealed_end = self.start = 0
+        self.sealed_end = self.start = self.compacted_end = 0
         self.asked = 0
 
     @property
@@ -90,6 +90,10 @@ class FakeShard:
     def sealed(self, number: int, end: int) -> None:  # noqa: ARG002
         """Everything below `end` is sealed."""
         self.fuse.step(lambda: setattr(self, "sealed_end", max(self.sealed_end, end)))
+
+    def compacted(self, number: int, end: int) -> None:  # noqa: ARG002
+        """Everything below `end` is compacted."""
+        self.fuse.step(lambda: setattr(self, "compacted_end", end))
 
     def log_start(self, number: int, offset: int) -> None:  # noqa: ARG002
         """Records below `offset` are deleted."""

@@ -13,11 +13,13 @@ INFLATED_BYTES_MAX = 64 * MiB  # Of one batch: sixty times the default batch lim
 ARENA_BYTES = 32 * MiB  # Inflated at a time, except for the last batch: bounds memory.
 
 
-def inflate(array: np.ndarray, facts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def inflate(
+    array: np.ndarray, facts: np.ndarray, bytes_max: int = INFLATED_BYTES_MAX
+) -> tuple[np.ndarray, np.ndarray]:
     """An arena with the records of the first of these batches, and their facts.
 
-    The arena is `array` itself if nothing is compressed. A batch that cannot be inflated gets facts
-    without room for its records, which makes it malformed.
+    The arena is `array` itself if nothing is compressed. A batch that cannot be inflated, or not to
+    `bytes_max`, gets facts without room for its records, which makes it malformed.
     """
     if not (facts[B_ATTRIBUTES] & ATTRIBUTE_CODEC_MASK).any():
         return array, facts.copy()
@@ -25,18 +27,18 @@ def inflate(array: np.ndarray, facts: np.ndarray) -> tuple[np.ndarray, np.ndarra
     facts = facts.copy()
     while batch < facts.shape[1] and len(arena) < ARENA_BYTES:
         at = len(arena)
-        arena += _inflated(array, facts[:, batch])
+        arena += _inflated(array, facts[:, batch], bytes_max)
         facts[B_RECORDS_AT, batch], facts[B_RECORDS_END, batch] = at, len(arena)
         batch += 1
     return read_only(arena), facts[:, :batch].copy()
 
 
-def _inflated(array: np.ndarray, batch: np.ndarray) -> bytes | memoryview:
+def _inflated(array: np.ndarray, batch: np.ndarray, bytes_max: int) -> bytes | memoryview:
     records = array.data[batch[B_RECORDS_AT] : batch[B_RECORDS_END]]
     codec = int(batch[B_ATTRIBUTES]) & ATTRIBUTE_CODEC_MASK
     if codec == 0:
         return records
     try:
-        return decompress(codec, records, INFLATED_BYTES_MAX)
+        return decompress(codec, records, bytes_max)
     except PeerError:
         return b""

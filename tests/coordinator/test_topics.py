@@ -102,7 +102,7 @@ def test_a_partition_assigned_by_hand_is_led_by_that_node(driver: CoordinatorDri
         ({"replication_factor": 2}, E.INVALID_REPLICATION_FACTOR),
         ({"configs": {"retention.ms": "x"}}, E.INVALID_CONFIG),
         ({"configs": {"retention.ms": None}}, E.INVALID_CONFIG),
-        ({"configs": {"cleanup.policy": "compact"}}, E.INVALID_CONFIG),
+        ({"configs": {"cleanup.policy": "burn"}}, E.INVALID_CONFIG),
         ({"assignments": [(0, [1])], "partition_count": 1}, E.INVALID_REQUEST),
         ({"assignments": [(0, [1])], "replication_factor": 1}, E.INVALID_REQUEST),
         ({"assignments": [(0, [1]), (0, [1])]}, E.INVALID_REPLICA_ASSIGNMENT),

@@ -63,8 +63,8 @@ def test_these_values_are_understood(name: str, text: str, value: object) -> Non
         ("min.cleanable.dirty.ratio", "2", "between 0 and 1"),
         ("min.cleanable.dirty.ratio", "half", "DOUBLE"),
         ("message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
-        ("cleanup.policy", "compact", "does not compact yet"),
-        ("cleanup.policy", "compact,delete", "does not compact yet"),
+        ("cleanup.policy", "burn", "String must be one of: compact, delete"),
+        ("cleanup.policy", "compact,burn", "String must be one of: compact, delete"),
         ("compression.type", "zstd", "as they were sent"),
         ("min.insync.replicas", "2", "one replica"),
         ("flush.messages", "1", "smq.durability=disk"),
@@ -105,3 +105,30 @@ def test_the_topics_own_value_wins_then_the_brokers_then_the_default() -> None:
     assert settings.message_bytes_max == 1048588
     assert settings.timestamp_before_max_ms == 2**63 - 1
     assert TopicSettings.of({}, broker).retention_ms == 9
+
+
+@pytest.mark.parametrize(
+    ("policy", "compacts", "retention_ms"),
+    [
+        ("delete", False, 1000),
+        ("compact", True, -1),
+        ("compact,delete", True, 1000),
+        ("delete, compact", True, 1000),
+        ("", False, -1),
+    ],
+)
+def test_a_policy_says_what_is_deleted_and_whether_it_is_compacted(
+    policy: str, compacts: bool, retention_ms: int
+) -> None:
+    configs = {"cleanup.policy": policy, "retention.ms": "1000", "retention.bytes": "1"}
+    assert problem_of(configs, BROKER) is None
+    settings = TopicSettings.of(configs, BROKER)
+    assert (settings.compacts, settings.retention_ms) == (compacts, retention_ms)
+    assert (settings.retention_bytes == -1) == (retention_ms == -1)
+
+
+def test_a_compacted_topic_is_sealed_before_it_must_be_compacted() -> None:
+    configs = {"max.compaction.lag.ms": "7", "min.cleanable.dirty.ratio": "0.25"}
+    assert TopicSettings.of(configs, BROKER).seal_ms == 600_000
+    settings = TopicSettings.of({"cleanup.policy": "compact"} | configs, BROKER)
+    assert (settings.seal_ms, settings.dirty_min_ppm) == (7, 250_000)

@@ -58,6 +58,7 @@ FLAG_IN_USE = 1
 FLAG_LOG_APPEND_TIME = 2
 FLAG_READ_ONLY = 4  # The WAL cannot be written: error 56 until it can.
 FLAG_FETCH_LEFT = 16  # What a fetch gets is for Python to say.
+FLAG_KEYED = 32  # Every record has a key: Python looks into each batch before it is appended.
 DURABILITY_SHIFT = 8  # Bits 8-9 of the flags.
 DURABILITY_MEMORY = 0
 DURABILITY_OS = 1

@@ -33,6 +33,7 @@ from shm.kernels.base.words import (
     COUNTER_BYTES_IN,
     COUNTER_RECORDS_IN,
     DURABILITY_SHIFT,
+    FLAG_KEYED,
     FLAG_LOG_APPEND_TIME,
     FLAG_READ_ONLY,
     FRAME_HEADER_BYTES,
@@ -262,15 +263,23 @@ def _find_producer(producers, number, data, at, plan, row):
 
 
 @kernel
-def _make_way(memory, data, plan, row, size):
+def _records_are_good(memory, slot, data, plan, row, size):
+    """Whether a batch's records may be appended; False: Python is to look at them."""
+    if plan[row + ROW_STATE] == REFERENCES_CHECKED:
+        return True
+    if get_partition(memory, slot, P_FLAGS) & FLAG_KEYED:
+        return False
+    may_hold_some = may_refer(data, plan[row + ROW_AT], size)
+    return not may_hold_some or handles_are_good(plan, row, data, size)
+
+
+@kernel
+def _make_way(memory, slot, data, plan, row, size):
     """0 when a new batch of so many bytes may be appended now, or the reason why not yet.
 
     One that the WAL has no space for is refused: then the row has an error.
     """
-    may_hold_some = plan[row + ROW_STATE] != REFERENCES_CHECKED and may_refer(
-        data, plan[row + ROW_AT], size
-    )
-    if may_hold_some and not handles_are_good(plan, row, data, size):
+    if not _records_are_good(memory, slot, data, plan, row, size):
         return STOP_REFERENCES
     if get_word(memory, WORD_TAIL) + frame_bytes(size) > get_word(memory, WORD_SPACE_END):
         plan[row + ROW_ERROR], plan[row + ROW_LOG_START] = KAFKA_STORAGE_ERROR, -1
@@ -292,7 +301,7 @@ def _append_row(memory, links, producers, data, plan, row):
         place, is_new = _find_producer(producers, number, data, at, plan, row)
         if not is_new:
             return 0
-    stop = _make_way(memory, data, plan, row, size)
+    stop = _make_way(memory, slot, data, plan, row, size)
     if stop != 0 or plan[row + ROW_ERROR] != 0:
         return stop
     base_offset = append_batch(memory, links, slot, data, at, size, now_ms)

@@ -44,7 +44,7 @@ STOP_MALFORMED = 2  # The next request breaks the protocol.
 STOP_PLAN_FULL = 3
 STOP_LOG_FULL = 4
 STOP_OUT_FULL = 5
-STOP_REFERENCES = 6  # A batch may hold handles: look, then set its row's state or its error.
+STOP_REFERENCES = 6  # A batch may hold handles, or must have keys: look, set its state or error.
 
 REQUEST_WORDS = 8
 REQUEST_CORRELATION = 0
@@ -74,7 +74,7 @@ ROW_APPEND_TIME = 8
 ROW_LOG_START = 9
 ROW_TRANSACTIONAL = 10  # As the request's.
 DONE = 1
-REFERENCES_CHECKED = 2  # Its handles are good, or it has none.
+REFERENCES_CHECKED = 2  # Its handles are good, or it has none; its records have keys if they must.
 
 # Topics, and rows, of the largest plan. A request is taken in one step, half a microsecond a row:
 # more rows would hold the loop for more than 10 ms, and a request of 100 MB that names topics of

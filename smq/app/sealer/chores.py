@@ -1,4 +1,4 @@
-"""Retention, merging and sweeps, in small jobs: one is in the worker's hands at a time.
+"""Retention, compaction, merging and sweeps, in small jobs: one is in the worker's hands at a time.
 
     due  ──▶  a line of chores  ──one──▶  worker "seal"
               ▲                             │
@@ -19,6 +19,7 @@ from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import is_overdue
 from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import (
+    Compact,
     DropUnsealed,
     ForgetUnfinished,
     Merge,
@@ -100,11 +101,26 @@ class Chores:
             if isinstance(answer, Failed):
                 self._retaining -= 1
             else:
-                following = self._give_retain if answer.has_more else self._give_merge
+                following = self._give_retain if answer.has_more else self._give_compact
                 self._line.append(lambda: following(number))
 
         state, (place, settings, node) = self._states[number], self._known.places[number]
         self._give(Retain(node, place, settings, state.start, state.unsealed_bytes), answered)
+
+    def _give_compact(self, number: int) -> None:
+        """Compact, if its topic is to be, step by step: the worker remembers one partition's."""
+
+        def answered(has_more: bool | Failed) -> None:  # noqa: FBT001  (the job's answer)
+            if has_more is True:
+                self._line.appendleft(lambda: self._give_compact(number))
+            else:
+                self._line.append(lambda: self._give_merge(number))
+
+        if number in self._known.places and self._known.places[number][1].compacts:
+            place, settings, node = self._known.places[number]
+            self._give(Compact(node, place, settings), answered)
+        else:
+            self._give_merge(number)
 
     def _give_merge(self, number: int) -> None:
         """Merge small segments, some at a time, until none are to be merged."""

@@ -16,6 +16,7 @@ from smq.wire.internal.messages import (
     DeleteSegments,
     Ends,
     FindEnds,
+    MarkCompacted,
     MarkSealed,
     Part,
     RaiseLogStart,
@@ -43,6 +44,10 @@ class ShardOverSocket:
     def sealed(self, number: int, end: int) -> None:
         """Everything below `end` is sealed."""
         self._asker.ask(MarkSealed(number, end))
+
+    def compacted(self, number: int, end: int) -> None:
+        """Everything below `end` is compacted."""
+        self._asker.ask(MarkCompacted(number, end))
 
     def log_start(self, number: int, offset: int) -> None:
         """Records below `offset` are deleted."""

@@ -34,6 +34,7 @@ from smq.wire.internal.messages import (
     FOR_WORKER,
     BatchFile,
     Cold,
+    Compact,
     DropUnsealed,
     FindPayloads,
     ForgetUnfinished,
@@ -52,6 +53,7 @@ from smq.wire.internal.messages import (
 
 if TYPE_CHECKING:
     from smq.sealer.cold import Cache, ColdReader, Found
+    from smq.sealer.compact import Compaction
 
 IDLE_S = 15.0
 RECEIVE_BYTES = 1 << 16
@@ -78,12 +80,14 @@ class Worker:
     def __init__(self, at: Surroundings, asker: Callable[[Path], Asker] = Asker) -> None:
         self._at, self._asker = at, asker
         self._shards: dict[int, ShardOverSocket] = {}
+        self._compaction: Compaction | None = None
         self.jobs: dict[type[Question[Any]], Callable[[Any], object]] = {
             Probe: self.probe,
             Seal: self.seal,
             DropUnsealed: self.drop_unsealed,
             Retain: self.retain,
             Merge: self.merge,
+            Compact: self.compact,
             Sweep: self.sweep,
             ForgetUnfinished: self.forget_unfinished,
             SweepPayloads: self.sweep_payloads,
@@ -155,6 +159,21 @@ class Worker:
             self.store, self.manifest, wall_ms, self._at.cache_dir, self.merge_run_min
         )
         return merging.merge(job.place, job.settings)
+
+    def compact(self, job: Compact) -> bool:
+        """Take a step of compacting a partition, if that is due; whether there is more to do."""
+        from smq.sealer.compact import Compaction, Ports  # noqa: PLC0415  (It imports pyarrow.)
+
+        compaction, self._compaction = self._compaction, None
+        if compaction is None or compaction.subject != (job.place, job.settings):
+            self._at.cache_dir.mkdir(parents=True, exist_ok=True)
+            shard = self._shard(job.node)
+            ports = Ports(self.store, shard, self.manifest, wall_ms, self._at.cache_dir)
+            compaction = Compaction(ports, job.place, job.settings)
+        has_more = compaction.step()
+        if has_more:
+            self._compaction = compaction
+        return has_more
 
     def sweep(self, job: Sweep) -> Swept:
         """Delete the files of a page that no line of the manifest names."""

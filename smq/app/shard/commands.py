@@ -28,6 +28,7 @@ from smq.wire.internal.messages import (
     Ends,
     FindEnds,
     LogMemory,
+    MarkCompacted,
     MarkSealed,
     Part,
     Partitions,
@@ -56,6 +57,7 @@ class ShardCommands:
             Partitions: self._partitions,
             Batches: self._batches,
             MarkSealed: self._sealed,
+            MarkCompacted: self._compacted,
             RaiseLogStart: self._log_start,
             Unsealed: self._unsealed,
             FindEnds: self._ends,
@@ -140,6 +142,10 @@ class ShardCommands:
         led = self._find(asked.number)
         led.log.sealing.advance(asked.number, asked.end, wall_ms())
         led.log.checkpoint(lambda: link.send(encode_answer(frame_id, answer=True)))
+
+    def _compacted(self, link: Link, frame_id: int, asked: MarkCompacted) -> None:
+        self._find(asked.number).log.partitions.compacted[asked.number] = asked.end
+        link.send(encode_answer(frame_id, answer=True))
 
     def _log_start(self, link: Link, frame_id: int, asked: RaiseLogStart) -> None:
         led = self._find(asked.number)

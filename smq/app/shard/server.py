@@ -34,6 +34,7 @@ from smq.app.shard.receive import Buffer, BufferPool
 from smq.app.shard.requests import Requests
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
+from smq.shard.keyed import Keyed
 from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
 from smq.shard.shard import Shard
@@ -60,7 +61,8 @@ class ShardServer:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
         payloads = payloads_of(shard.config, peers, monotonic_ms)
         references = References(payloads, shard.topic_of, shard.config)
-        producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, references)
+        checks = Keyed(references, shard.topic_of)
+        producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, checks)
         fetching = QuickFetch(shard)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)
         self._acks = acks or Acks(shard)

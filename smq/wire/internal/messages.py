@@ -113,6 +113,14 @@ class MarkSealed(Question[bool]):
 
 
 @dataclass(frozen=True, slots=True)
+class MarkCompacted(Question[bool]):
+    """Sealed segments hold all below `end`, compacted: it is read from there."""
+
+    number: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseLogStart(Question[bool]):
     """Retention has dropped what is below `offset`. Answered as MarkSealed."""
 
@@ -148,7 +156,9 @@ class Attach(Question[LogMemory]):
     log: int
 
 
-FOR_SHARD = by_name(Partitions, Batches, MarkSealed, RaiseLogStart, Unsealed, FindEnds, Attach)
+FOR_SHARD = by_name(
+    Partitions, Batches, MarkSealed, MarkCompacted, RaiseLogStart, Unsealed, FindEnds, Attach
+)
 
 
 # What the sealer answers, by its workers but for the first.
@@ -271,6 +281,18 @@ class Merge(Question[int]):
 
 
 @dataclass(frozen=True, slots=True)
+class Compact(Question[bool]):
+    """Take a step of compacting a partition, if that is due; whether there is more to do.
+
+    The worker remembers how far it is. One that does not begins anew, with what is left.
+    """
+
+    node: int
+    place: SealedPartition
+    settings: TopicSettings
+
+
+@dataclass(frozen=True, slots=True)
 class Swept:
     """What was deleted of a page of files; `after` which the next page begins, if there is one."""
 
@@ -318,6 +340,7 @@ FOR_WORKER = by_name(
     DropUnsealed,
     Retain,
     Merge,
+    Compact,
     Sweep,
     SweepPayloads,
     ForgetUnfinished,

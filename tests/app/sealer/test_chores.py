@@ -12,6 +12,7 @@ from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import (
+    Compact,
     DropUnsealed,
     ForgetUnfinished,
     Merge,
@@ -185,6 +186,24 @@ def test_a_partition_with_more_to_merge_stands_in_line_again(rig: Rig) -> None:
     rig.drain()
     merged = [job.place.number for job in rig.hands.done if isinstance(job, Merge)]
     assert merged == [1, 2, 0]
+
+
+def test_a_compacted_partition_is_compacted_to_the_end_before_another_one(rig: Rig) -> None:
+    compacted = TopicSettings.of({"cleanup.policy": "compact"}, CONFIG)
+    for number in (0, 1):
+        place, _, node = rig.known.places[number]
+        rig.known.places[number] = place, compacted, node
+    rig.look(BEGIN_MS)
+    while not isinstance(rig.hands.jobs[0][0], Compact):
+        rig.hands.answer()
+    job = Compact(1, rig.known.places[0][0], compacted)
+    assert rig.hands.answer(answer=True) == job
+    assert rig.hands.answer(answer=True) == job
+    assert rig.hands.answer(answer=Failed("it is damaged")) == job
+    rig.drain()
+    done = rig.hands.done
+    assert [job.place.number for job in done if isinstance(job, Compact)] == [1]
+    assert sorted(job.place.number for job in done if isinstance(job, Merge)) == [0, 1, 2]
 
 
 def test_what_cannot_be_retained_or_merged_is_told_of_and_tried_the_next_time(rig: Rig) -> None:

@@ -111,6 +111,13 @@ def refused_configs(talk: Talk) -> None:
     }
     for name, configs in bad.items():
         ask(talk, name, creation(topic(talk.own(name.replace(" ", "-")), **configs)))
+    for name, policy in (
+        ("spaces", "compact, delete"),
+        ("none", ""),
+        ("doubles", "compact,compact"),
+    ):
+        asked = topic(talk.own(name), cleanup_policy=policy)
+        ask(talk, f"a policy with {name}", creation(asked))
     both = topic(talk.own("both"), cleanup_policy="compact,delete", retention_ms="-1")
     ask(talk, "good ones", creation(both))
     packed = topic(talk.own("packed"), compression_type="gzip")

@@ -1,0 +1,197 @@
+"""Log compaction: of each key the last record stays, at its offset.
+
+    segments that were not compacted  →  their keys' last offsets, in a table of bounded size
+    each segment up to there, oldest first  →  a file without the records that have a later one
+                                            →  its line in place of the old one
+    all of them  →  the shard reads them, and no more what its log still has of them
+
+Kafka's algorithm (its Cleaner), on sealed segments. One step reads or writes one segment. Where the
+table cannot hold all keys a pass ends at the last segment whose keys it has, and the next pass goes
+on from there. A kill loses the table and no more: segments that a pass has written are compacted,
+and the next one begins with those that are not. This holds between any two steps:
+
+    among the segments that are compacted no record has a later one of its key
+
+because they are written in order. So a tombstone may go once its segment has been compacted for
+long enough: nothing that it hides is left before it. As in Kafka a record without a key goes too.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shm.arrow import read_only
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.record.last_of_key import SLOT_WORDS, find_last, note_keys
+from smq.filer.store import Store
+from smq.model.segments import SealedPartition, Segment
+from smq.model.topic_configs import TopicSettings
+from smq.sealer.cold import open_segment
+from smq.sealer.compact_plan import compacted_end, may_drop_tombstones, to_compact
+from smq.sealer.parquet import ParquetSegment
+from smq.sealer.ports import ManifestPort, ShardPort
+from smq.sealer.seal import parquet_writer, put_file
+from smq.store.manifest import walk
+
+SLOTS_MAX = 1 << 24  # 24 bytes each. A single segment with more keys gets a table for itself.
+SLOTS_MIN = 1 << 10
+FILL_PERCENT = 70
+
+
+class KeyTable:
+    """The last offset of each key. It is as large as `records` need, within bounds."""
+
+    def __init__(self, records: int, first_records: int, slots_max: int = SLOTS_MAX) -> None:
+        slots = SLOTS_MIN
+        wanted = max(min(records, slots_max * FILL_PERCENT // 100), first_records)
+        while slots * FILL_PERCENT // 100 < wanted:
+            slots *= 2
+        self._table = np.zeros((slots, SLOT_WORDS), np.uint64)
+        self.keys, self._room = 0, slots * FILL_PERCENT // 100
+
+    def has_room(self, records: int) -> bool:
+        """Whether so many records fit, whatever keys they have."""
+        return self.keys + records <= self._room
+
+    def note(self, rows: pa.Table) -> None:
+        """Remember rows with the columns _offset and _key."""
+        self.keys += note_keys(self._table, *_places(rows))
+
+    def last(self, rows: pa.Table) -> np.ndarray:
+        """Which of these rows have no later one of their key."""
+        out = np.empty(rows.num_rows, np.bool_)
+        find_last(self._table, *_places(rows), out)
+        return out
+
+
+def _places(rows: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The bytes of keys, where each begins and how long it is (-1: null), and the offsets."""
+    column = rows["_key"]
+    keys = column.chunk(0) if column.num_chunks else pa.array([], pa.binary())
+    _, offsets_buffer, data = keys.buffers()
+    ends = np.frombuffer(offsets_buffer or b"", np.int32)[keys.offset :][: len(keys) + 1]
+    lengths = np.diff(ends).astype(np.int64) if len(keys) else np.zeros(0, np.int64)
+    lengths[keys.is_null().to_numpy(zero_copy_only=False)] = -1
+    bytes_ = read_only(data) if data is not None and data.size else read_only(b"")
+    return bytes_, ends[: len(keys)].astype(np.int64), lengths, rows["_offset"].to_numpy()
+
+
+class Ports(NamedTuple):
+    """What compaction uses. `now_ms` is the wall clock; `staging` takes copies of files that are
+    not on this host."""
+
+    store: Store
+    shard: ShardPort
+    manifest: ManifestPort
+    now_ms: Callable[[], int]
+    staging: Path | None = None
+    slots_max: int = SLOTS_MAX
+
+
+class Compaction:
+    """One partition's, step by step. Raises StoreError, Damaged: then begin anew."""
+
+    def __init__(self, ports: Ports, place: SealedPartition, settings: TopicSettings) -> None:
+        self.subject = self.place, self.settings = place, settings
+        self._ports = ports
+        self._steps = self._pass()
+
+    def step(self) -> bool:
+        """Read or write one segment; whether there is more to do."""
+        return next(self._steps, False)
+
+    def _pass(self) -> Iterator[bool]:
+        now_ms = self._ports.now_ms()
+        log_start = self._ports.manifest.log_start(self.place.number)
+        segments = list(walk(self._ports.manifest, self.place.number, log_start))
+        dirty = deque(to_compact(segments, self.settings, now_ms))
+        if not dirty:
+            self._report(compacted_end(segments))
+            return
+        records = sum(each.record_count for each in dirty)
+        table = KeyTable(records, dirty[0].record_count, self._ports.slots_max)
+        end = dirty[0].base_offset
+        while dirty and table.has_room(dirty[0].record_count):
+            end = dirty[0].end_offset
+            for rows in self._opened(dirty.popleft()).columns("_offset", "_key"):
+                table.note(rows)
+            yield True
+        for segment in segments:
+            if segment.kind == "parquet" and segment.end_offset <= end:
+                drops = may_drop_tombstones(segment, segments, self.settings, now_ms)
+                self._compact(segment, table, drops=drops, is_last=segment is segments[-1])
+                yield True
+        self._report(end)
+
+    def _report(self, end: int) -> None:
+        """Have the shard read from segments what is compacted. One that is new was not told."""
+        if end:
+            self._ports.shard.compacted(self.place.number, end)
+
+    def _opened(self, segment: Segment) -> ParquetSegment:
+        opened = open_segment(self._ports.store, segment, self._ports.staging)
+        assert isinstance(opened, ParquetSegment), "others are not read"
+        return opened
+
+    def _compact(self, segment: Segment, table: KeyTable, *, drops: bool, is_last: bool) -> None:
+        """Write what stays of a segment, unless it is written and all of it stays.
+
+        `drops`: tombstones go. A reader waits for the record before the end: in the last segment
+        the last one stays, whatever it is.
+        """
+        opened = self._opened(segment)
+        names = ["_offset", "_key", "_value"] if drops else ["_offset", "_key"]
+        kept: list[np.ndarray] = []
+        times: list[int] = []
+        for rows in opened.columns(*names):
+            kept.append(table.last(rows))
+            if drops:
+                kept[-1] &= pc.is_valid(rows["_value"]).to_numpy()
+        if is_last and kept:
+            kept[-1][-1] = True
+        if segment.compacted_ms and all(each.all() for each in kept):
+            return
+        for each, rows in zip(kept, opened.columns("_ts_ms"), strict=True):
+            times += _ends(rows, each)
+        self._replace(segment, opened, kept, times)
+
+    def _replace(
+        self, old: Segment, opened: ParquetSegment, kept: list[np.ndarray], times: list[int]
+    ) -> None:
+        ports, offsets = self._ports, (old.base_offset, old.end_offset)
+        writer = parquet_writer(self.place, log_append_time=opened.is_log_append)
+        writer.add_segment(opened, kept)
+        data = writer.finish(*offsets)
+        bytes_, now_ms = read_only(data), ports.now_ms()
+        key_of = partial(self.place.key, *offsets, suffix="parquet")
+        attempt, key = put_file(ports.store, key_of, data, now_ms)
+        new = Segment(
+            partition_number=old.partition_number,
+            base_offset=old.base_offset,
+            end_offset=old.end_offset,
+            kind=old.kind,
+            path=key,
+            bytes=len(bytes_),
+            crc32c=int(crc32c(bytes_, 0, len(bytes_))),
+            record_count=sum(int(each.sum()) for each in kept),
+            min_timestamp_ms=min(times, default=old.min_timestamp_ms),
+            max_timestamp_ms=max(times, default=old.max_timestamp_ms),
+            attempt=attempt,
+            committed_ms=old.committed_ms,
+            compacted_ms=old.compacted_ms or now_ms,
+        )
+        # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
+        if not ports.manifest.replace_segments([old], new, now_ms):
+            ports.store.delete(key)
+
+
+def _ends(rows: pa.Table, kept: np.ndarray) -> list[int]:
+    """The smallest and the largest time of the rows that stay, if any does."""
+    times = rows["_ts_ms"].to_numpy()[kept]
+    return [int(times.min()), int(times.max())] if len(times) else []

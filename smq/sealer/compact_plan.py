@@ -1,0 +1,84 @@
+"""Decides which segments of a partition are to be compacted now. No IO; the time is an argument.
+
+    compacted before          not yet                          too young
+    +---------+-----+-----+   +--------+--------+--------+     +--------+
+    |         |     |     |   |        |        |        |     |        |
+    +---------+-----+-----+   +--------+--------+--------+     +--------+
+                              keys are remembered, then all to the left is written again
+
+A segment counts as a whole, as in Kafka (LogCleanerManager): compacting is due when more than
+`min.cleanable.dirty.ratio` of the bytes is not compacted, or when a record that is not is older
+than `max.compaction.lag.ms`. A segment with a record younger than `min.compaction.lag.ms` waits,
+and so do those behind it. A raw segment stays as it is, and counts as compacted.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from smq.model.segments import Segment
+from smq.model.topic_configs import TopicSettings
+
+PPM = 1_000_000
+
+
+def is_dirty(segment: Segment) -> bool:
+    """Whether a segment is to be compacted some day."""
+    return segment.kind == "parquet" and not segment.compacted_ms
+
+
+def to_compact(segments: Sequence[Segment], settings: TopicSettings, now_ms: int) -> list[Segment]:
+    """Those that are not compacted and are to be now, in order, or none. `segments` are all."""
+    dirty = list(_old_enough(segments, settings, now_ms))
+    if not dirty:
+        return []
+    dirty_bytes = sum(each.bytes for each in dirty)
+    behind = dirty[-1].base_offset
+    clean_bytes = sum(
+        each.bytes for each in segments if each.base_offset < behind and not is_dirty(each)
+    )
+    is_much = dirty_bytes * PPM > settings.dirty_min_ppm * (clean_bytes + dirty_bytes)
+    is_old = now_ms - _oldest_ms(dirty[0]) > settings.compaction_lag_max_ms
+    return dirty if is_much or is_old else []
+
+
+def _old_enough(
+    segments: Iterable[Segment], settings: TopicSettings, now_ms: int
+) -> Iterable[Segment]:
+    for segment in segments:
+        if not is_dirty(segment):
+            continue
+        if now_ms - _newest_ms(segment) < settings.compaction_lag_min_ms:
+            return
+        yield segment
+
+
+def compacted_end(segments: Iterable[Segment]) -> int:
+    """The offset below which all is compacted; 0: nothing is."""
+    end = 0
+    for segment in segments:
+        if is_dirty(segment):
+            break
+        end = segment.end_offset
+    return end
+
+
+def may_drop_tombstones(
+    segment: Segment, segments: Sequence[Segment], settings: TopicSettings, now_ms: int
+) -> bool:
+    """Whether what says that a key is gone may itself go from a segment. `segments` are all.
+
+    It stays for `delete.retention.ms` after all older records of the key have gone, so that whoever
+    reads on from there learns of it, and as long as a raw segment before it may have the key.
+    """
+    if not segment.compacted_ms or now_ms - segment.compacted_ms < settings.tombstone_ms:
+        return False
+    return not any(
+        each.kind != "parquet" and each.base_offset < segment.base_offset for each in segments
+    )
+
+
+def _oldest_ms(segment: Segment) -> int:
+    return segment.min_timestamp_ms if segment.min_timestamp_ms >= 0 else segment.committed_ms
+
+
+def _newest_ms(segment: Segment) -> int:
+    return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.committed_ms

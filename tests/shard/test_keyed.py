@@ -1,0 +1,112 @@
+"""A compacted topic takes records with a key only, as Kafka does."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smq.model.errors import ErrorCode
+from smq.model.topic_configs import COMPACT
+from smq.shard.keyed import INFLATED_BYTES_MAX, Keyed, problems_of
+from smq.shard.produce import Producing
+from smq.shard.references import REASONS_MAX, References
+from smq.testing.payloads import handle_batch, reference_to
+from smq.wire.compression import Codec
+from smq.wire.generated.produce import PartitionProduceResponse
+from smq.wire.records import Record, write_batch
+from tests.shard.shard_bench import NOW_MS, new_shard, produce_request, responses, topic
+from tests.shard.test_references import FakePayloads
+
+CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+
+
+def batch(*keys: bytes | None, codec: Codec = Codec.NONE, value: bytes | None = b"v") -> bytes:
+    records = [Record(i, NOW_MS, key, value) for i, key in enumerate(keys)]
+    return bytes(write_batch(records, compression=codec))
+
+
+class Bench:
+    """A shard with a compacted topic and one that is not."""
+
+    def __init__(self, directory: Path) -> None:
+        compacted = topic("one", range(1, 3), {"cleanup.policy": "delete, compact"})
+        self.shard = new_shard(directory, compacted, topic("two", range(3, 4)))
+        self.payloads = FakePayloads()
+        references = References(self.payloads, self.shard.topic_of, self.shard.config)
+        self.producing = Producing(
+            self.shard.logs,
+            self.shard.config,
+            self.shard.drain,
+            self.shard.throttle,
+            Keyed(references, self.shard.topic_of),
+        )
+
+    def send(self, records: bytes, name: str = "one") -> PartitionProduceResponse:
+        request = produce_request({name: {0: records}})
+        data = np.frombuffer(bytearray(request), np.uint8)
+        produced = self.producing.run(data, 0, len(data), self.shard.directory, NOW_MS)
+        [(_, response)] = responses(bytes(produced.answers))
+        [answer] = response.responses[0].partition_responses
+        return answer
+
+    def end(self) -> int:
+        return sum(led.offsets().log_end for led in self.shard.led())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_with_keys_are_appended(bench: Bench, codec: Codec) -> None:
+    answer = bench.send(batch(b"a", b"", b"c", codec=codec))
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    assert bench.send(batch(b"a", value=None, codec=codec)).base_offset == 3
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_without_a_key_are_refused_by_their_places(bench: Bench, codec: Codec) -> None:
+    answer = bench.send(batch(b"a", None, b"c", None, codec=codec))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [each.batch_index for each in answer.record_errors] == [1, 3]
+    words = "Compacted topic cannot accept message without key in topic partition one-0."
+    assert {each.batch_index_error_message for each in answer.record_errors} == {words}
+    assert answer.error_message == words
+    assert bench.end() == 0
+
+
+def test_other_topics_take_them(bench: Bench) -> None:
+    assert bench.send(batch(None), "two").error_code == 0
+
+
+def test_so_many_are_named_and_no_more(bench: Bench) -> None:
+    assert len(bench.send(batch(*[None] * 100)).record_errors) == REASONS_MAX
+
+
+def test_what_is_malformed_or_too_large_is_refused(bench: Bench) -> None:
+    garbled = bytearray(batch(b"a", b"b", b"c"))
+    garbled[70] = 0xFF
+    assert (
+        "its records are malformed" in problems_of(np.frombuffer(garbled, np.uint8), "p")[0].reason
+    )
+    large = batch(b"a", codec=Codec.ZSTD, value=bytes(INFLATED_BYTES_MAX + 1))
+    answer = bench.send(large)
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert "inflate to more than" in (answer.error_message or "")
+    assert bench.end() == 0
+
+
+def test_handles_are_checked_as_well(bench: Bench) -> None:
+    reference = reference_to(b"payload")
+    handle = bytearray(handle_batch([reference]))
+    assert bench.send(bytes(handle), "two").error_code == ErrorCode.INVALID_RECORD, "none is there"
+    record = Record(0, NOW_MS, b"key", reference.handle(), ((b"smq-ref", b"1"),))
+    keyed = bytes(write_batch([record]))
+    assert "has no payload" in (bench.send(keyed).error_message or "")
+    bench.payloads.add(reference)
+    assert bench.send(keyed).error_code == 0
+
+
+def test_the_table_of_policies_is_the_one_that_is_looked_for() -> None:
+    assert COMPACT == "compact"

@@ -1,0 +1,53 @@
+"""The last offset of each key: compiled and plain agree."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings, strategies as st
+
+from shm.arrow import read_only
+from shm.kernels.record.last_of_key import SLOT_WORDS, find_last, murmur3, note_keys
+from shm.kernels.twin import keys as plain
+
+Rows = list[tuple[int, bytes | None]]
+KEYS = st.none() | st.binary(max_size=2) | st.binary(max_size=40)
+ROWS = st.lists(st.tuples(st.integers(0, 60), KEYS), max_size=30)
+
+
+def columns(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    lengths = np.array([-1 if key is None else len(key) for _, key in rows], np.int64)
+    places = np.concatenate([[0], np.maximum(lengths, 0).cumsum()])[: len(rows)].astype(np.int64)
+    data = read_only(b"".join(key or b"" for _, key in rows))
+    return data, places, lengths, np.array([offset for offset, _ in rows], np.int64)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=80), st.integers(0, 3))
+def test_the_hash_is_that_of_the_twin(key: bytes, shift: int) -> None:
+    data = read_only(bytes(shift) + key + b"behind")
+    assert tuple(map(int, murmur3(data, shift, len(key)))) == plain.murmur3(key)
+
+
+@settings(deadline=None)
+@given(ROWS, ROWS)
+def test_only_the_last_of_a_key_is_one_that_stays(noted: Rows, asked: Rows) -> None:
+    table = np.zeros((64, SLOT_WORDS), np.uint64)
+    last = plain.last_of_each(noted)
+    assert note_keys(table, *columns(noted)) == len(last)
+    assert note_keys(table, *columns(noted)) == 0, "all are known"
+    out = np.ones(len(asked), np.bool_)
+    kept = find_last(table, *columns(asked), out)
+    expected = [key is not None and last.get(key, -1) <= offset for offset, key in asked]
+    assert out.tolist() == expected
+    assert kept == sum(expected)
+
+
+def test_interpreted_they_are_the_same() -> None:
+    noting: Any = note_keys
+    finding: Any = find_last
+    table, out = np.zeros((4, SLOT_WORDS), np.uint64), np.zeros(2, np.bool_)
+    rows = columns([(3, b"a"), (4, b"b")])
+    with np.errstate(over="ignore"):
+        assert noting.py_func(table, *rows) == 2
+        assert finding.py_func(table, *columns([(3, b"a"), (2, b"b")]), out) == 1
+    assert out.tolist() == [True, False]
