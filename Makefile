@@ -41,7 +41,7 @@ bench: setup  ## SMQ beside Apache Kafka, as one table of ratios. ARGS=--quick, 
 	$(BIN)/python -m bench.run $(ARGS)
 
 bench-local: setup  ## Programs on one host: SMQ's shared memory beside its peers. ARGS=--quick, --write
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m pip install --quiet --editable '.[peers]'
 	$(BIN)/python -m bench.local $(ARGS)
 
 bench-reference: setup  ## Payloads by reference beside the same bytes inline. ARGS=--quick, --write

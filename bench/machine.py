@@ -13,7 +13,6 @@ from statistics import median
 
 import psutil
 
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 SYNC_FILE_BYTES = 16 * 1024 * 1024
 SYNC_ROUNDS = 300
 LOOPBACK_BYTES = 4_000_000_000
@@ -21,37 +20,6 @@ LOOPBACK_PIECE_BYTES = 1 << 20
 FREE_SHARE = 0.8
 TOUCH_BYTES = 1 << 30
 MADV_POPULATE_WRITE = 23  # Linux 5.14.
-
-
-def with_children(pids: Iterable[int]) -> set[int]:
-    """Processes and all that they have started: a sealer's workers come and go."""
-    roots = [psutil.Process(pid) for pid in pids]
-    return {each.pid for root in roots for each in (root, *root.children(recursive=True))}
-
-
-def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time of processes so far, and of the children that they have waited for."""
-    total = 0
-    for pid in with_children(pids):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        total += sum(map(int, fields[11:15]))
-    return total / CLOCK_TICKS
-
-
-def pss_mb(pids: Iterable[int], *, without: str = "") -> float:
-    """Proportional set size of processes, in MB; mappings whose name has `without` left out."""
-    total = 0
-    for pid in with_children(pids):
-        counted = True
-        for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-            if line[0] in "0123456789abcdef" and "-" in line.partition(" ")[0]:
-                counted = not (without and without in line)
-            elif counted and line.startswith("Pss:"):
-                total += int(line.split()[1])
-    return total * 1024 / 1e6
 
 
 @contextmanager

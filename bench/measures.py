@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from bench.clients import librdkafka, raw
 from bench.fetch_sessions import idle_fetches
-from bench.machine import cpu_seconds
+from smq.app.load.cost import cpu_seconds
 from smq.client.kafka.admin import create_topic, delete_topic
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import LATEST, resolve

@@ -25,9 +25,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import smq
 from bench.local import beside
-from bench.plot import Curve, plot
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.record.references import find_key
+from smq.app.load.plot import Axis, Curve, plot
 from smq.testing.smq_broker import SmqBroker, SmqCommand
 
 KiB, MB = 1024, 1_000_000
@@ -254,8 +254,9 @@ def _plotted(rows: list[Row]) -> str:
             Curve("by reference, in all", sizes, [row.whole_us for row in rows]),
             Curve("by reference, hand-off", sizes, [row.handoff_us for row in rows]),
         ],
-        _size,
-        _time,
+        Axis(_size, logarithmic=True),
+        Axis(_time, logarithmic=True),
+        sizes,
     )
 
 

@@ -22,7 +22,7 @@ from statistics import median
 from bench import lifecycle
 from bench.clients import ClientFailed, has_librdkafka, librdkafka, raw
 from bench.flood import FLOOD, flood_measure
-from bench.machine import loopback_mb_s, pss_mb, stopped, touch_free_memory
+from bench.machine import loopback_mb_s, stopped, touch_free_memory
 from bench.measures import (
     Figures,
     Measure,
@@ -42,6 +42,7 @@ from bench.report import (
     write_between,
     write_into,
 )
+from smq.app.load.cost import pss_mb
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqCommand

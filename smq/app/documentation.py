@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gateway.apis.table import APIS, Where
 from smq.app.cli.reference import reference
+from smq.app.load import workload
 from smq.model import config
 from smq.model.topic_configs import TOPIC_CONFIGS
 
@@ -45,6 +46,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "docs/topic_configs.md": _topic_configs,
     "docs/api_versions.md": _apis,
     "docs/cli.md": reference,
+    "docs/bench.md": workload.documentation,
 }
 
 

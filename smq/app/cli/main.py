@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from smq.app.cli import (
+    bench as cli_bench,
     config as cli_config,
     doctor as cli_doctor,
     payloads as cli_payloads,
@@ -47,6 +48,7 @@ app.command("copy", epilog=cli_copy.JSON)(cli_copy.copy)
 app.command("export", epilog=cli_export.JSON)(cli_export.export)
 app.command("import", epilog=cli_import.JSON)(cli_import.import_files)
 app.command("sql")(cli_sql.sql)
+app.add_typer(cli_bench.app, name="bench")
 app.command("spark", context_settings=cli_spark.PASS_THROUGH)(cli_spark.spark)
 
 

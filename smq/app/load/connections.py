@@ -1,0 +1,72 @@
+"""Many connections that are there, and ask something now and then."""
+
+import resource
+import socket
+import struct
+from collections.abc import Generator
+from itertools import cycle
+from time import sleep
+
+from smq.app.process.clock import monotonic_ns
+from smq.client.kafka.cluster import addresses_of
+
+# ApiVersions, version 0 (KIP-35): size, key 18, version, correlation id, client id "bench".
+REQUEST = struct.pack(">ihhih5s", 15, 18, 0, 1, 5, b"bench")
+SPARE_FILES = 100
+PAUSE_S = 0.001  # Between two requests, of all connections together.
+ANSWER_S_MAX = 30.0
+
+
+def hold(bootstrap: str, count: int) -> Generator[int, None, None]:
+    """Open so many connections, each answered once; then ask on them in turn, without end.
+
+    Gives a first number when all are open, and after it the ns at which each request was sent, as
+    soon as it is answered. Raises OSError.
+    """
+    _allow_files(count + SPARE_FILES)
+    addresses = cycle(addresses_of(bootstrap))
+    held = []
+    try:
+        for number in range(count):
+            try:
+                held.append(socket.create_connection(next(addresses), ANSWER_S_MAX))
+                held[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                _ask(held[-1])
+            except OSError as error:
+                raise OSError(
+                    f"of {count} connections the broker took {number}: {error}"
+                ) from error
+        yield count
+        for each in cycle(held):
+            sleep(PAUSE_S)
+            asked_ns = monotonic_ns()
+            _ask(each)
+            yield asked_ns
+    finally:
+        for each in held:
+            each.close()
+
+
+def _ask(connection: socket.socket) -> None:
+    connection.sendall(REQUEST)
+    (size,) = struct.unpack(">i", _exactly(connection, 4))
+    _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise ConnectionResetError("the broker closed a connection")
+        data += piece
+    return data
+
+
+def _allow_files(count: int) -> None:
+    """Raise this process's limit of open files. Raises OSError if the system allows fewer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise OSError(f"{count} connections need as many open files; `ulimit -Hn` is {hard}")
+    if soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))

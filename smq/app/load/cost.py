@@ -1,0 +1,113 @@
+"""What a broker on this host costs: its processes, their memory and CPU time."""
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import psutil
+
+from smq.app.process.status import read_status
+from smq.client.facts import broker_facts
+from smq.client.kafka.cluster import Cluster, addresses_of
+from smq.model.errors import BrokerError
+
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+RINGS = "memfd:smq-log"  # Shared memory of the logs, there from the start whatever the load.
+
+
+def with_children(pids: Iterable[int]) -> set[int]:
+    """Processes and all that they have started: a sealer's workers come and go."""
+    found = set()
+    for pid in pids:
+        try:
+            root = psutil.Process(pid)
+            found |= {each.pid for each in (root, *root.children(recursive=True))}
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system time of processes so far, and of the children that they have waited for."""
+    total = 0
+    for pid in with_children(pids):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:15]))
+    return total / CLOCK_TICKS
+
+
+def pss_mb(pids: Iterable[int], *, without: str = "") -> float:
+    """Proportional set size of processes, in MB; mappings whose name has `without` left out."""
+    total = 0
+    for pid in with_children(pids):
+        try:
+            lines = Path(f"/proc/{pid}/smaps").read_text().splitlines()
+        except OSError:  # It has ended, or is another user's.
+            continue
+        counted = True
+        for line in lines:
+            if line[0] in "0123456789abcdef" and "-" in line.partition(" ")[0]:
+                counted = not (without and without in line)
+            elif counted and line.startswith("Pss:"):
+                total += int(line.split()[1])
+    return total * 1024 / 1e6
+
+
+def broker_pids(bootstrap: str) -> list[int]:
+    """The broker's first processes if it runs on this host; else, or if nobody may see, none."""
+    data_dir = data_dir_of(bootstrap)
+    found = read_status(data_dir) if data_dir else None
+    if found is not None:
+        return [found[0].supervisor_pid]
+    ports = {port for _, port in addresses_of(bootstrap)}
+    try:
+        listening = psutil.net_connections(kind="tcp")
+    except psutil.Error:
+        return []
+    return sorted(
+        {
+            each.pid
+            for each in listening
+            if each.status == psutil.CONN_LISTEN and each.laddr.port in ports and each.pid
+        }
+    )
+
+
+def data_dir_of(bootstrap: str) -> Path | None:
+    """The data directory of an SMQ on this host; None of any other broker."""
+    try:
+        with Cluster(bootstrap) as cluster:
+            settings = cluster.retrying(lambda: broker_facts(cluster)).settings
+    except BrokerError:
+        return None
+    data_dir = Path(settings.get("data.dir", ""))
+    return data_dir if "data.dir" in settings and (data_dir / "status.json").exists() else None
+
+
+def killer(bootstrap: str) -> Callable[[], str] | None:
+    """Each call kills the next process of an SMQ on this host, and names it; None elsewhere.
+
+    The supervisor is left alone: nobody restarts it.
+    """
+    data_dir = data_dir_of(bootstrap)
+    if data_dir is None:
+        return None
+    turn = 0
+
+    def kill() -> str:
+        nonlocal turn
+        found = read_status(data_dir)
+        processes = {} if found is None else found[0].processes
+        alive = sorted(name for name, process in processes.items() if process.pid)
+        if not alive:
+            return "nothing"
+        name = alive[turn % len(alive)]
+        turn += 1
+        os.kill(processes[name].pid, signal.SIGKILL)
+        return name
+
+    return kill

@@ -1,0 +1,370 @@
+"""A process of the load generator: producers, consumers or idle connections, a thread for each.
+
+Run as `python -m smq.app.load.worker`. A line of JSON on stdin says what to be, later ones are
+commands; lines of JSON on stdout are what was counted, a line a second. Times are in ns of this
+machine's monotonic clock, which all processes share.
+
+    in   {"kind", "bootstrap", "workload", "topics" | "members" | "connections", "start_ns"}
+         {"go": {"rate", "limit", "start_ns"}}     producers: a rate each, or null for no waiting
+         {"stop": true}                            finish, tell the rest, end
+    out  {"ready": true}                           connected; consumers have their partitions
+         {"second", "sent", "acked", …}            since the line before; histograms encoded
+         {"reached": true}                         the limit was sent and acknowledged
+         {"done": true} | {"error": sentence}
+"""
+
+import json
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from time import sleep
+from typing import Any
+
+from smq.app.load.clients import (
+    CommitFailed,
+    Consumer,
+    Producer,
+    QueueFull,
+    consumer_of,
+    producer_of,
+)
+from smq.app.load.connections import hold
+from smq.app.load.histogram import Latencies
+from smq.app.load.schedule import NS, Schedule
+from smq.app.load.workload import Workload
+from smq.app.process.clock import monotonic_ns
+
+Told = dict[str, Any]
+TOLD_RATE_MAX = 20_000  # Messages a second of one producer whose latency is looked at.
+TOLD_EVERY_AT_MAX = 50
+BURST = 500  # Messages between two looks at outcomes and commands.
+NAP_S_MAX = 0.01
+POLL_S = 0.1
+FINISH_S = 60.0
+SWITCH_S = 0.0005  # Threads hand over sooner than Python's 5 ms: it would be seen as latency.
+
+
+class Tally:
+    """Counts since the last report, by name, and latencies by name. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._counts: defaultdict[str, int] = defaultdict(int)
+        self._latencies: defaultdict[str, list[int]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    def add(self, name: str, count: int) -> None:
+        """Count something."""
+        with self._lock:
+            self._counts[name] += count
+
+    def late(self, name: str, since_ns: list[int]) -> None:
+        """Record how long ago each moment was, now."""
+        now_ns = monotonic_ns()
+        with self._lock:
+            self._latencies[name] += [(now_ns - each) // 1000 for each in since_ns]
+
+    def report(self, second: int) -> Told:
+        """Everything since the last report."""
+        with self._lock:
+            counts, self._counts = self._counts, defaultdict(int)
+            latencies, self._latencies = self._latencies, defaultdict(list)
+        encoded = {}
+        for name, values in latencies.items():
+            histogram = Latencies()
+            histogram.record(values)
+            encoded[name] = histogram.encoded()
+        return {"second": second, **counts, "latencies": encoded}
+
+
+def told_every(rate: float | None) -> int:
+    """The latency of one in so many messages of a producer is looked at."""
+    if rate is None:
+        return TOLD_EVERY_AT_MAX
+    return 1 + int(rate // TOLD_RATE_MAX)
+
+
+class Sending(threading.Thread):
+    """One producer on its schedule."""
+
+    def __init__(self, producer: Producer, tally: Tally, go: Told) -> None:
+        super().__init__(daemon=True)
+        self._producer, self._tally = producer, tally
+        self._start_ns: int = go["start_ns"]
+        self._rate: float | None = go["rate"]
+        self._limit: int | None = go["limit"]
+        self._every = told_every(self._rate)
+        self._sent, self._reported = 0, (0, 0)
+        self._failed_before = producer.failed
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        sleep(max(0, self._start_ns - monotonic_ns()) / NS)
+        polls = threading.Thread(target=self._poll, daemon=True)
+        if self._rate is not None:
+            polls.start()
+            self._on_schedule(Schedule(self._start_ns, self._rate))
+        else:
+            self._without_waiting()
+        self._producer.finish(FINISH_S)
+        self.stopped.set()
+
+    def _goes_on(self) -> bool:
+        return not self.stopped.is_set() and (self._limit is None or self._sent < self._limit)
+
+    def _on_schedule(self, schedule: Schedule) -> None:
+        while self._goes_on():
+            due_ns = schedule.due_ns()
+            wait_ns = due_ns - monotonic_ns()
+            if wait_ns > 0:
+                sleep(min(wait_ns / NS, NAP_S_MAX))
+                continue
+            if self._send(due_ns):
+                schedule.take()
+            else:
+                sleep(0.001)
+
+    def _without_waiting(self) -> None:
+        while self._goes_on():
+            for _ in range(BURST):
+                if not self._goes_on():
+                    break
+                if not self._send(monotonic_ns()):
+                    self._producer.poll(0.001)
+            self._producer.poll(0)
+
+    def _send(self, due_ns: int) -> bool:
+        try:
+            self._producer.send(due_ns, told=self._sent % self._every == 0)
+        except QueueFull:
+            return False
+        self._sent += 1
+        return True
+
+    def _poll(self) -> None:
+        while not self.stopped.is_set():
+            self._producer.poll(POLL_S)
+
+    def counted(self) -> None:
+        """Add to the tally what was acknowledged, and what failed, since the last call."""
+        failed = self._producer.failed - self._failed_before
+        acked = max(self._reported[0], self._sent - self._producer.unfinished() - failed)
+        self._tally.add("acked", acked - self._reported[0])
+        self._tally.add("failed", failed - self._reported[1])
+        self._reported = acked, failed
+
+
+class Reading(threading.Thread):
+    """One consumer: takes, commits now and then, and leaves and returns if it is asked to."""
+
+    def __init__(
+        self, open_one: Callable[[], Consumer], workload: Workload, every: int, tally: Tally
+    ) -> None:
+        super().__init__(daemon=True)
+        self._open, self._tally, self._every = open_one, tally, every
+        commits_s = workload.commits_per_second
+        self._commit_ns = int(NS / commits_s) if commits_s else 0
+        self._next_commit_ns = monotonic_ns() + self._commit_ns
+        self._consumer: Consumer | None = None
+        self.is_ready = threading.Event()
+        self.leave = threading.Event()
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            self._membership()
+
+    def _membership(self) -> None:
+        began_ns, is_back = monotonic_ns(), self.is_ready.is_set()
+        consumer = self._open()
+        has_joined = has_read = not is_back  # Only a return is timed.
+        self.leave.clear()
+        while not (self.stopped.is_set() or self.leave.is_set()):
+            taken = consumer.take(POLL_S if self.is_ready.is_set() else 0.01, self._every)
+            self._tally.add("received", taken.messages)
+            self._tally.late("end_to_end", list(taken.stamps))
+            if not self.is_ready.is_set() and consumer.assigned():
+                self.is_ready.set()
+            if not has_joined and consumer.assigned():
+                self._tally.late("rejoin", [began_ns])
+                has_joined = True
+            if not has_read and taken.messages:
+                self._tally.late("recovery", [began_ns])
+                has_read = True
+            self._commit(consumer)
+        consumer.close()
+
+    def _commit(self, consumer: Consumer) -> None:
+        now_ns = monotonic_ns()
+        if not self._commit_ns or now_ns < self._next_commit_ns:
+            return
+        self._next_commit_ns = max(self._next_commit_ns + self._commit_ns, now_ns)
+        try:
+            consumer.commit()
+        except CommitFailed:
+            self._tally.add("commits_failed", 1)
+        else:
+            self._tally.add("commits", 1)
+            self._tally.late("commit", [now_ns])
+
+
+class Worker:
+    """What all kinds share: lines in, lines out."""
+
+    def __init__(self, task: Told) -> None:
+        self.workload = Workload(**task["workload"])
+        self.task = task
+        self.tally = Tally()
+        self.is_over = threading.Event()
+        self._lock = threading.Lock()
+
+    def tell(self, **words: Any) -> None:  # noqa: ANN401
+        """Write a line."""
+        with self._lock:
+            sys.stdout.write(json.dumps(words) + "\n")
+            sys.stdout.flush()
+
+    def report_each_second(self, count: Callable[[], None]) -> None:
+        """Report until it is over; the last report has the rest."""
+        start_ns = self.task["start_ns"]
+        while True:
+            second = (monotonic_ns() - start_ns) // NS
+            ended = self.is_over.wait((start_ns + (second + 1) * NS - monotonic_ns()) / NS)
+            count()
+            self.tell(**self.tally.report(second))
+            if ended:
+                return
+
+    def report_in_background(self, count: Callable[[], None]) -> threading.Thread:
+        """The same in a thread."""
+        thread = threading.Thread(target=self.report_each_second, args=(count,), daemon=True)
+        thread.start()
+        return thread
+
+
+def produce(worker: Worker) -> None:
+    """Be producers, one for each topic that is named."""
+    tally = worker.tally
+
+    def delivered(due_ns: int, is_good: bool) -> None:  # noqa: FBT001  (a callback)
+        if is_good:
+            tally.late("publish", [due_ns])
+
+    producers = [
+        producer_of(worker.task["bootstrap"], worker.workload, each, delivered)
+        for each in worker.task["topics"]
+    ]
+    sending: list[Sending] = []
+    worker.tell(ready=True)
+    reports = worker.report_in_background(lambda: _count(sending))
+    for line in sys.stdin:
+        _end(sending)
+        command = json.loads(line)
+        if "stop" in command:
+            break
+        sending[:] = [Sending(each, tally, command["go"]) for each in producers]
+        for each in sending:
+            each.start()
+        if command["go"]["limit"] is not None:
+            threading.Thread(target=_await_limit, args=(worker, list(sending)), daemon=True).start()
+    for producer in producers:
+        producer.close()
+    worker.is_over.set()
+    reports.join()
+
+
+def _count(sending: list[Sending]) -> None:
+    for each in list(sending):
+        each.counted()
+
+
+def _end(sending: list[Sending]) -> None:
+    for each in sending:
+        each.stopped.set()
+    for each in sending:
+        each.join()
+    _count(sending)
+
+
+def _await_limit(worker: Worker, sending: list[Sending]) -> None:
+    for each in sending:
+        each.join()
+    worker.tell(reached=True)
+
+
+def consume(worker: Worker) -> None:
+    """Be consumers, one for each member that is named: a topic and a group."""
+    bootstrap, every = worker.task["bootstrap"], worker.task["every"]
+
+    def opening(topic: str, group: str) -> Callable[[], Consumer]:
+        return lambda: consumer_of(bootstrap, worker.workload, topic, group)
+
+    readings = [
+        Reading(opening(*member), worker.workload, every, worker.tally)
+        for member in worker.task["members"]
+    ]
+    for each in readings:
+        each.start()
+    for each in readings:
+        each.is_ready.wait()
+    worker.tell(ready=True)
+    reports = worker.report_in_background(lambda: None)
+    for turn, line in enumerate(sys.stdin):
+        if "stop" in json.loads(line):
+            break
+        readings[turn % len(readings)].leave.set()
+    for each in readings:
+        each.stopped.set()
+    for each in readings:
+        each.join()
+    worker.is_over.set()
+    reports.join()
+
+
+def connect(worker: Worker) -> None:
+    """Hold connections."""
+    answered = hold(worker.task["bootstrap"], worker.task["connections"])
+    next(answered)
+    worker.tell(ready=True)
+    reports = worker.report_in_background(lambda: None)
+    asks = threading.Thread(target=_ask_on, args=(worker, answered), daemon=True)
+    asks.start()
+    sys.stdin.readline()
+    worker.is_over.set()
+    asks.join()
+    reports.join()
+
+
+def _ask_on(worker: Worker, answered: Any) -> None:  # noqa: ANN401  (an iterator of ns)
+    while not worker.is_over.is_set():
+        try:
+            worker.tally.late("request", [next(answered)])
+        except OSError:
+            worker.tally.add("connections_failed", 1)
+            return
+
+
+KINDS: Mapping[str, Callable[[Worker], None]] = {
+    "produce": produce,
+    "consume": consume,
+    "connect": connect,
+}
+
+
+def main() -> None:
+    """Be what the first line of stdin says, until told to stop."""
+    sys.setswitchinterval(SWITCH_S)
+    worker = Worker(json.loads(sys.stdin.readline()))
+    try:
+        KINDS[worker.task["kind"]](worker)
+    except OSError as error:
+        worker.tell(error=str(error))
+        return
+    except Exception as error:  # noqa: BLE001  (Whatever it is, the run says it and ends.)
+        worker.tell(error=f"{type(error).__name__}: {error}")
+        return
+    worker.tell(done=True)
+
+
+if __name__ == "__main__":
+    main()
