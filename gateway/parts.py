@@ -16,7 +16,8 @@ from itertools import chain
 from struct import error
 from typing import Any
 
-from gateway.apis.table import Api, Cut
+from gateway.apis.bounds import Cut
+from gateway.apis.table import Api
 from gateway.context import Ask, Message, Relay, Step, WaitForAny
 from gateway.rows import Rows
 from smq.model.errors import PeerError

@@ -209,7 +209,7 @@ def _places(node: Node, config: Config) -> Iterator[DescribeConfigsResourceResul
     values = {
         "advertised.listeners": (ConfigType.LIST, _listener(bracketed(node.host), node.port)),
         "listeners": (ConfigType.LIST, _listener(*listening)),
-        "log.dirs": (ConfigType.LIST, str(config.data_dir / "logs")),
+        "log.dirs": (ConfigType.LIST, str(config.log_dir)),
         "node.id": (ConfigType.INT, str(node.id)),
     }
     for name, (kind, value) in values.items():

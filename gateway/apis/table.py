@@ -3,15 +3,6 @@
 SHARD       every node answers it itself
 COORDINATOR a node relays it, as it came, to the coordinator, which answers from the same table
 KERNEL      Produce: parsed, appended and answered by shm.kernels.request.produce
-
-Each API has bounds of its own for a request: no one may hold a loop for more than 10 ms, or make a
-process grow by more than 4 times its size and a megabyte. tests/gateway/test_bounds.py sends the
-largest of each.
-
-Produce is the exception: what is appended is checked and copied in the same step, 1.5 to 2 ms a
-megabyte. A request of socket.request.max.bytes, 100 MB by default, holds a shard for up to 0.2 s; a
-lower limit bounds that. The number of its batches is bounded too (shm.kernels.log.plan.ROWS_MAX):
-small ones take no longer than 10 ms.
 """
 
 from collections.abc import Callable
@@ -24,6 +15,8 @@ from typing import Any
 from gateway.apis import (
     acls,
     alter_configs,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     create_partitions,
     create_topics,
@@ -33,6 +26,9 @@ from gateway.apis import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
+    describe_quorum,
+    describe_topic_partitions,
     elect_leaders,
     find_coordinator,
     heartbeat,
@@ -40,6 +36,7 @@ from gateway.apis import (
     join_group,
     large_fetch,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -49,10 +46,26 @@ from gateway.apis import (
     offset_for_leader_epoch,
     session_fetch,
     sync_group,
+    update_features,
+)
+from gateway.apis.bounds import (
+    GROUP,
+    NAMED,
+    PARTITIONS,
+    SMALL,
+    WHOLE,
+    WHOLE_ELEMENTS_MAX,
+    Bounds,
+    Cut,
+    MiB,
+    answered_in_parts,
+    listing,
 )
 from smq.wire.api import API_BY_NAME
 from smq.wire.generated import (
     alter_configs as alter_configs_codec,
+    alter_partition_reassignments as alter_partition_reassignments_codec,
+    alter_replica_log_dirs as alter_replica_log_dirs_codec,
     api_versions as api_versions_codec,
     create_acls as create_acls_codec,
     create_partitions as create_partitions_codec,
@@ -65,6 +78,9 @@ from smq.wire.generated import (
     describe_cluster as describe_cluster_codec,
     describe_configs as describe_configs_codec,
     describe_groups as describe_groups_codec,
+    describe_log_dirs as describe_log_dirs_codec,
+    describe_quorum as describe_quorum_codec,
+    describe_topic_partitions as describe_topic_partitions_codec,
     elect_leaders as elect_leaders_codec,
     fetch as fetch_codec,
     find_coordinator as find_coordinator_codec,
@@ -73,6 +89,7 @@ from smq.wire.generated import (
     init_producer_id as init_producer_id_codec,
     join_group as join_group_codec,
     leave_group as leave_group_codec,
+    list_config_resources as list_config_resources_codec,
     list_groups as list_groups_codec,
     list_offsets as list_offsets_codec,
     list_partition_reassignments as list_partition_reassignments_codec,
@@ -82,7 +99,10 @@ from smq.wire.generated import (
     offset_for_leader_epoch as offset_for_leader_epoch_codec,
     produce as produce_codec,
     sync_group as sync_group_codec,
+    update_features as update_features_codec,
 )
+
+NO_AUTHORIZER = "all: there is no authorizer, as in Kafka by default"
 
 
 class Where(Enum):
@@ -91,58 +111,6 @@ class Where(Enum):
     KERNEL = "kernel"
     SHARD = "shard"
     COORDINATOR = "coordinator"
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How an answer is made in parts, from a version on.
-
-    request      the array that is cut, if the request is: (array, array in its elements, …)
-    response     the arrays whose rows the parts give, likewise
-    portion_max  elements of a portion: a few milliseconds of work
-    """
-
-    first_version: int
-    request: tuple[str, ...]
-    response: tuple[str, ...]
-    portion_max: int = 300
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What a request may be; a larger one closes the connection, as Kafka does with what is larger
-    than socket.request.max.bytes.
-
-    bytes_max     without its size
-    elements_max  of all its arrays together
-    cuts          how it is answered in parts, the newest version first
-    """
-
-    bytes_max: int
-    elements_max: int
-    cuts: tuple[Cut, ...] = ()
-
-
-KiB, MiB = 1024, 1024 * 1024
-WHOLE_ELEMENTS_MAX = 1000  # At once: reading, handling, writing one takes ten microseconds.
-
-# A few strings, of 32 KiB at most each, and no arrays of note.
-SMALL = Bounds(128 * KiB, WHOLE_ELEMENTS_MAX)
-
-# What a group is made of: Kafka keeps it as one record, which is a megabyte at most.
-GROUP = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
-
-ACLS = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
-NO_AUTHORIZER = "all: there is no authorizer, as in Kafka by default"
-
-
-def _listing(*cuts: Cut, elements_max: int = 20_000, bytes_max: int = 1 * MiB) -> Bounds:
-    """10,000 partitions, each in a topic of its own, in names of usual length."""
-    return Bounds(bytes_max, elements_max, cuts)
-
-
-_PARTITIONS = ("topics", "partitions")
-_NAMED = _listing(Cut(0, _PARTITIONS, _PARTITIONS))
 
 
 @dataclass(frozen=True)
@@ -211,7 +179,7 @@ APIS: tuple[Api, ...] = (
         session_fetch.handle,
         "follower fetching",
         # A session begins with all of its partitions, and names may have 249 bytes.
-        _listing(Cut(0, _PARTITIONS, ("responses", "partitions")), bytes_max=4 * MiB),
+        listing(Cut(0, PARTITIONS, ("responses", "partitions")), bytes_max=4 * MiB),
         large_fetch.steps,
     ),
     Api(
@@ -220,7 +188,7 @@ APIS: tuple[Api, ...] = (
         list_offsets_codec,
         list_offsets.handle,
         "",
-        _NAMED,
+        NAMED,
         list_offsets.steps,
     ),
     Api(
@@ -229,18 +197,18 @@ APIS: tuple[Api, ...] = (
         metadata_codec,
         metadata.handle,
         "",
-        _listing(Cut(0, ("topics",), _PARTITIONS)),
+        listing(Cut(0, ("topics",), PARTITIONS)),
     ),
-    Api("OffsetCommit", Where.COORDINATOR, offset_commit_codec, offset_commit.handle, "", _NAMED),
+    Api("OffsetCommit", Where.COORDINATOR, offset_commit_codec, offset_commit.handle, "", NAMED),
     Api(
         "OffsetFetch",
         Where.COORDINATOR,
         offset_fetch_codec,
         offset_fetch.handle,
         "",
-        _listing(
-            Cut(8, ("groups", "topics", "partition_indexes"), ("groups", *_PARTITIONS)),
-            Cut(0, ("topics", "partition_indexes"), _PARTITIONS),
+        listing(
+            Cut(8, ("groups", "topics", "partition_indexes"), ("groups", *PARTITIONS)),
+            Cut(0, ("topics", "partition_indexes"), PARTITIONS),
         ),
     ),
     Api(
@@ -249,7 +217,7 @@ APIS: tuple[Api, ...] = (
         find_coordinator_codec,
         find_coordinator.handle,
         "transactions, share groups",
-        _listing(Cut(4, ("coordinator_keys",), ("coordinators",)), elements_max=10_000),
+        listing(Cut(4, ("coordinator_keys",), ("coordinators",)), elements_max=10_000),
     ),
     Api("JoinGroup", Where.COORDINATOR, join_group_codec, join_group.handle, "", GROUP),
     Api("Heartbeat", Where.COORDINATOR, heartbeat_codec, heartbeat.handle),
@@ -261,7 +229,7 @@ APIS: tuple[Api, ...] = (
         describe_groups_codec,
         describe_groups.handle,
         "",
-        _listing(Cut(0, ("groups",), ("groups",)), elements_max=10_000),
+        listing(Cut(0, ("groups",), ("groups",)), elements_max=10_000),
     ),
     Api(
         "ListGroups",
@@ -284,7 +252,7 @@ APIS: tuple[Api, ...] = (
         create_topics_codec,
         create_topics.handle,
         "replication factors above 1, quotas",
-        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("topics",)),)),
+        answered_in_parts("topics"),
     ),
     Api(
         "DeleteTopics",
@@ -292,7 +260,7 @@ APIS: tuple[Api, ...] = (
         delete_topics_codec,
         delete_topics.handle,
         "quotas",
-        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("responses",)),)),
+        answered_in_parts("responses"),
     ),
     Api(
         "DeleteRecords",
@@ -300,7 +268,7 @@ APIS: tuple[Api, ...] = (
         delete_records_codec,
         delete_records.handle,
         "",
-        _listing(Cut(0, _PARTITIONS, _PARTITIONS, delete_records.PORTION_MAX)),
+        listing(Cut(0, PARTITIONS, PARTITIONS, delete_records.PORTION_MAX)),
     ),
     Api(
         "InitProducerId",
@@ -315,18 +283,18 @@ APIS: tuple[Api, ...] = (
         offset_for_leader_epoch_codec,
         offset_for_leader_epoch.handle,
         "",
-        _NAMED,
+        NAMED,
     ),
     Api("DescribeAcls", Where.SHARD, describe_acls_codec, acls.describe, NO_AUTHORIZER),
-    Api("CreateAcls", Where.SHARD, create_acls_codec, acls.create, NO_AUTHORIZER, ACLS),
-    Api("DeleteAcls", Where.SHARD, delete_acls_codec, acls.delete, NO_AUTHORIZER, ACLS),
+    Api("CreateAcls", Where.SHARD, create_acls_codec, acls.create, NO_AUTHORIZER, WHOLE),
+    Api("DeleteAcls", Where.SHARD, delete_acls_codec, acls.delete, NO_AUTHORIZER, WHOLE),
     Api(
         "DescribeConfigs",
         Where.COORDINATOR,
         describe_configs_codec,
         describe_configs.handle,
         "loggers, client metrics, groups",
-        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("results",)),)),
+        answered_in_parts("results"),
     ),
     Api(
         "AlterConfigs",
@@ -334,7 +302,23 @@ APIS: tuple[Api, ...] = (
         alter_configs_codec,
         alter_configs.handle,
         "brokers, loggers, client metrics, groups",
-        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("responses",)),)),
+        answered_in_parts("responses"),
+    ),
+    Api(
+        "AlterReplicaLogDirs",
+        Where.SHARD,
+        alter_replica_log_dirs_codec,
+        alter_replica_log_dirs.handle,
+        "moves: there is one directory",
+        WHOLE,
+    ),
+    Api(
+        "DescribeLogDirs",
+        Where.SHARD,
+        describe_log_dirs_codec,
+        describe_log_dirs.handle,
+        "",
+        answered_in_parts("results", "topics", "partitions"),
     ),
     Api(
         "CreatePartitions",
@@ -342,7 +326,7 @@ APIS: tuple[Api, ...] = (
         create_partitions_codec,
         create_partitions.handle,
         "quotas",
-        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("results",)),)),
+        answered_in_parts("results"),
     ),
     Api(
         "DeleteGroups",
@@ -350,7 +334,7 @@ APIS: tuple[Api, ...] = (
         delete_groups_codec,
         delete_groups.handle,
         "",
-        _listing(Cut(0, ("groups_names",), ("results",), 50), elements_max=10_000),
+        listing(Cut(0, ("groups_names",), ("results",), 50), elements_max=10_000),
     ),
     Api(
         "ElectLeaders",
@@ -358,7 +342,7 @@ APIS: tuple[Api, ...] = (
         elect_leaders_codec,
         elect_leaders.handle,
         "",
-        _listing(
+        listing(
             Cut(
                 0,
                 ("topic_partitions", "partitions"),
@@ -373,7 +357,15 @@ APIS: tuple[Api, ...] = (
         incremental_alter_configs_codec,
         alter_configs.handle_incremental,
         "brokers, loggers, client metrics, groups",
-        Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), ("responses",)),)),
+        answered_in_parts("responses"),
+    ),
+    Api(
+        "AlterPartitionReassignments",
+        Where.SHARD,
+        alter_partition_reassignments_codec,
+        alter_partition_reassignments.handle,
+        "moves: a partition stays on its log",
+        WHOLE,
     ),
     Api(
         "ListPartitionReassignments",
@@ -381,9 +373,41 @@ APIS: tuple[Api, ...] = (
         list_partition_reassignments_codec,
         list_partition_reassignments.handle,
         "",
-        Bounds(1 * MiB, WHOLE_ELEMENTS_MAX),
+        WHOLE,
+    ),
+    Api(
+        "DescribeQuorum",
+        Where.SHARD,
+        describe_quorum_codec,
+        describe_quorum.handle,
+        "a quorum: one node keeps the metadata",
+        WHOLE,
+    ),
+    Api(
+        "UpdateFeatures",
+        Where.SHARD,
+        update_features_codec,
+        update_features.handle,
+        "features: there are none to choose",
+        WHOLE,
     ),
     Api("DescribeCluster", Where.SHARD, describe_cluster_codec, describe_cluster.handle),
+    Api(
+        "ListConfigResources",
+        Where.SHARD,
+        list_config_resources_codec,
+        list_config_resources.handle,
+        "",
+        Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, (Cut(0, (), ("config_resources",)),)),
+    ),
+    Api(
+        "DescribeTopicPartitions",
+        Where.SHARD,
+        describe_topic_partitions_codec,
+        describe_topic_partitions.handle,
+        "",
+        answered_in_parts(*PARTITIONS),
+    ),
 )
 
 API_BY_KEY: dict[int, Api] = {api.key: api for api in APIS}

@@ -270,6 +270,11 @@ class Config:
             name: value for name, value in self.values().items() if value != SETTINGS[name].default
         }
 
+    @property
+    def log_dir(self) -> Path:
+        """The directory of the logs."""
+        return self.data_dir / "logs"
+
     def listen_port(self, node_id: int) -> int:
         """The port that node `node_id` listens on; 0: any free port."""
         return self.port + node_id - 1 if self.port else 0

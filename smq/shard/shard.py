@@ -22,6 +22,7 @@ from shm.kernels.base.words import (
     P_LOG_START,
     P_MAX_TIMESTAMP,
     P_SEALED_END,
+    P_UNSEALED_BYTES,
 )
 from smq.log.log import TOUCHED_MAX, Log
 from smq.model.catalog import Catalog, Topic
@@ -71,6 +72,10 @@ class Led:
     def offsets(self) -> Offsets:
         """Where the partition begins and ends, as of now."""
         return Offsets(*_OFFSETS(self.log.partitions.table[self.slot].tolist()))
+
+    def unsealed_bytes(self) -> int:
+        """What only the log has of the partition."""
+        return int(self.log.partitions.table[self.slot, P_UNSEALED_BYTES])
 
 
 def _difference(catalog: Catalog, other: Catalog) -> list[Topic]:

@@ -2,7 +2,7 @@
 
 import importlib
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from smq.model.errors import ErrorCode
@@ -11,10 +11,13 @@ from smq.wire.messages.notation import Api, Field
 from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import snake
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ARRAY_LENGTH_MAX = 3
 TIME_MS_MAX = 2**41  # The year 2039: what libraries with clever types for time still take.
 TEXTS = ("", "a", "topic-1", "Zürich 🚲", "x" * 126, "y" * 127, "z" * 300)
-_INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_INTEGER_BITS = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
 
 MESSAGES: tuple[tuple[Api, str], ...] = tuple((api, name) for api in APIS for name in api.messages)
 
@@ -61,14 +64,16 @@ def _random_value(random: Random, module: Any, field: Field, version: int) -> ob
 def _random_element(random: Random, module: Any, field: Field, version: int) -> object:  # noqa: ANN401
     if field.type in _INTEGER_BITS:
         return _random_integer(random, field)
-    if field.type == "bool":
-        return random.random() < 0.5
-    if field.type == "string":
-        return random.choice(TEXTS)
-    if field.type in {"bytes", "records"}:
-        return random.randbytes(random.choice((0, 1, 127, 200)))
-    if field.type == "uuid":
-        return UUID(bytes=random.randbytes(16))
+    chosen: dict[str, Callable[[], object]] = {
+        "bool": lambda: random.random() < 0.5,
+        "float64": lambda: random.choice((0.0, -1.5, 1e300)),
+        "string": lambda: random.choice(TEXTS),
+        "bytes": lambda: random.randbytes(random.choice((0, 1, 127, 200))),
+        "records": lambda: random.randbytes(random.choice((0, 1, 127, 200))),
+        "uuid": lambda: UUID(bytes=random.randbytes(16)),
+    }
+    if field.type in chosen:
+        return chosen[field.type]()
     return _random_structure(random, module, field.type, field.fields, version)
 
 
@@ -78,4 +83,6 @@ def _random_integer(random: Random, field: Field) -> int:
     if field.type == "int64" and field.name.endswith(("_ms", "timestamp")):
         return random.randrange(TIME_MS_MAX)
     bits = random.choice((2, _INTEGER_BITS[field.type]))
+    if field.type.startswith("u"):
+        return random.randrange(2**bits)
     return random.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1))

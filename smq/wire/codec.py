@@ -13,8 +13,8 @@ passed on as a piece of its own instead of being copied into the answer.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from struct import Struct, error, unpack_from
-from typing import Any, Protocol, TypeAlias
+from struct import Struct, calcsize, error, pack, unpack_from
+from typing import Any, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from smq.model.errors import PeerError
@@ -24,8 +24,9 @@ ZERO_UUID = UUID(int=0)
 VARINT_BYTES_MAX = 5  # Lengths and tags have 32 bits, seven a byte.
 STRING_BYTES_MAX = 2**15 - 1  # Kafka's limit, also for the form that allows more.
 TAGS_MAX = 100  # Of one structure: at two bytes each, a megabyte could hold 500,000.
-INT32S_MAX = 1 << 16  # Of one array: no topic has so many partitions or replicas.
+NUMBERS_MAX = 1 << 16  # Of one array: no topic has so many partitions or replicas.
 
+_INT8 = Struct(">b")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 
@@ -45,6 +46,9 @@ class Lent(Protocol):
 Buffer: TypeAlias = bytes | memoryview
 Records: TypeAlias = bytes | bytearray | memoryview | Lent
 Append: TypeAlias = Callable[[Any], None]  # Takes bytes, a view or something lent.
+
+Value = TypeVar("Value")
+Reader: TypeAlias = Callable[[Buffer, int], tuple[Value, int]]
 
 _BYTES_LIKE = (bytes, bytearray, memoryview)
 
@@ -264,18 +268,35 @@ def read_compact_count(buffer: Buffer, at: int) -> tuple[int, int]:
     return _not_null(count), at
 
 
-def read_int32_array(buffer: Buffer, at: int) -> tuple[Sequence[int], int]:
-    return _read_int32s(buffer, *read_count(buffer, at))
+def _array_reader(code: str, read_length: Reader[int]) -> Reader[Sequence[int]]:
+    size = calcsize(code)
+
+    def read(buffer: Buffer, at: int) -> tuple[Sequence[int], int]:
+        count, at = read_length(buffer, at)
+        if count > NUMBERS_MAX:
+            raise Malformed(f"an array of {count} numbers")
+        return unpack_from(f">{count}{code}", buffer, at), at + size * count
+
+    return read
 
 
-def read_compact_int32_array(buffer: Buffer, at: int) -> tuple[Sequence[int], int]:
-    return _read_int32s(buffer, *read_compact_count(buffer, at))
+read_int8_array = _array_reader("b", read_count)
+read_compact_int8_array = _array_reader("b", read_compact_count)
+read_int32_array = _array_reader("i", read_count)
+read_compact_int32_array = _array_reader("i", read_compact_count)
+read_int64_array = _array_reader("q", read_count)
+read_compact_int64_array = _array_reader("q", read_compact_count)
 
 
-def _read_int32s(buffer: Buffer, count: int, at: int) -> tuple[Sequence[int], int]:
-    if count > INT32S_MAX:
-        raise Malformed(f"an array of {count} numbers")
-    return unpack_from(f">{count}i", buffer, at), at + 4 * count
+def read_compact_nullable_int32_array(buffer: Buffer, at: int) -> tuple[Sequence[int] | None, int]:
+    count, after = read_compact_nullable_count(buffer, at)
+    return (None, after) if count < 0 else read_compact_int32_array(buffer, at)
+
+
+def read_presence(buffer: Buffer, at: int) -> tuple[bool, int]:
+    """Whether a structure that may be null is there: a byte says -1, or 1."""
+    (sign,) = _INT8.unpack_from(buffer, at)
+    return sign >= 0, at + 1
 
 
 def read_int32(buffer: Buffer, at: int) -> tuple[int, int]:
@@ -397,10 +418,31 @@ def write_compact_nullable_count(append: Append, items: Sequence[object] | None)
     write_unsigned_varint(append, 0 if items is None else len(items) + 1)
 
 
-def write_int32_array(append: Append, values: Sequence[int]) -> None:
-    append(Struct(f">i{len(values)}i").pack(len(values), *values))
+def _array_writer(
+    code: str, write_length: Callable[[Append, Sequence[int]], None]
+) -> Callable[[Append, Sequence[int]], None]:
+    def write(append: Append, values: Sequence[int]) -> None:
+        write_length(append, values)
+        append(pack(f">{len(values)}{code}", *values))
+
+    return write
 
 
-def write_compact_int32_array(append: Append, values: Sequence[int]) -> None:
-    write_unsigned_varint(append, len(values) + 1)
-    append(Struct(f">{len(values)}i").pack(*values))
+write_int8_array = _array_writer("b", write_count)
+write_compact_int8_array = _array_writer("b", write_compact_count)
+write_int32_array = _array_writer("i", write_count)
+write_compact_int32_array = _array_writer("i", write_compact_count)
+write_int64_array = _array_writer("q", write_count)
+write_compact_int64_array = _array_writer("q", write_compact_count)
+
+
+def write_compact_nullable_int32_array(append: Append, values: Sequence[int] | None) -> None:
+    if values is None:
+        append(b"\0")
+    else:
+        write_compact_int32_array(append, values)
+
+
+def write_presence(append: Append, structure: Message | None) -> None:
+    """See read_presence."""
+    append(b"\xff" if structure is None else b"\x01")

@@ -32,9 +32,13 @@ class Module:
 
     def text(self) -> str:
         body: list[str] = []
+        written: dict[str, Field] = {}
         for message in self.api.messages.values():
             for structure in structures(message):
-                body += StructureCode(structure, self.api.flexible_from, self.used).lines()
+                same = written.setdefault(structure.type, structure)
+                assert same.fields == structure.fields, f"two structures are {structure.type}"
+                if same is structure:
+                    body += StructureCode(structure, self.api.flexible_from, self.used).lines()
             body += self.public_lines(message.type)
         return "\n".join([*self.head_lines(body), *body]).rstrip() + "\n"
 

@@ -33,7 +33,9 @@ NESTED_MAX = 1024  # Elements within an element that is not cut: a topic's confi
 CHECKED_MAX = 500  # Elements until others have a turn; reading one takes some microseconds.
 
 _REQUESTS = {api.key: (api.messages[f"{api.name}Request"], api.flexible_from) for api in APIS}
-_FIXED_BYTES = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8}
+_FIXED_BYTES = {
+    "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "float64": 8,
+}  # fmt: skip
 
 
 class Portion(NamedTuple):
@@ -82,6 +84,10 @@ def _structure(module: ModuleType, field: Field, version: int, *, flexible: bool
 def _part(module: ModuleType, field: Field, version: int, *, flexible: bool) -> Part:
     compact = "compact_" if flexible else ""
     nullable = "nullable_" if version in field.nullable else ""
+    if is_structure(field) and not field.is_array:
+        structure = _structure(module, field, version, flexible=flexible)
+        assert not any(part.is_array for part in structure.parts), "it is not counted"
+        return Part(field.name, _nullable(structure.read), None, None)
     if not field.is_array:
         return Part(field.name, _value(field.type, compact + nullable), None, None)
     count: Read = getattr(codec, f"read_{compact}{nullable}count")
@@ -90,6 +96,14 @@ def _part(module: ModuleType, field: Field, version: int, *, flexible: bool) -> 
     structure = _structure(module, field, version, flexible=flexible)
     has_arrays = any(part.is_array for part in structure.parts)
     return Part(field.name, count, structure.read, structure if has_arrays else None)
+
+
+def _nullable(read: Read) -> Read:
+    def read_nullable(buffer: Buffer, at: int) -> tuple[Any, int]:
+        is_there, at = codec.read_presence(buffer, at)
+        return read(buffer, at) if is_there else (None, at)
+
+    return read_nullable
 
 
 def _value(kind: str, form: str) -> Read:

@@ -12,10 +12,19 @@ from typing import TypeVar
 
 from smq.wire.messages.notation import Field
 
-_FIXED = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q"}
-_BYTES = {"?": 1, "b": 1, "h": 2, "i": 4, "q": 8}
-_PYTHON_TYPES = {"string": "str", "bytes": "bytes", "uuid": "UUID", "records": "Records"}
-_ZEROS = {"bool": "False", "string": '""', "bytes": 'b""', "uuid": "ZERO_UUID"}
+_FIXED = {
+    "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q",
+    "float64": "d",
+}  # fmt: skip
+_BYTES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "q": 8, "d": 8}
+_NUMBER_ARRAYS = {"int8", "int32", "int64"}
+_PYTHON_TYPES = {
+    "string": "str", "bytes": "bytes", "uuid": "UUID", "records": "Records", "bool": "bool",
+    "float64": "float",
+}  # fmt: skip
+_ZEROS = {
+    "bool": "False", "string": '""', "bytes": 'b""', "uuid": "ZERO_UUID", "float64": "0.0",
+}  # fmt: skip
 _CONSTANTS = {
     "null": "None",
     "true": "True",
@@ -130,7 +139,6 @@ class StructureCode:
 
     def python_type(self, field: Field) -> str:
         name = field.type if is_structure(field) else _PYTHON_TYPES.get(field.type, "int")
-        name = "bool" if field.type == "bool" else name
         if field.is_array:
             name = f"Sequence[{name}]"
         is_absent = is_structure(field) and not field.is_array  # None is the default structure.
@@ -173,7 +181,7 @@ class StructureCode:
             return f"{verb}_uuid"
         kind = field.type
         if field.is_array:
-            kind = "int32_array" if field.type == "int32" else "count"
+            kind = f"{field.type}_array" if field.type in _NUMBER_ARRAYS else "count"
         return f"{verb}_{compact}{nullable}{kind}"
 
     def element_form(self, verb: str, version: int) -> str:
@@ -274,8 +282,11 @@ class StructureCode:
 
     def read_field(self, field: Field, indent: int) -> Iterator[str]:
         space = " " * indent
+        if is_structure(field) and not field.is_array:
+            yield from self.read_nullable_structure(field, indent)
+            return
         function = self.chosen(field, lambda version: self.form("read", field, version))
-        if not field.is_array or field.type == "int32":
+        if not field.is_array or field.type in _NUMBER_ARRAYS:
             yield f"{space}message.{field.name}, at = {function}(buffer, at)"
             return
         if is_structure(field):
@@ -291,6 +302,15 @@ class StructureCode:
         yield f"{space}    {field.name}.append({element_name(field)})"
         null = " if count >= 0 else None" if field.nullable else ""
         yield f"{space}message.{field.name} = {field.name}{null}"
+
+    def read_nullable_structure(self, field: Field, indent: int) -> Iterator[str]:
+        assert len(field.nullable) == len(field.versions), "one that is always there is not needed"
+        self.used.codec_names.add("read_presence")
+        space = " " * indent
+        call = f"_read_{snake(field.type)}(buffer, at, version)"
+        yield f"{space}is_there, at = read_presence(buffer, at)"
+        yield f"{space}if is_there:"
+        yield f"{space}    message.{field.name}, at = {call}"
 
     def read_tags(self) -> Iterator[str]:
         if not self.flexible:
@@ -367,8 +387,14 @@ class StructureCode:
 
     def write_field(self, field: Field, indent: int, append: str) -> Iterator[str]:
         space = " " * indent
-        function = self.chosen(field, lambda version: self.form("write", field, version))
         value = f"message.{field.name}"
+        if is_structure(field) and not field.is_array:
+            self.used.codec_names.add("write_presence")
+            yield f"{space}write_presence({append}, {value})"
+            yield f"{space}if {value} is not None:"
+            yield f"{space}    _write_{snake(field.type)}({value}, version, {append})"
+            return
+        function = self.chosen(field, lambda version: self.form("write", field, version))
         if field.type == "records" and set(field.nullable) != set(field.versions):
             raise AssertionError("records are nullable in every version")
         # Null in a version without null is our bug: that version's function fails on it.
@@ -376,7 +402,7 @@ class StructureCode:
             "  # type: ignore[arg-type]" if 0 < len(field.nullable) < len(field.versions) else ""
         )
         yield f"{space}{function}({append}, {value}){ignore}"
-        if not field.is_array or field.type == "int32":
+        if not field.is_array or field.type in _NUMBER_ARRAYS:
             return
         items = f"{value} or ()" if field.nullable else value
         yield f"{space}for {element_name(field)} in {items}:"

@@ -1,5 +1,6 @@
 """Apache Kafka's own command-line tools, unmodified, ask and change a broker."""
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -120,3 +121,21 @@ def test_what_a_broker_is(broker: Broker) -> None:
         broker, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "1"
     )
     assert "num.partitions=" in brokers
+
+
+def test_where_a_topic_lies_and_who_leads(broker: Broker) -> None:
+    topics(broker, "--create", "--topic", "lies", "--partitions", "2")
+    lines = "".join(f"{number}\n" for number in range(100))
+    run(broker, f"{TOOLS}.ConsoleProducer", "--topic", "lies", given=lines)
+    said = run(broker, f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", "lies")
+    [found] = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    directories = [each for broker in found["brokers"] for each in broker["logDirs"]]
+    assert [each["error"] for each in directories] == [None] * len(directories)
+    sizes = {part["partition"]: part["size"] for each in directories for part in each["partitions"]}
+    assert sizes.keys() == {"lies-0", "lies-1"}
+    assert sum(sizes.values()) > 100
+    status = run(broker, f"{TOOLS}.MetadataQuorumCommand", "describe", "--status")
+    assert re.search(r"LeaderId: +1\n", status), status
+    assert "CurrentVoters:" in status
+    run(broker, f"{TOOLS}.FeatureCommand", "describe")
+    assert run(broker, f"{TOOLS}.ClientMetricsCommand", "--list").split() == []

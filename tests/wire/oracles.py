@@ -16,7 +16,13 @@ with warnings.catch_warnings():
 
 from kio.index import load_request_schema, load_response_schema
 
-__all__ = ["kafka_python_class", "kafka_python_facts", "kio_class"]
+__all__ = ["THEIR_NAMES", "kafka_python_class", "kafka_python_facts", "kio_class"]
+
+# Names that request and response have for different structures.
+THEIR_NAMES = {
+    "DescribeQuorumRequestTopicData": "TopicData",
+    "DescribeQuorumRequestPartitionData": "PartitionData",
+}
 
 kafka_python_facts: Callable[[str], dict[str, Any]] = load_json
 

@@ -25,6 +25,10 @@ def written(write: Callable[..., None], value: object) -> bytes:
     return writer.to_bytes()
 
 
+NUMBERS: dict[str, st.SearchStrategy[Any]] = {
+    f"int{bits}": st.lists(st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)).map(tuple)
+    for bits in (8, 32, 64)
+}
 FORMS: list[tuple[str, st.SearchStrategy[Any]]] = [
     ("unsigned_varint", st.integers(0, 2**35 - 1)),
     ("string", st.text(max_size=200)),
@@ -36,8 +40,13 @@ FORMS: list[tuple[str, st.SearchStrategy[Any]]] = [
     ("nullable_records", st.none() | st.binary(max_size=200)),
     ("compact_nullable_records", st.none() | st.binary(max_size=200)),
     ("uuid", st.uuids()),
-    ("int32_array", st.lists(st.integers(-(2**31), 2**31 - 1)).map(tuple)),
-    ("compact_int32_array", st.lists(st.integers(-(2**31), 2**31 - 1)).map(tuple)),
+    ("int8_array", NUMBERS["int8"]),
+    ("compact_int8_array", NUMBERS["int8"]),
+    ("int32_array", NUMBERS["int32"]),
+    ("compact_int32_array", NUMBERS["int32"]),
+    ("compact_nullable_int32_array", st.none() | NUMBERS["int32"]),
+    ("int64_array", NUMBERS["int64"]),
+    ("compact_int64_array", NUMBERS["int64"]),
 ]
 
 
@@ -121,9 +130,15 @@ def test_a_structure_has_few_tagged_fields() -> None:
 
 
 def test_an_array_of_numbers_is_bounded() -> None:
-    data = (codec.INT32S_MAX + 1).to_bytes(4) + bytes(4 * (codec.INT32S_MAX + 1))
+    data = (codec.NUMBERS_MAX + 1).to_bytes(4) + bytes(4 * (codec.NUMBERS_MAX + 1))
     with pytest.raises(Malformed, match="an array of 65537 numbers"):
         codec.read_int32_array(data, 0)
+
+
+@pytest.mark.parametrize(("structure", "data"), [(None, b"\xff"), (codec.Message(), b"\x01")])
+def test_a_structure_may_be_null(structure: codec.Message | None, data: bytes) -> None:
+    assert written(codec.write_presence, structure) == data
+    assert codec.read_presence(data, 0) == (structure is not None, 1)
 
 
 def test_malformed_means_close_the_connection() -> None:

@@ -15,7 +15,7 @@ from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.messages.notation import Api, Field
 from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import snake
-from tests.wire.oracles import kafka_python_class, kio_class
+from tests.wire.oracles import THEIR_NAMES, kafka_python_class, kio_class
 
 SAMPLES = 12
 each_message = pytest.mark.parametrize(
@@ -152,12 +152,13 @@ def foreign(theirs: Any, message: Any, fields: list[Field], version: int) -> Any
         if version not in field.versions or (field.tag is not None and is_default):
             continue
         if field.fields and value is not None:
-            inner = getattr(theirs, field.type)
+            inner = getattr(theirs, THEIR_NAMES.get(field.type, field.type))
             if field.is_array:
                 value = [foreign(inner, item, field.fields, version) for item in value]
             else:
                 value = foreign(inner, value, field.fields, version)
-        values[foreign_name(field)] = bits(value) if is_bitfield(field) else value
+        name = foreign_name(field, theirs)
+        values[name] = bits(value) if name == "authorized_operations" else value
     return theirs(version=version, **values)
 
 
@@ -168,13 +169,13 @@ def plain(message: Any, fields: list[Field], version: int) -> dict[str, Any]:
         if version not in field.versions:
             continue
         is_ours = isinstance(message, Message)
-        value = getattr(message, field.name if is_ours else foreign_name(field))
+        value = getattr(message, field.name if is_ours else foreign_name(field, message))
         if field.fields and value is not None:
             if field.is_array:
                 value = [plain(item, field.fields, version) for item in value]
             else:
                 value = plain(value, field.fields, version)
-        elif is_bitfield(field) and is_ours:
+        elif is_bitfield(field) and isinstance(value, int):
             value = bits(value)
         elif isinstance(value, memoryview):
             value = bytes(value)
@@ -186,8 +187,10 @@ def is_bitfield(field: Field) -> bool:
     return field.name.endswith("authorized_operations") and field.type == "int32"
 
 
-def foreign_name(field: Field) -> str:
-    return "authorized_operations" if is_bitfield(field) else field.name
+def foreign_name(field: Field, theirs: Any) -> str:
+    """Metadata's bit fields have a shorter name there."""
+    is_short = is_bitfield(field) and hasattr(theirs, "authorized_operations")
+    return "authorized_operations" if is_short else field.name
 
 
 def bits(value: int) -> set[int] | None:

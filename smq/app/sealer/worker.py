@@ -7,6 +7,7 @@ parent, which takes it along.
 """
 
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from functools import cached_property
@@ -35,6 +36,7 @@ from smq.wire.internal.messages import (
     BatchFile,
     Cold,
     Compact,
+    DescribeStorage,
     DropUnsealed,
     FindPayloads,
     ForgetUnfinished,
@@ -46,6 +48,7 @@ from smq.wire.internal.messages import (
     Retain,
     Retained,
     Seal,
+    Storage,
     Sweep,
     SweepPayloads,
     Swept,
@@ -95,6 +98,7 @@ class Worker:
             Cold: self.cold,
             MakeInline: self.inline,
             OffsetForTime: self.offset_for_time,
+            DescribeStorage: self.storage,
         }
 
     def do(self, job: Question[A]) -> A | Failed:
@@ -232,6 +236,12 @@ class Worker:
         """The first sealed record of a time or later."""
         found = self._reader.offset_for_time(job.number, job.timestamp, job.log_start)
         return None if found is None else RecordTime(*found)
+
+    def storage(self, job: DescribeStorage) -> Storage:
+        """How much is stored of partitions, and of the disk."""
+        disk = shutil.disk_usage(self._at.data_dir)
+        sealed_bytes = [self.manifest.sealed_bytes(number) for number in job.numbers]
+        return Storage(sealed_bytes, disk.total, disk.free)
 
     @cached_property
     def store(self) -> Store:

@@ -221,7 +221,23 @@ class FindPayloads(Question[dict[str, tuple[int, int] | None]]):
     keys: list[str]
 
 
-FOR_SEALER = by_name(Pressure, Cold, Inline, OffsetForTime, FindPayloads)
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What partitions have sealed, in the order they were asked for, and the disk of the logs."""
+
+    sealed_bytes: list[int]
+    total_bytes: int
+    usable_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeStorage(Question[Storage]):
+    """How much is stored of partitions."""
+
+    numbers: list[int]
+
+
+FOR_SEALER = by_name(Pressure, Cold, Inline, OffsetForTime, FindPayloads, DescribeStorage)
 
 
 # What a worker of the sealer answers.
@@ -348,6 +364,7 @@ FOR_WORKER = by_name(
     Cold,
     MakeInline,
     OffsetForTime,
+    DescribeStorage,
 )
 
 

@@ -20,8 +20,11 @@ import re
 from dataclasses import dataclass, field
 
 PRIMITIVES = frozenset(
-    {"bool", "int8", "int16", "int32", "int64", "string", "bytes", "uuid", "records"}
-)
+    {
+        "bool", "int8", "int16", "uint16", "int32", "int64", "float64", "string", "bytes", "uuid",
+        "records",
+    }
+)  # fmt: skip
 
 _API_LINE = re.compile(r"(\w+) (\d+) versions (\d+)-(\d+) flexible (\d+)\+")
 _FIELD_LINE = re.compile(

@@ -4,7 +4,11 @@ from smq.wire.messages.admin import ADMIN
 from smq.wire.messages.data import DATA
 from smq.wire.messages.groups import GROUPS
 from smq.wire.messages.notation import Api, parse_apis
+from smq.wire.messages.operations import OPERATIONS
 
 APIS: tuple[Api, ...] = tuple(
-    sorted(parse_apis(DATA) + parse_apis(ADMIN) + parse_apis(GROUPS), key=lambda api: api.key)
+    sorted(
+        (api for table in (DATA, ADMIN, GROUPS, OPERATIONS) for api in parse_apis(table)),
+        key=lambda api: api.key,
+    )
 )

@@ -8,7 +8,7 @@ import pytest
 from smq.testing.messages import MESSAGES
 from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import snake
-from tests.wire.oracles import kafka_python_facts, kio_class
+from tests.wire.oracles import THEIR_NAMES, kafka_python_facts, kio_class
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
@@ -18,19 +18,27 @@ def test_the_table_is_the_one_kafka_python_carries() -> None:
             schema = kafka_python_facts(name)
             assert schema["apiKey"] == api.key
             assert schema["flexibleVersions"] == f"{api.flexible_from}+"
-            same_fields(message.fields, schema["fields"], api.versions)
+            common = {each["name"]: each["fields"] for each in schema.get("commonStructs", ())}
+            same_fields(message.fields, schema["fields"], api.versions, common)
 
 
-def same_fields(ours: list[Any], theirs: list[dict[str, Any]], parent: range) -> None:
+def same_fields(
+    ours: list[Any],
+    theirs: list[dict[str, Any]],
+    parent: range,
+    common: dict[str, list[dict[str, Any]]],
+) -> None:
     found = [field for field in theirs if clipped(field["versions"], parent)]
     assert [field.name for field in ours] == [snake(field["name"]) for field in found]
     for our, their in zip(ours, found, strict=True):
         assert list(our.versions) == clipped(their["versions"], parent)
-        assert ("[]" if our.is_array else "") + our.type == their["type"]
+        our_type = THEIR_NAMES.get(our.type, our.type)
+        assert ("[]" if our.is_array else "") + our_type == their["type"]
         assert list(our.nullable) == clipped(their.get("nullableVersions"), our.versions)
         assert our.tag == their.get("tag")
         assert default_of(our.default) == default_of(their.get("default"))
-        same_fields(our.fields, their.get("fields", []), our.versions)
+        fields = their.get("fields", common.get(our.type, []))
+        same_fields(our.fields, fields, our.versions, common)
 
 
 def clipped(text: str | None, parent: range) -> list[int]:
@@ -43,7 +51,7 @@ def clipped(text: str | None, parent: range) -> list[int]:
 
 def default_of(text: object) -> object:
     named = {"int32_max": 2**31 - 1, "int32_min": -(2**31), "int64_max": 2**63 - 1}
-    absent = {None: None, "": None, "false": None, "0": None}
+    absent = {None: None, "": None, "false": None, False: None, "0": None}
     if text in absent:
         return None
     if text in named:

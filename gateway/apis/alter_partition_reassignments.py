@@ -1,0 +1,64 @@
+"""AlterPartitionReassignments (key 45), versions 0-1 (KIP-455, KIP-860).
+
+A partition stays on its log for life. To have it where it is, is done at once; elsewhere is
+INVALID_REPLICA_ASSIGNMENT. Nothing is under way that could be cancelled (null replicas):
+NO_REASSIGNMENT_IN_PROGRESS.
+"""
+
+from gateway.context import ShardContext
+from smq.model.catalog import Catalog, Topic
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+def handle(
+    request: AlterPartitionReassignmentsRequest, context: ShardContext
+) -> AlterPartitionReassignmentsResponse:
+    """Say of each partition whether it is where it is wanted."""
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None if request.topics else "",  # As Kafka answers.
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_answer(topic.name, each, context) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _answer(
+    name: str, asked: ReassignablePartition, context: ShardContext
+) -> ReassignablePartitionResponse:
+    answer = ReassignablePartitionResponse(
+        partition_index=asked.partition_index, error_message=None
+    )
+    try:
+        _check(context.shard.catalog.by_name.get(name), asked, context)
+    except BrokerError as refusal:
+        answer.error_code, answer.error_message = refusal.code, refusal.message
+    return answer
+
+
+def _check(topic: Topic | None, asked: ReassignablePartition, context: ShardContext) -> None:
+    index, replicas, nodes = asked.partition_index, asked.replicas, context.shard.nodes()
+    if topic is None or not 0 <= index < topic.partition_count:
+        raise BrokerError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "This server does not host this topic-partition.",
+        )
+    if replicas is None:
+        raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    leader = nodes[Catalog.leader(topic.logs[index], len(nodes)) - 1].id
+    if list(replicas) != [leader]:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Partitions do not move: this one stays on broker {leader}, its only replica.",
+        )

@@ -1,0 +1,46 @@
+"""AlterReplicaLogDirs (key 34), versions 1-2 (KIP-113).
+
+There is one log directory. A replica that is to go there is there: nothing changes. For every other
+directory the answer is LOG_DIR_NOT_FOUND.
+"""
+
+from gateway.context import ShardContext
+from smq.model.errors import ErrorCode
+from smq.wire.generated.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def handle(
+    request: AlterReplicaLogDirsRequest, context: ShardContext
+) -> AlterReplicaLogDirsResponse:
+    """Say of each partition whether it is in the directory that is wanted."""
+    results = [
+        AlterReplicaLogDirTopicResult(
+            topic_name=topic.name,
+            partitions=[
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=index, error_code=_verdict(wanted, topic.name, index, context)
+                )
+                for index in topic.partitions
+            ],
+        )
+        for wanted in request.dirs
+        for topic in wanted.topics
+    ]
+    return AlterReplicaLogDirsResponse(results=results)
+
+
+def _verdict(wanted: AlterReplicaLogDir, name: str, index: int, context: ShardContext) -> ErrorCode:
+    shard = context.shard
+    if wanted.path != str(shard.config.log_dir):
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    topic = shard.catalog.by_name.get(name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    found = shard.find(topic, index)
+    return found if isinstance(found, ErrorCode) else ErrorCode.NONE

@@ -1,0 +1,70 @@
+"""What a request of each API may be, and how a long answer is made in parts.
+
+Each API has bounds of its own for a request: no one may hold a loop for more than 10 ms, or make a
+process grow by more than 4 times its size and a megabyte. tests/gateway/test_bounds.py sends the
+largest of each.
+
+Produce is the exception: what is appended is checked and copied in the same step, 1.5 to 2 ms a
+megabyte. A request of socket.request.max.bytes, 100 MB by default, holds a shard for up to 0.2 s; a
+lower limit bounds that. The number of its batches is bounded too (shm.kernels.log.plan.ROWS_MAX):
+small ones take no longer than 10 ms.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How an answer is made in parts, from a version on.
+
+    request      the array that is cut, if the request is: (array, array in its elements, …)
+    response     the arrays whose rows the parts give, likewise
+    portion_max  elements of a portion: a few milliseconds of work
+    """
+
+    first_version: int
+    request: tuple[str, ...]
+    response: tuple[str, ...]
+    portion_max: int = 300
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a request may be; a larger one closes the connection, as Kafka does with what is larger
+    than socket.request.max.bytes.
+
+    bytes_max     without its size
+    elements_max  of all its arrays together
+    cuts          how it is answered in parts, the newest version first
+    """
+
+    bytes_max: int
+    elements_max: int
+    cuts: tuple[Cut, ...] = ()
+
+
+KiB, MiB = 1024, 1024 * 1024
+WHOLE_ELEMENTS_MAX = 1000  # At once: reading, handling, writing one takes ten microseconds.
+
+# A few strings, of 32 KiB at most each, and no arrays of note.
+SMALL = Bounds(128 * KiB, WHOLE_ELEMENTS_MAX)
+
+# What a group is made of: Kafka keeps it as one record, which is a megabyte at most.
+GROUP = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
+
+# Others that are handled at once.
+WHOLE = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
+
+
+def answered_in_parts(*response: str) -> Bounds:
+    """A request that is handled whole, and answered in parts: the rows of these arrays."""
+    return Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), response),))
+
+
+def listing(*cuts: Cut, elements_max: int = 20_000, bytes_max: int = 1 * MiB) -> Bounds:
+    """10,000 partitions, each in a topic of its own, in names of usual length."""
+    return Bounds(bytes_max, elements_max, cuts)
+
+
+PARTITIONS = ("topics", "partitions")
+NAMED = listing(Cut(0, PARTITIONS, PARTITIONS))

@@ -1,0 +1,89 @@
+"""DescribeLogDirs (key 35), versions 1-5 (KIP-113, KIP-827, KIP-1066).
+
+- There is one directory, that of the logs. A partition's size is what is not sealed of it, and its
+  sealed segments, wherever the filer has them.
+- Null topics mean all that this node leads. What is not there is left out.
+- From 4: the size and the free space of the disk with the logs.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+from gateway.context import Ask, ShardContext
+from smq.model.errors import ErrorCode
+from smq.shard.shard import Led, Shard
+from smq.wire.generated.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from smq.wire.internal.form import Failed
+from smq.wire.internal.messages import DescribeStorage, Storage
+
+PART_PARTITIONS = 300  # Of an answer: two milliseconds.
+
+
+def handle(request: DescribeLogDirsRequest, context: ShardContext) -> Iterator[Ask]:
+    """Ask the sealer for the sizes of what is sealed, in parts."""
+    found = list(_wanted(request, context.shard))
+    directory = _Directory(str(context.shard.config.log_dir))
+    for first in range(0, max(1, len(found)), PART_PARTITIONS):
+        part = found[first : first + PART_PARTITIONS]
+        numbers = [led.number for led, _ in part]
+        yield Ask([DescribeStorage(numbers)], partial(directory.answer, part))
+
+
+_Found = tuple[Led, int]  # A partition and its index.
+
+
+def _wanted(request: DescribeLogDirsRequest, shard: Shard) -> Iterator[_Found]:
+    if request.topics is None:
+        asked = {
+            topic.name: range(topic.partition_count) for topic in shard.catalog.by_name.values()
+        }
+        pairs = [(name, index) for name, indexes in asked.items() for index in indexes]
+    else:
+        pairs = [(topic.topic, index) for topic in request.topics for index in topic.partitions]
+    for name, index in dict.fromkeys(pairs):
+        topic = shard.catalog.by_name.get(name)
+        led = shard.find(topic, index) if topic is not None else None
+        if isinstance(led, Led):
+            yield led, index
+
+
+class _Directory:
+    """The directory of an answer: its disk is looked at once, so that all parts are of one row."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._disk: tuple[int, int] | None = None
+
+    def answer(
+        self, part: list[_Found], answers: list[Storage | Failed]
+    ) -> DescribeLogDirsResponse:
+        """A part with the sizes that the sealer knows."""
+        [storage] = answers
+        if isinstance(storage, Failed):
+            failed = DescribeLogDirsResult(
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=self._path
+            )
+            return DescribeLogDirsResponse(results=[failed])
+        self._disk = self._disk or (storage.total_bytes, storage.usable_bytes)
+        topics: dict[str, list[DescribeLogDirsPartition]] = {}
+        for (led, index), sealed_bytes in zip(part, storage.sealed_bytes, strict=True):
+            row = DescribeLogDirsPartition(
+                partition_index=index, partition_size=led.unsealed_bytes() + sealed_bytes
+            )
+            topics.setdefault(led.topic.name, []).append(row)
+        total_bytes, usable_bytes = self._disk
+        result = DescribeLogDirsResult(
+            log_dir=self._path,
+            total_bytes=total_bytes,
+            usable_bytes=usable_bytes,
+            topics=[
+                DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()
+            ],
+        )
+        return DescribeLogDirsResponse(results=[result])

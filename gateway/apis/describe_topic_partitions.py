@@ -1,0 +1,108 @@
+"""DescribeTopicPartitions (key 75), version 0 (KIP-966).
+
+- Topics in the order of their names, each once, at most 2,000 partitions of them; no topics: all.
+- A cursor says where the answer begins, and the answer's where the next one is to begin. Its topic
+  must be among those asked for. INVALID_REQUEST for each topic if it is not, or below partition 0.
+- UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an impossible name.
+- A partition's only replica leads it; none is eligible beside it.
+"""
+
+from collections.abc import Iterator
+
+from gateway.apis.metadata import TOPIC_OPERATIONS
+from gateway.context import ShardContext
+from smq.model.catalog import Catalog, Topic
+from smq.model.errors import ErrorCode
+from smq.model.names import is_valid_topic_name
+from smq.shard.shard import Node
+from smq.wire.generated.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition as DescribedPartition,
+    DescribeTopicPartitionsResponseTopic as DescribedTopic,
+)
+
+PARTITIONS_MAX = 2000  # Of an answer: max.request.partition.size.limit, Kafka's default.
+PART_PARTITIONS = 250  # Of a part of it: two milliseconds.
+
+
+def handle(
+    request: DescribeTopicPartitionsRequest, context: ShardContext
+) -> Iterator[DescribeTopicPartitionsResponse]:
+    """Describe topics from the cursor on, in parts."""
+    catalog, cursor = context.shard.catalog, request.cursor
+    asked = {each.name for each in request.topics}
+    if cursor is not None and not _is_possible(cursor, asked):
+        refused = [
+            DescribedTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
+            for name in sorted(asked)
+        ]
+        yield DescribeTopicPartitionsResponse(topics=refused)
+        return
+    names = sorted(asked or catalog.by_name)
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    left = min(PARTITIONS_MAX, max(1, request.response_partition_limit))
+    for name in names:
+        first = cursor.partition_index if cursor and name == cursor.topic_name else 0
+        topic = catalog.by_name.get(name)
+        if left == 0 or topic is None:
+            if left == 0:
+                yield _response([], Cursor(topic_name=name))
+                return
+            yield _response([_missing(name)])
+            continue
+        end = min(topic.partition_count, first + left)
+        left -= max(0, end - first)
+        yield from _described(topic, range(first, end), context.shard.nodes())
+        if end < topic.partition_count and left == 0:
+            yield _response([], Cursor(topic_name=name, partition_index=end))
+            return
+    yield _response([])
+
+
+def _is_possible(cursor: Cursor, asked: set[str]) -> bool:
+    return cursor.partition_index >= 0 and (not asked or cursor.topic_name in asked)
+
+
+def _response(
+    topics: list[DescribedTopic], next_cursor: Cursor | None = None
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
+
+
+def _missing(name: str) -> DescribedTopic:
+    valid = is_valid_topic_name(name)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribedTopic(error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
+
+
+def _described(
+    topic: Topic, indexes: range, nodes: list[Node]
+) -> Iterator[DescribeTopicPartitionsResponse]:
+    """Rows of a topic, in parts, one at least."""
+    for first in range(indexes.start, max(indexes.stop, indexes.start + 1), PART_PARTITIONS):
+        row = DescribedTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            topic_authorized_operations=TOPIC_OPERATIONS,
+            partitions=[
+                _partition(index, topic.logs[index], nodes)
+                for index in range(first, min(first + PART_PARTITIONS, indexes.stop))
+            ],
+        )
+        yield _response([row])
+
+
+def _partition(index: int, log: int, nodes: list[Node]) -> DescribedPartition:
+    leader = nodes[Catalog.leader(log, len(nodes)) - 1]
+    return DescribedPartition(
+        partition_index=index,
+        leader_id=leader.id,
+        leader_epoch=leader.epoch,
+        replica_nodes=[leader.id],
+        isr_nodes=[leader.id],
+        eligible_leader_replicas=(),
+        last_known_elr=(),
+    )

@@ -1,0 +1,58 @@
+"""ListConfigResources (key 74), versions 0-1 (KIP-1142).
+
+- Version 0 lists the client metrics, of which there are none.
+- From 1: topics, brokers, loggers (by their broker), client metrics and groups, all that have
+  configs if no type is named. UNSUPPORTED_VERSION if a type is none of these.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from gateway.context import ShardContext
+from smq.model.errors import ErrorCode
+from smq.shard.shard import Shard
+from smq.wire.generated.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+TYPES_FROM = 1
+PART_RESOURCES = 2000
+
+
+def handle(
+    request: ListConfigResourcesRequest, context: ShardContext
+) -> Iterator[ListConfigResourcesResponse]:
+    """Name what has configs, in parts."""
+    if context.header.api_version < TYPES_FROM:
+        yield ListConfigResourcesResponse()
+        return
+    types = dict.fromkeys(request.resource_types or _NAMES)
+    if not types.keys() <= _NAMES.keys():
+        yield ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        return
+    found = [(kind, name) for kind in types for name in _NAMES[kind](context.shard)]
+    for first in range(0, max(1, len(found)), PART_RESOURCES):
+        resources = [
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind, name in found[first : first + PART_RESOURCES]
+        ]
+        yield ListConfigResourcesResponse(config_resources=resources)
+
+
+def _brokers(shard: Shard) -> Iterable[str]:
+    return (str(node.id) for node in shard.nodes())
+
+
+def _nothing(_shard: Shard) -> Iterable[str]:
+    return ()
+
+
+_NAMES: Mapping[int, Callable[[Shard], Iterable[str]]] = {
+    TOPIC: lambda shard: shard.catalog.by_name,
+    BROKER: _brokers,
+    LOGGER: _brokers,
+    CLIENT_METRICS: _nothing,
+    GROUP: _nothing,
+}
