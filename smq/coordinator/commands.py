@@ -8,7 +8,9 @@ from typing import Any
 
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
-from smq.model.errors import PeerError, PreconditionFailed
+from smq.coordinator.transactions.decisions import ProducerEpoch
+from smq.coordinator.transactions.states import DECIDED, TransactionState
+from smq.model.errors import BrokerError, ErrorCode, PeerError, PreconditionFailed
 from smq.model.segments import Segment
 from smq.wire.internal.form import Failed, Question, decode_question
 from smq.wire.internal.messages import (
@@ -21,6 +23,7 @@ from smq.wire.internal.messages import (
     SegmentPage,
     SetLogStart,
 )
+from smq.wire.internal.transactions import AddPartitions, FindTransactions
 
 LIST_SEGMENTS_MAX = 500  # Of one answer: costs the loop some milliseconds.
 
@@ -68,6 +71,36 @@ def _ensure_topics(
     return coordinator.topics.ensure(question.names, now)
 
 
+def _add_partitions(question: AddPartitions, coordinator: Coordinator, now: Now) -> list[int]:
+    transactions, places = coordinator.transactions, coordinator.topics.places
+    producer = ProducerEpoch(question.producer_id, question.producer_epoch)
+    there = frozenset(number for number in question.numbers if number in places)
+    try:
+        if question.verify_only:
+            inside = transactions.verify(question.transactional_id, producer).partitions
+        else:
+            transactions.add(question.transactional_id, producer, now, numbers=there)
+            inside = there
+    except BrokerError as refusal:
+        return [refusal.code] * len(question.numbers)
+    outside = {
+        number: ErrorCode.TRANSACTION_ABORTABLE
+        if number in there
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for number in question.numbers
+        if number not in inside
+    }
+    return [outside.get(number, ErrorCode.NONE) for number in question.numbers]
+
+
+def _find_transactions(
+    question: FindTransactions, coordinator: Coordinator, _now: Now
+) -> list[bool]:
+    is_open = DECIDED | {TransactionState.ONGOING}
+    known = {txn.producer_id for txn in coordinator.transactions if txn.state in is_open}
+    return [producer_id in known for producer_id, _epoch in question.producers]
+
+
 HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]] = {
     ListSegments: _list_segments,
     CommitSegments: _commit_segments,
@@ -75,4 +108,6 @@ HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]
     ReplaceSegments: _replace_segments,
     SetLogStart: _set_log_start,
     EnsureTopics: _ensure_topics,
+    AddPartitions: _add_partitions,
+    FindTransactions: _find_transactions,
 }

@@ -10,12 +10,18 @@ from smq.coordinator.groups import GroupRules, Groups
 from smq.coordinator.inputs import Chance, Now
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.topics import Cluster, Topics
-from smq.model.config import MINUTE_MS, Config
+from smq.coordinator.transactions.orders import Place
+from smq.coordinator.transactions.transactions import TransactionRules, Transactions
+from smq.model.catalog import Catalog
+from smq.model.config import DAY_MS, MINUTE_MS, Config
+from smq.model.topic_configs import own_or_default
 from smq.store.store import Store
+
+TRANSACTION_RULES = TransactionRules(timeout_max_ms=15 * MINUTE_MS, expiration_ms=7 * DAY_MS)
 
 
 class Coordinator:
-    """Topics, groups and producer ids over one store."""
+    """Topics, groups, producer ids and transactions over one store."""
 
     def __init__(
         self, store: Store, config: Config, cluster: Cluster, chance: Chance, now: Now
@@ -26,6 +32,18 @@ class Coordinator:
         self.topics = Topics(store, config, cluster, chance)
         self.groups = Groups(store, _group_rules(config), now)
         self.producer_ids = ProducerIds(store)
+        self.transactions = Transactions(
+            store, TRANSACTION_RULES, self.producer_ids, self._find_place, now
+        )
+
+    def _find_place(self, number: int) -> Place | None:
+        found = self.topics.places.get(number)
+        if found is None:
+            return None
+        topic, partition = found
+        node = Catalog.leader(topic.logs[partition], self.config.shards)
+        durability = own_or_default("smq.durability", topic.configs, self.config)
+        return Place(topic.name, partition, node, durability == "disk")
 
 
 def _group_rules(config: Config) -> GroupRules:

@@ -135,6 +135,7 @@ MIGRATIONS = (
         last_epoch INTEGER NOT NULL,
         timeout_ms INTEGER NOT NULL,
         state TEXT NOT NULL,
+        version INTEGER NOT NULL,
         started_ms INTEGER NOT NULL,
         updated_ms INTEGER NOT NULL
     ) WITHOUT ROWID;

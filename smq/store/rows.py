@@ -65,6 +65,7 @@ class StoredTransaction:
 
     state         one of smq.coordinator.transactions.states
     last_epoch    the epoch before, if its producer may still name it
+    version       of transactions, in which the last one was ended: 1, or 2 where the epoch rises
     previous_producer_id, next_producer_id   around the end of an id's epochs
     started_ms    of the transaction that is open or was the last (wall clock), as updated_ms
     partitions    numbers of those that need a marker
@@ -79,6 +80,7 @@ class StoredTransaction:
     last_epoch: int
     timeout_ms: int
     state: str
+    version: int
     started_ms: int
     updated_ms: int
     partitions: frozenset[int] = frozenset()

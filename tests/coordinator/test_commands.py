@@ -8,6 +8,7 @@ import pytest
 
 from smq.coordinator.commands import HANDLERS, LIST_SEGMENTS_MAX, execute
 from smq.coordinator.topics import NewTopic
+from smq.model.errors import ErrorCode
 from smq.model.segments import Segment
 from smq.wire.internal.form import (
     Failed,
@@ -27,6 +28,7 @@ from smq.wire.internal.messages import (
     SegmentPage,
     SetLogStart,
 )
+from smq.wire.internal.transactions import AddPartitions, FindTransactions, ProducerEpoch
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
 A = TypeVar("A")
@@ -121,3 +123,39 @@ def test_what_is_not_understood_is_an_error(
     answer = execute(json.dumps(command).encode(), driver.coordinator, driver.now)
     assert isinstance(answer, Failed)
     assert word in answer.error
+
+
+def test_a_shard_adds_partitions_to_a_transaction_and_verifies_them(
+    driver: CoordinatorDriver,
+) -> None:
+    there, also_there = driver.coordinator.topics.catalog.by_name["a"].partition_numbers
+    producer = driver.coordinator.transactions.begin("t", 1000, None, driver.now)
+    verify = AddPartitions("t", *producer, [there, 999], verify_only=True)
+    assert ask(driver, verify) == [
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert ask(driver, FindTransactions([ProducerEpoch(*producer)])) == [False]
+    assert ask(driver, AddPartitions("t", *producer, [there, 999])) == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    driver.store.commit()
+    assert ask(driver, AddPartitions("t", *producer, [there, also_there], verify_only=True)) == [
+        ErrorCode.NONE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    ]
+    asked = [ProducerEpoch(*producer), ProducerEpoch(producer.id + 1, 0)]
+    assert ask(driver, FindTransactions(asked)) == [True, False]
+
+
+def test_a_producer_that_may_not_write_adds_nothing(driver: CoordinatorDriver) -> None:
+    [number, _] = driver.coordinator.topics.catalog.by_name["a"].partition_numbers
+    producer = driver.coordinator.transactions.begin("t", 1000, None, driver.now)
+    for said, error in (
+        (("t", producer.id, 1), ErrorCode.PRODUCER_FENCED),
+        (("t", producer.id + 1, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (("other", *producer), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ):
+        for verify_only in (False, True):
+            assert ask(driver, AddPartitions(*said, [number, number], verify_only)) == [error] * 2

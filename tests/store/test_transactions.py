@@ -21,6 +21,7 @@ TXN = StoredTransaction(
     last_epoch=2,
     timeout_ms=60_000,
     state="Ongoing",
+    version=2,
     started_ms=11,
     updated_ms=12,
     partitions=frozenset({1, 2}),

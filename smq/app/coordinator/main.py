@@ -6,10 +6,10 @@ import select
 
 from shm.catalog import CATALOG_BYTES_MAX
 from shm.layout import PARTITIONS_PER_LOG_MAX
-from smq.app.coordinator.server import CoordinatorServer
+from smq.app.coordinator.server import Around, CoordinatorServer
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms, wall_ms
-from smq.app.process.inheritance import COORDINATOR, Inheritance
+from smq.app.process.inheritance import COORDINATOR, Inheritance, shard_name
 from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
@@ -33,9 +33,12 @@ def coordinator_main(inheritance: Inheritance) -> None:
     server = CoordinatorServer(
         loop,
         lambda: Coordinator(store, config, cluster, chance, _now()),
-        lambda: _nodes(inheritance),
-        inheritance.catalog.publish,
-        _now,
+        Around(
+            lambda: _nodes(inheritance),
+            inheritance.catalog.publish,
+            _now,
+            lambda node: inheritance.socket_path(shard_name(node)),
+        ),
     )
     loop.run_once(0)  # The catalog is there before anybody asks.
     Acceptor(loop, inheritance.unix_listeners[COORDINATOR], server.accepted)

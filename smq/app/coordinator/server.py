@@ -1,7 +1,7 @@
 """The coordinator's loop: links in, one commit a turn, then catalog and answers out.
 
     a turn      links bring requests and commands -> state and the store's transaction change
-    its end     what is due -> commit -> catalog published -> answers go out
+    its end     what is due -> commit -> catalog published -> answers go out, and orders to shards
 
 In this order: who has an answer sees what it asked for, and a death at any moment loses nothing
 that was answered. A write to a link never blocks (smq.app.process.link): the server drops a process
@@ -15,16 +15,20 @@ import socket
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 from gateway.coordinator_context import Message, Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
 from gateway.parts import Parts
+from smq.app.coordinator.errands import Errands, Sent, report
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop, Timer
 from smq.app.process.steps import Steps
 from smq.coordinator.commands import execute
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
+from smq.coordinator.transactions.orders import Order
 from smq.model.errors import PeerError, StoreError
 from smq.shard.shard import Node
 from smq.wire.internal.form import encode_answer
@@ -36,19 +40,22 @@ GROUP_ANSWERS_A_TURN = 250
 CLOSE_CONNECTION = b""  # The answer that has a shard close its client's connection.
 
 
+class Around(NamedTuple):
+    """What is around a coordinator: nodes, where the catalog goes, time, shards' sockets."""
+
+    nodes: Callable[[], list[Node]]
+    publish: Callable[[bytes], object]
+    clock: Callable[[], Now]
+    shard_path: Callable[[int], Path]
+
+
 class CoordinatorServer:
     """Serves links over one coordinator, which `build` makes from what was committed."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        build: Callable[[], Coordinator],
-        nodes: Callable[[], list[Node]],
-        publish: Callable[[bytes], object],
-        clock: Callable[[], Now],
-    ) -> None:
-        self._loop, self._build, self._nodes = loop, build, nodes
-        self._publish, self._clock = publish, clock
+    def __init__(self, loop: Loop, build: Callable[[], Coordinator], around: Around) -> None:
+        self._loop, self._build = loop, build
+        self._nodes, self._publish, self._clock = around.nodes, around.publish, around.clock
+        self._errands = Errands(loop, around.shard_path)
         self._links: set[Link] = set()
         self._answers: list[tuple[Link, bytes]] = []
         self._steps = Steps(loop)
@@ -64,6 +71,7 @@ class CoordinatorServer:
 
     def close(self) -> None:
         """Close every link: who waits for an answer learns that it will not come."""
+        self._errands.close()
         for link in self._links:
             link.close()
         self._links.clear()
@@ -115,8 +123,9 @@ class CoordinatorServer:
     def _end_turn(self) -> None:
         now = self._clock()
         try:
-            if self._coordinator.groups.next_wake_ms() <= now.monotonic_ms:
-                self._coordinator.groups.tick(now)
+            for each in (self._coordinator.groups, self._coordinator.transactions):
+                if each.next_wake_ms() <= now.monotonic_ms:
+                    each.tick(now)
             self._coordinator.store.commit()
         except StoreError as reason:
             self._start_over(reason)
@@ -125,16 +134,23 @@ class CoordinatorServer:
         answers, self._answers = self._answers, []
         for link, frame in answers:
             link.send(frame)
+        for order in self._coordinator.transactions.take_orders():
+            self._errands.send(order, partial(self._ordered, order))
         self._set_alarm(now)
 
+    def _ordered(self, order: Order, sent: Sent) -> None:
+        """What a shard says to an order."""
+        try:
+            report(self._coordinator.transactions.endings, order, sent, self._clock())
+        except StoreError as reason:
+            self._start_over(reason)
+
     def _collect_answers(self) -> None:
-        """What groups have answered, as responses to the requests that waited for it."""
-        for answer in self._coordinator.groups.take_answers(GROUP_ANSWERS_A_TURN):
-            assert isinstance(answer.ticket, Ticket)
-            origin = answer.ticket.origin
-            assert isinstance(origin, Origin)
-            assert callable(origin.place)
-            origin.place(_encoded(origin, answer.ticket.respond(answer.answer)))
+        """What groups and transactions have answered, as responses to those that waited for it."""
+        for of_group in self._coordinator.groups.take_answers(GROUP_ANSWERS_A_TURN):
+            _place(of_group.ticket, of_group.answer)
+        for ended in self._coordinator.transactions.take_answers():
+            _place(ended.ticket, ended.answer)
 
     def _publish_changes(self) -> None:
         topics = self._coordinator.topics
@@ -143,9 +159,11 @@ class CoordinatorServer:
             self._publish(topics.catalog.encode())
 
     def _set_alarm(self, now: Now) -> None:
-        """Have a turn when the groups have something to do."""
-        groups = self._coordinator.groups
-        wake_ms = now.monotonic_ms if groups.has_answers else groups.next_wake_ms()
+        """Have a turn when groups or transactions have something to do."""
+        both = self._coordinator.groups, self._coordinator.transactions
+        wake_ms = min(each.next_wake_ms() for each in both)
+        if any(each.has_answers for each in both):
+            wake_ms = now.monotonic_ms
         if self._alarm is not None and now.monotonic_ms < self._alarm_ms <= wake_ms:
             return  # It wakes us in time; what has moved since is found out then.
         if self._alarm is not None:
@@ -161,6 +179,15 @@ class CoordinatorServer:
         self._coordinator.store.rollback()
         self._coordinator = self._build()
         self._published_changes = -1
+
+
+def _place(ticket: object, answer: object) -> None:
+    """Have a request answered that has waited."""
+    assert isinstance(ticket, Ticket)
+    origin = ticket.origin
+    assert isinstance(origin, Origin)
+    assert callable(origin.place)
+    origin.place(_encoded(origin, ticket.respond(answer)))
 
 
 def _encoded(origin: Origin, response: Message) -> bytes:

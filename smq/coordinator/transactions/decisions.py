@@ -63,6 +63,7 @@ def created(
         last_epoch=NO_EPOCH,
         timeout_ms=timeout_ms,
         state=S.EMPTY,
+        version=2,
         started_ms=NO_TIME,
         updated_ms=now_ms,
     )
@@ -107,7 +108,9 @@ def begun(
 def fenced(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
     """Abort what is open, as another producer begins or the time is over: its epoch is past."""
     assert txn.state == S.ONGOING
-    return moved(txn, S.PREPARE_ABORT, epoch=txn.epoch + 1, last_epoch=NO_EPOCH, updated_ms=now_ms)
+    return moved(
+        txn, S.PREPARE_ABORT, epoch=txn.epoch + 1, last_epoch=NO_EPOCH, version=2, updated_ms=now_ms
+    )
 
 
 # AddPartitionsToTxn, AddOffsetsToTxn
@@ -162,12 +165,13 @@ def ended(
         return txn
     decision = S.PREPARE_COMMIT if end.commits else S.PREPARE_ABORT
     if not end.bumps:
-        return moved(txn, decision, updated_ms=now_ms)
+        return moved(txn, decision, version=1, updated_ms=now_ms)
     return moved(
         txn,
         decision,
         epoch=txn.epoch + 1,
         last_epoch=txn.epoch,
+        version=2,
         next_producer_id=new_id() if txn.epoch >= EPOCH_LAST else NO_ID,
         started_ms=txn.started_ms if txn.state == S.ONGOING else now_ms,
         updated_ms=now_ms,

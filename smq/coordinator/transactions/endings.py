@@ -125,7 +125,7 @@ class Endings:
         if not by_node:
             self._complete(txn, now)
         commits = txn.state == S.PREPARE_COMMIT
-        said = txn.producer_id, txn.epoch, commits, self._coordinator_epoch
+        said = txn.producer_id, txn.epoch, commits, txn.version, self._coordinator_epoch
         self.orders += [WriteMarkers(key, node, *said, those) for node, those in by_node.items()]
 
     def _complete(self, txn: StoredTransaction, now: Now) -> None:

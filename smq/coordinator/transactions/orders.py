@@ -17,13 +17,17 @@ class Place(NamedTuple):
 
 
 class WriteMarkers(NamedTuple):
-    """The markers of a decision, of the partitions that a node leads (by number)."""
+    """The markers of a decision, of the partitions that a node leads (by number).
+
+    `version`: 2 where the epoch is one more than that of the records.
+    """
 
     transactional_id: str
     node: int
     producer_id: int
     epoch: int
     commits: bool
+    version: int
     coordinator_epoch: int
     numbers: frozenset[int]
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import cast
 
 from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
-from smq.app.coordinator.server import CoordinatorServer
+from smq.app.coordinator.server import Around, CoordinatorServer
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
@@ -324,9 +324,12 @@ class CoordinatorProcess(Process):
         server = CoordinatorServer(
             self.loop,
             build,
-            partial(nodes_of, inheritance),
-            inheritance.catalog.publish,
-            _now,
+            Around(
+                partial(nodes_of, inheritance),
+                inheritance.catalog.publish,
+                _now,
+                lambda node: inheritance.socket_path(shard_name(node)),
+            ),
         )
         self.loop.run_once(0)
         Acceptor(self.loop, self.listener(COORDINATOR), server.accepted)
@@ -334,6 +337,7 @@ class CoordinatorProcess(Process):
     def invariants(self) -> None:
         """See Process."""
         self.coordinator.groups.invariants()
+        self.coordinator.transactions.invariants()
 
     def release(self) -> None:
         """See Process. What was not committed is forgotten."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Question, by_name
+from smq.wire.internal.transactions import AddPartitions, FindTransactions
 
 
 class PartitionState(NamedTuple):
@@ -439,5 +440,12 @@ class EnsureTopics(Question[dict[str, str | None]]):
 
 
 FOR_COORDINATOR = by_name(
-    ListSegments, CommitSegments, DeleteSegments, ReplaceSegments, SetLogStart, EnsureTopics
+    ListSegments,
+    CommitSegments,
+    DeleteSegments,
+    ReplaceSegments,
+    SetLogStart,
+    EnsureTopics,
+    AddPartitions,
+    FindTransactions,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from smq.app.coordinator.server import GROUP_ANSWERS_A_TURN, CoordinatorServer
+from smq.app.coordinator.server import GROUP_ANSWERS_A_TURN, Around, CoordinatorServer
 from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
@@ -128,9 +128,8 @@ class Bench:
         self.now = Now(1_000, 1_700_000_000_000)
         self.store = FailingStore.open(path)
         self.published: list[Catalog] = []
-        self.server = CoordinatorServer(
-            self.loop, self._build, lambda: NODES, self._publish, lambda: self.now
-        )
+        around = Around(lambda: NODES, self._publish, lambda: self.now, lambda _: Path("/nowhere"))
+        self.server = CoordinatorServer(self.loop, self._build, around)
         self.turn()
 
     def _build(self) -> Coordinator:

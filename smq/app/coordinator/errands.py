@@ -1,0 +1,80 @@
+"""The coordinator's links to the shards: what transactions order, and how it went.
+
+A link that breaks answers with nothing, and so does a shard that does not know the question; the
+order is given again then, until the shard has done it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from smq.app.process.loop import Loop
+from smq.app.process.peers import Peer
+from smq.coordinator.inputs import Now
+from smq.coordinator.transactions.endings import Endings
+from smq.coordinator.transactions.orders import Order, SyncFirst, WriteMarkers
+from smq.model.errors import ErrorCode
+from smq.wire.internal import transactions as questions
+from smq.wire.internal.form import Failed, decode_answer, encode_question
+
+Sent: TypeAlias = list[int] | bool | Failed
+
+# A shard that has heard of a later epoch of the producer has nothing open of this one.
+_DONE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
+
+
+class Errands:
+    """A link to each shard that has been asked something."""
+
+    def __init__(self, loop: Loop, path_of: Callable[[int], Path]) -> None:
+        self._loop, self._path_of = loop, path_of
+        self._shards: dict[int, Peer] = {}
+
+    def send(self, order: Order, answered: Callable[[Sent], None]) -> None:
+        """Ask the shard; `answered` gets Failed when it could not do it or does not answer."""
+        if order.node not in self._shards:
+            self._shards[order.node] = Peer(self._loop, self._path_of(order.node))
+        question = _question(order)
+
+        def parsed(body: bytes) -> None:
+            gone = Failed("the shard is gone")
+            answered(decode_answer(type(question), body) if body else gone)
+
+        self._shards[order.node].ask(partial(encode_question, question=question), parsed)
+
+    def close(self) -> None:
+        """Close every link. Nobody hears of what is on its way."""
+        for shard in self._shards.values():
+            shard.close()
+        self._shards.clear()
+
+
+def report(endings: Endings, order: Order, sent: Sent, now: Now) -> None:
+    """Tell transactions how an order went."""
+    if isinstance(order, SyncFirst):
+        if sent is True:
+            endings.synced(order, now)
+        else:
+            endings.not_synced(order)
+        return
+    codes = sent if isinstance(sent, list) else []
+    done = {number for number, code in zip(_numbers(order), codes, strict=False) if code in _DONE}
+    endings.marked(order, done, now)
+
+
+def _question(order: Order) -> questions.WriteMarkers | questions.SyncLogs:
+    if isinstance(order, SyncFirst):
+        return questions.SyncLogs(_numbers(order))
+    return questions.WriteMarkers(
+        producer_id=order.producer_id,
+        producer_epoch=order.epoch,
+        committed=order.commits,
+        coordinator_epoch=order.coordinator_epoch,
+        transaction_version=order.version,
+        numbers=_numbers(order),
+    )
+
+
+def _numbers(order: WriteMarkers | SyncFirst) -> list[int]:
+    return sorted(order.numbers)
