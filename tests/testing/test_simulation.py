@@ -5,10 +5,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from shm.kernels.base.words import WORD_WRITTEN
 from smq.log.log import Log
+from smq.sealer.compact import KeyTable
 from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.run import (
     Outcome,
@@ -22,6 +25,7 @@ from smq.testing.simulation.run import (
 
 SEEDS = 500
 BUSY = 26  # A seed in which much happens.
+COMPACTING = range(85, 100)  # Seeds of which some have compacted topics.
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +40,25 @@ def test_the_broker_keeps_its_promises_in_many_simulations(place: Workplace) -> 
     seeds = range(1, SEEDS + 1)
     failed = [each for each in run_many(seeds, place, os.cpu_count() or 1) if each.why]
     assert not failed, "\n".join(f"make sim SEED={each.seed}: {each.why}" for each in failed)
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(300)
+def test_a_compaction_that_loses_the_last_record_of_a_key_is_found(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = KeyTable.last
+
+    def all_but_one(table: KeyTable, rows: pa.Table) -> np.ndarray:
+        kept = whole(table, rows)
+        kept[np.flatnonzero(kept)[:1]] = False
+        return kept
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyTable, "last", all_but_one)
+        failed = [seed for seed in COMPACTING if "is gone" in simulate(seed, place).why]
+    assert failed
+    assert not simulate(failed[0], place).why
 
 
 @pytest.mark.parametrize("seed", [BUSY, 28])

@@ -1,6 +1,6 @@
 """Consumers, committers and administrators: who reads, who remembers where, who makes topics."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from smq.model.errors import ErrorCode
 from smq.testing.simulation.clients import PAUSE_MS, Client, Message
@@ -60,10 +60,10 @@ class Consumer(Client):
             for each in response.responses if response is not None else ():
                 incarnation = by_key[each.topic_id if version >= BY_ID else each.topic]
                 for row in each.partitions:
-                    records = [] if row.error_code else records_of(row.records)
-                    seen += [value for _, value in records]
+                    found = Records([], 0) if row.error_code else records_of(row.records)
+                    seen += [value for _, value in found.rows]
                     if not incarnation.is_dying and incarnation.losses == losses[incarnation]:
-                        self._take(incarnation, row, records)
+                        self._take(incarnation, row, found)
             if sent_ns is not None:
                 self.world.fetched(seen, sent_ns, wait_ms, min_bytes)
 
@@ -86,26 +86,32 @@ class Consumer(Client):
             return FetchTopic(topic_id=incarnation.topic.id, partitions=partitions)
         return FetchTopic(topic=incarnation.topic.name, partitions=partitions)
 
-    def _take(
-        self, incarnation: Incarnation, row: Message, records: list[tuple[int, bytes]]
-    ) -> None:
+    def _take(self, incarnation: Incarnation, row: Message, records: "Records") -> None:
         place = incarnation, row.partition_index
         position = self.positions.get(place, 0)
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions[place] = 0
-        for offset, value in records:
+        for offset, value in records.rows:
             if offset >= position:
                 incarnation.claim(row.partition_index, offset, value, "what a consumer sees")
-                self.positions[place] = offset + 1
+        if records.end > position:
+            self.positions[place] = records.end
 
 
-def records_of(data: bytes | memoryview | None) -> list[tuple[int, bytes]]:
-    """Offsets and values."""
-    return [
-        (record.offset, record.value or b"")
-        for batch in read_batches(bytes(data or b""))
-        for record in batch.records()
-    ]
+class Records(NamedTuple):
+    """Offsets and values, and the offset after them: the last batch may reach over a gap."""
+
+    rows: list[tuple[int, bytes]]
+    end: int
+
+
+def records_of(data: bytes | memoryview | None) -> Records:
+    """What a fetch has brought of a partition."""
+    rows, end = [], 0
+    for batch in read_batches(bytes(data or b"")):
+        rows += [(record.offset, record.value or b"") for record in batch.records()]
+        end = batch.last_offset + 1
+    return Records(rows, end)
 
 
 class Reader(Client):
@@ -158,14 +164,12 @@ class Reader(Client):
         else:
             self._keep(place, offset, records_of(row.records), row.high_watermark)
 
-    def _keep(self, place: Part, offset: int, records: list[tuple[int, bytes]], end: int) -> None:
+    def _keep(self, place: Part, offset: int, records: Records, end: int) -> None:
         found = self.found[place]
-        for at, value in records:
-            if at < offset:
-                continue
-            found[at] = value
-            offset = at + 1
-        if offset < end and records:
+        found.update({at: value for at, value in records.rows if at >= offset})
+        has_more = records.end > offset
+        offset = max(offset, records.end)
+        if offset < end and has_more:
             self._fetch(place, offset)
         elif offset < end and not self.world.ledger.is_damaged:
             name = place[0].topic.name
@@ -234,9 +238,14 @@ class Administrator(Client):
             self.world.ledger.created(topic)
             return True
 
-        config = CreatableTopicConfig(name="smq.durability", value=level)
+        configs = {"smq.durability": level}
+        if self.world.compacts(name):
+            configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
         topic = CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=1, configs=[config]
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
         self.ask_until("CreateTopics", 6, request, is_enough)

@@ -34,6 +34,7 @@ RUNTIME_DIR = Path("/simulated")
 PARTITIONS_PER_LOG_MAX = 64
 CATALOG_BYTES_MAX = 1 << 16
 SEALING_SHARE = 0.25  # Of seeds; it takes most of their time.
+OFTEN_MS = 300
 KiB = 1024
 
 
@@ -64,8 +65,8 @@ class Host:
             filer_root=PathOrUrl(directory / "filer"),
             seal_ms=chance.choice((100, 1000)),
             seal_bytes=chance.choice((1, 256, 256, 256)) * KiB,  # Small files cost a run its time.
-            # Small segments are merged, and what they replace is deleted, soon or not at all.
-            log_retention_check_interval_ms=chance.choice((300, 300_000)),
+            # Segments are merged and compacted, and replaced ones deleted, soon or not at all.
+            log_retention_check_interval_ms=chance.choice((OFTEN_MS, 300_000)),
             filer_sweep_ms=chance.choice((2000, 3_600_000)),
         )
         self.log_count = shards
@@ -79,6 +80,7 @@ class Host:
             for n, faults in enumerate(self.faults)
         ]
         self.seals = chance.random() < SEALING_SHARE
+        self.compacts = self.seals and self.config.log_retention_check_interval_ms == OFTEN_MS
         self.is_up = False
         self._blocks: list[CatalogBlock | ClusterBlock] = []
         self._stop = Stop()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from smq.model.catalog import Topic
 
+KEYS = 3
 LEVELS = ("memory", "os", "disk")
 
 
@@ -42,6 +43,15 @@ class Incarnation:
         self.claims = [{} for _ in self.topic.logs]
         self.places = [{} for _ in self.topic.logs]
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether only the last record of each key is promised."""
+        return self.topic.configs.get("cleanup.policy") == "compact"
+
+    def key_of(self, value: bytes) -> bytes | None:
+        """The key that a record is sent with: few, so that each has many."""
+        return b"key %d" % (number_of(value) % KEYS) if self.is_compacted else None
+
     def where(self, partition: int) -> str:
         """A partition in words."""
         return f"{self.topic.name}-{partition} ({self.level})"
@@ -64,6 +74,11 @@ class Incarnation:
         for claims, places in zip(self.claims, self.places, strict=True):
             claims.clear()
             places.clear()
+
+
+def number_of(value: bytes) -> int:
+    """The number of a record in its lane."""
+    return int(value.split(b":", 2)[1])
 
 
 def said(value: bytes) -> str:

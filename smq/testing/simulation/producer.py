@@ -176,7 +176,10 @@ class Producer(Client):
 
     def _encoded(self, lane: Lane, batch: Batch) -> bytes:
         now_ms = self.world.clock.wall_ns() // 1_000_000
-        records = [Record(i, now_ms, None, value, ()) for i, value in enumerate(batch.values)]
+        key_of = lane.incarnation.key_of
+        records = [
+            Record(i, now_ms, key_of(value), value, ()) for i, value in enumerate(batch.values)
+        ]
         return write_batch(
             records, producer_id=lane.producer_id, producer_epoch=0, base_sequence=batch.first
         )

@@ -392,6 +392,10 @@ class World:
             return Catalog.decode(published).by_name.get(name) if version else None
         return None
 
+    def compacts(self, name: str) -> bool:
+        """Whether topics of a name are compacted: two, in some of the runs that seal."""
+        return self.host.compacts and name != name_of(0)
+
     def acked(self, lane: Lane, values: list[bytes], offset: int) -> None:
         """A producer has got its ack: what it is for is visible, in the same life at least."""
         incarnation, partition = lane.incarnation, lane.partition

@@ -173,7 +173,12 @@ class SdkProducer(SdkProgram):
             except BrokerUnavailable:
                 return  # A producer is opened with a broker that answers now.
             try:
-                future = producer.send(lane.incarnation.topic.name, value, partition=lane.partition)
+                future = producer.send(
+                    lane.incarnation.topic.name,
+                    value,
+                    key=lane.incarnation.key_of(value),
+                    partition=lane.partition,
+                )
             except (NoSuchTopic, BrokerUnavailable, ValueError) as error:
                 self._refused(lane, value, error, losses, sent_ns)
                 return  # What follows would stand before it, if it is sent again.
@@ -340,7 +345,9 @@ class SdkConsumer(SdkProgram):
         expected = self.next.get(place)
         if expected is None or expected.assigned is not assigned:
             self._check_start(place, record.offset)
-        elif expected.losses == incarnation.losses and record.offset != expected.offset:
+        elif expected.losses == incarnation.losses and not self._follows(
+            incarnation, expected.offset, record.offset
+        ):
             raise Broken(
                 f"{self.name}: {incarnation.where(record.partition)} gives offset {record.offset} "
                 f"after {expected.offset - 1}"
@@ -351,6 +358,11 @@ class SdkConsumer(SdkProgram):
         if self._losses.get(incarnation, 0) == incarnation.losses:
             value = bytes(record.value or b"")
             incarnation.claim(record.partition, record.offset, value, "what the SDK reads")
+
+    @staticmethod
+    def _follows(incarnation: Incarnation, expected: int, offset: int) -> bool:
+        """Whether a record may come next: compaction leaves gaps."""
+        return offset >= expected if incarnation.is_compacted else offset == expected
 
     def _incarnation(self, assigned: Partition) -> Incarnation | None:
         """The topic that a position is in, if anything can be said of it."""
@@ -364,7 +376,8 @@ class SdkConsumer(SdkProgram):
         incarnation, partition = place
         acked, asked = self.world.sdk_commits.get(place, (0, 0)) if self._group else (0, 0)
         is_first = incarnation is self.world.ledger.first(incarnation.topic.name)
-        if is_first and not incarnation.losses and not acked <= offset <= asked:
+        is_right = acked <= offset and (offset <= asked or incarnation.is_compacted)
+        if is_first and not incarnation.losses and not is_right:
             raise Broken(
                 f"{self.name} begins {incarnation.where(partition)} at {offset}; committed was "
                 f"{acked}, and at most {asked}"
