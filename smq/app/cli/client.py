@@ -56,6 +56,20 @@ def cluster_at(bootstrap: str) -> Iterator["Cluster"]:
 
 
 @contextmanager
+def cluster_with(topic: str, bootstrap: str) -> Iterator["Cluster"]:
+    """The cluster, if it has the topic; else exits with a hint."""
+    with cluster_at(bootstrap) as cluster:
+        try:
+            yield cluster
+        except BrokerError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise refusal(
+                f"there is no topic {topic}; `smq topic list` shows the topics"
+            ) from error
+
+
+@contextmanager
 def client_at(bootstrap: str) -> Iterator["Client"]:
     """The SDK's client of the broker; failures as above."""
     from smq.client.client import connect  # noqa: PLC0415  (as above)

@@ -1,13 +1,12 @@
-"""`smq config list`: the settings of a topic or of the broker, and where each is from."""
+"""`smq config list|set|unset`: settings of a topic or of the broker, and where each is from."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smq.app.cli.client import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, cluster_at, refusal
+from smq.app.cli.client import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, cluster_with, split_pair
 from smq.app.cli.output import say
-from smq.model.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,15 +14,10 @@ if TYPE_CHECKING:
     from smq.client.kafka.cluster import Cluster
     from smq.wire.generated.describe_configs import DescribeConfigsResourceResult
 
-app = typer.Typer(help="Show settings.", no_args_is_help=True)
+app = typer.Typer(help="Show and change settings.", no_args_is_help=True)
 
 # Kafka's ConfigSource, as DescribeConfigs says it (KIP-226).
 SOURCES = {1: "topic", 2: "dynamic", 3: "dynamic default", 4: "set at the start", 5: "default"}
-
-
-@app.callback()
-def _config() -> None:
-    """Show settings."""
 
 
 @app.command("list", epilog='JSON: {NAME: {"value", "source", "read_only", "sensitive"}}')
@@ -39,15 +33,8 @@ def list_settings(
     as_json: AsJson = False,
 ) -> None:
     """List settings, their values, and where each is from."""
-    with cluster_at(bootstrap) as cluster:
-        try:
-            found = _settings(cluster, topic)
-        except BrokerError as error:
-            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise refusal(
-                    f"there is no topic {topic}; `smq topic list` shows the topics"
-                ) from error
-            raise
+    with cluster_with(topic or "", bootstrap) as cluster:
+        found = _settings(cluster, topic)
     facts = {
         each.name: {
             "value": each.value,
@@ -63,6 +50,53 @@ def list_settings(
         return
     for name, each in facts.items():
         say(f"{name}={'' if each['value'] is None else each['value']}  ({each['source']})")
+
+
+TopicOption = Annotated[
+    str, typer.Option("--topic", help="The topic; the broker's settings change at its next start.")
+]
+
+
+@app.command("set", epilog='JSON: {"topic", "set": {NAME: VALUE}}')
+def set_settings(
+    pairs: Annotated[list[str], typer.Argument(metavar="K=V...", help="What to set.")],
+    topic: TopicOption,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Set settings of a topic, all or none. They take effect at once."""
+    new = dict(split_pair(each, "smq config set") for each in pairs)
+    _change(bootstrap, topic, new, [])
+    if as_json:
+        say(json.dumps({"topic": topic, "set": new}))
+        return
+    for name, value in new.items():
+        say(f"{topic}: {name}={value}")
+
+
+@app.command("unset", epilog='JSON: {"topic", "unset": [NAME]}')
+def unset_settings(
+    names: Annotated[list[str], typer.Argument(metavar="K...", help="What gets its default.")],
+    topic: TopicOption,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Give settings of a topic their defaults again."""
+    _change(bootstrap, topic, {}, names)
+    if as_json:
+        say(json.dumps({"topic": topic, "unset": names}))
+        return
+    for name in names:
+        say(f"{topic}: {name} has its default")
+
+
+def _change(bootstrap: str, topic: str, new: dict[str, str], unset: list[str]) -> None:
+    from smq.client.kafka.topic_changes import alter_topic  # noqa: PLC0415  (as below)
+
+    with cluster_with(topic, bootstrap) as cluster:
+        alter_topic(cluster, topic, new, unset)
 
 
 def _settings(cluster: "Cluster", topic: str | None) -> "Sequence[DescribeConfigsResourceResult]":

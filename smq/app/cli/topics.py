@@ -1,9 +1,7 @@
-"""`smq topic create|list|describe|delete`."""
+"""`smq topic create|list|describe|alter|add-partitions|trim|delete`."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,15 +12,13 @@ from smq.app.cli.client import (
     Bootstrap,
     TopicName,
     cluster_at,
+    cluster_with,
     refusal,
     split_pair,
 )
 from smq.app.cli.output import say
 
-if TYPE_CHECKING:
-    from smq.client.kafka.cluster import Cluster
-
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, change and delete topics.", no_args_is_help=True)
 
 
 @app.command(epilog='JSON: {"topic", "partitions"}')
@@ -99,6 +95,91 @@ def describe(
             say(f"{name}={setting['value']}")
 
 
+@app.command(epilog='JSON: {"topic", "set": {NAME: VALUE}, "unset": [NAME]}')
+def alter(
+    topic: TopicName,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", help="A config to set; may be repeated.", metavar="K=V"),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", help="A config that gets its default again.", metavar="K"),
+    ] = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Change configs of a topic: all of them, or none. They take effect at once."""
+    from smq.client.kafka.topic_changes import alter_topic  # noqa: PLC0415  (as above)
+
+    new, old = dict(split_pair(each, "--config") for each in config or []), unset or []
+    if not new and not old:
+        raise refusal("name what to change with --config K=V or --unset K")
+    with cluster_with(topic, bootstrap) as cluster:
+        alter_topic(cluster, topic, new, old)
+    if as_json:
+        say(json.dumps({"topic": topic, "set": new, "unset": old}))
+        return
+    for name, value in new.items():
+        say(f"{topic}: {name}={value}")
+    for name in old:
+        say(f"{topic}: {name} has its default")
+
+
+@app.command("add-partitions", epilog='JSON: {"topic", "partitions"}')
+def add(
+    topic: TopicName,
+    added: Annotated[
+        int, typer.Argument(metavar="COUNT", min=1, max=PARTITION_MAX, help="How many more.")
+    ],
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Give a topic more partitions. Keys may go to other partitions from then on."""
+    from smq.client.kafka.topic_changes import add_partitions  # noqa: PLC0415  (as above)
+
+    with cluster_with(topic, bootstrap) as cluster:
+        count = add_partitions(cluster, topic, added)
+    said = json.dumps({"topic": topic, "partitions": count})
+    say(said if as_json else f"{topic} has {count} partitions now")
+
+
+@app.command(epilog='JSON: {"topic", "first_offsets": {PARTITION: OFFSET}}')
+def trim(
+    topic: TopicName,
+    before: Annotated[
+        str,
+        typer.Option(
+            "--before", metavar="OFFSET|end", help="Delete the records before this offset."
+        ),
+    ],
+    partition: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--partition", min=0, max=PARTITION_MAX, help="Only of this one; may be repeated."
+        ),
+    ] = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a topic's oldest records for good."""
+    from smq.client.kafka.topic_changes import HIGH_WATERMARK, delete_records  # noqa: PLC0415
+
+    if before != "end" and not before.isdecimal():
+        raise refusal(f"--before takes an offset or `end`, not {before!r}")
+    offset = HIGH_WATERMARK if before == "end" else int(before)
+    with cluster_with(topic, bootstrap) as cluster:
+        starts = delete_records(cluster, topic, offset, partition or None)
+    if as_json:
+        say(json.dumps({"topic": topic, "first_offsets": starts}))
+        return
+    for each, start in starts.items():
+        say(f"{topic}-{each} begins at offset {start}")
+
+
 @app.command(epilog='JSON: {"topic"}')
 def delete(
     topic: TopicName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = False
@@ -106,30 +187,16 @@ def delete(
     """Delete a topic and its records."""
     from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
 
-    with _cluster_with(topic, bootstrap) as cluster:
+    with cluster_with(topic, bootstrap) as cluster:
         admin.delete_topic(cluster, topic)
     say(json.dumps({"topic": topic}) if as_json else f"deleted {topic}")
-
-
-@contextmanager
-def _cluster_with(topic: str, bootstrap: str) -> Iterator["Cluster"]:
-    """The cluster, if it has the topic; else exits with a hint."""
-    from smq.client.errors import NoSuchTopic  # noqa: PLC0415  (NumPy takes its time.)
-
-    with cluster_at(bootstrap) as cluster:
-        try:
-            yield cluster
-        except NoSuchTopic as error:
-            raise refusal(
-                f"there is no topic {topic}; `smq topic list` shows the topics"
-            ) from error
 
 
 def _facts(topic: str, bootstrap: str) -> dict[str, Any]:
     from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
     from smq.client.kafka.offsets import EARLIEST, LATEST, resolve  # noqa: PLC0415
 
-    with _cluster_with(topic, bootstrap) as cluster:
+    with cluster_with(topic, bootstrap) as cluster:
         leaders = cluster.retrying(lambda: cluster.topic(topic)).leaders
         first = resolve(cluster, topic, range(len(leaders)), EARLIEST)
         after = resolve(cluster, topic, range(len(leaders)), LATEST)

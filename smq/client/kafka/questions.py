@@ -11,6 +11,12 @@ from smq.wire.generated.api_versions import (
     read_api_versions_response,
     write_api_versions_request,
 )
+from smq.wire.generated.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    read_create_partitions_response,
+    write_create_partitions_request,
+)
 from smq.wire.generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -22,6 +28,12 @@ from smq.wire.generated.delete_groups import (
     DeleteGroupsResponse,
     read_delete_groups_response,
     write_delete_groups_request,
+)
+from smq.wire.generated.delete_records import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    read_delete_records_response,
+    write_delete_records_request,
 )
 from smq.wire.generated.delete_topics import (
     DeleteTopicsRequest,
@@ -58,6 +70,12 @@ from smq.wire.generated.heartbeat import (
     HeartbeatResponse,
     read_heartbeat_response,
     write_heartbeat_request,
+)
+from smq.wire.generated.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    read_incremental_alter_configs_response,
+    write_incremental_alter_configs_request,
 )
 from smq.wire.generated.init_producer_id import (
     InitProducerIdRequest,
@@ -154,6 +172,19 @@ CREATE_TOPICS = Question[CreateTopicsRequest, CreateTopicsResponse](
 )
 DELETE_TOPICS = Question[DeleteTopicsRequest, DeleteTopicsResponse](
     "DeleteTopics", write_delete_topics_request, read_delete_topics_response
+)
+CREATE_PARTITIONS = Question[CreatePartitionsRequest, CreatePartitionsResponse](
+    "CreatePartitions", write_create_partitions_request, read_create_partitions_response
+)
+DELETE_RECORDS = Question[DeleteRecordsRequest, DeleteRecordsResponse](
+    "DeleteRecords", write_delete_records_request, read_delete_records_response
+)
+INCREMENTAL_ALTER_CONFIGS = Question[
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+](
+    "IncrementalAlterConfigs",
+    write_incremental_alter_configs_request,
+    read_incremental_alter_configs_response,
 )
 DESCRIBE_CONFIGS = Question[DescribeConfigsRequest, DescribeConfigsResponse](
     "DescribeConfigs", write_describe_configs_request, read_describe_configs_response

@@ -33,3 +33,25 @@ def test_settings_say_where_they_are_from(smq_session_broker: SmqBroker) -> None
 def test_a_topic_that_does_not_exist_is_a_sentence(smq_session_broker: SmqBroker) -> None:
     output = run(smq_session_broker, "list", "--topic", "no-such", exit_code=1)
     assert output == "smq: there is no topic no-such; `smq topic list` shows the topics\n"
+
+
+def test_settings_of_a_topic_are_set_and_unset(smq_session_broker: SmqBroker) -> None:
+    topic = uuid4().hex[:8]
+    with smq_session_broker.connect() as client:
+        client.create_topic(topic, 1)
+    said = run(smq_session_broker, "set", "retention.ms=77", "segment.ms=9000", "--topic", topic)
+    assert said == f"{topic}: retention.ms=77\n{topic}: segment.ms=9000\n"
+    only = run(smq_session_broker, "list", "--topic", topic, "--only-set")
+    assert "segment.ms=9000  (topic)\n" in only
+    said = run(smq_session_broker, "unset", "retention.ms", "--topic", topic, "--json")
+    assert json.loads(said) == {"topic": topic, "unset": ["retention.ms"]}
+    assert "retention.ms" not in run(smq_session_broker, "list", "--topic", topic, "--only-set")
+
+
+def test_of_several_settings_all_are_set_or_none(smq_session_broker: SmqBroker) -> None:
+    topic = uuid4().hex[:8]
+    with smq_session_broker.connect() as client:
+        client.create_topic(topic, 1)
+    wrong = ("set", "segment.ms=9000", "retention.ms=never", "--topic", topic)
+    assert "retention.ms" in run(smq_session_broker, *wrong, exit_code=1)
+    assert "segment.ms" not in run(smq_session_broker, "list", "--topic", topic, "--only-set")

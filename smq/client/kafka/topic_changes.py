@@ -1,0 +1,83 @@
+"""Changes a topic: its settings, its partitions, where its records begin."""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import IntEnum
+
+from smq.client.kafka.admin import RESOURCE_TOPIC, TIMEOUT_MS
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.questions import (
+    CREATE_PARTITIONS,
+    DELETE_RECORDS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
+from smq.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from smq.wire.generated.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from smq.wire.generated.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+HIGH_WATERMARK = -1  # For DeleteRecords: all that readers see now.
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does with a config (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+
+
+def alter_topic(cluster: Cluster, name: str, new: Mapping[str, str], unset: Iterable[str]) -> None:
+    """Set some configs of a topic, and give others back their defaults: all of it, or nothing.
+
+    Raises NoSuchTopic, BrokerError.
+    """
+    cluster.retrying(lambda: cluster.topic(name))
+    configs = [
+        AlterableConfig(name=key, config_operation=Operation.SET, value=value)
+        for key, value in new.items()
+    ] + [AlterableConfig(name=key, config_operation=Operation.DELETE, value=None) for key in unset]
+    resource = AlterConfigsResource(
+        resource_type=RESOURCE_TOPIC, resource_name=name, configs=configs
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    [response] = cluster.anyone().ask(INCREMENTAL_ALTER_CONFIGS, request).responses
+    check(response.error_code, response.error_message)
+
+
+def add_partitions(cluster: Cluster, name: str, added: int) -> int:
+    """Give a topic more partitions; how many it has then. Raises NoSuchTopic, BrokerError."""
+    count = len(cluster.retrying(lambda: cluster.topic(name)).leaders) + added
+    wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
+    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
+    [result] = cluster.anyone().ask(CREATE_PARTITIONS, request).results
+    check(result.error_code, result.error_message)
+    cluster.forget()
+    return count
+
+
+def delete_records(
+    cluster: Cluster, name: str, before: int, partitions: Collection[int] | None = None
+) -> dict[int, int]:
+    """Delete the records before an offset, or with HIGH_WATERMARK all; of all partitions for None.
+
+    Returns where each partition begins now. Raises NoSuchTopic, BrokerError.
+    """
+    count = len(cluster.retrying(lambda: cluster.topic(name)).leaders)
+    wanted = range(count) if partitions is None else partitions
+    starts: dict[int, int] = {}
+    for leader, led in cluster.by_leader(name, wanted).items():
+        asked = [DeleteRecordsPartition(partition_index=each, offset=before) for each in led]
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=asked)], timeout_ms=TIMEOUT_MS
+        )
+        [topic] = cluster.broker(leader).ask(DELETE_RECORDS, request).topics
+        for each in topic.partitions:
+            check(each.error_code, f"partition {each.partition_index} has no offset {before}")
+            starts[each.partition_index] = each.low_watermark
+    return dict(sorted(starts.items()))
