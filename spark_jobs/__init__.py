@@ -1,6 +1,7 @@
-"""Spark over sealed segments: `read_topic` for programs, and jobs that `smq spark` starts."""
+"""Spark over topics: `format("smq")`, `read_topic`, and jobs that `smq spark` starts."""
 
 from spark_jobs.read import read_topic
 from spark_jobs.session import start_session
+from spark_jobs.source.data_source import register
 
-__all__ = ["read_topic", "start_session"]
+__all__ = ["read_topic", "register", "start_session"]

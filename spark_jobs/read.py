@@ -1,4 +1,4 @@
-"""A topic as a DataFrame with the columns of Spark's Kafka source, read from sealed segments.
+"""Topics as a DataFrame with the columns of Spark's Kafka source, read from sealed segments.
 
 Python plans from the manifest; Spark's own reader gets exact Parquet paths, so it prunes columns
 and skips row groups as with any table. `timestamp` is null where it overflows, `headers` is empty
@@ -7,14 +7,18 @@ cannot, and header keys that are not UTF-8 are changed. Records that cannot be d
 that names them, or a warning if the caller asks for that.
 
 A DataFrame reflects the manifest at its creation; read again to see more. Segments in a bucket are
-copied first (`smq.tables.staging`).
+copied first (`smq.tables.staging`). With `tail="live"` records that were not sealed at its creation
+come from the broker, through `format("smq")`, when it is evaluated.
 """
 
+import json
+import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,9 +26,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 
 from smq.filer.location import Location
 from smq.filer.store import Store
+from smq.model.catalog import NAMESPACE_DEFAULT, Topic
 from smq.model.segments import directory_of
+from smq.sealer.cold import open_segment
 from smq.sealer.parquet import LOG_APPEND_TIME
-from smq.store.manifest import open_manifest
+from smq.store.manifest import Manifest, open_manifest
 from smq.store.store import FILE_NAME
 from smq.tables.plan import Ending, Part, Starting, Unreadable, find_topic, plan
 from smq.tables.raw_rows import Undecodable as Undecoded, raw_rows
@@ -39,12 +45,14 @@ SCHEMA = (
     "timestampType int, headers array<struct<key:string,value:binary>>"
 )
 CREATE_TIME_TYPE, LOG_APPEND_TIME_TYPE = 0, 1  # The numbers of Spark's Kafka source.
+AT_THE_END = -1  # As in Kafka's offset JSON.
 Undecodable = Literal["fail", "warn"]
+Topics = str | Sequence[str] | re.Pattern[str]
 
 
 def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
     spark: SparkSession,
-    topic: str,
+    topic: Topics,
     *,
     data_dir: Path | str,
     starting: Starting = "earliest",
@@ -52,26 +60,119 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
     undecodable: Undecodable = "fail",
     filer_root: Location | Path | str | None = None,
     staging: Path | str | None = None,
+    tail: Literal["sealed", "live"] = "sealed",
+    verify: bool = False,
 ) -> DataFrame:
-    """The sealed records of a topic between these offsets (a mapping: by partition).
+    """The records of a topic between these offsets (a mapping: by partition).
 
+    `topic` may be several, or a compiled pattern of whole names; offsets then cannot be given.
     `data_dir` is the broker's; it may be running. `filer_root` is its setting of that name, if the
-    files are elsewhere. `staging` keeps copies of segments in a bucket.
-    Raises Unreadable, StoreError.
+    files are elsewhere. `staging` keeps copies of segments in a bucket. `tail="live"` also reads
+    what is not sealed yet, from the running broker. `verify` first compares every file with its
+    checksum in the manifest: Spark itself does not notice a byte that has changed.
+    Raises Unreadable, StoreError, ValueError.
     """
     data_dir = Path(data_dir)
+    has_offsets = not (isinstance(starting, str) and isinstance(ending, str))
+    if has_offsets and not isinstance(topic, str):
+        raise ValueError("starting and ending: offsets are of one topic; read each by itself")
     if not isinstance(filer_root, Location):
         filer_root = Location(str(filer_root if filer_root is not None else data_dir / "filer"))
     store = filer_root.open()
-    with open_manifest(data_dir / FILE_NAME) as manifest:
-        found = find_topic(manifest, topic)
-        parts = plan(manifest, found, starting, ending)
     files = Files(store, Path(staging) if staging is not None else None)
-    files.fetch([part.segment for part in parts if part.segment.kind == "parquet"])
-    reader = _Reader(spark, store, files, topic, directory_of(found.namespace, topic))
-    rows = [reader.parquet([part for part in parts if part.segment.kind == "parquet"])]
-    rows += reader.raw([part for part in parts if part.segment.kind == "raw"], undecodable)
-    return reduce(DataFrame.unionByName, rows)
+    frames: list[DataFrame] = []
+    with open_manifest(data_dir / FILE_NAME) as manifest:
+        for found in _topics(manifest, topic):
+            sealed = _Sealed.of(manifest, found)
+            if tail == "live":
+                frames.append(sealed.rest(spark, data_dir, filer_root, starting, ending))
+                starting_sealed, ending_sealed = sealed.within(starting, ending)
+                parts = plan(manifest, found, starting_sealed, ending_sealed)
+            else:
+                parts = plan(manifest, found, starting, ending)
+            parquet = [part for part in parts if part.segment.kind == "parquet"]
+            files.fetch([part.segment for part in parquet])
+            if verify:
+                _verify(store, parquet)
+            directory = directory_of(found.namespace, found.name)
+            reader = _Reader(spark, store, files, found.name, directory)
+            frames.append(reader.parquet(parquet))
+            frames += reader.raw(
+                [each for each in parts if each.segment.kind == "raw"], undecodable
+            )
+    return reduce(DataFrame.unionByName, frames or [spark.createDataFrame([], SCHEMA)])
+
+
+def _verify(store: Store, parts: Iterable[Part]) -> None:
+    """Raises Damaged, which names the file."""
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda part: open_segment(store, part.segment), parts))
+
+
+def _topics(manifest: Manifest, wanted: Topics) -> list[Topic]:
+    if isinstance(wanted, str):
+        return [find_topic(manifest, wanted)]
+    if isinstance(wanted, re.Pattern):
+        topics = manifest.topics()
+        return [
+            each
+            for each in topics
+            if each.namespace == NAMESPACE_DEFAULT and wanted.fullmatch(each.name)
+        ]
+    return [find_topic(manifest, each) for each in dict.fromkeys(wanted)]
+
+
+class _Sealed(NamedTuple):
+    """A topic, and where the sealed part of each partition ends."""
+
+    topic: str
+    ends: dict[int, int]
+
+    @classmethod
+    def of(cls, manifest: Manifest, topic: Topic) -> "_Sealed":
+        ends = {
+            partition: max(manifest.sealed_end(number), manifest.log_start(number))
+            for partition, number in enumerate(topic.partition_numbers)
+        }
+        return cls(topic.name, ends)
+
+    def within(self, starting: Starting, ending: Ending) -> tuple[Starting, Ending]:
+        """The part of a range that is sealed."""
+        starts = {} if isinstance(starting, str) else starting
+        ends = {} if isinstance(ending, str) else ending
+        return (
+            {each: min(start, self.ends.get(each, start)) for each, start in starts.items()},
+            {each: min(end, ends.get(each, end)) for each, end in self.ends.items()},
+        )
+
+    def rest(
+        self,
+        spark: SparkSession,
+        data_dir: Path,
+        filer: Location,
+        starting: Starting,
+        ending: Ending,
+    ) -> DataFrame:
+        """The other part, from the broker."""
+        given = {} if isinstance(starting, str) else starting
+        until = {} if isinstance(ending, str) else ending
+        starts, ends = {}, {}
+        for partition, sealed_end in self.ends.items():
+            start = max(sealed_end, given.get(partition, 0))
+            end = until.get(partition, AT_THE_END)
+            starts[str(partition)] = start
+            ends[str(partition)] = end if end == AT_THE_END else max(start, end)
+        options = {
+            "dataDir": str(data_dir),
+            "filerRoot": filer.root,
+            "subscribe": self.topic,
+            "includeHeaders": "true",
+            "startingOffsets": json.dumps({self.topic: starts}),
+            "endingOffsets": json.dumps({self.topic: ends}),
+        }
+        rows = spark.read.format("smq").options(**options).load()
+        nothing = f.array().cast("array<struct<key:string,value:binary>>")
+        return rows.withColumn("headers", f.coalesce("headers", nothing))
 
 
 class _Reader:

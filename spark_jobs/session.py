@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +27,6 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": str(LISTED_IN_DRIVER),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # SMQ's files have a checksum on every page; Parquet's Java reader must be told to check it.
-    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
@@ -43,6 +42,7 @@ def start_session(name: str, **settings: str) -> SparkSession:
     builder = SparkSession.builder.appName(name)
     if "SPARK_ENV_LOADED" not in os.environ:
         os.environ["JAVA_HOME"] = str(java_home())
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Not whatever python3 is in PATH.
         builder = builder.master("local[*]")
     for key, value in {**SETTINGS, **settings}.items():
         builder = builder.config(key, value)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("smq", "shm", "gateway", "spark_jobs", "bench")
+PACKAGES = ("smq", "shm", "gateway", "spark_jobs", "pyspark_smq", "bench")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 

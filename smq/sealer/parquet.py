@@ -250,6 +250,16 @@ class ParquetSegment:
         for group in range(self._file.metadata.num_row_groups):
             yield self._file.read_row_group(group, list(names)).combine_chunks()
 
+    def rows(self, start: int, end: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of the rows with start <= _offset < end, by row group; skips the others."""
+        wanted = list(dict.fromkeys(["_offset", *columns]))
+        for span in self.spans:
+            if span.group < 0 or span.end <= start or span.start >= end:
+                continue
+            table = self._file.read_row_group(span.group, wanted)
+            first, last = np.searchsorted(table["_offset"].to_numpy(), [start, end])
+            yield table.slice(first, last - first).select(columns)
+
     def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
         """Offset and time of the first record at or after `from_offset` and this time."""
         for span in self.spans:

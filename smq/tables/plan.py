@@ -5,10 +5,12 @@ read completely is an error that names it: a reader never silently gets less tha
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Literal, NamedTuple, Protocol
 
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
 from smq.model.segments import Segment
+from smq.store.manifest import INT64_MIN, walk
 
 Starting = Literal["earliest"] | Mapping[int, int]
 Ending = Literal["latest"] | Mapping[int, int]
@@ -22,7 +24,14 @@ class Manifest(Protocol):
     """The part of `smq.store.manifest.Manifest` that planning needs."""
 
     def topics(self) -> list[Topic]: ...
-    def segments(self, partition_number: int, from_offset: int = 0) -> list[Segment]: ...
+    def segments(
+        self,
+        partition_number: int,
+        from_offset: int = 0,
+        *,
+        newest_ms: int = INT64_MIN,
+        count_max: int = -1,
+    ) -> list[Segment]: ...
     def log_start(self, partition_number: int) -> int: ...
 
 
@@ -65,6 +74,20 @@ def plan(manifest: Manifest, topic: Topic, starting: Starting, ending: Ending) -
     return parts
 
 
+def between(manifest: Manifest, topic: Topic, partition: int, start: int, end: int) -> list[Part]:
+    """The parts of a partition from `start` to `end`, reading no other lines of the manifest.
+
+    Raises Unreadable if the segments do not have all of these offsets.
+    """
+    number, name = topic.partition_numbers[partition], f"partition {partition} of {topic.name}"
+    found = takewhile(lambda each: each.base_offset < end, walk(manifest, number, start))
+    parts = _parts(name, partition, list(found), start, end)
+    place = parts[-1].end if parts else start
+    if place < end:
+        raise Unreadable(f"{name}: no segment has offsets {place} to {end}")
+    return parts
+
+
 def _check_partitions(topic: Topic, bounds: Mapping[int, int]) -> None:
     unknown = sorted(set(bounds) - set(range(topic.partition_count)))
     if unknown:
@@ -93,10 +116,13 @@ def _parts(
 ) -> list[Part]:
     parts, place = [], start
     for segment in segments:
-        if segment.end_offset <= start or segment.base_offset >= end:
+        if place >= end:
+            break
+        if segment.end_offset <= place:
             continue
         if segment.base_offset > place:
             raise Unreadable(f"{name}: no segment has offsets {place} to {segment.base_offset}")
-        place = min(segment.end_offset, end)
-        parts.append(Part(partition, segment, max(segment.base_offset, start), place))
+        # Merged segments may have replaced neighbours since those before were found: from `place`.
+        first, place = place, min(segment.end_offset, end)
+        parts.append(Part(partition, segment, max(segment.base_offset, first), place))
     return parts

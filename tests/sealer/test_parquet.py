@@ -155,6 +155,16 @@ def test_row_groups_are_bounded_and_each_is_read_alone(monkeypatch: pytest.Monke
     ]
 
 
+def test_rows_between_offsets_skip_other_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 4)
+    data = b"".join(_sent([_one(i, 10 * i)]) for i in range(10))
+    segment = ParquetSegment(read_only(_sealed(data, end=12)))
+    tables = list(segment.rows(3, 6, ["_ts_ms"]))
+    assert [table.to_pydict() for table in tables] == [{"_ts_ms": [30]}, {"_ts_ms": [40, 50]}]
+    assert [table["_offset"].to_pylist() for table in segment.rows(8, 12, ["_offset"])] == [[8, 9]]
+    assert list(segment.rows(12, 20, ["_offset"])) == []
+
+
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "BATCH_BYTES", 1000)
     records = [_one(i, 0, b"x" * 100) for i in range(50)]

@@ -1,11 +1,14 @@
 """One Spark session for all tests that need one, and a topic that was sealed."""
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from smq.client.client import Client
 from smq.filer.local import LocalStore
 from smq.model.segments import Segment
 from smq.testing.sealing import FakeShard
@@ -20,11 +23,17 @@ SMALL = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
+ROOT = str(Path(__file__).parents[2])
+SECONDS_MAX = 60.0
+POLL_SECONDS = 0.05
+
 SealTopic = Callable[..., list[Segment]]
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    # Spark's Python processes import what these tests do.
+    os.environ["PYTHONPATH"] = os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])
     local_dir = str(tmp_path_factory.mktemp("spark"))
     with start_session("tests", **SMALL, **{"spark.local.dir": local_dir}) as session:
         yield session
@@ -43,3 +52,19 @@ def seal_topic(tmp_path: Path) -> Iterator[SealTopic]:
             return manifest.segments(1)
 
         yield sealed
+
+
+def send(client: Client, first: int, count: int, topic: str = "orders") -> None:
+    """Send numbers to a topic of two partitions; the first record has a header."""
+    with client.producer() as producer:
+        for each in range(first, first + count):
+            headers = [("h", b"1")] if each == first else []
+            producer.send(topic, b"%d" % each, key=b"k", partition=each % 2, headers=headers)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until something is so."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(POLL_SECONDS)

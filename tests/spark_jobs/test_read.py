@@ -1,5 +1,6 @@
 """A sealed topic as a DataFrame."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,11 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shm.kernels.twin import records as plain
+from smq.sealer.cold import Damaged
 from smq.tables.plan import Unreadable
 from smq.testing.records import INT64_MAX
+from smq.testing.smq_broker import SmqBroker
 from spark_jobs.read import SCHEMA, read_topic
 from tests.sealer.sealed import batch
-from tests.spark_jobs.conftest import SealTopic
+from tests.spark_jobs.conftest import SealTopic, send, wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -118,12 +121,13 @@ def test_an_altered_page_is_an_error(
     spark: SparkSession, seal_topic: SealTopic, tmp_path: Path
 ) -> None:
     [segment] = seal_topic([batch(0, 300)])
+    assert len(_offsets(spark, tmp_path, verify=True)) == 300
     file = tmp_path / "filer" / segment.path
     data, column = bytearray(file.read_bytes()), pq.read_metadata(file).row_group(0).column(0)
     data[column.data_page_offset + column.total_compressed_size - 5] ^= 1
     file.write_bytes(data)
-    with pytest.raises(Exception, match=file.name):
-        _offsets(spark, tmp_path)
+    with pytest.raises(Damaged, match=file.name):
+        _offsets(spark, tmp_path, verify=True)
 
 
 def test_an_empty_topic_is_an_empty_frame(
@@ -136,3 +140,30 @@ def test_an_empty_topic_is_an_empty_frame(
 def test_a_topic_that_is_none_is_named(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="there is no topic other"):
         read_topic(spark, "other", data_dir=tmp_path)
+
+
+def test_topics_and_what_is_not_sealed(spark: SparkSession, smq_broker: SmqBroker) -> None:
+    with smq_broker.connect() as client:
+        for topic in ("orders", "orders-2"):
+            client.create_topic(topic, 2, {"smq.seal.ms": "1000"})
+            send(client, 0, 10, topic)
+        wait_for(lambda: len(_offsets(spark, smq_broker.data_dir)) == 10)
+        send(client, 10, 10)
+
+    def read(topic: object, **given: object) -> list[tuple[str, int]]:
+        options = {"data_dir": smq_broker.data_dir, "tail": "live", **given}
+        rows = read_topic(spark, topic, **options)  # type: ignore[arg-type]
+        assert rows.schema.simpleString() == spark.createDataFrame([], SCHEMA).schema.simpleString()
+        return sorted((row.topic, int(row.value)) for row in rows.collect())
+
+    orders, others = (
+        [(t, each) for each in range(n)] for t, n in (("orders", 20), ("orders-2", 10))
+    )
+    assert read("orders") == orders
+    assert read(["orders", "orders-2"]) == read(re.compile("orders.*")) == orders + others
+    assert read(re.compile("order")) == []
+    assert [n for _, n in read("orders", starting={0: 3, 1: 8}, ending={0: 7, 1: 9})] == [
+        6, 8, 10, 12, 17,
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="offsets are of one topic"):
+        read(["orders", "orders-2"], starting={0: 1})

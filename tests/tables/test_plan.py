@@ -9,7 +9,8 @@ import pytest
 
 from smq.model.catalog import Topic
 from smq.model.segments import Segment
-from smq.tables.plan import Ending, Starting, Unreadable, find_topic, plan
+from smq.store.manifest import INT64_MIN
+from smq.tables.plan import Ending, Starting, Unreadable, between, find_topic, plan
 
 TOPIC = Topic("orders", UUID(int=1), (7, 8), (0, 0))
 
@@ -24,12 +25,21 @@ class FakeManifest(NamedTuple):
     def log_start(self, number: int) -> int:
         return self.starts.get(number, 0)
 
-    def segments(self, number: int, from_offset: int = 0) -> list[Segment]:
-        return [
+    def segments(
+        self,
+        partition_number: int,
+        from_offset: int = 0,
+        *,
+        newest_ms: int = INT64_MIN,
+        count_max: int = -1,
+    ) -> list[Segment]:
+        number = partition_number
+        found = [
             Segment(number, base, end, "parquet", f"{number}/{base}", 1, 0, 1, 0, 0, 0, 0)
             for base, end in self.ranges.get(number, [])
             if end > from_offset
         ]
+        return found if count_max < 0 else found[:count_max]
 
 
 SEALED = FakeManifest({7: [(0, 10), (10, 20), (20, 30)], 8: [(0, 5)]})
@@ -87,6 +97,8 @@ def test_a_hole_between_segments_is_named() -> None:
     manifest = FakeManifest({7: [(0, 10), (12, 20)]})
     with pytest.raises(Unreadable, match="no segment has offsets 10 to 12"):
         plan(manifest, TOPIC, "earliest", "latest")
+    with pytest.raises(Unreadable, match="no segment has offsets 10 to 12"):
+        plan(manifest, TOPIC, {0: 5}, {0: 11})
     assert [part.start for part in plan(manifest, TOPIC, {0: 12}, "latest")] == [12]
 
 
@@ -94,3 +106,26 @@ def test_a_topic_is_found_by_its_name() -> None:
     assert find_topic(SEALED, "orders") is TOPIC
     with pytest.raises(Unreadable, match="there is no topic other"):
         find_topic(SEALED, "other")
+
+
+def test_a_range_of_one_partition_reads_its_own_segments() -> None:
+    found = between(SEALED, TOPIC, 0, 5, 20)
+    assert [(part.segment.path, part.start, part.end) for part in found] == [
+        ("7/0", 5, 10),
+        ("7/10", 10, 20),
+    ]
+    assert between(SEALED, TOPIC, 1, 3, 3) == []
+
+
+@pytest.mark.parametrize(("start", "end", "hole"), [(25, 31, "30 to 31"), (30, 40, "30 to 40")])
+def test_a_range_beyond_the_segments_is_named(start: int, end: int, hole: str) -> None:
+    with pytest.raises(Unreadable, match=f"no segment has offsets {hole}"):
+        between(SEALED, TOPIC, 0, start, end)
+
+
+def test_a_merge_between_two_pages_gives_no_row_twice() -> None:
+    merged = FakeManifest({7: [(0, 10), (0, 30)]})  # What the pages before and after it gave.
+    assert [(part.start, part.end) for part in between(merged, TOPIC, 0, 0, 30)] == [
+        (0, 10),
+        (10, 30),
+    ]

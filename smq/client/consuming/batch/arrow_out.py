@@ -16,9 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from shm.arrow import VIEW_OFFSET_MAX, binary_views
+from shm.kernels.base.words import ATTRIBUTE_LOG_APPEND_TIME
 from shm.kernels.reader.lend import F_ROW
 from shm.kernels.record.records import (
     B_AT,
+    B_ATTRIBUTES,
     B_END,
     C_HEADER_COUNT,
     C_KEY_AT,
@@ -54,6 +56,19 @@ SCHEMA = pa.schema(
 def to_table(chunks: Sequence[Chunk]) -> pa.Table:
     """A table with a record batch for each chunk."""
     return pa.Table.from_batches([_record_batch(_in_reach(chunk)) for chunk in chunks], SCHEMA)
+
+
+def are_append_times(chunks: Sequence[Chunk]) -> np.ndarray:
+    """Of each row of `to_table`: whether the broker stamped it when it appended it."""
+    return np.concatenate(
+        [
+            np.repeat(
+                chunk.batches.facts[B_ATTRIBUTES] & ATTRIBUTE_LOG_APPEND_TIME != 0, chunk.counts
+            )
+            for chunk in chunks
+        ]
+        or [np.empty(0, np.bool_)]
+    )
 
 
 def _in_reach(chunk: Chunk) -> Chunk:

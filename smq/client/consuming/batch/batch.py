@@ -81,6 +81,15 @@ class Batch:
 
         return to_table(self._lent())
 
+    def are_append_times(self) -> "np.ndarray":
+        """Of each row of `to_arrow`: whether its timestamp is when the broker appended it (bool).
+
+        Otherwise it is when its producer created it (`message.timestamp.type`).
+        """
+        from smq.client.consuming.batch.arrow_out import are_append_times  # noqa: PLC0415  (slow)
+
+        return are_append_times(self._lent())
+
     def tables(self) -> "Iterator[pa.Table]":
         """The Arrow tables among the values, in the records' order: see `Record.table`.
 

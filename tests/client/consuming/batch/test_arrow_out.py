@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from smq.client.consuming.batch.arrow_out import SCHEMA, to_table
+from shm.kernels.twin import records as plain
+from smq.client.consuming.batch.arrow_out import SCHEMA, are_append_times, to_table
 from smq.client.consuming.batch.chunk import cut
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec
@@ -53,6 +54,15 @@ def test_a_chunk_is_a_record_batch_over_its_memory() -> None:
 
 def test_nothing_is_a_table_without_rows() -> None:
     assert to_table([]).schema == SCHEMA
+
+
+def test_who_stamped_is_said_of_each_row() -> None:
+    log_append_time = 8
+    created = plain.batch([plain.PlainRecord(each, 1, None, b"v") for each in range(2)])
+    appended = plain.batch([plain.PlainRecord(2, 1, None, b"v")], attributes=log_append_time)
+    chunks, _ = cut(batches_of(created + appended))
+    assert are_append_times(chunks).tolist() == [False, False, True]
+    assert are_append_times([]).tolist() == []
 
 
 def test_a_ring_beyond_what_views_reach_is_cut_to_what_they_need(

@@ -1,0 +1,9 @@
+"""`format("smq")`: topics for Spark's DataFrames and streams, with the Kafka source's options.
+
+options       what users set
+topics        what there is: the manifest, and the broker
+ranges        which offsets, and which task reads what
+rows          what a task reads
+data_source   the batch reader, and what Spark registers
+stream        the stream reader
+"""

@@ -1,0 +1,182 @@
+"""What Spark calls: `format("smq")`, its batch reader and its executors' side.
+
+Filters are not pushed down: in Spark 4.3.0 a pushed filter also filters other queries of the same
+DataFrame. Options prune instead, and so does a schema with fewer columns.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from spark_jobs.source.options import (
+    LATEST,
+    Bound,
+    ReadOptions,
+    WrongOption,
+    batch_options,
+    include_headers,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.source.ranges import Edges
+    from spark_jobs.source.topics import Offsets, Piece, Place, Topics
+
+logger = logging.getLogger(__name__)
+
+COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+
+
+class SmqDataSource(DataSource):
+    """`spark.read.format("smq")`. Spark loads it in each session: it imports little."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "smq"
+
+    def schema(self) -> str:
+        """The columns of Spark's Kafka source."""
+        with_headers = include_headers(self.options)
+        names = [name for name in COLUMNS if with_headers or name != "headers"]
+        return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
+
+    def reader(self, schema: StructType) -> "SmqReader":
+        """A batch read."""
+        return SmqReader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's)
+        """A stream."""
+        from spark_jobs.source.stream import SmqStreamReader  # noqa: PLC0415  (see the class)
+
+        return SmqStreamReader(self.options, schema)
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `format("smq")` known, where Spark does not find it by itself (spark-submit --py-files).
+
+    Elsewhere it does: any session of a Python that SMQ is installed in.
+    """
+    spark.dataSource.register(SmqDataSource)
+
+
+class Task(InputPartition):
+    """What a Spark task reads."""
+
+    def __init__(self, place: "Place", pieces: "Sequence[Piece]") -> None:
+        super().__init__(None)
+        self.place, self.pieces = place, pieces
+
+
+class SmqReader(DataSourceReader):
+    """A batch read: planned in the driver, done in executors."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._read, self._ending = batch_options(options)
+        self._columns = columns_of(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks. Raises Unreadable, BrokerError, StoreError, WrongOption."""
+        from spark_jobs.source.ranges import Edges, clamped, losses  # noqa: PLC0415  (see above)
+        from spark_jobs.source.topics import Topics, find_place  # noqa: PLC0415  (see above)
+
+        place = find_place(self._read.location)
+        with Topics(place, reads_live=self._read.reads_live) as topics:
+            names = topics.selected(self._read.selection)
+            edges = Edges(topics.starts(names), topics.ends(names))
+            starts = resolved(topics, "starting", self._read.starting, edges, self._read)
+            ends = resolved(topics, "ending", self._ending, edges, self._read)
+            for name, start in starts.items():
+                if start > ends[name] and self._ending.everywhere != LATEST:
+                    raise WrongOption(
+                        f"{name.topic}-{name.partition} starts at offset {start}, behind its end "
+                        f"{ends[name]}"
+                    )
+            ranges = clamped(starts, ends, edges, losses(self._read.fails_on_loss))
+            return tasks_of(place, topics.pieces(ranges), self._read)
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """A task's rows."""
+        return read_task(partition, self._columns, self._read)
+
+
+def columns_of(schema: StructType) -> "pa.Schema":
+    """The Arrow schema that Spark requires. Raises WrongOption if a column is none of ours."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  (see SmqDataSource)
+
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if COLUMNS.get(field.name) != kind:
+            allowed = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
+            raise WrongOption(f"the schema has {field.name} {kind}; the columns are {allowed}")
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def resolved(
+    topics: "Topics", side: str, bound: Bound, edges: "Edges", read: ReadOptions
+) -> "Offsets":
+    """The offset of a bound in each partition. Raises WrongOption, BrokerError, StoreError."""
+    from spark_jobs.source.ranges import named_offsets  # noqa: PLC0415  (see SmqDataSource)
+
+    if bound.offsets is not None:
+        return named_offsets(f"{side}Offsets", bound.offsets, edges)
+    if bound.everywhere is not None:
+        return dict(edges.ends if bound.everywhere == LATEST else edges.starts)
+    if bound.times is not None:
+        times = named_offsets(f"{side}OffsetsByTimestamp", bound.times, edges)
+    else:
+        assert bound.time is not None
+        times = dict.fromkeys(edges.starts, bound.time)
+    found: Offsets = {}
+    for name, offset in topics.at_times(times).items():
+        if offset is None and side == "starting" and read.late_start == "error":
+            raise WrongOption(
+                f"No offset matched from request of topic-partition {name.topic}-{name.partition} "
+                f"and timestamp {times[name]}. Set startingOffsetsByTimestampStrategy to latest "
+                "to start at its end"
+            )
+        found[name] = edges.ends[name] if offset is None else offset
+    return found
+
+
+def tasks_of(place: "Place", pieces: "Sequence[Piece]", read: ReadOptions) -> list[InputPartition]:
+    """Tasks for some pieces."""
+    from spark_jobs.source.ranges import tasks  # noqa: PLC0415  (see SmqDataSource)
+
+    packed = tasks(pieces, read.partitions_min, read.records_per_partition_max)
+    return [Task(place, each) for each in packed]
+
+
+def read_task(
+    task: InputPartition | None, columns: "pa.Schema", read: ReadOptions
+) -> "Iterator[pa.RecordBatch]":
+    """The rows of a task; nothing for the task that Spark makes if there is none."""
+    from spark_jobs.source.rows import Rows  # noqa: PLC0415  (see SmqDataSource)
+
+    if isinstance(task, Task):
+        rows = Rows(
+            task.place,
+            columns,
+            fails_on_loss=read.fails_on_loss,
+            silence_ms=read.poll_timeout_ms,
+        )
+        yield from rows.read(task.pieces)

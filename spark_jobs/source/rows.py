@@ -1,0 +1,149 @@
+"""Reads the rows of a task, as Arrow batches with the columns of Spark's Kafka source.
+
+Sealed segments are read where they are, by their store: files in place, objects of a bucket by each
+executor. What is not sealed comes from the broker.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from smq.client.client import Client, connect
+from smq.client.consuming.consumer import Consumer
+from smq.client.errors import BrokerUnavailable
+from smq.filer.store import Store
+from smq.sealer.cold import open_segment
+from smq.sealer.parquet import ParquetSegment
+from smq.tables.live import BATCH_BYTES, POLL_S, owned
+from smq.tables.plan import Part, Unreadable
+from smq.tables.raw_rows import Undecodable, raw_rows
+from spark_jobs.source.topics import Piece, Place
+
+logger = logging.getLogger(__name__)
+
+CREATE_TIME, LOG_APPEND_TIME = 0, 1  # The numbers of Spark's Kafka source.
+BATCH_ROWS = 64 * 1024
+SEALED_COLUMN = {
+    "key": "_key",
+    "value": "_value",
+    "offset": "_offset",
+    "timestamp": "_ts",
+    "headers": "_headers",
+}
+
+
+class Rows:
+    """Reads pieces, in order.
+
+    columns        the fields that Spark wants, in its order and with its types
+    fails_on_loss  whether records that cannot be decoded are an error; else they are left out
+    silence_ms     how long to wait for a broker that sends nothing
+    """
+
+    def __init__(
+        self, place: Place, columns: pa.Schema, *, fails_on_loss: bool, silence_ms: int
+    ) -> None:
+        self._place, self._columns = place, columns
+        self._fails_on_loss, self._silence_s = fails_on_loss, silence_ms / 1000
+
+    def read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        """The rows of some pieces. Raises Unreadable, StoreError, BrokerError."""
+        with ExitStack() as stack:
+            store: Store | None = None
+            client: Client | None = None
+            for piece in pieces:
+                if piece.part is None:
+                    if client is None:
+                        assert self._place.bootstrap is not None
+                        client = stack.enter_context(connect(self._place.bootstrap))
+                    tables = self._from_broker(client, piece)
+                else:
+                    if store is None:
+                        assert self._place.filer is not None
+                        store = self._place.filer.open()
+                    part = piece.part._replace(start=piece.start, end=piece.end)
+                    tables = self._sealed(store, piece, part)
+                for table in tables:
+                    yield from table.combine_chunks().to_batches(BATCH_ROWS)
+
+    def _sealed(self, store: Store, piece: Piece, part: Part) -> Iterator[pa.Table]:
+        if part.segment.kind == "raw":
+            yield from self._raw(store, piece, part)
+            return
+        segment = open_segment(store, part.segment)
+        assert isinstance(segment, ParquetSegment)
+        names = [SEALED_COLUMN[each] for each in self._columns.names if each in SEALED_COLUMN]
+        kind = LOG_APPEND_TIME if segment.is_log_append else CREATE_TIME
+        for rows in segment.rows(part.start, part.end, names or ["_offset"]):
+            yield self._named(rows, piece, kind)
+
+    def _raw(self, store: Store, piece: Piece, part: Part) -> Iterator[pa.Table]:
+        for found in raw_rows(store, part):
+            if isinstance(found, Undecodable):
+                sentence = (
+                    f"{piece.topic}-{piece.partition}: the records at offsets {found.start} to "
+                    f"{found.end} cannot be decoded"
+                )
+                if self._fails_on_loss:
+                    raise Unreadable(f"{sentence}. To leave them out set failOnDataLoss to false")
+                logger.warning(sentence)
+                continue
+            yield self._named(
+                found.rows, piece, LOG_APPEND_TIME if found.log_append_time else CREATE_TIME
+            )
+
+    def _from_broker(self, client: Client, piece: Piece) -> Iterator[pa.Table]:
+        with client.consumer(start="earliest", batch_bytes_max=BATCH_BYTES) as consumer:
+            consumer.assign([(piece.topic, piece.partition)])
+            consumer.seek(piece.topic, piece.partition, piece.start)
+            for rows, kinds in self._polled(consumer, piece):
+                found = rows.rename_columns(
+                    [SEALED_COLUMN.get(each, each) for each in rows.column_names]
+                )
+                inside = pc.less(found["_offset"], piece.end)
+                yield self._named(found.filter(inside), piece, kinds.filter(inside))
+
+    def _polled(self, consumer: Consumer, piece: Piece) -> Iterator[tuple[pa.Table, pa.Array]]:
+        """Rows up to the piece's end, and perhaps behind it, with their timestamps' types."""
+        clock = consumer.clock
+        deadline = clock.monotonic_s() + self._silence_s
+        while consumer.position(piece.topic, piece.partition) < piece.end:
+            with consumer.poll(POLL_S) as batch:
+                rows = owned(batch.to_arrow())
+                kinds = pa.array(batch.are_append_times().astype(np.int32))
+            if rows.num_rows:
+                deadline = clock.monotonic_s() + self._silence_s
+                yield rows, kinds
+            elif clock.monotonic_s() > deadline:
+                raise BrokerUnavailable(
+                    f"offsets of {piece.topic}-{piece.partition} up to {piece.end} did not arrive "
+                    f"for {self._silence_s:.0f} s (kafkaConsumer.pollTimeoutMs)"
+                )
+
+    def _named(self, rows: pa.Table, piece: Piece, kinds: int | pa.Array) -> pa.Table:
+        """The columns that Spark wants of rows with the columns of a segment."""
+        return pa.table(
+            [self._column(field.name, rows, piece, kinds) for field in self._columns],
+            names=self._columns.names,
+        ).cast(self._columns)
+
+    def _column(
+        self, name: str, rows: pa.Table, piece: Piece, kinds: int | pa.Array
+    ) -> pa.ChunkedArray | pa.Array:
+        if name == "topic":
+            return pa.repeat(piece.topic, rows.num_rows)
+        if name == "partition":
+            return pa.repeat(pa.scalar(piece.partition, pa.int32()), rows.num_rows)
+        if name == "timestampType":
+            if isinstance(kinds, int):
+                return pa.repeat(pa.scalar(kinds, pa.int32()), rows.num_rows)
+            return kinds
+        column = rows[SEALED_COLUMN[name]]
+        if name == "headers":  # Spark's Kafka source gives null where there are none.
+            has_some = pc.greater(pc.list_value_length(column), 0)
+            return pc.if_else(has_some, column, pa.scalar(None, column.type))
+        return column

@@ -1,0 +1,161 @@
+"""`readStream.format("smq")`: offsets as Spark's Kafka source writes them, admission, the hot tail.
+
+Spark keeps the end of each batch in its checkpoint, but not where the first one starts. So the
+first batch has no records: its end is where the stream starts, and that survives a crash. Later
+batches read up to what readers of the broker may see.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from smq.client.names import TopicPartition
+from smq.tables.plan import Unreadable
+from spark_jobs.source.data_source import columns_of, read_task, resolved, tasks_of
+from spark_jobs.source.options import stream_options
+from spark_jobs.source.ranges import (
+    Edges,
+    admitted,
+    clamped,
+    from_json,
+    losses,
+    must_wait,
+    to_json,
+)
+from spark_jobs.source.topics import Offsets, Place, Topics, find_place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Json = dict[str, Any]
+BEFORE_THE_START: Json = {"": {}}  # No topic has this name; {} is a stream without topics.
+
+
+class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches in the driver; executors get a copy that only reads."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._read, self._admission = stream_options(options)
+        self._lost = losses(self._read.fails_on_loss)
+        self._columns = columns_of(schema)
+        self._opened: tuple[Place, Topics] | None = None
+        self._target: Offsets | None = None
+        self._batch_at_s: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Connections stay in the driver."""
+        return {**self.__dict__, "_opened": None}
+
+    def initialOffset(self) -> Json:  # noqa: N802  (Spark's)
+        """See the top of this file."""
+        return BEFORE_THE_START
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's)
+        """A limit of the options, if they have one: Spark passes it on, or all that there is."""
+        if self._admission.offsets_max is not None:
+            return ReadMaxRows(self._admission.offsets_max)
+        if self._admission.offsets_min is not None:
+            return ReadMinRows(self._admission.offsets_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's)
+        """Read up to the present ends, and no further."""
+        topics = self._topics()[1]
+        self._target = topics.ends(self._names(topics))
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802  (Spark's)
+        """Where the next batch ends. Raises Unreadable, WrongOption, BrokerError, StoreError."""
+        topics = self._topics()[1]
+        names = self._names(topics)
+        edges = Edges(topics.starts(names), topics.ends(names))
+        if start == BEFORE_THE_START:
+            starts = resolved(topics, "starting", self._read.starting, edges, self._read)
+            return to_json(starts)
+        starts = self._starts(from_json(start), edges)
+        ends = edges.ends
+        if self._target is not None:
+            ends = {name: max(self._target.get(name, 0), starts[name]) for name in names}
+        if not isinstance(limit, ReadAllAvailable):
+            ends = self._admitted(starts, ends)
+        return to_json(ends)
+
+    def _admitted(self, starts: Offsets, ends: Offsets) -> Offsets:
+        now_s = time.monotonic()
+        waited_ms = None if self._batch_at_s is None else 1000 * (now_s - self._batch_at_s)
+        if self._target is None and must_wait(starts, ends, self._admission, waited_ms):
+            return starts
+        self._batch_at_s = now_s
+        most = self._admission.offsets_max
+        return ends if most is None else admitted(starts, ends, most)
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802  (Spark's)
+        """The present ends, for the query's progress."""
+        topics = self._topics()[1]
+        return to_json(topics.ends(self._names(topics)))
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """The tasks of a batch. Raises Unreadable, BrokerError, StoreError."""
+        if BEFORE_THE_START in (start, end):
+            return []
+        place, topics = self._topics()
+        ends = from_json(end)
+        there = set(self._names(topics))
+        names = sorted(ends.keys() & there)
+        if gone := sorted(ends.keys() - there):
+            self._lost(f"Partition {gone[0].topic}-{gone[0].partition} is gone")
+        edges = Edges(topics.starts(names), topics.ends(names))
+        starts = self._starts(from_json(start), edges)
+        ranges = clamped(starts, {name: ends[name] for name in names}, edges, self._lost)
+        return tasks_of(place, topics.pieces(ranges), self._read)
+
+    def _starts(self, start: Offsets, edges: Edges) -> Offsets:
+        """Where a batch starts: new partitions at their first record."""
+        if gone := sorted(start.keys() - edges.starts.keys()):
+            self._lost(f"Partition {gone[0].topic}-{gone[0].partition} is gone")
+        found: Offsets = {}
+        for name, first in edges.starts.items():
+            if name not in start and first > 0:
+                self._lost(
+                    f"Added partition {name.topic}-{name.partition} starts from {first} instead "
+                    "of 0"
+                )
+            found[name] = start.get(name, first)
+            if edges.ends[name] < found[name]:
+                self._lost(
+                    f"Partition {name.topic}-{name.partition}'s offset was changed from "
+                    f"{found[name]} to {edges.ends[name]}, some data may have been missed"
+                )
+        return found
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """A task's rows."""
+        return read_task(partition, self._columns, self._read)
+
+    def stop(self) -> None:
+        """Close what is open."""
+        if self._opened is not None:
+            self._opened[1].close()
+            self._opened = None
+
+    def _topics(self) -> tuple[Place, Topics]:
+        if self._opened is None:
+            place = find_place(self._read.location)
+            self._opened = place, Topics(place, reads_live=self._read.reads_live)
+        return self._opened
+
+    def _names(self, topics: Topics) -> list[TopicPartition]:
+        try:
+            return topics.selected(self._read.selection)
+        except Unreadable as error:
+            self._lost(str(error))
+            return topics.selected(self._read.selection, only_existing=True)

@@ -1,0 +1,227 @@
+"""Topics for Spark's driver: what there is, from the manifest on this host and from the broker.
+
+Segments are read in place where the broker's data directory is on this host. Elsewhere all records
+come from the broker.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from smq.client.facts import broker_facts
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    READ_COMMITTED,
+    find_offsets,
+)
+from smq.client.locate import bootstrap_of
+from smq.client.names import TopicPartition, by_topic
+from smq.filer.location import Location as Filer
+from smq.model.catalog import NAMESPACE_DEFAULT, Topic
+from smq.sealer.cold import open_segment
+from smq.store.manifest import Manifest, open_manifest, walk
+from smq.store.store import FILE_NAME
+from smq.tables.plan import Part, Unreadable, between
+from spark_jobs.source.options import Location, Selection
+
+Offsets = dict[TopicPartition, int]
+
+
+class Place(NamedTuple):
+    """Where executors read: the broker's address, and its files if they are on this host."""
+
+    bootstrap: str | None
+    data_dir: Path | None
+    filer: Filer | None
+
+
+def find_place(location: Location) -> Place:
+    """Where a broker's records are. Raises Unreadable, BrokerError."""
+    if location.data_dir is not None:
+        data_dir = Path(location.data_dir)
+        if not (data_dir / FILE_NAME).exists():
+            raise Unreadable(f"dataDir: {data_dir} is not the data directory of a broker")
+        filer = Filer(location.filer_root or str(data_dir / "filer"))
+        return Place(location.bootstrap or location.data_dir, data_dir, filer)
+    assert location.bootstrap is not None
+    with Cluster(location.bootstrap) as cluster:
+        settings = cluster.retrying(lambda: broker_facts(cluster)).settings
+    data_dir = Path(settings.get("data.dir", ""))
+    if "data.dir" not in settings or not (data_dir / FILE_NAME).exists():
+        return Place(location.bootstrap, None, None)
+    filer = Filer(
+        settings["filer.root"],
+        settings.get("filer.s3.endpoint", ""),
+        settings.get("filer.s3.region", ""),
+    )
+    return Place(location.bootstrap, data_dir, filer)
+
+
+class Piece(NamedTuple):
+    """Records [start, end) of a partition: in a sealed segment, or (None) from the broker."""
+
+    topic: str
+    part: Part | None
+    partition: int
+    start: int
+    end: int
+
+
+class Topics:
+    """What the driver asks. Open one for a query, close it after it."""
+
+    def __init__(self, place: Place, *, reads_live: bool) -> None:
+        self._place = place
+        self._manifest: Manifest | None = None
+        self._cluster: Cluster | None = None
+        if place.data_dir is not None:
+            self._manifest = open_manifest(place.data_dir / FILE_NAME)
+        if reads_live:
+            assert place.bootstrap is not None
+            self._cluster = Cluster(bootstrap_of(place.bootstrap))
+        elif self._manifest is None:
+            raise Unreadable(
+                "tail=sealed reads the broker's files: run on its host, or give dataDir"
+            )
+
+    def close(self) -> None:
+        """Close connections and the manifest."""
+        for each in (self._cluster, self._manifest):
+            if each is not None:
+                each.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def selected(
+        self, selection: Selection, *, only_existing: bool = False
+    ) -> list[TopicPartition]:
+        """The partitions that are read, sorted. Raises Unreadable for one that does not exist.
+
+        With `only_existing` these are left out.
+        """
+        counts = self._counts()
+        if selection.pattern is not None:
+            wanted = {each for each in counts if re.fullmatch(selection.pattern, each)}
+        else:
+            wanted = {*selection.topics, *(each.topic for each in selection.partitions)}
+        if (missing := sorted(wanted - counts.keys())) and not only_existing:
+            raise Unreadable(f"there is no topic {missing[0]}")
+        names = {
+            TopicPartition(each, number)
+            for each in wanted & counts.keys()
+            for number in range(counts[each])
+        }
+        if not selection.partitions:
+            return sorted(names)
+        if (unknown := sorted(selection.partitions - names)) and not only_existing:
+            raise Unreadable(f"{unknown[0].topic} has no partition {unknown[0].partition}")
+        return sorted(selection.partitions & names)
+
+    def _counts(self) -> dict[str, int]:
+        """The partitions of each topic."""
+        if self._cluster is None:
+            return {each.name: each.partition_count for each in self._sealed_topics().values()}
+        cluster = self._cluster
+        found = cluster.retrying(cluster.topics)
+        return {each.name: len(each.leaders) for each in found if not each.is_internal}
+
+    def _sealed_topics(self) -> dict[str, Topic]:
+        if self._manifest is None:
+            return {}
+        topics = self._manifest.topics()
+        return {each.name: each for each in topics if each.namespace == NAMESPACE_DEFAULT}
+
+    def starts(self, names: Iterable[TopicPartition]) -> Offsets:
+        """The first offset of each partition."""
+        if self._cluster is not None:
+            return self._found(names, EARLIEST_TIMESTAMP)
+        assert self._manifest is not None
+        numbers = self._numbers(names)
+        return {name: self._manifest.log_start(number) for name, number in numbers.items()}
+
+    def ends(self, names: Iterable[TopicPartition]) -> Offsets:
+        """The end offset of each partition: of what is sealed, or of what readers may see."""
+        if self._cluster is not None:
+            return self._found(names, LATEST_TIMESTAMP)
+        manifest = self._manifest
+        assert manifest is not None
+        return {
+            name: max(manifest.sealed_end(number), manifest.log_start(number))
+            for name, number in self._numbers(names).items()
+        }
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time (ms since 1970), by partition; None: none is."""
+        if self._cluster is None:
+            numbers = self._numbers(times)
+            return {name: self._sealed_at(numbers[name], time) for name, time in times.items()}
+        found: dict[TopicPartition, int | None] = {}
+        for time in sorted(set(times.values())):
+            offsets = self._found([each for each in times if times[each] == time], time)
+            found |= {name: None if offset < 0 else offset for name, offset in offsets.items()}
+        return found
+
+    def _sealed_at(self, number: int, time: int) -> int | None:
+        assert self._manifest is not None
+        assert self._place.filer is not None
+        store = self._place.filer.open()
+        log_start = self._manifest.log_start(number)
+        for segment in walk(self._manifest, number, log_start, newest_ms=time, page=1):
+            found = open_segment(store, segment).find_time(time, log_start)
+            if found is not None:
+                return found[0]
+        return None
+
+    def _found(self, names: Iterable[TopicPartition], time: int) -> Offsets:
+        cluster = self._cluster
+        assert cluster is not None
+        found: Offsets = {}
+        for topic, partitions in by_topic(names).items():
+            offsets = find_offsets(cluster, topic, partitions, time, isolation_level=READ_COMMITTED)
+            found |= {TopicPartition(topic, each): offset for each, offset in offsets.items()}
+        return found
+
+    def _numbers(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The number of each partition in the manifest. Raises Unreadable."""
+        topics = self._sealed_topics()
+        found: dict[TopicPartition, int] = {}
+        for name in names:
+            topic = topics.get(name.topic)
+            if topic is None or name.partition >= topic.partition_count:
+                raise Unreadable(f"{name.topic} has no partition {name.partition}")
+            found[name] = topic.partition_numbers[name.partition]
+        return found
+
+    def pieces(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> list[Piece]:
+        """What to read for these offsets: sealed parts, and the rest from the broker.
+
+        Raises Unreadable.
+        """
+        found: list[Piece] = []
+        topics = self._sealed_topics()
+        for name, (start, end) in ranges.items():
+            topic, sealed_end = topics.get(name.topic), start
+            if topic is not None and name.partition < topic.partition_count and start < end:
+                assert self._manifest is not None
+                number = topic.partition_numbers[name.partition]
+                sealed_end = min(max(self._manifest.sealed_end(number), start), end)
+                parts = between(self._manifest, topic, name.partition, start, sealed_end)
+                found += [
+                    Piece(name.topic, part, name.partition, part.start, part.end) for part in parts
+                ]
+            if sealed_end < end:
+                found.append(Piece(name.topic, None, name.partition, sealed_end, end))
+        return found

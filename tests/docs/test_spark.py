@@ -1,0 +1,39 @@
+"""The programs of docs/spark.md run, one after the other, as they are written."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from smq.testing.smq_broker import SmqBroker
+from tests.spark_jobs.conftest import send, spark
+
+__all__ = ["spark"]
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+
+
+@pytest.mark.spark
+def test_what_the_page_shows_works(
+    spark: SparkSession, smq_broker: SmqBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with smq_broker.connect() as client:
+        client.create_topic("orders", 2)
+        send(client, 0, 20)
+    names: dict[str, Any] = {
+        "data_dir": smq_broker.data_dir,
+        "bootstrap": smq_broker.bootstrap,
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "output": str(tmp_path / "output"),
+    }
+    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(programs) == 3
+    for program in programs:
+        exec(program, names)
+    said, _ = capfd.readouterr()
+    assert said.startswith("10\n")
+    assert said.endswith("{'orders': {'0': 10, '1': 10}}\n")
+    values = sorted(int(row.value) for row in spark.read.parquet(names["output"]).collect())
+    assert values == list(range(20))

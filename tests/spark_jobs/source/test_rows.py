@@ -1,0 +1,99 @@
+"""Rows of a task, without Spark."""
+
+import logging
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from shm.kernels.twin import records as plain
+from smq.client.errors import BrokerUnavailable
+from smq.client.names import TopicPartition
+from smq.sealer.cold import Damaged
+from smq.tables.plan import Unreadable
+from smq.testing.smq_broker import SmqBroker
+from spark_jobs.source.options import Location
+from spark_jobs.source.rows import Rows
+from spark_jobs.source.topics import Place, Topics, find_place
+from tests.sealer.sealed import batch
+from tests.spark_jobs.conftest import SealTopic
+
+NAME = TopicPartition("orders", 0)
+SCHEMA = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("value", pa.binary()),
+        ("timestampType", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+def rows_of(
+    place: Place, start: int, end: int, *, live: bool = False, fails_on_loss: bool = True
+) -> list[dict[str, object]]:
+    with Topics(place, reads_live=live) as topics:
+        pieces = topics.pieces({NAME: (start, end)})
+    reader = Rows(place, SCHEMA, fails_on_loss=fails_on_loss, silence_ms=2000)
+    batches = list(reader.read(pieces))
+    assert all(each.schema == SCHEMA for each in batches)
+    return [row for each in batches for row in each.to_pylist()]
+
+
+def test_sealed_rows_of_both_kinds(tmp_path: Path, seal_topic: SealTopic) -> None:
+    log_append_time = 8
+    batches = [batch(0, 4), batch(4, 2, key=b"\xff"), batch(6, 4, attributes=log_append_time)]
+    seal_topic(batches)
+    place = find_place(Location(None, str(tmp_path), None))
+    found = rows_of(place, 3, 8)
+    assert [row["offset"] for row in found] == [3, 4, 5, 6, 7]
+    assert [row["value"] for row in found] == [b"value %d" % each for each in range(3, 8)]
+    assert [row["timestampType"] for row in found] == [0, 0, 0, 1, 1]
+    assert {(row["topic"], row["partition"]) for row in found} == {("orders", 0)}
+
+
+def test_what_cannot_be_decoded_fails_or_is_left_out(
+    tmp_path: Path, seal_topic: SealTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    garbage = plain.batch([plain.PlainRecord(2, 0, None, None)], end_offset=4, inflated=b"garbage")
+    seal_topic([batch(0, 2), garbage, batch(4)])
+    place = find_place(Location(None, str(tmp_path), None))
+    with pytest.raises(Unreadable, match="orders-0: the records at offsets 2 to 4 cannot be dec"):
+        rows_of(place, 0, 5)
+    with caplog.at_level(logging.WARNING):
+        assert [row["offset"] for row in rows_of(place, 0, 5, fails_on_loss=False)] == [0, 1, 4]
+    assert "offsets 2 to 4 cannot be decoded" in caplog.text
+
+
+def test_a_damaged_segment_is_named(tmp_path: Path, seal_topic: SealTopic) -> None:
+    [segment] = seal_topic([batch(0, 3)])
+    file = tmp_path / "filer" / segment.path
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(Damaged, match=segment.path):
+        rows_of(find_place(Location(None, str(tmp_path), None)), 0, 3)
+
+
+def test_live_rows_end_where_they_should(smq_broker: SmqBroker) -> None:
+    with smq_broker.connect() as client:
+        client.create_topic("orders", 1, {"message.timestamp.type": "LogAppendTime"})
+        with client.producer() as producer:
+            for each in range(9):
+                producer.send("orders", b"%d" % each, headers=[("h", b"1")] if each == 3 else [])
+                producer.flush()
+    place = find_place(Location(smq_broker.bootstrap, None, None))
+    found = rows_of(place, 2, 6, live=True)
+    assert [row["value"] for row in found] == [b"2", b"3", b"4", b"5"]
+    assert [row["headers"] for row in found][:2] == [None, [{"key": "h", "value": b"1"}]]
+    assert {row["timestampType"] for row in found} == {1}
+
+
+def test_records_that_do_not_come_are_said(smq_broker: SmqBroker) -> None:
+    with smq_broker.connect() as client:
+        client.create_topic("orders", 1)
+    place = find_place(Location(smq_broker.bootstrap, None, None))
+    with pytest.raises(BrokerUnavailable, match="offsets of orders-0 up to 5 did not arrive"):
+        rows_of(place, 0, 5, live=True)
