@@ -58,8 +58,9 @@ def test_nothing_is_a_table_without_rows() -> None:
 
 def test_who_stamped_is_said_of_each_row() -> None:
     log_append_time = 8
-    created = plain.batch([plain.PlainRecord(each, 1, None, b"v") for each in range(2)])
-    appended = plain.batch([plain.PlainRecord(2, 1, None, b"v")], attributes=log_append_time)
+    sent = [plain.PlainRecord(each, 1, None, b"v") for each in range(3)]
+    created = plain.batch(sent[:2], end_offset=2)
+    appended = plain.batch(sent[2:], end_offset=3, attributes=log_append_time)
     chunks, _ = cut(batches_of(created + appended))
     assert are_append_times(chunks).tolist() == [False, False, True]
     assert are_append_times([]).tolist() == []
