@@ -34,6 +34,6 @@ def test_what_the_page_shows_works(
         exec(program, names)
     said, _ = capfd.readouterr()
     assert said.startswith("10\n")
-    assert said.endswith("{'orders': {'0': 10, '1': 10}}\n")
+    assert said.endswith('{"orders": {"0": 10, "1": 10}}\n')
     values = sorted(int(row.value) for row in spark.read.parquet(names["output"]).collect())
     assert values == list(range(20))
