@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test fix demo bench bench-local bench-reference record-oracle kafka-tools sim kills docs clean
+.PHONY: setup check test fix demo bench bench-load bench-local bench-reference record-oracle kafka-tools sim kills docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -39,6 +39,9 @@ demo: setup  ## The whole system on real data.
 
 bench: setup  ## SMQ beside Apache Kafka, as one table of ratios. ARGS=--quick, --only WORDS, --write
 	$(BIN)/python -m bench.run $(ARGS)
+
+bench-load: setup  ## A workload of `smq bench` on SMQ and on Apache Kafka. ARGS="latency --set producerRate=1000"
+	$(BIN)/python -m bench peers $(ARGS)
 
 bench-local: setup  ## Programs on one host: SMQ's shared memory beside its peers. ARGS=--quick, --write
 	$(BIN)/python -m pip install --quiet --editable '.[peers]'

@@ -26,7 +26,8 @@ CSS = """
 body { font: 15px/1.5 sans-serif; color: #222; max-width: 1480px; margin: 2em auto; padding: 0 1em }
 h1, h2 { font-weight: 600 } h2 { margin-top: 2em; border-bottom: 1px solid #ddd }
 table { border-collapse: collapse; margin: 1em 0 } .wide { overflow-x: auto }
-td, th { padding: .25em .8em; border-bottom: 1px solid #eee; text-align: right; font-weight: 400 }
+th { vertical-align: bottom }
+td, th { padding: .25em .6em; border-bottom: 1px solid #eee; text-align: right; font-weight: 400 }
 th { color: #555 } td:first-child, th:first-child { text-align: left }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(480px, 1fr)); gap: 1em }
 .better { color: #2f8f5b } .worse, .ended { color: #b3412f } .small { color: #555; font-size: 13px }
@@ -84,14 +85,15 @@ def _names(results: Sequence[Result]) -> list[str]:
 
 
 def _table(results: Sequence[Result]) -> str:
-    names = _names(results)
-    heads = "".join(f"<th>{escape(name)}</th>" for name in names)
+    """A line for each step, a column for each figure that one of them has."""
+    columns = [
+        figure for figure in FIGURES if any(figure_of(each, figure) is not None for each in results)
+    ]
+    heads = "".join(f"<th>{escape(figure.words)}</th>" for figure in columns)
     rows = []
-    for figure in FIGURES:
-        values = [figure_of(each, figure) for each in results]
-        if any(value is not None for value in values):
-            cells = "".join(f"<td>{number(value)}</td>" for value in values)
-            rows.append(f"<tr><td>{escape(figure.words)}</td>{cells}</tr>")
+    for name, each in zip(_names(results), results, strict=True):
+        cells = "".join(f"<td>{number(figure_of(each, figure))}</td>" for figure in columns)
+        rows.append(f"<tr><td>{escape(name)}</td>{cells}</tr>")
     body = "\n".join(rows)
     return f'<div class="wide"><table><tr><th></th>{heads}</tr>\n{body}</table></div>'
 
@@ -197,7 +199,7 @@ def _sweeps(results: Sequence[Result]) -> Iterable[str]:
         steps = [each for each in results if _is_number(each["step"].get(key))]
         if len({each["step"][key] for each in steps}) < 2:
             continue
-        x = Axis(lambda value: f"{value:,.6g}", key, logarithmic=True)
+        x = Axis(spoken, key, logarithmic=True)
         marks = sorted({each["step"][key] for each in steps})
         for words, paths, unit in _SWEPT:
             curves = list(_swept_curves(steps, key, paths))

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-WIDTH, HEIGHT = 720, 400
-LEFT, RIGHT, TOP, BOTTOM = 80, 20, 40, 56
+WIDTH, HEIGHT = 720, 380
+LEFT, RIGHT, TOP, BOTTOM = 80, 30, 40, 56
 COLOURS = ("#b3412f", "#2f6db3", "#2f8f5b", "#8a6d1f", "#6b4ba3", "#3b8c94", "#a33b72", "#555555")
 STYLE = "font: 12px sans-serif; fill: #555"
 TICKS = 6
+LEGEND = 16  # Pixels of a line below the plot, which names a curve.
 LETTER = 6.6  # Pixels of a letter, about.
 
 Label = Callable[[float], str]
@@ -71,9 +72,10 @@ def plot(title: str, curves: Sequence[Curve], x: Axis, y: Axis, marks: Sequence[
         return ""
     across = _Scale(x, [each for curve in curves for each in curve.xs], LEFT, WIDTH - RIGHT)
     up = _Scale(y, [each for curve in curves for each in curve.ys], HEIGHT - BOTTOM, TOP)
+    height = HEIGHT + LEGEND * len(curves)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         f'<text x="{LEFT}" y="20" style="{STYLE}; font-weight: bold">{escape(title)}</text>',
     ]
     for value in up.marks():
@@ -81,7 +83,7 @@ def plot(title: str, curves: Sequence[Curve], x: Axis, y: Axis, marks: Sequence[
         parts.append(f'<path d="M{LEFT} {at}H{WIDTH - RIGHT}" stroke="#ddd"/>')
         parts.append(_text(LEFT - 8, at + 4, y.label(value), "end"))
     parts += _below(x, across, list(marks or across.marks()))
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, x.name, "middle"))
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 16, x.name, "middle"))
     parts.append(_text(WIDTH - RIGHT, 20, y.name, "end"))
     for number, curve in enumerate(curves):
         parts += _drawn(curve, across, up, number)
@@ -116,7 +118,7 @@ def _drawn(curve: Curve, across: _Scale, up: _Scale, number: int) -> list[str]:
     dashes = ' stroke-dasharray="6 4"' if curve.dashed else ""
     parts = [
         f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>',
-        _text(LEFT + 12, TOP + 16 + 16 * number, curve.name, "start", colour),
+        _text(LEFT, HEIGHT + LEGEND * number + 8, curve.name, "start", colour),
     ]
     if len(spots) <= 12:
         parts += [f'<circle cx="{a}" cy="{b}" r="3" fill="{colour}"/>' for a, b in spots]

@@ -22,7 +22,6 @@ from smq.app.load.clients import ceiling
 from smq.app.load.cost import RINGS, broker_pids, cpu_seconds, killer, pss_mb
 from smq.app.load.schedule import NS, RateSearch, is_kept
 from smq.app.load.timeline import BACKLOG, END, TEST, WARM_UP, Timeline
-from smq.app.load.worker import told_every
 from smq.app.load.workload import KAFKA, Workload
 from smq.app.process.clock import monotonic_ns
 from smq.client.kafka.admin import create_topic, delete_topic
@@ -267,9 +266,8 @@ class Run:
         ]
         most = -(-len(members) // READERS_THREADS_MAX)
         count = min(len(members), max(self._processes, most))
-        every = told_every(workload.producer_rate)
         for number in range(count):
-            self._workers.start("consume", members=members[number::count], every=every)
+            self._workers.start("consume", members=members[number::count])
         if workload.backlog_messages:
             self._go(workload.producer_rate, None)
             return
@@ -319,10 +317,10 @@ class Run:
         self._facts["backlog"]["drained_seconds"] = round((monotonic_ns() - began_ns) / NS, 2)
 
     def _phase(self, name: str) -> None:
-        """Begin a phase with the next second; the end of the load is the nearest one."""
+        """Begin a phase with the next second; the end of the load leaves out what has begun."""
         passed_ns = monotonic_ns() - self._start_ns
         if name == END:
-            self._phases.append((name, round(passed_ns / NS)))
+            self._phases.append((name, passed_ns // NS))
             return
         second = -(-passed_ns // NS)
         self._drive((second * NS - passed_ns) / NS)

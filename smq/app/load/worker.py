@@ -32,12 +32,12 @@ from smq.app.load.clients import (
 from smq.app.load.connections import hold
 from smq.app.load.histogram import Latencies
 from smq.app.load.schedule import NS, Schedule
-from smq.app.load.workload import Workload
+from smq.app.load.workload import REFERENCE, Workload
 from smq.app.process.clock import monotonic_ns
 
 Told = dict[str, Any]
 TOLD_RATE_MAX = 20_000  # Messages a second of one producer whose latency is looked at.
-TOLD_EVERY_AT_MAX = 50
+TOLD_EVERY_MAX, TOLD_BYTES = 50, 100_000  # At full speed: one in so many, or in so many bytes.
 BURST = 500  # Messages between two looks at outcomes and commands.
 NAP_S_MAX = 0.01
 POLL_S = 0.1
@@ -77,23 +77,25 @@ class Tally:
         return {"second": second, **counts, "latencies": encoded}
 
 
-def told_every(rate: float | None) -> int:
-    """The latency of one in so many messages of a producer is looked at."""
-    if rate is None:
-        return TOLD_EVERY_AT_MAX
-    return 1 + int(rate // TOLD_RATE_MAX)
+def told_every(workload: Workload) -> int:
+    """The latency of one in so many messages is looked at: of all, unless there are too many."""
+    if workload.producer_rate is None:
+        is_slow = workload.client == REFERENCE
+        return 1 if is_slow else min(TOLD_EVERY_MAX, 1 + TOLD_BYTES // workload.message_size)
+    producers = workload.topics * workload.producers_per_topic
+    return 1 + int(workload.producer_rate / producers // TOLD_RATE_MAX)
 
 
 class Sending(threading.Thread):
     """One producer on its schedule."""
 
-    def __init__(self, producer: Producer, tally: Tally, go: Told) -> None:
+    def __init__(self, producer: Producer, tally: Tally, go: Told, every: int) -> None:
         super().__init__(daemon=True)
         self._producer, self._tally = producer, tally
         self._start_ns: int = go["start_ns"]
         self._rate: float | None = go["rate"]
         self._limit: int | None = go["limit"]
-        self._every = told_every(self._rate)
+        self._every = every
         self._sent, self._reported = 0, (0, 0)
         self._failed_before = producer.failed
         self.stopped = threading.Event()
@@ -244,7 +246,7 @@ class Worker:
 
 def produce(worker: Worker) -> None:
     """Be producers, one for each topic that is named."""
-    tally = worker.tally
+    tally, every = worker.tally, told_every(worker.workload)
 
     def delivered(due_ns: int, is_good: bool) -> None:  # noqa: FBT001  (a callback)
         if is_good:
@@ -254,6 +256,8 @@ def produce(worker: Worker) -> None:
         producer_of(worker.task["bootstrap"], worker.workload, each, delivered)
         for each in worker.task["topics"]
     ]
+    for producer in producers:
+        _say_hello(producer, tally)
     sending: list[Sending] = []
     worker.tell(ready=True)
     reports = worker.report_in_background(lambda: _count(sending))
@@ -262,15 +266,26 @@ def produce(worker: Worker) -> None:
         command = json.loads(line)
         if "stop" in command:
             break
-        sending[:] = [Sending(each, tally, command["go"]) for each in producers]
-        for each in sending:
-            each.start()
-        if command["go"]["limit"] is not None:
-            threading.Thread(target=_await_limit, args=(worker, list(sending)), daemon=True).start()
+        sending[:] = [Sending(each, tally, command["go"], every) for each in producers]
+        _begin(worker, sending, is_bounded=command["go"]["limit"] is not None)
     for producer in producers:
         producer.close()
     worker.is_over.set()
     reports.join()
+
+
+def _begin(worker: Worker, sending: list[Sending], *, is_bounded: bool) -> None:
+    for each in sending:
+        each.start()
+    if is_bounded:
+        threading.Thread(target=_await_limit, args=(worker, list(sending)), daemon=True).start()
+
+
+def _say_hello(producer: Producer, tally: Tally) -> None:
+    """Send a message before the load: connections are made, and the SDK's kernels loaded."""
+    producer.send(monotonic_ns(), told=False)
+    producer.finish(FINISH_S)
+    tally.add("acked", 1 - producer.unfinished() - producer.failed)
 
 
 def _count(sending: list[Sending]) -> None:
@@ -294,7 +309,7 @@ def _await_limit(worker: Worker, sending: list[Sending]) -> None:
 
 def consume(worker: Worker) -> None:
     """Be consumers, one for each member that is named: a topic and a group."""
-    bootstrap, every = worker.task["bootstrap"], worker.task["every"]
+    bootstrap, every = worker.task["bootstrap"], told_every(worker.workload)
 
     def opening(topic: str, group: str) -> Callable[[], Consumer]:
         return lambda: consumer_of(bootstrap, worker.workload, topic, group)

@@ -13,7 +13,7 @@ import pytest
 
 from smq.app.load.histogram import Latencies
 from smq.app.load.schedule import NS
-from smq.app.load.worker import TOLD_EVERY_AT_MAX, Tally, told_every
+from smq.app.load.worker import Tally, told_every
 from smq.app.load.workload import Workload
 from smq.app.process.clock import monotonic_ns
 from smq.testing.smq_broker import SmqBroker
@@ -71,14 +71,14 @@ def test_producers_send_up_to_a_limit_and_consumers_read_it(smq_session_broker: 
         say({"stop": True})
         rest = counted(told)
         acked = rest.get("acked", 0) + sum(each.get("acked", 0) for each in seen)
-        assert acked == 200
-    with worker("consume", address, members=[(topic, topic)], every=1) as (say, told):
+        assert acked == 202  # Each has sent one before.
+    with worker("consume", address, members=[(topic, topic)]) as (say, told):
         assert next(each for each in told if "ready" in each)
         received = commits = 0
         for each in told:
             received += each.get("received", 0)
             commits += each.get("commits", 0)
-            if received == 200 and commits > 1:
+            if received == 202 and commits > 1:
                 break
         say({"leave": True})
         assert next(each for each in told if "rejoin" in each.get("latencies", {}))
@@ -114,5 +114,8 @@ def test_a_tally_reports_what_came_since_the_last_report() -> None:
 
 
 def test_the_latency_of_fast_producers_is_sampled() -> None:
-    assert [told_every(rate) for rate in (1.0, 19_999.0, 50_000.0)] == [1, 1, 3]
-    assert told_every(None) == TOLD_EVERY_AT_MAX
+    rates = (1.0, 19_999.0, 50_000.0)
+    assert [told_every(Workload(producer_rate=rate)) for rate in rates] == [1, 1, 3]
+    assert told_every(Workload(producer_rate=50_000.0, producers_per_topic=3)) == 1
+    at_full_speed = [Workload(producer_rate=None, message_size=size) for size in (100, 10**6)]
+    assert [told_every(each) for each in at_full_speed] == [50, 1]
