@@ -7,7 +7,7 @@ measured stands still; the ratios of the two are printed.
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,8 +16,10 @@ from bench.run import KAFKA_SETTINGS
 from smq.app.cli import bench as cli
 from smq.app.cli.client import refusal
 from smq.testing.kafka import Kafka, KafkaUnavailable
-from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqCommand
+
+if TYPE_CHECKING:
+    from smq.testing.processes import Broker
 
 NAMES = {"smq": "SMQ", "kafka": "Apache Kafka"}
 
