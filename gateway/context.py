@@ -3,9 +3,8 @@
 A handler returns the response message, or
 
     Wait     a long poll: try again when one of the partitions moves, at the latest at a deadline
-             (WaitForMany: of very many partitions)
-    Ask      something that is found out elsewhere, by the sealer or in the background: the answers
-             make the response
+             (WaitForMany: for very many partitions)
+    Ask      questions to the sealer or to a background thread, whose answers make the response
     Relay    the coordinator answers this request
 """
 
@@ -38,7 +37,7 @@ class ShardContext:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """What takes milliseconds, or waits for the disk: `begin(done)` has it done elsewhere.
+    """Work that takes milliseconds or waits for the disk: `begin(done)` starts it elsewhere.
 
     `done(answer)` is called in the loop, perhaps at once.
     """
@@ -48,8 +47,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Questions to the sealer, what is to be done elsewhere, and what to make of the answers, in
-    order.
+    """Questions to the sealer and work for other threads; `then` takes the answers in their order.
 
     An answer of the sealer is of the question's type, or Failed when it could not say.
     """
@@ -101,9 +99,9 @@ class WaitForMany:
 class WaitForAny:
     """A long poll of many partitions, that is answered in steps (gateway.parts).
 
-    codes      log << 32 | slot of each, ascending: go on when one of them has moved
-    has_moved  one has moved already: go on at once
-    is_over    set by the one who waits, when the time is over: go on, and answer
+    codes      log << 32 | slot of each, ascending: continue when one of them has moved
+    has_moved  one has moved already: continue at once
+    is_over    the caller sets it when the time is over: continue, and answer
     """
 
     codes: np.ndarray

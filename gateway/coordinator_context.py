@@ -1,7 +1,7 @@
 """What the handlers of the coordinator's APIs get and what they may answer. No IO, no clock.
 
-A handler returns the response message, or None: the answer will come later, through a ticket. What
-is due at once goes through a ticket too where a group decides, so that there is one way.
+A handler returns the response message, or None if the answer comes later through a ticket. Where a
+group decides, every answer goes through a ticket, so that there is one way.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Message: TypeAlias = Any  # One of smq.wire.generated's responses.
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A request whose answer comes later: where it is to go, and how it is made a response."""
+    """A request whose answer comes later: where the answer goes, and what makes the response."""
 
     origin: object
     respond: Callable[[Any], Message]

@@ -1,12 +1,11 @@
-"""Requests that are answered part by part, because all at once would hold a loop for too long.
+"""Answers that are made part by part, because one step would hold the loop for too long.
 
-A large request is read through first: what is malformed has changed nothing. Then portion after
-portion is handled and encoded. A handler may also give its answer in parts, as an iterator: where
-the request is small and the answer is not.
+A large request is checked first, so that a malformed one changes nothing. Then its portions are
+handled and encoded one by one. For a small request with a large answer the handler returns an
+iterator of parts.
 
-Each `step` takes a few milliseconds at most; who runs the steps serves others between them. A
-portion sees the catalog and the groups as they are when its turn comes, and what comes twice is
-looked for within a portion.
+Each `step` takes a few milliseconds at most; the caller serves others between steps. A portion sees
+the catalog and the groups as they are at its step. Duplicates are found within a portion only.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +30,7 @@ _RESPONSES = {api.key: api.messages[f"{api.name}Response"] for api in APIS}
 
 
 class Parts:
-    """One answer on its way: `step` until it says True, or leaves something to the caller.
+    """One answer in the making: call `step` until it returns True or leaves something `pending`.
 
     `request` are its bytes, if it was large. Invariant: while `pending` is there, the caller is to
     `add` the response that comes of it (Ask), to `go_on` when there may be more (WaitForAny), or to

@@ -1,7 +1,7 @@
-"""Fetch requests that a kernel answers: those of records in the ring. The others are left.
+"""Answers Fetch requests by a kernel if all of their records are in the ring.
 
-A request that waits is kept as its bytes and asked again when something has moved: one kernel
-call, however it ends.
+A request that waits is kept as its bytes. When something has moved, one kernel call answers it or
+lets it wait on.
 """
 
 from collections.abc import Sequence

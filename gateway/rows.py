@@ -1,8 +1,7 @@
-"""An answer put together from the answers to a request's portions, encoded as they come.
+"""An answer that is assembled from the answers to a request's portions.
 
-The rows of the first portion's answer, then those of the second, and so on: what is kept of them
-is their bytes. An outer row that goes on in the next portion is written when it is complete;
-everything that is no row is as the last answer has it.
+Rows are encoded as they come and kept as bytes. An outer row that continues in the next portion is
+written when it is complete. All other fields are those of the last portion's answer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ Path = tuple[str, ...]
 
 
 class Written(Sequence[Any]):
-    """An array that is encoded already: who writes its rows gets their bytes, and no rows."""
+    """An array that is encoded already: iterating writes its bytes, and yields no rows."""
 
     def __init__(self, count: int, pieces: list[bytes | Sendable], append: Append) -> None:
         self._count, self._pieces, self._append = count, pieces, append

@@ -1,7 +1,7 @@
 """Keys and values of records as Arrow columns over the memory the batches lie in.
 
 Not a byte of payload longer than 12 bytes is copied: a column is 16 bytes of view for each record
-that point at where it lies. The arrays hold on to the memory they were given; whoever lent it says
+that point at where it lies. The arrays hold on to the memory they were given; the lender says
 how long it stays what it is.
 """
 
@@ -63,7 +63,7 @@ def columns_of(data: np.ndarray) -> np.ndarray:
 
 def binary_views(data: np.ndarray, ats: np.ndarray, lengths: np.ndarray) -> Any:  # noqa: ANN401
     """A pyarrow `binary_view` array of data[at:at + length] for each row; -1 is null."""
-    import pyarrow as pa  # noqa: PLC0415  (0.2 s and 50 MB, only for who wants Arrow.)
+    import pyarrow as pa  # noqa: PLC0415  (0.2 s and 50 MB, only for callers that want Arrow.)
 
     assert len(data) <= VIEW_OFFSET_MAX
     views = empty_words(len(ats) * VIEW_BYTES // 8).view(np.uint8)

@@ -25,7 +25,7 @@ CATALOG_BYTES_MAX = 64 * 1024 * 1024  # Some 100,000 topics. Pages never touched
 class CatalogBlock:
     """A published value of bytes with a version. Survives fork; one process writes.
 
-    Whoever is handed `fd` can only read it.
+    A process that is handed `fd` can only read it.
 
     words   int64, the version first; what a kernel takes
     """

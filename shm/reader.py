@@ -64,7 +64,7 @@ class Snapshot:
         return [self._piece(a, b) for a, b in pieces if b > a]
 
     def _piece(self, start: int, stop: int) -> Any:  # noqa: ANN401  (pyarrow has no types)
-        import pyarrow as pa  # noqa: PLC0415  (only for who wants Arrow)
+        import pyarrow as pa  # noqa: PLC0415  (only for callers that want Arrow)
 
         columns = {}
         for name, dtype in INDEX_DTYPES.items():

@@ -14,7 +14,7 @@ end is too short for the next, a size of -1 says that it stands at the start. Th
 stream of bytes, also as on a socket: an answer may wrap, and may come in parts.
 
 A word called …_SLEEP is odd while its side waits for a bell, a byte on the session's socket, and
-has another value each time, so that nobody rings twice for one sleep.
+has another value each time, so that no client rings twice for one sleep.
 
 One session is one memfd (SHRINK, GROW and SEAL are sealed): a client can neither take pages away
 under the shard nor seal it against the shard's writing.

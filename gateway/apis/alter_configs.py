@@ -2,11 +2,11 @@
 
 - AlterConfigs replaces all configs that a topic has of its own; IncrementalAlterConfigs sets or
   deletes some of them, and appends to or subtracts from lists.
-- The new values are in the catalog before the answer goes out: every process takes them from there.
-- Of each resource all is changed or nothing: INVALID_CONFIG for an unknown name or a bad value;
-  INVALID_REQUEST for a resource or a config that comes twice, a null value, and for the settings of
-  brokers, which are read at the start; UNKNOWN_TOPIC_OR_PARTITION.
-- validate_only does nothing more than check.
+- The new values are in the catalog, from which every process reads, before the answer goes out.
+- A resource changes as a whole or not at all. INVALID_CONFIG: an unknown name or a bad value.
+  INVALID_REQUEST: a resource or a config that comes twice, a null value, or a setting of a broker,
+  which is read at the start. UNKNOWN_TOPIC_OR_PARTITION: no such topic.
+- validate_only only checks.
 
 Left out: other resources than topics.
 """

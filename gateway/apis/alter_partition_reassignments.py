@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45), versions 0-1 (KIP-455, KIP-860).
 
-A partition stays on its log for life. To have it where it is, is done at once; elsewhere is
-INVALID_REPLICA_ASSIGNMENT. Nothing is under way that could be cancelled (null replicas):
+A partition stays on its log for life. Assigning it to the broker that leads it succeeds at once;
+any other broker is INVALID_REPLICA_ASSIGNMENT. Cancelling (null replicas) gets
 NO_REASSIGNMENT_IN_PROGRESS.
 """
 

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (key 34), versions 1-2 (KIP-113).
 
-There is one log directory. A replica that is to go there is there: nothing changes. For every other
-directory the answer is LOG_DIR_NOT_FOUND.
+There is one log directory. Moving a replica there succeeds and changes nothing; every other
+directory is LOG_DIR_NOT_FOUND.
 """
 
 from gateway.context import ShardContext

@@ -1,7 +1,7 @@
 """What a request of each API may be, and how a long answer is made in parts.
 
-Each API has bounds of its own for a request: no one may hold a loop for more than 10 ms, or make a
-process grow by more than 4 times its size and a megabyte. tests/gateway/test_bounds.py sends the
+Each API bounds its requests: none may hold a loop for more than 10 ms, or grow a process by more
+than 4 times its own size and a megabyte. tests/gateway/test_bounds.py sends the
 largest of each.
 
 Produce is the exception: what is appended is checked and copied in the same step, 1.5 to 2 ms a
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cut:
-    """How an answer is made in parts, from a version on.
+    """How requests are read, and answers made, in parts: from a version on.
 
     request      the array that is cut, if the request is: (array, array in its elements, …)
     response     the arrays whose rows the parts give, likewise

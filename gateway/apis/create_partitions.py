@@ -1,9 +1,9 @@
 """CreatePartitions (key 37), versions 0-3.
 
-- A topic gets so many partitions in all; those that are there keep their records and places.
-- UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS when that is no increase; a name that comes twice
-  is INVALID_REQUEST, once, before the others.
-- New partitions may be assigned to nodes by hand, each to one. validate_only does nothing more.
+- The count is the new total. Existing partitions keep their records and nodes.
+- Errors: UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS if the count is no increase;
+  INVALID_REQUEST, once and before the others, for a name that the request has twice.
+- A request may assign each new partition to a node. validate_only only checks.
 - The partitions are in the catalog before the answer goes out: the timeout says nothing here.
 
 Left out: quotas (3, KIP-599).

@@ -1,10 +1,9 @@
 """CreateTopics (key 19), versions 2-7.
 
-- Each topic is made or has an error and a sentence of its own; a name that comes twice is
-  INVALID_REQUEST, once, after the others, and not made.
-- Names, counts, replicas and configs are checked as Kafka does; validate_only does nothing more.
-- The topic is in the catalog before the answer goes out. Nobody is waited for: the timeout says
-  nothing here.
+- Each topic is created, or gets an error code and a sentence. A name that the request has twice is
+  not created: INVALID_REQUEST, once and after the others.
+- Names, counts, replicas and configs are checked as Kafka does. validate_only only checks.
+- The topic is in the catalog before the answer goes out. The timeout has no effect.
 - From 4: -1 for the broker's number of partitions and of replicas (KIP-464).
 - From 5: number of partitions, replication factor and every config in the answer (KIP-525).
 - From 7: topic id (KIP-516).

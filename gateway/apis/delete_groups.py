@@ -1,7 +1,7 @@
 """DeleteGroups (key 42), versions 0-2 (KIP-229).
 
-- An empty group goes with its offsets; one with members is NON_EMPTY_GROUP, one that is not there
-  GROUP_ID_NOT_FOUND.
+- Deletes an empty group with its offsets. NON_EMPTY_GROUP: it has members.
+- GROUP_ID_NOT_FOUND: there is no such group.
 """
 
 from gateway.coordinator_context import CoordinatorContext

@@ -1,12 +1,13 @@
 """DeleteRecords (key 21), versions 0-2.
 
-- A partition's log start moves up to an offset, or with -1 to the high watermark; it never moves
-  back. The answer has the log start, and goes out when a restart would find it there.
-- OFFSET_OUT_OF_RANGE behind the high watermark or below -1; UNKNOWN_TOPIC_OR_PARTITION;
-  NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION for a topic that is compacted only.
+- Moves a partition's log start up to an offset, or for -1 to the high watermark, and never back.
+  The answer goes out once a restart would find the new log start.
+- OFFSET_OUT_OF_RANGE: an offset above the high watermark or below -1.
+- UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION for a topic that is compacted
+  only.
 
-What lies below the log start is out of range for readers at once. Whole sealed segments below it
-are deleted when retention next looks; queries of sealed segments leave out other rows from then on.
+What lies below the log start is out of range for readers at once. Retention
+deletes whole sealed segments below it on its next pass. Queries leave out the other rows at once.
 """
 
 from gateway.context import Ask, Later, ShardContext

@@ -1,8 +1,8 @@
 """DeleteTopics (key 20), versions 1-6.
 
-- Each topic goes with its records, configs and committed offsets: other processes drop what is
-  theirs when they see the next catalog.
-- UNKNOWN_TOPIC_OR_PARTITION; a name or id that comes twice is INVALID_REQUEST.
+- Deletes each topic with its records, configs and committed offsets. The other processes drop their
+  share when they see the next catalog.
+- UNKNOWN_TOPIC_OR_PARTITION: no such topic. INVALID_REQUEST: a name or id that comes twice.
 - From 5: error messages (KIP-599). From 6: topics by id (KIP-516), an unknown one is
   UNKNOWN_TOPIC_ID; both a name and an id, or neither, is INVALID_REQUEST.
 - Unlike Kafka, which shuffles, answers come in the order asked.

@@ -1,7 +1,7 @@
 """Fetch (key 1), versions 4-18.
 
 - Whole batches from the one that holds the offset on, below the high watermark; a batch may begin
-  before the offset, clients skip what they did not ask for.
+  before the offset: clients skip what they did not ask for.
 - max_bytes and partition_max_bytes are soft: the first partition that has anything gets a whole
   batch, however large (KIP-74). Below zero they are UNKNOWN_SERVER_ERROR; so is an isolation level
   above 1, for the whole request.
@@ -15,8 +15,9 @@
   reader too, with the payloads as values as far as they fit.
 - Offsets that have left the WAL come from sealed segments, few partitions an answer.
 - Topic ids instead of names from 13 (KIP-516): UNKNOWN_TOPIC_ID.
-- A topic twice is one row; of a partition twice the last one counts; no partitions, no row.
-- Who says to be a follower is told NOT_LEADER_OR_FOLLOWER: nobody follows.
+- A topic that is named twice gets one row. A partition that is named twice: the last entry counts.
+  A topic without partitions gets no row.
+- Follower fetches get NOT_LEADER_OR_FOLLOWER: there is no replication yet.
 
 Sessions (KIP-227) are gateway.apis.session_fetch. Left out: fetching from followers (KIP-392), for
 there are none.

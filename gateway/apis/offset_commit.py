@@ -1,10 +1,11 @@
 """OffsetCommit (key 8), versions 2-10.
 
-- A member commits in its generation, also while it is told to rejoin: what it has read is read. In
-  the moment between joining and its assignment it gets REBALANCE_IN_PROGRESS. Somebody who is no
-  member (generation -1) commits while the group has no members, which makes the group if need be.
-- What is wrong with the group is said of every partition; UNKNOWN_TOPIC_OR_PARTITION and
-  OFFSET_METADATA_TOO_LARGE of the one that it concerns.
+- A member commits in its generation, also while it is told to rejoin: its reads still count.
+  Between joining and getting its assignment it gets REBALANCE_IN_PROGRESS. A client that is no
+  member (generation -1) may commit while the group has no members; that creates the group if
+  needed.
+- An error of the group goes to every partition; UNKNOWN_TOPIC_OR_PARTITION and
+  OFFSET_METADATA_TOO_LARGE go to the partition they concern.
 - Offset, leader epoch and metadata come back as they are committed; null metadata as "".
 - 2-4: the retention that a client names is kept. From 6: leader epoch (KIP-320). From 7: static
   members (KIP-345).

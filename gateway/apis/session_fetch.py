@@ -1,13 +1,13 @@
-"""Fetches within sessions (KIP-227): what has news among many partitions.
+"""Fetch sessions (KIP-227): clients send changes, and get the partitions that have news.
 
-- A full fetch (epoch 0) of more than PLACES_MAX partitions begins a session, if there is room; a
-  smaller one is read whole quicker than a session is kept, and gets session id 0, as from a Kafka
-  whose cache is full.
-- A full fetch ends the session that it names; so does epoch -1, which begins none.
+- A full fetch (epoch 0) of more than PLACES_MAX partitions begins a session if there is room. A
+  smaller one gets session id 0, as from a Kafka whose cache is full: reading it whole is quicker
+  than keeping a session.
+- A full fetch ends the session that it names. Epoch -1 does too, and begins none.
 - An incremental fetch changes what the session reads, and is answered with the partitions that
   have records, another high watermark or log start, or an error.
 - Unknown sessions are FETCH_SESSION_ID_NOT_FOUND, other epochs than the next one
-  INVALID_FETCH_SESSION_EPOCH, names after ids FETCH_SESSION_TOPIC_ID_ERROR. The client begins anew.
+  INVALID_FETCH_SESSION_EPOCH, names after ids FETCH_SESSION_TOPIC_ID_ERROR. The client starts over.
 - A session without partitions is over.
 """
 

@@ -1,12 +1,12 @@
 """SyncGroup (key 14), versions 0-5.
 
-- The leader brings everybody's assignment; the others wait for it. In a stable group a member gets
-  its assignment at once. A member the leader forgot gets an empty one.
+- The leader sends every member's assignment; the others wait for it. In a stable group a member
+  gets its assignment at once. A member that the leader left out gets an empty one.
 - UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS while members rejoin. Assignments of
   more than 1 MiB in all are UNKNOWN_SERVER_ERROR for every member, which joins again.
 - From 3: static members (KIP-345).
-- From 5: protocol type and name, which must be there and the group's, else
-  INCONSISTENT_GROUP_PROTOCOL (KIP-559).
+- From 5: the protocol's type and name must be the group's, else INCONSISTENT_GROUP_PROTOCOL
+  (KIP-559).
 """
 
 from gateway.coordinator_context import CoordinatorContext

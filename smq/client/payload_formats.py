@@ -31,7 +31,7 @@ NPY_HEADER_BYTES_MAX = 64 * 1024  # The text of a dtype with a thousand fields; 
 
 def write_table(table: "pa.Table | pa.RecordBatch") -> "pa.Buffer":
     """A table as an IPC stream. Raises TypeError."""
-    import pyarrow as pa  # noqa: PLC0415  (only for who has tables)
+    import pyarrow as pa  # noqa: PLC0415  (only for callers that have tables)
 
     if not isinstance(table, pa.Table | pa.RecordBatch):
         raise TypeError(f"table is a pyarrow Table or RecordBatch, not {type(table).__name__}")

@@ -45,7 +45,7 @@ class RemoteFiler:
                 connection.putheader("If-None-Match", "*")
                 connection.putheader("Transfer-Encoding", "chunked")
                 connection.endheaders()
-            yield body  # Errors of whoever writes are not the filer's.
+            yield body  # Errors of the caller that writes are not the filer's.
             body.finish()
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:

@@ -24,7 +24,7 @@ class GroupLimits(NamedTuple):
 
 
 def fits(join: Join, roster: Roster) -> bool:
-    """Whether the metadata of the one who joins fits into the group.
+    """Whether a joining member's metadata fits into the group.
 
     A member that brings no more than it had fits in any case: an earlier version had no bound.
     """

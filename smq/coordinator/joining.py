@@ -1,4 +1,4 @@
-"""JoinGroup, rule by rule: who may join, as a new member, again, or as a static member's return."""
+"""JoinGroup, rule by rule: joining as a new member, again, or as a static member that returns."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ class Joining:
         roster = self._members.roster
         member = roster.members.get(member_id)
         if self._rebalance.state is S.PREPARING:
-            # Count those who wait: if the limit was lowered, the last to rejoin are refused.
+            # Count the waiting members: if the limit was lowered, the last to rejoin are refused.
             rejoined = member is not None and member.join_ticket is not None
             return rejoined or roster.joined_count < self._limits.size_max
         return member is not None or len(roster) < self._limits.size_max

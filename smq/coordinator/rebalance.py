@@ -1,4 +1,5 @@
-"""A group's rebalances: the states of smq.coordinator.group_states, and who moves between them.
+"""A group's rebalances: the states of smq.coordinator.group_states, and what moves a group between
+them.
 
 start()        PREPARING: every member must join again, until the join deadline
 _complete()    COMPLETING: a new generation; its leader assigns, until the sync deadline
@@ -104,7 +105,7 @@ class Rebalance:
         self._join_deadline_ms = self._members.now_ms + timeout_ms
 
     def complete_if_all_joined(self) -> None:
-        """End the wait for joins if nobody else can join."""
+        """End the wait for joins if no other member can join."""
         is_waiting = self.state is S.PREPARING and self._initial is None
         if is_waiting and self._members.all_joined():
             self._complete()

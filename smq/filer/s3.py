@@ -127,7 +127,7 @@ class S3Store(Store):
         """Store content that can be read twice; create-only. Returns its key.
 
         If an unfinished upload exists to a key for which `is_same` holds, it is resumed and keeps
-        its key. Its first sender may still be running: whoever completes it, the upload succeeds
+        its key. Its first sender may still be running: whichever completes it, the upload succeeds
         for all senders. Raises AlreadyExists, SourceChanged, Unavailable.
         """
         if content.length > OBJECT_BYTES_MAX:

@@ -42,7 +42,7 @@ class Freeing:
         self._when_durable: list[Callable[[], None]] = []
 
     def invariants(self) -> None:
-        """Raise AssertionError when somebody waits for a checkpoint that nobody will write."""
+        """Raise AssertionError when a caller waits for a checkpoint that will never be written."""
         self.holders.invariants()
         self._readable.invariants()
         assert self._is_writing or self._is_wanted or not self._when_durable

@@ -1,4 +1,4 @@
-"""Who still needs full segments: partitions that have unsealed records in them, or any at all.
+"""What still needs full segments: partitions that have unsealed records in them, or any at all.
 
 It is asked for every segment with every seal, and a segment may have records of 10,000 partitions.
 What a partition does not need it never needs again: sealed ends and log starts only grow, and

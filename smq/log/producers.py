@@ -63,7 +63,7 @@ class Producers:
         return int(self.table[0, H_TOP]) + 1
 
     def expire(self, oldest_ms: int) -> int:
-        """Forget some of those who were silent since `oldest_ms`; how many. To be called often."""
+        """Forget some producers that were silent since `oldest_ms`; how many. Call it often."""
         return int(expire_producers(self.table, oldest_ms, ROWS_AT_ONCE))
 
     def drop_partitions(self, numbers: set[int]) -> None:

@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 def put_aside(directory: Path, position: int, data: np.ndarray) -> Path:
-    """Keep damaged bytes of a log for who wants to look at them. Raises OSError."""
+    """Keep damaged bytes of a log for later inspection. Raises OSError."""
     path = directory / QUARANTINE / f"{position:020d}.frame"
     path.parent.mkdir(exist_ok=True, mode=0o700)
     path.write_bytes(data.tobytes())

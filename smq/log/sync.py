@@ -1,4 +1,4 @@
-"""Syncing a log's WAL: which positions, and who calls fdatasync.
+"""Syncing a log's WAL: which positions, and which thread calls fdatasync.
 
 In a broker a thread calls it that never holds the GIL; in tests the caller does.
 """

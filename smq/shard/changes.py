@@ -4,8 +4,8 @@
              since 1000 ─▶     version 1730                     the rest
              since 1730 ─▶     version 1732                     two partitions that have grown
 
-Each change of a row gets the next version. Versions are of one life of the shard: who asks with
-another life's is told all again, and so is who has missed partitions that are gone. An answer has
+Each change of a row gets the next version. Versions are of one life of the shard: a question with
+another life's is answered in full, and so is one that has missed deleted partitions. An answer has
 at most ROWS_MAX rows. What a question costs beside them is one pass of C over the tables.
 """
 

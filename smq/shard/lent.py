@@ -2,7 +2,7 @@
 
 A slow socket takes a part. What is left is never a pointer: when the socket can take more, the same
 bytes come from the ring if it still has them, and otherwise from the WAL, checked. What is not in
-the page cache is read in the background: whoever else is served does not wait for the disk.
+the page cache is read in the background: other clients do not wait for the disk.
 
 What is held keeps its segments only while the log has space without them (smq.log.files.wal). A
 connection whose bytes are gone is closed; its client asks again.
@@ -64,7 +64,7 @@ class Sendable(Protocol):
 class _Scratch:
     """Memory for one read of the WAL: fresh memory for each costs more than the read.
 
-    It has what `taker` has read last; who finds another taker reads again.
+    It has what `taker` has read last; another taker reads again.
     """
 
     taker: "LentBatches | None" = None

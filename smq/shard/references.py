@@ -27,7 +27,7 @@ from smq.model.topic_configs import own_or_default
 from smq.shard.answers import Refused
 from smq.wire.references import handles_of_batch
 
-REASONS_MAX = 16  # Of a batch: who sends more bad handles than that learns of the others later.
+REASONS_MAX = 16  # Of a batch: a client that sends more bad handles learns of the others later.
 PATIENCE_MS = 1000
 REFUSED_MAX = 1000  # In that time: some ten milliseconds of looking for nothing.
 LATER_MAX = 10_000  # Payloads of a batch that are asked for; 1 MiB of handles names fewer.

@@ -1,7 +1,7 @@
 """How long producers are to wait while WAL space is short.
 
 For a while no more is read from the connection that has produced, and its answers say for how long,
-as Kafka does. The less is free, the slower: whoever asks for however much, what is left lasts for
+as Kafka does. The less is free, the slower: whatever clients ask for, what is left lasts for
 seconds, in which the sealer frees more.
 """
 

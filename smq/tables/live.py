@@ -22,7 +22,7 @@ SCHEMA = pa.schema(
     ]
 )
 POLL_S = 0.5
-SILENCE_S = 30.0  # A partition's end is known; who waits longer for it waits for a broker.
+SILENCE_S = 30.0  # A partition's end is known; a longer wait is a wait for a broker.
 BATCH_BYTES = 4 * 1024 * 1024  # Lent at a time, beside the rows that are kept.
 
 

@@ -3,7 +3,7 @@
 Slow      every call first waits, by a function the test passes (a fake clock's, mostly)
 Flaky     a call fails before it has done anything, with the given probability
 Torn      a write dies after part of its bytes, with the given probability
-Patient   not a fault: a caller who tries again; around the others it must behave like a store
+Patient   not a fault: a caller that tries again; around the others it must behave like a store
 """
 
 from collections.abc import Callable, Iterator

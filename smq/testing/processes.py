@@ -22,7 +22,7 @@ TAIL_BYTES = 4000  # Of a broker's output, shown when it fails.
 
 
 class Broker(Protocol):
-    """A running broker, whoever made it."""
+    """A running broker of any make."""
 
     @property
     def name(self) -> str:

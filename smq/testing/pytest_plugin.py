@@ -1,4 +1,4 @@
-"""Fixtures for whoever tests with pytest and has smq installed.
+"""Fixtures for projects that test with pytest and have smq installed.
 
 smq_broker           a fresh broker for each test
 smq_session_broker   one for all tests of a session that bring topic names of their own

@@ -35,7 +35,7 @@ def set_word(memory, word, value):
 
 @kernel
 def release_word(memory, word, value):
-    """Publish a word: whoever acquires it sees everything that was written before."""
+    """Publish a word: an acquiring reader sees everything that was written before."""
     store_release(memory, 8 * word, value)
 
 

@@ -20,7 +20,7 @@ class _PartLibrary(JITCodeLibrary):
     """LLVM's code of a part, and of the parts it calls."""
 
     def _optimize_final_module(self) -> None:
-        """Whoever links it does."""
+        """The caller that links it does."""
 
     def _finalize_final_module(self) -> None:
         """No machine code."""

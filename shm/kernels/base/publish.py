@@ -1,6 +1,6 @@
 """Publishing a version word, for Python code: the smallest use of the atomics.
 
-SYNC POINT between the two: whoever reads a version may read what was written before it; and whoever
+SYNC POINT between the two: a reader of a version may read what was written before it; and whoever
 has read a value that is being overwritten sees, when he looks again, that the version has moved.
 For the second the writer's next writes must not pass the version, nor a reader's second look his
 reads: hence the fences.

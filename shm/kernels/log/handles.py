@@ -194,7 +194,7 @@ def _is_there(rules, place, data, id_at, size, now_ms):
 def handles_are_good(plan, row, data, size):
     """Whether the batch of a plan's row, uncompressed, of `size` bytes, has only good handles.
 
-    False: that is to be looked at by who knows more.
+    False: leave it to a caller that knows more.
     """
     if plan[HEAD_RULES] == 0:
         return False

@@ -65,7 +65,7 @@ def _jump_from(links, previous, oldest, capacity):
 def append_entry(memory, links, slot, position, base_offset, max_timestamp, shape):
     """Add the entry of a frame; `shape` is (offsets spanned, bytes of the batch, attributes).
 
-    Published: who acquires WORD_INDEX_TAIL sees the entry whole.
+    Published: a reader that acquires WORD_INDEX_TAIL sees the whole entry.
     """
     capacity = get_word(memory, WORD_INDEX_CAPACITY)
     entry = get_word(memory, WORD_INDEX_TAIL)

@@ -1,4 +1,4 @@
-"""Idempotent producers: what was last appended by whom, and what may come next.
+"""Idempotent producers: what each appended last, and what may come next.
 
 One table for a log, int64 [rows, 32], made once in its largest size (shm.producer_table):
 
@@ -21,7 +21,7 @@ longest is forgotten. Clients choose producer ids, so the hash is SipHash-1-3 (A
 
 The rules are Kafka's ProducerAppendInfo (KIP-98, KIP-360): an exact duplicate of one of the last
 five batches is answered as it was; anything else must follow the last sequence; a new epoch starts
-at 0; a producer nobody knows may start anywhere. Sequences wrap from 2^31 - 1 to 0.
+at 0; an unknown producer may start anywhere. Sequences wrap from 2^31 - 1 to 0.
 """
 
 import numpy as np

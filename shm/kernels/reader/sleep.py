@@ -1,7 +1,7 @@
 """A reader goes to sleep in one call: bells are swallowed, the shard is told, the log looked at.
 
-Who waits for records on one log mostly does nothing else between two of them. Step by step from
-Python this takes longer than all that is done with a small record.
+A consumer that waits for records of one log mostly does nothing else between two of them. Step by
+step from Python this takes longer than all that is done with a small record.
 
     polled    int32: two of struct pollfd, the session's socket and another descriptor, or -1
 """
@@ -28,7 +28,7 @@ _recv = types.ExternalFunction("recv", _i64(_i32, _i64, _i64, _i32))
 
 
 class ReaderState(NamedTuple):
-    """The memory of a log, and what shm.kernels.reader.lend keeps for who reads it."""
+    """The memory of a log, and what shm.kernels.reader.lend keeps for its reader."""
 
     log: np.ndarray
     wanted: np.ndarray

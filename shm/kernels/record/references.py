@@ -96,7 +96,7 @@ def may_refer(data, at, size):
 def _look_for_header(data, at, end):
     """What the headers at data[at:end] say, and where they end; -1: they are malformed.
 
-    Twice the header is another one: nobody knows which is meant.
+    Two such headers are ambiguous, and reported as another state.
     """
     said = NO_HEADER
     count, at = get_varint(data, at, end)

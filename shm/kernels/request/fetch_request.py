@@ -5,9 +5,10 @@ here. Everything else is LEFT to gateway.apis.fetch, which can answer everything
 that have left the ring, sessions, followers, tagged fields, many partitions, very many small
 batches. What this file answers, that one answers with the same bytes.
 
-The response is written while the request is read; whoever leaves it midway has written in vain.
-Records of some KiB are copied into it. Where there are more, their batches are lent: they stand in
-a list, for whoever sends the response from where they are (shm.kernels.turn.fetch_send).
+The response is written while the request is read; what was written is dropped if the kernel gives
+up midway. Records of some KiB are copied into it. Where there are more, their batches are lent:
+they stand in a list, for whoever sends the response from where they are
+(shm.kernels.turn.fetch_send).
 """
 
 import numpy as np

@@ -41,7 +41,7 @@ from shm.kernels.session.words import (
 def find_room(memory, side, size):
     """Where `size` contiguous bytes are free, or -1. A pad fills the end that is too short.
 
-    An empty inbox is begun anew as well: who sends little uses few pages and cache lines.
+    An empty inbox is begun anew as well: a client that sends little uses few pages and cache lines.
     """
     tail, need = side[IN_POSITION], aligned(size)
     free = side[IN_BYTES] - (tail - load_acquire(memory, 8 * INBOX_HEAD))

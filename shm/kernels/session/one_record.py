@@ -1,6 +1,6 @@
 """A request of one record, handed over in one call: room, head, batch, and the tail published.
 
-Who sends a record now and then finds caches that have forgotten the way. This one is shorter than
+A client that sends a record now and then finds cold caches. This one is shorter than
 that by `find_room`, `encode_one`, `publish_request` and a head that Python completes, and ends in
 the same bytes.
 """

@@ -71,7 +71,7 @@ def _request_bytes(memory, side, head, tail):
 
 @kernel
 def _give_back(memory, head):
-    """The inbox is free up to `head`; whoever waits for room is woken.
+    """The inbox is free up to `head`; a client that waits for room is woken.
 
     SYNC POINT with shm.kernels.session.client.await_room: head, fence, ROOM_WANTED here; there
     ROOM_WANTED, fence, head. One of the two sees the other's.

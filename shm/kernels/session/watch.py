@@ -1,8 +1,8 @@
 """A session's watch list: published by the client, read by the shard.
 
 SYNC POINT between the two: the version is written after the list, with release, and read before it,
-with acquire. So whoever has seen a version reads the list that it was published with, or a later
-one, whose version he then sees as well.
+with acquire. So a reader that has seen a version reads the list that it was published with, or a
+later one, whose version he then sees as well.
 """
 
 from shm.kernels.base.atomics import load_acquire, store_release

@@ -27,14 +27,14 @@ WATCH_ALL = -1
 
 # --- Parts ---
 WATCH_AT = 4096
-WATCH_MAX = 4096  # Partitions one session may watch by number; who wants more watches all.
+WATCH_MAX = 4096  # Partitions one session may watch by number; for more, watch all.
 INBOX_AT = WATCH_AT + 8 * WATCH_MAX
 
 ALIGNMENT_BYTES = 8  # Of requests in the inbox, so that their first word is read as one.
 RESTART_BYTES = 65536  # An inbox that is empty when so much of it is used is begun anew.
 PAD = -1  # Instead of a request's size: the next one begins at the inbox's start.
 
-# --- What each side keeps for itself (`side`, int64): nobody trusts his own words in the memory ---
+# --- What each side keeps for itself (`side`, int64): neither trusts its words in the memory ---
 SIDE_WORDS = 16
 IN_BYTES = 0  # Size of the inbox.
 OUT_AT = 1  # Where the answers' ring begins …

@@ -81,7 +81,7 @@ def _take_off(state, sent):
 def _has_room(fd, epoll, state):
     """Whether the socket takes more in a moment, for its client is reading; nobody waits for it.
 
-    Whoever else has something ends the wait.
+    Work for another client ends the wait.
     """
     state[_POLL], state[_POLL + 1] = fd | _POLLOUT << 32, epoll | _POLLIN << 32
     if _poll(address(state, _POLL), np.int64(2), np.int32(ROOM_MS)) <= 0:

@@ -1,9 +1,9 @@
 """Whether to look again for a while before going to sleep, learnt from what came of it.
 
-Waking a sleeping process costs more than a small request, often several times as much. Who has just
-answered a client that asks again at once gains by waiting awake; who waits in vain stops trying,
-for SPIN_PAUSE_TURNS. An idle process never spins: it has no turns. Nor does one that has a single
-core: whom it waits for needs that.
+Waking a sleeping process costs more than a small request, often several times as much. A process
+that has just answered a client that asks again at once gains by waiting awake; one that waits in
+vain stops trying, for SPIN_PAUSE_TURNS. An idle process never spins: it has no turns. Nor does one
+that has a single core: whom it waits for needs that.
 
     spin      int64: credit, which grows with success; turns left without trying, -1: for ever
 """

@@ -99,7 +99,7 @@ _sched_yield = types.ExternalFunction("sched_yield", _i32())
 def _wait_awake(turn, events, sessions, until_ns):
     """As ready(), looking again and again; 0: nothing has come to any socket.
 
-    Whoever else wants the core gets it meanwhile: a client would else wait for it until the
+    Another process that wants the core gets it meanwhile: a client would else wait for it until the
     scheduler's next tick.
     """
     count = np.int64(0)
@@ -208,7 +208,7 @@ def _answer_waiting(turn, slot, clients, log, fetching, waiting):
 
 @kernel
 def _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, watched):
-    """Move high watermarks, tell who waited for it; whether nobody else need be told."""
+    """Move high watermarks, answer what waited for them; whether nothing else is to be told."""
     memory, links, _, _ = log
     awaited, (table, watchers) = waiting[2], sessions
     upto = get_word(memory, WORD_WRITTEN)
@@ -290,7 +290,7 @@ def take_turns(
     waiting     see `add_waiting`
     sessions    (table, watchers): see shm.kernels.turn.sessions
     cursors, touched   see `publish`
-    watched     uint8 by slot: 1 where somebody waits of whom only the loop knows
+    watched     uint8 by slot: 1 where a request waits that only the loop knows
     spin        see shm.kernels.turn.spin
     published   int64: the version of the catalog that was published last
     """

@@ -1,4 +1,4 @@
-"""`smq doctor`: what looks wrong, in sentences, and an archive for whoever is asked for help.
+"""`smq doctor`: what looks wrong, in sentences, and an archive to send along when asking for help.
 
 The archive has names of topics, groups and clients' counts, and nothing of any record.
 """

@@ -44,7 +44,7 @@ class Errands:
         self._shards[order.node].ask(partial(encode_question, question=question), parsed)
 
     def close(self) -> None:
-        """Close every link. Nobody hears of what is on its way."""
+        """Close every link. Errands under way get no answer."""
         for shard in self._shards.values():
             shard.close()
         self._shards.clear()

@@ -3,9 +3,9 @@
     a turn      links bring requests and commands -> state and the store's transaction change
     its end     what is due -> commit -> catalog published -> answers go out, and orders to shards
 
-In this order: who has an answer sees what it asked for, and a death at any moment loses nothing
-that was answered. A write to a link never blocks (smq.app.process.link): the server drops a process
-that hangs when it has fallen too far behind.
+In this order: a client with an answer sees what it asked for, and a death at any moment loses
+nothing that was answered. A write to a link never blocks (smq.app.process.link): the server drops a
+process that hangs when it has fallen too far behind.
 
 If the store fails (a full disk), nothing of the turn has been answered: every link is closed, so
 that clients ask again, and the state is built anew from what was committed.
@@ -70,7 +70,7 @@ class CoordinatorServer:
         self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
 
     def close(self) -> None:
-        """Close every link: who waits for an answer learns that it will not come."""
+        """Close every link: shards that wait for an answer learn that it will not come."""
         self._errands.close()
         for link in self._links:
             link.close()

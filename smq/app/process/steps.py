@@ -1,6 +1,6 @@
 """Work that is done in steps: one a turn of the loop, each piece of work in rotation.
 
-Whoever asks for much waits longer; everybody else waits a step longer at most.
+A large request waits longer; every other request waits one step longer at most.
 """
 
 from collections import deque

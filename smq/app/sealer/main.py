@@ -87,7 +87,7 @@ class _Known:
         return None if found is None else found[1]
 
     def owners(self) -> list[Owner]:
-        """The topics, as whoever sweeps payloads needs them."""
+        """The topics, as the sweep of payloads needs them."""
         partitions: dict[tuple[str, str], list[tuple[int, int]]] = {}
         orphan_ms: dict[tuple[str, str], int] = {}
         for place, settings, node in self.places.values():
@@ -190,7 +190,7 @@ class Sealer:
         """Have clients on this host know the filer's directory, as soon as it can be written."""
         location = Location.of(self._inheritance.config)
         if not (self._is_marked or location.is_s3):
-            with suppress(OSError):  # Whoever uses the filer next says what is wrong with it.
+            with suppress(OSError):  # The next use of the filer reports what is wrong with it.
                 mark(Path(location.root), self._inheritance.cluster_id)
                 self._is_marked = True
 

@@ -74,7 +74,7 @@ PATIENCE = Patience()
 
 
 class Hand(Protocol):
-    """Somebody who does jobs, one after the other."""
+    """Does jobs, one after the other."""
 
     def do(
         self,
@@ -280,7 +280,7 @@ class Readers:
         self._hand_out()
 
     def _free(self) -> Hand | None:
-        """Whoever may do the next one. Nobody is hired while a busy one may be free in a moment."""
+        """The worker for the next job. None is hired while a busy one may be free in a moment."""
         now_ms = monotonic_ms()
         for hands in self._hands:
             if hands not in self._in_hand:

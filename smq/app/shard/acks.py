@@ -36,7 +36,7 @@ class Acks:
         self._open_when_synced: list[_Ack] = []
 
     def invariants(self) -> None:
-        """Raise AssertionError when an ack waits for what nobody brings about."""
+        """Raise AssertionError when an ack waits for something that will never happen."""
         logs = self._shard.logs
         for ack in self._open_now:
             assert any(logs[mark.log].failed is not None for mark in ack.marks)
@@ -126,7 +126,7 @@ class Acks:
         return is_unwritten or ack.synced.get(log.number, 0) > synced
 
     def show_synced(self) -> bool:
-        """Show what the disk has, and let those go who waited for it; whether anybody has."""
+        """Show what the disk has, and send the acks that waited for it; whether there were any."""
         if DURABILITY_DISK not in self._shard.levels and not self._open_when_synced:
             return False
         self._want_syncs()

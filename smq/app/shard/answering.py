@@ -1,4 +1,4 @@
-"""How the results of requests come to the slots of those who asked: now, or when they are known."""
+"""How results come to the slots of their requests: now, or when they are known."""
 
 from collections.abc import Callable
 from functools import partial

@@ -368,7 +368,7 @@ class Connection:
         return self._sent_bytes - int(buffered)
 
     def _load(self, slot: Slot, piece: Sendable) -> None:
-        """Go on when the next bytes have come from the disk; nobody else waits for it."""
+        """Go on when the next bytes have come from the disk; no other client waits for it."""
 
         def ready() -> None:
             self._is_loading = False

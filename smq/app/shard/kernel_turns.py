@@ -27,7 +27,7 @@ class Door(Protocol):
 
     @property
     def is_watching(self) -> bool:
-        """Whether anybody waits now of whom the kernel does not know."""
+        """Whether a request waits now that the kernel does not know."""
 
     def moved(self, places: Iterable[LogSlot]) -> None:
         """The HWM of these places has moved."""

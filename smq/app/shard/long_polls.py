@@ -42,7 +42,7 @@ class LongPolls:
 
     A poll of many partitions keeps their codes in an array, and stands under none of them.
 
-    watched   uint8 by slot: not 0 where somebody waits, for kernels that serve a shard of one log
+    watched   uint8 by slot: not 0 where a request waits, for kernels that serve a shard of one log
     """
 
     def __init__(self, loop: Loop, slots: int) -> None:

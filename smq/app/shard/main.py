@@ -155,7 +155,7 @@ def housekeep(
     tell_clients: Callable[[], None],
     notices: Notices,
 ) -> None:
-    """Do once a second what nobody waits for, and watch the space when the WAL grows."""
+    """Once a second, do what no request waits for, and watch the space when the WAL grows."""
 
     def once() -> None:
         server.clients.close_idle()

@@ -5,7 +5,7 @@ for the shard's loop never waits: until the answer is known producers are told t
 all of them do by themselves, and what is known is kept for a while.
 
 One question is on its way at a time. What is wanted meanwhile goes with the next one, so that the
-payloads of a batch are asked for together, and whoever names very many is not in others' way.
+payloads of a batch are asked for together, so that a request for very many does not delay others.
 """
 
 import os
@@ -90,7 +90,7 @@ class AskedPayloads:
         self._is_asking = False
         if isinstance(
             said, Failed
-        ):  # The rest would fare no better: who still wants it says so again.
+        ):  # The rest would fare no better: clients that still want it ask again.
             self._wanted.clear()
             return
         for key in keys:

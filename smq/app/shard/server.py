@@ -39,7 +39,7 @@ from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
 from smq.shard.shard import Shard
 
-SMALL_BYTES = 4096  # Of a recv: who sends so little waits for the answer.
+SMALL_BYTES = 4096  # Of a recv: a client that sends so little waits for the answer.
 
 
 class ShardServer:
@@ -92,7 +92,7 @@ class ShardServer:
         loop.turn_ends.append(self._end_turn)
 
     def invariants(self) -> None:
-        """Raise AssertionError when someone waits for what nobody brings about, between turns."""
+        """Raise AssertionError when a request waits for what will never happen, between turns."""
         self._polls.invariants()
         self._acks.invariants()
         self._buffers.invariants(self.clients.by_fd.values())
@@ -182,7 +182,7 @@ class ShardServer:
                 shard.publish(log, DURABILITY_MEMORY)
             self._tell_moved()
         self._acks.write()
-        if self._acks.show_synced():  # The disk, or who asks again at once.
+        if self._acks.show_synced():  # The disk, or a client that asks again at once.
             self._loop.spin.wanted_ns = SPIN_SYNC_NS
         self._tell_moved()
         for client in self._acks.open():

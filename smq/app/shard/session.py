@@ -99,7 +99,7 @@ class Session:
         self.memory, self.side = memory, memory.side
         self.slots: deque[Slot] = deque()
         self.watched: set[int] = set()
-        self.acks_due, self.row = 0, -1  # In the table of those whom a kernel serves.
+        self.acks_due, self.row = 0, -1  # In the table of the sessions that a kernel serves.
         self.patience = Patience()
         self.is_held = self.closed = self.is_closing = self._is_blocked = False
         self.is_stalled = False  # Neither asleep nor awake: it was full at the last look.

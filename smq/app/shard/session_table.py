@@ -23,10 +23,10 @@ class SessionTable:
 
     `watch_all` and `awake` are words with a bit for each row.
 
-    watch_all  those who watch every partition
+    watch_all  the sessions that watch every partition
     awake      those to look at without a bell
 
-    Who watches a partition is kept by its number, and written at its slot, for the kernel, as long
+    A partition's watchers are kept by its number, and written at its slot, for the kernel, as long
     as it has one here. A change costs the partitions that it names, however many slots there are.
     """
 
@@ -35,7 +35,7 @@ class SessionTable:
         self._table, self._watchers = self.arrays
         self._sessions: list[Session | None] = [None] * SESSIONS_MAX
         self._watched: list[set[int]] = [set() for _ in range(SESSIONS_MAX)]  # By row: numbers.
-        self._rows_of: dict[int, int] = {}  # Of a number, the rows of those who watch it.
+        self._rows_of: dict[int, int] = {}  # Of a number, the rows of its watchers.
         self._slots: dict[int, int] = {}  # Of a number, where that is written.
         self.watch_all = self.awake = 0
         self.spin_until_ns = 0

@@ -35,7 +35,7 @@ INBOX_BYTES_MIN = 4 * MiB  # Some batches of a megabyte under way; pages not use
 ANSWERS_BYTES = 256 * KiB  # To 2,000 requests. A client that takes none is served no more.
 TAKE_BYTES = 1 * MiB  # Of one session in a turn, unless one request is larger: as one recv.
 HELLO_MS_MAX = 1000
-LOOK_OVER_MS = 500  # While there are sessions; who does harm is dropped within a second.
+LOOK_OVER_MS = 500  # While there are sessions; a harmful one is dropped within a second.
 ATTACHING_MAX = 64  # That have said nothing yet: they take descriptors from everybody.
 SPIN_ROUNDS = 200  # Some microseconds: then sockets and timers have their turn.
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
@@ -329,7 +329,7 @@ class Sessions:
             session.tell_event()
 
     def catalog_changed(self) -> None:
-        """Topics have come or gone: whoever reads may want to know."""
+        """Topics have come or gone: readers may want to know."""
         self._table.place(self._slot_of)
         for session in list(self._sessions):
             if session.watched or session in self._watch_all:

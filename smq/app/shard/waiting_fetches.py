@@ -46,11 +46,11 @@ class WaitingFetches:
         return int(self._words[WAITING_DUE_NS])
 
     def clients(self) -> list[int]:
-        """The descriptors of all who wait."""
+        """The descriptors of all that wait."""
         return _list(self._taken()[:, W_FD])
 
     def concerned(self, slots: Iterable[int]) -> list[int]:
-        """The descriptors of those who wait for any of these partitions."""
+        """The descriptors of those that wait for any of these partitions."""
         wanted = [slot for slot in slots if self._awaited[slot]]
         if not wanted:
             return []

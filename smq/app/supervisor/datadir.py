@@ -1,4 +1,4 @@
-"""The data directory: who may serve it, what it is, and which generation comes next.
+"""The data directory: which broker may serve it, what it is, and which generation comes next.
 
     <data>/meta.json         format versions, cluster id, number of logs, last generation taken
     <data>/supervisor.lock   held by the supervisor alone: "already served by process N"

@@ -77,7 +77,7 @@ class Doors:
         self._watched: dict[int, set[int]] = {}
         self._tried_at: dict[int, float] = {}
         self._catalog: Catalog | None = None
-        self.has_lost = False  # A door was dropped; reset by whoever read through it.
+        self.has_lost = False  # A door was dropped; reset by the code that read through it.
 
     def find(self, name: TopicPartition) -> Found | None:
         """Where a partition is; None: no door leads to it now."""

@@ -6,7 +6,7 @@ from smq.wire.compression import Codec
 
 
 class Options(NamedTuple):
-    """Checked by who makes it."""
+    """The caller that makes it checks it."""
 
     client_id: str
     compression: Codec

@@ -5,9 +5,9 @@
     |magic  |check   |start   |entries | boot id, disk    | entries, sorted             |
     +-------+--------+--------+--------+------------------+-----------------------------+
 
-The last byte of the magic is the version of the format. Who writes frames of a kind that must be
-known (shm.layout) raises it: an SMQ that does not know the version scans the segment, as if there
-were no table, and so meets them.
+The last byte of the magic is the version of the format. A version that writes frames of a kind that
+must be known (shm.layout) raises it: an SMQ that does not know the version scans the segment, as if
+there were no table, and so meets them.
 
 A start maps these instead of scanning the segments. The table says that the segment's frames are
 whole; that is believed when the machine has not been booted since (the page cache survived) or the

@@ -15,7 +15,7 @@ class Reclaim(Protocol):
     """Frees a kept segment."""
 
     def __call__(self, *, even_lent: bool) -> bool:
-        """Free the oldest that nobody reads; else, if told so, one that answers on their way are
+        """Free the oldest that no read pins; else, if told so, one that answers on their way are
         made of. Returns whether there was one."""
 
 

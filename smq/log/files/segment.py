@@ -1,4 +1,4 @@
-"""A segment of the write-ahead log: one file, and who needs it."""
+"""A segment of the write-ahead log: one file, and what needs it."""
 
 from dataclasses import dataclass
 from pathlib import Path

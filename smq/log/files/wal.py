@@ -1,7 +1,7 @@
 """The write-ahead log's files: segments allocated once, written over and over.
 
 A segment file is named by the position of its first byte, `<20 digits>.wal`; byte i of the file is
-position start + i. A segment that nobody needs any more is *kept*: it is read like the others, and
+position start + i. A segment that is not needed any more is *kept*: it is read like the others, and
 counts as free space. When its space is wanted, it is freed, the oldest first. Files of freed
 segments become spares and are renamed into the next segment before it is needed, the directory
 synced, so that beginning a segment costs the loop nothing.
@@ -62,7 +62,7 @@ class Wal:
         self._loading = 0
         self._recycling = 0  # Files of freed segments that are not spares yet, nor gone.
         self._spare_numbers = count(1)
-        self.writes_ahead = False  # Worth its time when somebody waits for syncs.
+        self.writes_ahead = False  # Worth its time when requests wait for syncs.
         disk.make_directory(directory)
 
     def invariants(self) -> None:
@@ -413,7 +413,7 @@ class Wal:
             self._background.submit(Lane.FILES, partial(self._disk.remove, path), lambda _: None)
 
     def free(self, segment: Segment) -> None:
-        """Give up a segment that nobody needs: its file becomes a spare, in the background."""
+        """Give up a segment that is not needed: its file becomes a spare, in the background."""
         assert segment.pins == 0
         assert segment is not self.segments[-1]
         if segment.is_kept:

@@ -110,7 +110,7 @@ class Connection:
             asked.answered(read(body, at, asked.version))
 
     def broken(self) -> None:
-        """It is gone, whoever did it; who waits for an answer learns it."""
+        """It is gone; requests that wait for an answer learn it."""
         if self.is_open:
             self.is_open = False
             self.socket.close()

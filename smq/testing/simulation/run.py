@@ -153,7 +153,7 @@ def run_many(seeds: Sequence[int], place: Workplace, workers: int) -> Iterator[O
 
 
 def say(*lines: str) -> None:
-    """To whoever has started it."""
+    """To the process that has started it."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 

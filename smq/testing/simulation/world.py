@@ -120,7 +120,7 @@ class World:
             rule(self)
 
     def say(self, what: str) -> None:
-        """Note what happens, for whoever reads of a failure."""
+        """Note what happens, for the report of a failure."""
         self.trail.append(f"[{self.clock.elapsed_ms():9.3f}] {what}")
 
     def detail(self, what: Callable[[], str]) -> None:

@@ -49,7 +49,7 @@ def encode_frame(frame_id: int, kind: int, body: bytes) -> bytes:
 
 
 def encode_relay(node_id: int, client_host: str, request: bytes | memoryview) -> bytes:
-    """The body of a KIND_KAFKA question: who asks, then the request without its size."""
+    """The body of a KIND_KAFKA question: the client, then the request without its size."""
     host = client_host.encode()
     return _RELAY.pack(node_id, len(host)) + host + bytes(request)
 

@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Up to where a partition is sealed, and where its log ends, whoever may see that yet."""
+    """Up to where a partition is sealed, and where its log ends, visible or not."""
 
     sealed_end: int
     log_end: int

@@ -2,8 +2,8 @@
 
 A full fetch (epoch 0) begins a session, if the broker has room for one: its answer has an id. Each
 further fetch has the next epoch, and names the partitions that are new or read from elsewhere, and
-those that are not read any more. Who has lost count begins anew, and names the old session: that
-ends it.
+those that are not read any more. A client that has lost count begins a new session, and names the
+old one: that ends it.
 """
 
 from collections.abc import Mapping

@@ -66,7 +66,7 @@ class Reading:
     """Some partitions and their positions. `local` is None if the broker is on another host.
 
     moves     the moves of the last take
-    is_given  whether the caller has what was taken last; whoever hands it over sets this
+    is_given  whether the caller has what was taken last; the code that hands it over sets this
     is_torn   whether the sources may disagree with the partitions and their positions
 
     Invariant, unless is_torn: the sources read exactly the partitions that are wanted.

@@ -16,7 +16,7 @@ it is sent again. Three rules keep a partition's records in order and without du
 
 Retriable errors are retried until the parcel's deadline. All others fail the batch's rows.
 
-At its deadline a batch's rows fail wherever it is. If nobody knows whether the broker has the
+At its deadline a batch's rows fail wherever it is. If it is unknown whether the broker has the
 batch, a later one that was lost with it and whose sequence is then refused fails too, instead of
 beginning a new epoch: a broker that was only stalled may still read both from its inbox.
 

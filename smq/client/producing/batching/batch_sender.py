@@ -70,7 +70,7 @@ class BatchSender:
         return True
 
     def _give_up_channel(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Sending a batch was interrupted: nobody knows what was sent or noted of it.
+        """Sending a batch was interrupted: what was sent or noted of it is unknown.
 
         Once its channel is closed, all requests without an answer are sent again over a new one.
         """

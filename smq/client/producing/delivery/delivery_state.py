@@ -1,4 +1,4 @@
-"""The state of rows that are sent together: pending, delivered or failed; and who is told.
+"""The state of rows that are sent together: pending, delivered or failed; and what is called then.
 
 `parcel.Parcel` has many rows, `single_record.SingleRecord` has one.
 """
@@ -18,7 +18,7 @@ UNKNOWN_OFFSET = -1  # The broker has the record, and does not know its offset.
 
 
 class Resolver(Protocol):
-    """Who resolves records that were sent, and lets threads wait for that."""
+    """Resolves records that were sent, and lets threads wait for that."""
 
     def wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
         """Sleep until the condition holds. Raises TimeoutError."""

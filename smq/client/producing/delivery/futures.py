@@ -155,7 +155,7 @@ def _done(future: Future | BatchFuture) -> Generator[Any, None, None]:
     waiter = loop.create_future()
 
     def tell() -> None:
-        if not waiter.done():  # Whoever awaited may have been cancelled.
+        if not waiter.done():  # The awaiting task may have been cancelled.
             waiter.set_result(None)
 
     def wake(_: object) -> None:

@@ -68,7 +68,7 @@ def pieces_of(batch: Any) -> Iterator[Piece]:  # noqa: ANN401  (of the types abo
         yield from _pieces_of_mapping(batch)
         return
     try:
-        import pyarrow as pa  # noqa: PLC0415  (only for who has Arrow)
+        import pyarrow as pa  # noqa: PLC0415  (only for callers that have Arrow)
     except ImportError:  # pragma: no cover
         pa = None
     if pa is None or not isinstance(batch, pa.Table | pa.RecordBatch):
