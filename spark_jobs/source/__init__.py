@@ -6,4 +6,6 @@ ranges        which offsets, and which task reads what
 rows          what a task reads
 data_source   the batch reader, and what Spark registers
 stream        the stream reader
+sink          the batch and the stream writer
+publishing    a stream's batches, each exactly once
 """

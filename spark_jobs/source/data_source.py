@@ -12,6 +12,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -69,6 +71,22 @@ class SmqDataSource(DataSource):
         from spark_jobs.source.stream import SmqStreamReader  # noqa: PLC0415  (see the class)
 
         return SmqStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        """A batch write."""
+        from spark_jobs.source.sink import SmqWriter  # noqa: PLC0415  (see the class)
+
+        return SmqWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802  (Spark's)
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002, FBT001  (Output modes decide what the rows are.)
+    ) -> DataSourceStreamWriter:
+        """A stream's write."""
+        from spark_jobs.source.sink import SmqStreamWriter  # noqa: PLC0415  (see the class)
+
+        return SmqStreamWriter(self.options, schema)
 
 
 def register(spark: "SparkSession") -> None:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from smq.testing.smq_broker import SmqBroker
 from tests.spark_jobs.conftest import send, spark
+from tests.spark_jobs.source.test_publishing import values
 
 __all__ = ["spark"]
 
@@ -20,7 +21,8 @@ def test_what_the_page_shows_works(
     spark: SparkSession, smq_broker: SmqBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with smq_broker.connect() as client:
-        client.create_topic("orders", 2)
+        for topic in ("orders", "numbers", "copies"):
+            client.create_topic(topic, 2)
         send(client, 0, 20)
     names: dict[str, Any] = {
         "data_dir": smq_broker.data_dir,
@@ -29,7 +31,7 @@ def test_what_the_page_shows_works(
         "output": str(tmp_path / "output"),
     }
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(programs) == 3
+    assert len(programs) == 4
     for program in programs:
         exec(program, names)
     said, _ = capfd.readouterr()
@@ -37,3 +39,5 @@ def test_what_the_page_shows_works(
     assert said.endswith('{"orders": {"0": 10, "1": 10}}\n')
     values = sorted(int(row.value) for row in spark.read.parquet(names["output"]).collect())
     assert values == list(range(20))
+    assert len(values(smq_broker, "numbers")) == 1000
+    assert values(smq_broker, "copies") == list(range(20))

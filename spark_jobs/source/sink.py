@@ -1,0 +1,124 @@
+"""`write.format("smq")` and `writeStream.format("smq")`: rows to topics.
+
+A batch write sends from its tasks; a task that Spark repeats sends again. A stream is exactly once.
+Its tasks put their rows into files beside the checkpoint, and the driver publishes a batch's files:
+see `spark_jobs.source.publishing`.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from smq.client.client import connect
+from spark_jobs.source.options import WrongOption, location
+from spark_jobs.source.publishing import Publisher, send, stage_directory
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = {
+    "key": {"binary", "string"},
+    "value": {"binary", "string"},
+    "headers": {"array<struct<key:string,value:binary>>"},
+    "topic": {"string"},
+    "partition": {"int"},
+}
+
+
+class Staged(WriterCommitMessage):
+    """The file that a task has written; None if it had no rows."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+
+class SmqWriter(DataSourceArrowWriter):
+    """A batch write."""
+
+    def __init__(
+        self, options: Mapping[str, str], schema: StructType, *, overwrite: bool = False
+    ) -> None:
+        if overwrite:
+            raise WrongOption('a topic cannot be overwritten: write with mode("append")')
+        self._address = _address(options)
+        self._topic = checked_topic(options, schema)
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        """Send a task's rows, and wait for their acks."""
+        with connect(self._address) as client, client.producer() as producer:
+            for batch in iterator:
+                send(producer, batch, self._topic)
+            producer.flush()
+        return Staged(None)
+
+
+class SmqStreamWriter(DataSourceStreamArrowWriter):
+    """A stream's write."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._address = _address(options)
+        self._topic = checked_topic(options, schema)
+        self._directory = stage_directory(options)
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        """Keep a task's rows in a file."""
+        import pyarrow as pa  # noqa: PLC0415  (Spark loads this module to look at its classes.)
+
+        first = next(iterator, None)
+        if first is None:
+            return Staged(None)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        name = f"{secrets.token_hex(16)}.arrow"
+        with (self._directory / name).open("xb") as file:
+            with pa.ipc.new_stream(file, first.schema) as stream:
+                stream.write_batch(first)
+                for batch in iterator:
+                    stream.write_batch(batch)
+            file.flush()
+            os.fsync(file.fileno())
+        return Staged(name)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's)
+        """Publish a batch, once."""
+        Publisher(self._address, self._directory, self._topic).publish(batchId, _names(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Forget the files of a batch that failed."""
+        for name in _names(messages):
+            (self._directory / name).unlink(missing_ok=True)
+
+
+def checked_topic(options: Mapping[str, str], schema: StructType) -> str | None:
+    """The topic of all rows; None: each row names its own. Raises WrongOption."""
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if kind not in COLUMNS.get(field.name, set()):
+            allowed = ", ".join(f"{name} {' or '.join(sorted(COLUMNS[name]))}" for name in COLUMNS)
+            raise WrongOption(f"column {field.name} is {kind}; the sink's columns are {allowed}")
+    names = schema.fieldNames()
+    if "value" not in names:
+        raise WrongOption("Required attribute 'value' not found")
+    topic = {name.lower(): value for name, value in options.items()}.get("topic")
+    if topic is None and "topic" not in names:
+        raise WrongOption(
+            "topic option required when no 'topic' attribute is present. Use the topic option"
+        )
+    return topic
+
+
+def _address(options: Mapping[str, str]) -> str:
+    found = location(options)
+    return found.bootstrap or str(Path(found.data_dir or ""))
+
+
+def _names(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
+    return [each.name for each in messages if isinstance(each, Staged) and each.name is not None]

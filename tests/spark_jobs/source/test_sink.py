@@ -1,0 +1,91 @@
+"""`write` and `writeStream` of `format("smq")`."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, LongType, StringType, StructType
+
+from smq.testing.smq_broker import SmqBroker
+from spark_jobs.source.options import WrongOption
+from spark_jobs.source.sink import SmqWriter, checked_topic
+from tests.spark_jobs.conftest import send
+from tests.spark_jobs.source.test_publishing import values
+
+VALUE = StructType().add("value", BinaryType())
+
+
+def test_rows_have_a_topic() -> None:
+    assert checked_topic({"TOPIC": "t"}, VALUE) == "t"
+    assert checked_topic({"topic": "t"}, VALUE.add("topic", StringType())) == "t"
+    named = StructType().add("value", StringType()).add("topic", StringType())
+    assert checked_topic({}, named) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (StructType().add("value", BinaryType()), "topic option required"),
+        (StructType().add("topic", StringType()), "Required attribute 'value' not found"),
+        (StructType().add("value", LongType()), "column value is bigint; the sink's columns are"),
+        (StructType().add("n", LongType()), "column n is bigint"),
+    ],
+)
+def test_wrong_columns_are_named(schema: StructType, said: str) -> None:
+    with pytest.raises(WrongOption, match=said):
+        checked_topic({}, schema)
+
+
+def test_a_topic_is_not_overwritten() -> None:
+    with pytest.raises(WrongOption, match="cannot be overwritten"):
+        SmqWriter({"dataDir": "/d", "topic": "t"}, VALUE, overwrite=True)
+
+
+@pytest.mark.spark
+def test_a_frame_is_written_to_a_topic(spark: SparkSession, smq_broker: SmqBroker) -> None:
+    with smq_broker.connect() as client:
+        client.create_topic("orders", 2)
+    rows = spark.range(100).selectExpr("cast(id as string) as value", "cast(id as string) as key")
+    writer = rows.write.format("smq").option("kafka.bootstrap.servers", smq_broker.bootstrap)
+    writer.option("topic", "orders").mode("append").save()
+    assert values(smq_broker) == list(range(100))
+
+
+@pytest.mark.spark
+def test_a_stream_is_written_once_through_restarts(
+    spark: SparkSession, smq_broker: SmqBroker, tmp_path: Path
+) -> None:
+    with smq_broker.connect() as client:
+        client.create_topic("orders", 2)
+        client.create_topic("copy", 3)
+
+    def run(checkpoint: str, **options: object) -> None:
+        rows: DataFrame = (
+            spark.readStream.format("smq")
+            .option("dataDir", str(smq_broker.data_dir))
+            .option("subscribe", "orders")
+            .option("startingOffsets", "earliest")
+            .load()
+            .select("key", "value")
+        )
+        query = (
+            rows.writeStream.format("smq")
+            .option("dataDir", str(smq_broker.data_dir))
+            .option("topic", "copy")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+
+    checkpoint = tmp_path / "checkpoint"
+    for first in (0, 20):
+        with smq_broker.connect() as client:
+            send(client, first, 20)
+        run(str(checkpoint))
+        # As if Spark had died between the sink's commit and its own.
+        last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda each: int(each.name))
+        last.unlink()
+        (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+    run(str(checkpoint))
+    assert values(smq_broker, "copy") == list(range(40))
