@@ -37,7 +37,7 @@ def test_what_the_page_shows_works(
     said, _ = capfd.readouterr()
     assert said.startswith("10\n")
     assert said.endswith('{"orders": {"0": 10, "1": 10}}\n')
-    values = sorted(int(row.value) for row in spark.read.parquet(names["output"]).collect())
-    assert values == list(range(20))
+    written = sorted(int(row.value) for row in spark.read.parquet(names["output"]).collect())
+    assert written == list(range(20))
     assert len(values(smq_broker, "numbers")) == 1000
     assert values(smq_broker, "copies") == list(range(20))
