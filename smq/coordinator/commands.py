@@ -57,7 +57,7 @@ def _delete_segments(question: DeleteSegments, coordinator: Coordinator, _now: N
 
 def _replace_segments(question: ReplaceSegments, coordinator: Coordinator, _now: Now) -> bool:
     manifest = coordinator.store.manifest
-    return manifest.replace_segments(question.old, question.new, question.now_ms)
+    return manifest.replace_segments(question.old, question.new, question.now_ms, question.payloads)
 
 
 def _set_log_start(question: SetLogStart, coordinator: Coordinator, _now: Now) -> bool:

@@ -18,6 +18,7 @@ long enough: nothing that it hides is left before it. As in Kafka a record witho
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,7 @@ from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.record.last_of_key import SLOT_WORDS, find_last, note_keys
 from smq.filer.store import Store
+from smq.model.references import HEADER, NotAHandle, Reference
 from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.cold import open_segment
@@ -148,7 +150,6 @@ class Compaction:
         opened = self._opened(segment)
         names = ["_offset", "_key", "_value"] if drops else ["_offset", "_key"]
         kept: list[np.ndarray] = []
-        times: list[int] = []
         for rows in opened.columns(*names):
             kept.append(table.last(rows))
             if drops:
@@ -157,14 +158,16 @@ class Compaction:
             kept[-1][-1] = True
         if segment.compacted_ms and all(each.all() for each in kept):
             return
-        for each, rows in zip(kept, opened.columns("_ts_ms"), strict=True):
-            times += _ends(rows, each)
-        self._replace(segment, opened, kept, times)
+        self._replace(segment, opened, kept)
 
-    def _replace(
-        self, old: Segment, opened: ParquetSegment, kept: list[np.ndarray], times: list[int]
-    ) -> None:
+    def _replace(self, old: Segment, opened: ParquetSegment, kept: list[np.ndarray]) -> None:
         ports, offsets = self._ports, (old.base_offset, old.end_offset)
+        times: list[int] = []
+        payloads: set[str] = set()
+        for each, rows in zip(kept, opened.columns("_ts_ms", "_value", "_headers"), strict=True):
+            left = rows.filter(pa.array(each))
+            times += _ends(left)
+            payloads.update(_payloads_in(left))
         writer = parquet_writer(self.place, log_append_time=opened.is_log_append)
         writer.add_segment(opened, kept)
         data = writer.finish(*offsets)
@@ -187,11 +190,24 @@ class Compaction:
             compacted_ms=old.compacted_ms or now_ms,
         )
         # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
-        if not ports.manifest.replace_segments([old], new, now_ms):
+        if not ports.manifest.replace_segments([old], new, now_ms, sorted(payloads)):
             ports.store.delete(key)
 
 
-def _ends(rows: pa.Table, kept: np.ndarray) -> list[int]:
-    """The smallest and the largest time of the rows that stay, if any does."""
-    times = rows["_ts_ms"].to_numpy()[kept]
+def _ends(rows: pa.Table) -> list[int]:
+    """The smallest and the largest time of rows, if there are any."""
+    times = rows["_ts_ms"].to_numpy()
     return [int(times.min()), int(times.max())] if len(times) else []
+
+
+def _payloads_in(rows: pa.Table) -> Iterator[str]:
+    """The ids of the payloads that rows refer to."""
+    keys = pc.struct_field(pc.list_flatten(rows["_headers"]), "key")
+    if HEADER not in pc.unique(keys).to_pylist():
+        return
+    for headers, value in zip(
+        rows["_headers"].to_pylist(), rows["_value"].to_pylist(), strict=True
+    ):
+        if any(each["key"] == HEADER for each in headers):
+            with suppress(NotAHandle):
+                yield Reference.of_handle(value).id

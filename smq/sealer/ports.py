@@ -78,8 +78,17 @@ class ManifestPort(Protocol):
         """Those of these files that were segments until they were replaced since a time."""
         ...
 
-    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
-        """Have one in place of its neighbours; False: the partition is gone."""
+    def replace_segments(
+        self,
+        old: Sequence[Segment],
+        new: Segment,
+        now_ms: int,
+        payloads: Sequence[str] | None = None,
+    ) -> bool:
+        """Have one in place of its neighbours; False: the partition is gone.
+
+        `payloads` are the ids that its records refer to; None: those of the old ones.
+        """
         ...
 
     def log_start(self, partition_number: int) -> int:

@@ -237,10 +237,16 @@ class WritableManifest(Manifest):
         )
         return segment
 
-    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+    def replace_segments(
+        self,
+        old: Sequence[Segment],
+        new: Segment,
+        now_ms: int,
+        payloads: Sequence[str] | None = None,
+    ) -> bool:
         """Have `new` in place of its neighbours `old`, whose records it holds: all or nothing.
 
-        It takes over the payloads that they name. Their files are no segments any more, and are
+        It names these payloads; None: those that they name. Their files are no segments any more, and are
         `replaced_files` for REPLACED_KEEP_MS. Repeating it is harmless. False: the partition was
         deleted. Raises PreconditionFailed when the manifest does not have exactly `old` there.
         """
@@ -256,7 +262,8 @@ class WritableManifest(Manifest):
             raise PreconditionFailed(new.path, "what it replaces is not in the manifest any more")
         self._database.change("SAVEPOINT replacing")
         try:
-            self._replace(old, new, now_ms)
+            named = self._named_by(new) if payloads is None else payloads
+            self._replace(old, new, now_ms, named)
         except BaseException:
             self._database.change("ROLLBACK TO replacing")
             raise
@@ -264,15 +271,20 @@ class WritableManifest(Manifest):
             self._database.change("RELEASE replacing")
         return True
 
-    def _replace(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
-        number = new.partition_number
+    def _named_by(self, place: Segment) -> list[str]:
+        """The payloads that the segments in its place name now."""
         rows = self._database.rows(
             "SELECT DISTINCT id FROM payloads "
             "WHERE partition_number = ? AND base_offset >= ? AND base_offset < ?",
-            (number, new.base_offset, new.end_offset),
+            (place.partition_number, place.base_offset, place.end_offset),
         )
-        self.delete_segments(number, [each.base_offset for each in old])
-        committed = self._commit_segment(new, [each for (each,) in rows])
+        return [each for (each,) in rows]
+
+    def _replace(
+        self, old: Sequence[Segment], new: Segment, now_ms: int, payloads: Sequence[str]
+    ) -> None:
+        self.delete_segments(new.partition_number, [each.base_offset for each in old])
+        committed = self._commit_segment(new, payloads)
         assert committed == new, "its place is free"
         self._database.change(
             "DELETE FROM replaced_files WHERE replaced_ms < ?", (now_ms - REPLACED_KEEP_MS,)

@@ -131,9 +131,17 @@ class FusedManifest:
         )
         return committed
 
-    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+    def replace_segments(
+        self,
+        old: Sequence[Segment],
+        new: Segment,
+        now_ms: int,
+        payloads: Sequence[str] | None = None,
+    ) -> bool:
         """Have one in place of others."""
-        is_done: bool = self.fuse.step(lambda: self._manifest.replace_segments(old, new, now_ms))
+        is_done: bool = self.fuse.step(
+            lambda: self._manifest.replace_segments(old, new, now_ms, payloads)
+        )
         return is_done
 
     def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:

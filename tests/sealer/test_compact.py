@@ -20,6 +20,7 @@ from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.merge import Merging
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
+from smq.testing.payloads import handle_batch, reference_to
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from smq.wire.records import read_batches
 from tests.sealer.sealed import PLACE, manifest_in, seal
@@ -233,6 +234,18 @@ def test_a_raw_segment_stays_as_it_is(log: Log) -> None:
     kinds = [each.kind for each in log.manifest.segments(1)]
     assert kinds == ["parquet", "raw", "parquet", "parquet", "parquet"]
     assert [row[0] for row in log.read()] == [1, 2, 3, 4, 5, 6], "the tombstone hides what is raw"
+
+
+def test_payloads_of_records_that_have_gone_are_named_no_more(log: Log) -> None:
+    references = [reference_to(b"payload %d" % number) for number in range(3)]
+    for number, reference in enumerate(references):
+        log.shard.append(handle_batch([reference], offset=number))
+        seal(log.store, log.shard, log.manifest, sealed_end=number, end=number + 1)
+    ids = [reference.id for reference in references]
+    assert log.manifest.named_payloads(ids) == set(ids)
+    log.compact()
+    assert [segment.record_count for segment in log.manifest.segments(1)] == [0, 0, 1]
+    assert log.manifest.named_payloads(ids) == set(ids[2:])
 
 
 def test_more_keys_than_the_table_holds_take_several_passes(

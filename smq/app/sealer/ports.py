@@ -102,9 +102,16 @@ class StoredManifest:
         """Those of these files that were segments until they were replaced since a time."""
         return self._opened().replaced_files(paths, since_ms)
 
-    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+    def replace_segments(
+        self,
+        old: Sequence[Segment],
+        new: Segment,
+        now_ms: int,
+        payloads: Sequence[str] | None = None,
+    ) -> bool:
         """Have one in place of its neighbours; False: the partition is gone."""
-        return self._coordinator.ask(ReplaceSegments(list(old), new, now_ms))[0]
+        ids = None if payloads is None else list(payloads)
+        return self._coordinator.ask(ReplaceSegments(list(old), new, now_ms, ids))[0]
 
     def log_start(self, partition_number: int) -> int:
         """Where retention has moved the partition's start to."""

@@ -416,12 +416,14 @@ class DeleteSegments(Question[bool]):
 class ReplaceSegments(Question[bool]):
     """Have `new` in place of its neighbours `old`; False: the partition is gone.
 
-    Again is harmless. Fails when the manifest does not have exactly these.
+    Again is harmless. Fails when the manifest does not have exactly these. `payloads` are the ids
+    of those that its records name; None: those that the old ones name.
     """
 
     old: list[Segment]
     new: Segment
     now_ms: int
+    payloads: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
