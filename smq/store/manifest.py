@@ -246,9 +246,10 @@ class WritableManifest(Manifest):
     ) -> bool:
         """Have `new` in place of its neighbours `old`, whose records it holds: all or nothing.
 
-        It names these payloads; None: those that they name. Their files are no segments any more, and are
-        `replaced_files` for REPLACED_KEEP_MS. Repeating it is harmless. False: the partition was
-        deleted. Raises PreconditionFailed when the manifest does not have exactly `old` there.
+        It names these payloads; None: those that they name. Their files are no segments any more,
+        and are `replaced_files` for REPLACED_KEEP_MS. Repeating it is harmless. False: the
+        partition was deleted. Raises PreconditionFailed when the manifest does not have exactly
+        `old` there.
         """
         number, begin, end = new.partition_number, new.base_offset, new.end_offset
         assert (old[0].base_offset, old[-1].end_offset) == (begin, end), "the same offsets"

@@ -151,6 +151,13 @@ class Store:
             [(group_id, number, *committed) for number, committed in offsets.items()],
         )
 
+    def delete_offsets(self, group_id: str, numbers: Iterable[int]) -> None:
+        """Forget a group's offsets of these partitions."""
+        self._database.change_many(
+            "DELETE FROM committed_offsets WHERE group_id = ? AND partition_number = ?",
+            [(group_id, number) for number in numbers],
+        )
+
     def committed_offsets(
         self, group_id: str, above: int = -1, count_max: int = -1
     ) -> dict[int, CommittedOffset]:

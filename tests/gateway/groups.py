@@ -28,7 +28,8 @@ def stable_member(bench: CoordinatorBench, group_id: str = "g", **fields: Any) -
     asked = bench.ask("JoinGroup", 5, join_request(group_id=group_id, **fields))
     if not isinstance(asked, int):
         member_id = asked.member_id
-        asked = bench.ask("JoinGroup", 5, join_request(group_id=group_id, member_id=member_id))
+        again = join_request(group_id=group_id, member_id=member_id, **fields)
+        asked = bench.ask("JoinGroup", 5, again)
     bench.wait(DELAY_MS)
     member_id = bench.answers()[asked].member_id
     request = SyncGroupRequest(

@@ -197,4 +197,20 @@ DeleteGroups 42 versions 0-2 flexible 2+
         results                               []DeletableGroupResult
             group_id                          string
             error_code                        int16
+
+OffsetDelete 47 versions 0-0 flexible 1+
+    OffsetDeleteRequest
+        group_id                              string
+        topics                                []OffsetDeleteRequestTopic
+            name                              string
+            partitions                        []OffsetDeleteRequestPartition
+                partition_index               int32
+    OffsetDeleteResponse
+        error_code                            int16
+        throttle_time_ms                      int32
+        topics                                []OffsetDeleteResponseTopic
+            name                              string
+            partitions                        []OffsetDeleteResponsePartition
+                partition_index               int32
+                error_code                    int16
 """

@@ -1,0 +1,68 @@
+"""OffsetDelete (key 47), version 0 (KIP-496).
+
+- Committed offsets of partitions are forgotten; of one that has none that is no error.
+- Of a group with members only a consumer group's, and of topics that no member reads:
+  GROUP_SUBSCRIBED_TO_TOPIC for those it reads, NON_EMPTY_GROUP for other kinds of groups.
+- GROUP_ID_NOT_FOUND for an unknown group, INVALID_GROUP_ID for ""; UNKNOWN_TOPIC_OR_PARTITION for
+  a topic that is not there, and for a partition that it does not have.
+"""
+
+from gateway.coordinator_context import CoordinatorContext
+from smq.coordinator.subscriptions import CONSUMER, topics_of
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def handle(request: OffsetDeleteRequest, context: CoordinatorContext) -> OffsetDeleteResponse:
+    """Forget offsets of a group."""
+    try:
+        deletion = _Deletion(request.group_id, context)
+    except BrokerError as refusal:
+        return OffsetDeleteResponse(error_code=refusal.code)
+    topics = [
+        OffsetDeleteResponseTopic(name=asked.name, partitions=deletion.take(asked))
+        for asked in request.topics
+        if asked.partitions
+    ]
+    context.coordinator.store.delete_offsets(request.group_id, deletion.numbers)
+    return OffsetDeleteResponse(topics=topics)
+
+
+class _Deletion:
+    """What a request deletes: `numbers` of partitions. Raises BrokerError: nothing of the group."""
+
+    def __init__(self, group_id: str, context: CoordinatorContext) -> None:
+        if not group_id:
+            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+        group = context.coordinator.groups.find(group_id)
+        has_members = len(group.roster) > 0
+        if has_members and group.protocol_type != CONSUMER:
+            raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
+        self._read = topics_of(group)
+        self._topics = context.coordinator.topics.catalog.by_name
+        self.numbers: list[int] = []
+
+    def take(self, asked: OffsetDeleteRequestTopic) -> list[OffsetDeleteResponsePartition]:
+        """Take a topic's partitions, or say why not."""
+        return [
+            OffsetDeleteResponsePartition(
+                partition_index=each.partition_index,
+                error_code=self._take(asked.name, each.partition_index),
+            )
+            for each in asked.partitions
+        ]
+
+    def _take(self, name: str, partition: int) -> ErrorCode:
+        topic = self._topics.get(name)
+        if topic is None or not 0 <= partition < topic.partition_count:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self._read is None or name in self._read:
+            return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        self.numbers.append(topic.partition_numbers[partition])
+        return ErrorCode.NONE

@@ -1,0 +1,97 @@
+"""OffsetDelete: what a group forgets, and what it does not because somebody reads it."""
+
+from itertools import groupby
+from operator import itemgetter
+
+from smq.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from smq.wire.generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from tests.oracle.dialogues import dialogue
+from tests.oracle.dialogues.membership import enter, leave
+from tests.oracle.talk import Talk
+
+COMMIT_QUIETLY = 8
+
+
+def deletion(group: str, *partitions: tuple[str, int]) -> OffsetDeleteRequest:
+    """Offsets of a group that are to be forgotten; neighbours of one topic stand together."""
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=name,
+            partitions=[
+                OffsetDeleteRequestPartition(partition_index=index) for _, index in together
+            ],
+        )
+        for name, together in groupby(partitions, itemgetter(0))
+    ]
+    return OffsetDeleteRequest(group_id=group, topics=topics)
+
+
+def by_name(answer: OffsetDeleteResponse) -> None:
+    answer.topics = sorted(answer.topics, key=lambda each: each.name)
+    for topic in answer.topics:
+        topic.partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
+
+
+def read(topic: str) -> dict[str, bytes]:
+    """What a consumer of one topic says when it joins."""
+    name = topic.encode()
+    said = b"\0\0" + b"\0\0\0\1" + len(name).to_bytes(2) + name + b"\xff\xff\xff\xff"
+    return {"range": said}
+
+
+def commit(talk: Talk, group: str, topic: str) -> None:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=""
+    )
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+    request = OffsetCommitRequest(group_id=group, topics=topics)
+    done = talk.quietly(request, COMMIT_QUIETLY)
+    assert done.topics[0].partitions[0].error_code == 0, done
+
+
+@dialogue("OffsetDelete")
+def forgotten_offsets(talk: Talk) -> None:
+    topic, other, group = talk.make_topic(partitions=2), talk.make_topic("other"), talk.own()
+
+    def ask(step: str, asked: OffsetDeleteRequest) -> None:
+        talk.ask(step, asked, trim=by_name)
+
+    ask("of no group", deletion(talk.own("nobody"), (topic, 0)))
+    ask("of the empty name", deletion("", (topic, 0)))
+    member = enter(talk, group, protocols=read(topic))
+    ask("what a member reads, and not", deletion(group, (topic, 0), (other, 0)))
+    leave(talk, member)
+    commit(talk, group, topic)
+    commit(talk, group, other)
+    ask("nothing", deletion(group))
+    ask(
+        "no partitions",
+        OffsetDeleteRequest(group_id=group, topics=[OffsetDeleteRequestTopic(name=topic)]),
+    )
+    ask("nothing of no group", deletion(talk.own("nobody")))
+    several = (topic, 0), (topic, 1), (topic, 7), (talk.own("no-such"), 0), (other, 0)
+    ask("there and not there", deletion(group, *several))
+    ask("once more", deletion(group, (topic, 0)))
+    ask("a topic twice", deletion(group, (topic, 0), (other, 0), (topic, 1)))
+
+
+@dialogue("OffsetDelete")
+def of_members_that_say_else(talk: Talk) -> None:
+    topic = talk.make_topic()
+    odd = enter(talk, talk.own("odd"), protocols={"range": b"?"})
+    talk.ask("of members that say garbage", deletion(odd.group, (topic, 0)))
+    leave(talk, odd)
+    talk.ask("when they have left", deletion(odd.group, (topic, 0)))
+    workers = enter(talk, talk.own("workers"), protocol_type="connect")
+    talk.ask("of workers", deletion(workers.group, (topic, 0)))
+    leave(talk, workers)
+    talk.ask("when the workers have left", deletion(workers.group, (topic, 0)))
