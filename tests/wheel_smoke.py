@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-FOLDERS = {"smq", "shm", "gateway", "spark_jobs"}
+FOLDERS = {"smq", "shm", "gateway", "spark_jobs", "pyspark_smq"}
 
 
 def main() -> None:
