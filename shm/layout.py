@@ -48,9 +48,9 @@ from shm.kernels.base.words import (
 WAL_FORMAT = 1
 """The version of the map of a frame; meta.json says which one the logs were written in."""
 
-LAYOUT_MAGIC = 0x0001_51_4D_53  # "SMQ" and the version of this map, little endian.
+LAYOUT_MAGIC = 0x0002_51_4D_53  # "SMQ" and the version of this map, little endian.
 PAGE_BYTES = 4096
-# Rows of a log's partition table. An unused row of 128 bytes takes no memory; a topic has up to
+# Rows of a log's partition table. An unused row of 192 bytes takes no memory; a topic has up to
 # 100,000 partitions.
 PARTITIONS_PER_LOG_MAX = 131_072
 

@@ -45,7 +45,7 @@ class LogMemory:
 
     memory      uint8, everything; what kernels take
     words       the header's int64 words, as a memoryview: reading one gives a Python int, fast
-    partitions  int64 [partition_capacity, 16] view of the partition table
+    partitions  int64 [partition_capacity, 24] view of the partition table
     ring        uint8 view of the ring
     """
 

@@ -5,6 +5,8 @@
 - max_bytes and partition_max_bytes are soft: the first partition that has anything gets a whole
   batch, however large (KIP-74). Below zero they are UNKNOWN_SERVER_ERROR; so is an isolation level
   above 1, for the whole request.
+- read_committed: below the last stable offset, with the aborted transactions that overlap what is
+  read; null when uncommitted records are read too.
 - Long poll: with less than min_bytes we wait for max_wait_ms, WAIT_MS_MAX at most, unless a
   partition has an error.
 - Offsets below the log start or above the log end: OFFSET_OUT_OF_RANGE.
@@ -35,6 +37,7 @@ from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.lent import FileRange, LentBatches
 from smq.shard.shard import Led, Offsets
 from smq.wire.generated.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -46,6 +49,7 @@ from smq.wire.generated.fetch import (
 from smq.wire.internal.form import Failed
 from smq.wire.internal.messages import BatchFile, Cold, Inline
 
+ABORTED_MAX = 1000  # Of a partition in one answer.
 COLD_PARTITIONS_MAX = 4  # Of one answer: each may have the sealer decode a row group.
 IDS_FROM = 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -217,6 +221,27 @@ def _limit(offsets: Offsets, isolation_level: int) -> int:
     return offsets.last_stable if isolation_level == READ_COMMITTED else offsets.high_watermark
 
 
+def _readable(
+    led: Led, offset: int, isolation_level: int
+) -> tuple[int, list[AbortedTransaction] | None]:
+    """Up to where a fetch from an offset reads, and the aborted transactions that overlap that.
+
+    They are as few as the first ABORTED_MAX of them say: behind those it does not read.
+    """
+    offsets = led.offsets()
+    limit = _limit(offsets, isolation_level)
+    if isolation_level != READ_COMMITTED:
+        return limit, None
+    aborted = led.log.transactions.aborted_in(led.number, offset, limit)
+    if len(aborted) > ABORTED_MAX:
+        limit = max(offset + 1, aborted[ABORTED_MAX].first_offset)
+        aborted = [each for each in aborted if each.first_offset < limit]
+    return limit, [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in aborted
+    ]
+
+
 def _divergence(led: Led, asked: FetchPartition) -> EpochEndOffset | ErrorCode | None:
     """Where our log ended in the client's last epoch, if the client's is longer: it was cut."""
     epoch, end = led.log.partitions.end_of_epoch(led.number, asked.last_fetched_epoch)
@@ -253,6 +278,7 @@ class Reader:
         asked = row.request
         if row.led is None:
             return self._error(asked.partition, row.error), 0
+        limit, aborted = _readable(row.led, asked.fetch_offset, self._isolation_level)
         offsets = row.led.offsets()
         if not offsets.log_start <= asked.fetch_offset <= offsets.log_end:
             return self._error(asked.partition, ErrorCode.OFFSET_OUT_OF_RANGE), 0
@@ -261,7 +287,7 @@ class Reader:
             high_watermark=offsets.high_watermark,
             last_stable_offset=offsets.last_stable,
             log_start_offset=offsets.log_start,
-            aborted_transactions=[] if self._isolation_level == READ_COMMITTED else None,
+            aborted_transactions=aborted,
             records=b"",
         )
         if asked.last_fetched_epoch >= 0:
@@ -272,15 +298,16 @@ class Reader:
                 data.diverging_epoch, self.has_error = cut, True  # It is not to wait for more.
                 return data, 0
         budget = min(self._left, asked.partition_max_bytes)
-        is_wanted = asked.fetch_offset < _limit(offsets, self._isolation_level)
+        is_wanted = asked.fetch_offset < limit
         if is_wanted and (budget > 0 or not (self.total_bytes or self._cold_count)):
-            return data, self._fill(data, row, offsets, budget)
+            return data, self._fill(data, row, offsets, (limit, budget))
         return data, 0
 
-    def _fill(self, data: PartitionData, row: _Row, offsets: Offsets, budget: int) -> int:
-        led, asked = row.led, row.request
+    def _fill(
+        self, data: PartitionData, row: _Row, offsets: Offsets, bounds: tuple[int, int]
+    ) -> int:
+        (limit, budget), led, asked = bounds, row.led, row.request
         assert led is not None
-        limit = _limit(offsets, self._isolation_level)
         found = led.log.find(led.number, asked.fetch_offset, limit, budget)
         is_here = found is not None
         if found is not None and delivers_inline(led.topic):

@@ -14,15 +14,17 @@ from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.frames import batch_crc_is_good, frame_is_good
 from shm.kernels.base.publish import read_version, write_version
 from shm.kernels.base.words import FRAME_HEADER_BYTES, P_LAST_ENTRY, WORD_GENERATION
-from shm.kernels.log.append import append_rows, pad_to
+from shm.kernels.log.append import append_marker, append_rows, pad_to
 from shm.kernels.log.directory import enter_topics, hash_key
 from shm.kernels.log.index import find_entry, find_timestamp, first_entry
 from shm.kernels.log.plan import HEAD_END, HEAD_REQUEST_BYTES_MAX, HEAD_START, new_plan
 from shm.kernels.log.producers import (
     clip_producers,
     expire_producers,
+    fence_producer,
     file_producers,
     forget_partitions,
+    producer_row,
     restore_producers,
 )
 from shm.kernels.log.recover import (
@@ -177,6 +179,9 @@ def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> 
     forget_partitions(producers, 1, 1, numbers)
     file_producers(none, numbers, numbers, none)
     restore_producers(producers, none)
+    producer_row(producers, 0, 0)
+    fence_producer(producers, 0, 0, 0, 0, 0)
+    append_marker(log.memory, links, 0, np.zeros(78, np.uint8), 0)
     words = np.zeros(8, np.int64)
     write_version(words, int(read_version(words)) + 1)
 

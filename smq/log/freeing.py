@@ -16,6 +16,7 @@ from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
 from smq.log.snapshot import Snapshot
 from smq.log.sync import Syncs
+from smq.log.transactions import Transactions
 
 
 class Freeing:
@@ -27,13 +28,13 @@ class Freeing:
     def __init__(  # noqa: PLR0913, PLR0917  (the parts of a log that it reads)
         self,
         log: ReadableLog,
-        producers: Producers,
+        kept: tuple[Producers, Transactions],
         syncs: Syncs,
         disk: Disk,
         background: Background,
         freed: Callable[[], None],
     ) -> None:
-        self._log, self._producers, self._syncs = log, producers, syncs
+        self._log, self._kept, self._syncs = log, kept, syncs
         self._disk, self._background, self._freed = disk, background, freed
         self.holders = Holders(log.partitions, log.lookup)
         self._readable = Holders(log.partitions, log.lookup, P_LOG_START)
@@ -49,7 +50,7 @@ class Freeing:
 
     def snapshot(self) -> Snapshot:
         """The state to remember, as of now."""
-        return Snapshot(self._log.memory, self._log.partitions, self._producers)
+        return Snapshot(self._log.memory, self._log.partitions, *self._kept)
 
     def checkpoint(self, durable: Callable[[], None] | None = None) -> None:
         """Write a checkpoint in the background; then free the segments that it allows to free.

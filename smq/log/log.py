@@ -15,6 +15,7 @@ The log itself moves the positions. Its parts do the rest:
     filing    the index's window, tables of full segments   smq.log.filing
     freeing   checkpoints, and the segments they free       smq.log.freeing
     sealing   how far partitions are sealed                 smq.log.sealed_ends
+    transactions  which are open, which were aborted        smq.log.transactions
 """
 
 from collections.abc import Callable, Collection
@@ -47,6 +48,7 @@ from smq.log.reading import ReadableLog
 from smq.log.repair import Health, note_failed_sync
 from smq.log.sealed_ends import SealedEnds
 from smq.log.sync import Syncer, Syncs
+from smq.log.transactions import Transactions
 
 TOUCHED_MAX = 4096
 RESERVE_SHARE = 20  # Of the disk, one part in so many is left to others: the sealer writes too.
@@ -79,11 +81,13 @@ class Log(ReadableLog):
         self.number = int(memory.words[WORD_LOG])
         self.disk, self.background, self.boot_id = disk, background, boot_id
         self.producers = Producers(producers_key)
+        self.transactions = Transactions(self.partitions, self.producers)
         self.syncs = Syncs(memory, wal, syncer)
         self.health = Health(self, self.syncs, background, boot_id)
         self.filing = Filing(self, disk, background, boot_id, self.checkpoint)
-        self.freeing = Freeing(self, self.producers, self.syncs, disk, background, self._freed)
-        self.sealing = SealedEnds(self)
+        kept = self.producers, self.transactions
+        self.freeing = Freeing(self, kept, self.syncs, disk, background, self._freed)
+        self.sealing = SealedEnds(self, self.transactions)
         self.cursors = self.filing.cursors
         self._ahead = RingAhead(memory, background)
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
@@ -95,6 +99,7 @@ class Log(ReadableLog):
         assert words[WORD_TAIL] - words[WORD_WRITTEN] <= self.memory.layout.ring_bytes
         self.partitions.invariants()
         self.producers.invariants()
+        self.transactions.invariants()
         self.lookup.invariants()
         self.wal.invariants()
         self.syncs.invariants()
@@ -119,6 +124,7 @@ class Log(ReadableLog):
         for number in numbers:
             self.partitions.drop(number)
             self.lookup.drop(number)
+            self.transactions.drop(number)
         self.producers.drop_partitions(set(numbers))
 
     # --- space -----------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from shm.kernels.base.words import (
     P_LOG_START,
     P_MAX_TIMESTAMP,
     P_NUMBER,
+    P_OPEN_FROM,
     P_SEALED_END,
     P_TIMESTAMP_AFTER_MAX,
     P_TIMESTAMP_BEFORE_MAX,
@@ -43,6 +44,16 @@ _STATE_COLUMNS = (
     P_UNSEALED_SINCE_MS,
 )
 _SET_FLAGS = 3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT | FLAG_KEYED
+
+
+def show(row: np.ndarray, end: int) -> None:
+    """Make a partition visible up to `end`, and stable as far as no transaction is open.
+
+    For rows that no kernel publishes meanwhile; shm.kernels.log.visible has the same rule.
+    """
+    open_from = int(row[P_OPEN_FROM])
+    row[P_HIGH_WATERMARK] = end
+    row[P_LAST_STABLE] = min(end, open_from - 1) if open_from else end
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +235,14 @@ class Partitions:
         """Make everything visible: what a start has recovered has reached its level."""
         for slot in self.slots.values():
             row = self.table[slot]
-            row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = row[P_LOG_END]
+            show(row, int(row[P_LOG_END]))
 
     def extend(self, number: int, end: int, epoch: int) -> None:
         """Move a partition's end up to where sealed segments are known to reach."""
         row = self.table[self.slots[number]]
         assert end >= row[P_LOG_END], "no offset is given away twice"
-        row[P_LOG_END] = row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = end
+        row[P_LOG_END] = end
+        show(row, end)
         self.lead(number, epoch)
 
     def drop(self, number: int) -> None:

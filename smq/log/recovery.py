@@ -75,6 +75,7 @@ from smq.log.log import Log
 from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
 from smq.log.sync import Syncer
 from smq.log.torn import BOOT_FILE, Evidence, generation_at
+from smq.log.transaction_replay import replay_transactions
 from smq.model.errors import MadeByNewer
 
 SCAN_ROWS = 65536
@@ -168,6 +169,7 @@ class _Recovery:
         self._known_to = checkpoint.position
         self._known_generation = checkpoint.generation
         log.producers.restore(checkpoint.producers)
+        log.transactions.restore(checkpoint.transactions)
 
     # --- segments --------------------------------------------------------------------------------
 
@@ -302,7 +304,9 @@ class _Recovery:
         """The frames of the checkpoint's life end here: what it knew of later ones is lost."""
         if position < self._known_to:
             self._known_to = position
-            self._log.producers.clip(*self._log.partitions.copy().ends())
+            ends = self._log.partitions.copy().ends()
+            self._log.producers.clip(*ends)
+            self._log.transactions.clip(*ends)
 
     def _enter(self, data: np.ndarray, first: int, end: int, first_position: int) -> None:
         if first == end:
@@ -319,6 +323,7 @@ class _Recovery:
         tables = log.memory.memory, log.links, log.producers.table
         replay_frames(*tables, data, self._rows, slots, place)
         self._entries.append(log.lookup.entries(before, self._words[WORD_INDEX_TAIL]))
+        replay_transactions(log, data, rows, first_position, (self._known_to, self._now_ms))
 
     def _pass_over_sealed(self, data: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> None:
         """What is sealed is not entered: behind a freed segment it would seem to follow it."""
@@ -387,6 +392,7 @@ class _Recovery:
             for number, offset in self._first_offsets.items():
                 row = table[log.partitions.slots[number]]
                 row[P_SEALED_END] = max(int(row[P_SEALED_END]), offset)
+                log.transactions.raise_to(number, int(row[P_SEALED_END]))
 
     # --- a new life ------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from shm.kernels.base.words import (
     FLAG_READ_ONLY,
     P_FLAGS,
     P_HIGH_WATERMARK,
-    P_LAST_STABLE,
     P_LOG_START,
     P_SEALED_END,
     WORD_RING_START,
@@ -30,6 +29,7 @@ from shm.kernels.base.words import (
 from smq.log.files.background import Background, Lane
 from smq.log.files.disk import told
 from smq.log.files.segment import Segment
+from smq.log.partitions import show
 from smq.log.reading import ReadableLog
 from smq.log.sync import Syncs
 
@@ -215,7 +215,7 @@ def hide_unsynced(log: ReadableLog, number: int) -> None:
     if offset is not None:
         shown = max(int(row[P_LOG_START]), int(row[P_SEALED_END]), offset)
         assert shown <= row[P_HIGH_WATERMARK]
-        row[P_HIGH_WATERMARK] = row[P_LAST_STABLE] = shown
+        show(row, shown)
 
 
 def parts_from(log: ReadableLog, since: int) -> list[Part]:

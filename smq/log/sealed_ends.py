@@ -8,6 +8,7 @@ from shm.kernels.base.words import (
     WORD_GENERATION,
 )
 from smq.log.reading import ReadableLog
+from smq.log.transactions import Transactions
 
 
 class SealedEnds:
@@ -16,8 +17,8 @@ class SealedEnds:
     Below a partition's sealed end sealed segments hold its records, or retention has dropped them.
     """
 
-    def __init__(self, log: ReadableLog) -> None:
-        self._log = log
+    def __init__(self, log: ReadableLog, transactions: Transactions) -> None:
+        self._log, self._transactions = log, transactions
 
     def advance(self, number: int, end: int, now_ms: int) -> None:
         """Sealed segments hold everything of a partition below `end`."""
@@ -26,6 +27,8 @@ class SealedEnds:
         if end > int(row[P_LOG_END]):  # A power loss took it from the WAL: the seal still has it.
             partitions.extend(number, end, self._log.words[WORD_GENERATION])
         row[P_SEALED_END] = max(int(row[P_SEALED_END]), end)
+        self._transactions.raise_to(number, int(row[P_SEALED_END]))
+        self._forget_aborted(number, int(row[P_SEALED_END]))
         self.count_unsealed(number, now_ms)
 
     def set_log_start(self, number: int, offset: int) -> None:
@@ -34,7 +37,14 @@ class SealedEnds:
         partitions.start_at(number, offset)
         row = partitions.table[partitions.slots[number]]
         row[P_SEALED_END] = max(int(row[P_SEALED_END]), int(row[P_LOG_START]))
+        self._transactions.raise_to(number, int(row[P_SEALED_END]))
+        self._forget_aborted(number, int(row[P_SEALED_END]))
         self.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]))
+
+    def _forget_aborted(self, number: int, end: int) -> None:
+        """Forget aborted transactions that the WAL has no record of, sealed as they are."""
+        oldest = self._log.lookup.oldest_offset(number, self._log.partitions.slots[number])
+        self._transactions.forget(number, end if oldest is None else min(end, oldest))
 
     def count_unsealed(self, number: int, since_ms: int) -> None:
         """Set how many bytes of a partition are not sealed, and since when."""

@@ -19,12 +19,19 @@ from smq.log.files.checkpoint import Checkpoint
 from smq.log.files.disk import Disk
 from smq.log.partitions import Partitions
 from smq.log.producers import Producers
+from smq.log.transactions import Transactions
 
 
 class Snapshot:
     """The state of a log when this was made; `save` may be called once."""
 
-    def __init__(self, memory: LogMemory, partitions: Partitions, producers: Producers) -> None:
+    def __init__(
+        self,
+        memory: LogMemory,
+        partitions: Partitions,
+        producers: Producers,
+        transactions: Transactions,
+    ) -> None:
         words = memory.words
         self.position: int = words[WORD_TAIL]
         self.synced: int = words[WORD_SYNCED]
@@ -32,6 +39,7 @@ class Snapshot:
         assert self.synced <= self.position
         self._partitions = partitions.copy()
         self._producers = producers.copy()
+        self._transactions = transactions.copy()
         self._ends: tuple[np.ndarray, np.ndarray] | None = None
 
     def save(
@@ -67,5 +75,6 @@ class Snapshot:
     def _end(self, piece: np.ndarray, disk: Disk, directory: Path) -> None:
         self._file(piece)
         states, filed = self._partitions.states(), self._producers.filed
-        checkpoint = Checkpoint(self.position, self.synced, self.generation, states, filed)
+        where = self.position, self.synced, self.generation
+        checkpoint = Checkpoint(*where, states, filed, self._transactions)
         checkpoint.save(disk, directory)

@@ -20,7 +20,6 @@ from shm.arrow import read_only
 from shm.kernels.base.words import (
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_LOG_APPEND_TIME,
-    ATTRIBUTE_TRANSACTIONAL,
 )
 from shm.kernels.record.records import (
     B_AT,
@@ -107,8 +106,8 @@ class Piece(NamedTuple):
 def cut(data: bytes | memoryview, *, lossy: bool = False) -> Iterator[Piece]:
     """Cut the batches in `data`, all whole, into pieces.
 
-    `lossy`: header keys that are not UTF-8 and transactional batches become ROWS too, for readers
-    that prefer changed records to none. Raises PeerError if these are no batches.
+    `lossy`: batches with header keys that are not UTF-8 become ROWS too, for readers that prefer
+    changed records to none. Raises PeerError if these are no batches.
     """
     array = read_only(data)
     facts = new_facts(len(array))
@@ -137,8 +136,6 @@ class _Cutter:
         room = (facts[B_RECORDS_END] - facts[B_RECORDS_AT]) // RECORD_BYTES_MIN
         raw = (facts[B_COUNT] <= 0) | (facts[B_COUNT] > room)
         raw |= (facts[B_INTACT] == 0) | (attributes & UNKNOWN_ATTRIBUTES != 0)
-        if not lossy:
-            raw |= attributes & ATTRIBUTE_TRANSACTIONAL != 0
         control = attributes & ATTRIBUTE_CONTROL != 0
         # A marker is one whether intact or not: clients cannot send batches that look like it.
         self._kinds = np.where(control, Kind.CONTROL.value, np.where(raw, Kind.RAW.value, 0))

@@ -50,6 +50,7 @@ from shm.kernels.record.records import (
 )
 from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
 from smq.sealer.decode import Kind, Piece
+from smq.wire.markers import write_empty
 
 KiB, MiB = 1024, 1024 * 1024
 FORMAT = "1"
@@ -136,12 +137,11 @@ class ParquetWriter:
         return self._file.tell() + waiting
 
     def add(self, piece: Piece) -> None:
-        """Add records, or markers."""
+        """Add records; of markers and of what was aborted only the epochs are kept."""
         for offset, epoch in piece.facts[[B_BASE_OFFSET, B_LEADER_EPOCH]].T.tolist():
             self._note_epoch(offset, epoch)
         if piece.kind is Kind.CONTROL:
-            self._control += piece.batches
-            return
+            return  # Its offsets become a gap.
         assert piece.kind is Kind.ROWS
         self._waiting.append(table_of(piece))
         self._write(everything=False)
@@ -224,6 +224,8 @@ class ParquetSegment:
     def batches(self, span: Span) -> np.ndarray:
         """The record batches of a row group, with the markers between them."""
         rows = self._rows(span)
+        if span.group < 0 and not self._control:  # Nothing but a gap: readers go on behind it.
+            return read_only(write_empty(span.start, span.end, self._epoch_at(span.start), -1))
         control = {
             at: marker for at, marker in self._control.items() if span.start <= at < span.end
         }

@@ -24,6 +24,7 @@ from shm.kernels.log.plan import (
     HEAD_START,
     HEAD_STOPPED_ROW,
     HEAD_THROTTLE_MS,
+    HEAD_TRANSACTIONS,
     LEVEL_NONE,
     REFERENCES_CHECKED,
     ROW_AT,
@@ -89,15 +90,21 @@ class Producing:
     is told in the answers; who calls run() reads no more for so long. `handles` is asked about
     batches that may hold some. Where they were good the kernel has the partition's rule then and
     asks no more, until forget_rules(): to be called when the catalog has changed.
+
+    A `transactional` one is for requests with a transactional id, one at a time (parse, resume);
+    others leave them (smq.shard.transactional). `before_drain` is called before what was appended
+    may become visible in the midst of a request.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what producing needs of a shard)
         self,
         logs: dict[int, Log],
         config: Config,
         drain: Callable[[Log], None],
         throttle: Throttle,
         handles: Handles = _NO_FILER,
+        *,
+        transactional: bool = False,
     ) -> None:
         self._logs = list(logs.values())
         self._drain, self._throttle, self._handles = drain, throttle, handles
@@ -105,7 +112,12 @@ class Producing:
         self._refused: dict[int, list[Refused]] = {}  # By the rows' numbers.
         self._refused_count = 0
         self._request_bytes_max = config.socket_request_max_bytes
-        self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
+        self._takes_transactions = int(transactional)
+        self.before_drain: Callable[[Log], None] | None = None
+        if transactional:
+            self._set_plan(new_plan(1, PLAN_ROWS_MAX, PLAN_ROWS_MAX))
+        else:
+            self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
         self.out = np.zeros(ANSWERS_BYTES, np.uint8)
 
     def run(
@@ -124,6 +136,14 @@ class Producing:
             head[HEAD_PARSED] = parse_requests(data, directory, self.plan)
             stop = STOP_LOG_FULL  # Which is said of no log yet: all are looked at.
         return self.resume(data, directory, stop)
+
+    def parse(self, data: np.ndarray, directory: np.ndarray, now_ms: int) -> None:
+        """Read a request into the plan; resume() goes on with it."""
+        head, throttle = self._head, self._throttle
+        self.begin()
+        head[HEAD_START], head[HEAD_END], head[HEAD_NOW_MS] = 0, len(data), now_ms
+        head[HEAD_THROTTLE_MS] = throttle.delay_ms(len(data), now_ms) if throttle.is_on else 0
+        head[HEAD_PARSED] = parse_requests(data, directory, self.plan)
 
     def begin(self) -> None:
         """Before a kernel runs with the plan: nothing is throttled, answers begin at 0."""
@@ -172,6 +192,8 @@ class Producing:
         while True:
             reason = append_rows(*tables, data, self.plan)
             if reason == STOP_LOG_FULL:
+                if self.before_drain is not None:
+                    self.before_drain(log)
                 self._drain(log)
             elif reason == STOP_REFERENCES:
                 self._check_references(log, data)
@@ -221,4 +243,5 @@ class Producing:
     def _set_plan(self, plan: np.ndarray) -> None:
         self.plan, self._head = plan, plan.data  # The view reads words as Python ints.
         plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
+        plan[HEAD_TRANSACTIONS] = self._takes_transactions
         plan[HEAD_RULES : HEAD_RULES + 2] = self._rules.ctypes.data, len(self._rules)

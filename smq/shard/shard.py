@@ -21,6 +21,7 @@ from shm.kernels.base.words import (
     P_LOG_END,
     P_LOG_START,
     P_MAX_TIMESTAMP,
+    P_NUMBER,
     P_SEALED_END,
     P_UNSEALED_BYTES,
 )
@@ -109,6 +110,8 @@ class Shard:
         self.full_logs: set[int] = set()  # Of which it has been said …
         self.hurried_logs: set[int] = set()  # … and that sealing hurries.
         self.fetch_sessions = FetchSessions()
+        # By (partition, producer): who has asked the coordinator for it last, until a marker comes.
+        self.verifying: dict[tuple[int, int], object] = {}
         self.throttle = Throttle(logs.values())
         self.directory = build_directory(self.catalog, lambda _: None)
 
@@ -191,6 +194,13 @@ class Shard:
     def by_number(self, number: int) -> Led | None:
         """The partition with a number, if it is led here."""
         return self._led.get(number)
+
+    def by_code(self, code: int) -> Led | None:
+        """The partition with a code of the directory, if it is led here."""
+        log = self.logs.get(code >> 32)
+        if code < 0 or log is None:
+            return None
+        return self._led.get(int(log.partitions.table[code & 0xFFFFFFFF, P_NUMBER]))
 
     def topic_of(self, number: int) -> Topic | None:
         """The topic of a partition that is led here."""

@@ -92,7 +92,7 @@ class Batch(NamedTuple):
 
     def records(self, inflated_bytes_max: int = INFLATED_BYTES_MAX) -> Iterator[Record]:
         """The records; checks the CRC. Raises Malformed or Undecodable."""
-        if self.crc != _crc(self.data):
+        if self.crc != crc_of(self.data):
             raise Malformed(f"the batch at offset {self.base_offset} has a wrong CRC")
         payload = self.data[BATCH_HEADER_BYTES:]
         inflated = bytes(decompress(self.codec, payload, inflated_bytes_max))
@@ -174,7 +174,7 @@ def write_batch(
     length = BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES + len(payload)
     head = bytearray(BATCH_ATTRIBUTES_AT)
     batch = head + checked + payload
-    _HEAD.pack_into(batch, 0, base_offset, length, -1, MAGIC, _crc(batch))
+    _HEAD.pack_into(batch, 0, base_offset, length, -1, MAGIC, crc_of(batch))
     return bytes(batch)
 
 
@@ -212,7 +212,8 @@ def batch_pieces(records: Sequence[Record], like: Batch, last_offset: int) -> li
     return [head, checked, *body]
 
 
-def _crc(batch: Buffer | bytearray) -> int:
+def crc_of(batch: Buffer | bytearray) -> int:
+    """The CRC-32C that a whole batch should have."""
     return int(crc32c(np.frombuffer(batch, np.uint8), BATCH_ATTRIBUTES_AT, len(batch)))
 
 

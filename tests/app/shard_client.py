@@ -29,12 +29,16 @@ class FakePeers:
     def __init__(self) -> None:
         self.relayed: list[tuple[bytes, Answered]] = []
         self.asked: list[tuple[Question[Any], Answered]] = []
+        self.asked_coordinator: list[tuple[Question[Any], Answered]] = []
 
     def relay(self, _host: str, request: memoryview, answered: Answered) -> None:
         self.relayed.append((bytes(request), answered))
 
     def ask_sealer(self, question: Question[Any], answered: Answered) -> None:
         self.asked.append((question, answered))
+
+    def ask_coordinator(self, question: Question[Any], answered: Answered) -> None:
+        self.asked_coordinator.append((question, answered))
 
     def close(self) -> None:
         pass
@@ -200,13 +204,20 @@ class Client:
         turn_until(self.loop, closed)
 
 
-def fetch(
-    name: str, offset: int = 0, *, wait_ms: int = 0, min_bytes: int = 1, correlation: int = 1
+def fetch(  # noqa: PLR0913  (what tests vary of a fetch)
+    name: str,
+    offset: int = 0,
+    *,
+    wait_ms: int = 0,
+    min_bytes: int = 1,
+    correlation: int = 1,
+    isolation_level: int = 0,
 ) -> bytes:
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 30)
     asked = FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=min_bytes,
+        isolation_level=isolation_level,
         max_bytes=1 << 30,
         topics=[FetchTopic(topic=name, partitions=[partition])],
     )

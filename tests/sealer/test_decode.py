@@ -73,7 +73,6 @@ BAD = {
     "malformed records": _batch(5, inflated=b"\x07garbage"),
     "no bytes for its records": _batch(5, inflated=b""),
     "a header key that is not UTF-8": _batch(5, key=b"\xff"),
-    "transactional": _batch(5, attributes=TRANSACTIONAL),
     "attributes nobody knows": _batch(5, attributes=128),
     "a bomb": _batch(
         5, attributes=Codec.ZSTD, inflated=compress(Codec.ZSTD, bytes(INFLATED_BYTES_MAX + 1))
@@ -97,6 +96,11 @@ def test_a_batch_without_records_is_raw() -> None:
     assert _kinds(bytes(empty)) == [(Kind.RAW, 5, 6)]
 
 
+def test_what_a_transaction_has_written_is_rows_for_it_is_committed() -> None:
+    data = _batch(0) + _batch(1, attributes=TRANSACTIONAL) + _batch(2)
+    assert _kinds(data) == [(Kind.ROWS, 0, 3)]
+
+
 def test_markers_are_control() -> None:
     marker = _batch(1, attributes=TRANSACTIONAL | CONTROL)
     assert _kinds(_batch(0) + marker + _batch(2)) == [
@@ -107,7 +111,7 @@ def test_markers_are_control() -> None:
 
 
 def test_a_lossy_reader_gets_rows_wherever_there_are_any() -> None:
-    data = _batch(0) + BAD["a header key that is not UTF-8"] + BAD["transactional"]
+    data = _batch(0) + BAD["a header key that is not UTF-8"]
     assert _kinds(data, lossy=True) == [(Kind.ROWS, 0, 6)]
 
 

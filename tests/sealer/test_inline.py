@@ -77,7 +77,7 @@ def test_the_time_of_the_append_stays_the_batches() -> None:
     stamped[35:43] = (77).to_bytes(8)  # … which is the largest timestamp.
     from smq.wire import records  # noqa: PLC0415
 
-    stamped[17:21] = records._crc(stamped).to_bytes(4)
+    stamped[17:21] = records.crc_of(stamped).to_bytes(4)
     [made], _ = delivered(bytes(stamped), 0, 1 << 20, {reference.id: b"payload"})
     assert made.is_log_append_time
     assert made.max_timestamp == 77

@@ -43,6 +43,9 @@ def sealed(store: MemoryStore, manifest: WritableManifest, *batches: bytes) -> F
     return shard
 
 
+UNKNOWN_ATTRIBUTE = 128
+
+
 def rows(count: int = PARTS, attributes: int = 0) -> list[bytes]:
     return [batch(3 * i, 3, time=i, attributes=attributes) for i in range(count)]
 
@@ -104,7 +107,7 @@ def _all_batches(store: MemoryStore, manifest: WritableManifest) -> list[object]
 def test_raw_segments_are_merged_as_they_are(
     tmp_path: Path, store: MemoryStore, manifest: WritableManifest
 ) -> None:
-    sealed(store, manifest, *rows(attributes=ATTRIBUTE_TRANSACTIONAL))
+    sealed(store, manifest, *rows(attributes=UNKNOWN_ATTRIBUTE))
     assert {each.kind for each in manifest.segments(1)} == {"raw"}
     before = read_back(store, manifest, tmp_path / "before")
     assert merging(store, manifest).merge(PLACE, SETTINGS) == PARTS

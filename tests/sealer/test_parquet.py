@@ -14,6 +14,7 @@ from smq.sealer import parquet
 from smq.sealer.decode import Kind, cut
 from smq.sealer.parquet import ParquetSegment, ParquetWriter, table_of
 from smq.testing.records import INT64_MAX, YEAR_2263_MS, plain_batches
+from smq.wire.markers import write_empty
 from smq.wire.records import read_batches
 
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
@@ -120,21 +121,36 @@ def test_leader_epochs_come_back() -> None:
     assert [batch.last_offset for each in back for batch in read_batches(each)] == [3, 7, 11]
 
 
-def test_markers_come_back_where_they_were() -> None:
+def test_markers_and_what_was_aborted_leave_gaps_that_readers_pass_over() -> None:
     markers = [
         _sent([_one(at)], attributes=TRANSACTIONAL | CONTROL, producer_id=77, leader_epoch=1)
         for at in (0, 3, 4, 7)
     ]
     rows = [_sent([_one(at), _one(at + 1)], leader_epoch=1) for at in (1, 5)]
-    data = markers[0] + rows[0] + markers[1] + markers[2] + rows[1] + markers[3]
-    assert _batches(_sealed(data)) == [markers[0], rows[0], *markers[1:3], rows[1], markers[3]]
+    aborted = write_empty(8, 12, 1, -1)
+    data = markers[0] + rows[0] + markers[1] + markers[2] + rows[1] + markers[3] + aborted
+    segment = _sealed(data)
+    [batch] = read_batches(b"".join(_batches(segment)))
+    assert [record.offset for record in batch.records()] == [1, 2, 5, 6]
+    assert batch.last_offset == 11
+    assert ParquetSegment(read_only(segment)).control == b""
 
 
-def test_a_segment_may_hold_markers_only() -> None:
+def test_a_segment_may_be_nothing_but_a_gap() -> None:
     marker = _sent([_one(4)], attributes=TRANSACTIONAL | CONTROL)
     sealed = _sealed(marker, base=4)
-    assert _batches(sealed) == [marker]
+    assert _batches(sealed) == [write_empty(4, 5, 0, -1)]
     assert ParquetSegment(read_only(sealed)).find_time(-1) is None
+
+
+def test_markers_that_earlier_versions_have_kept_come_back_where_they_were() -> None:
+    marker = _sent([_one(2)], attributes=TRANSACTIONAL | CONTROL)
+    writer = ParquetWriter(LABELS, log_append_time=False)
+    before = _sent([_one(0), _one(1)])
+    for piece in cut(before):
+        writer.add(piece)
+    writer._control += marker
+    assert _batches(bytes(writer.finish(0, 3))) == [before, marker]
 
 
 def test_row_groups_are_bounded_and_each_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_a_shard_with_nothing_to_give_ends_the_job(manifest: WritableManifest) -
 def test_what_must_be_raw_is_a_segment_of_its_own(
     manifest: WritableManifest, tmp_path: Path
 ) -> None:
-    raw = [batch(2, key=b"\xff"), batch(3, attributes=TRANSACTIONAL)]
+    raw = [batch(2, key=b"\xff"), batch(3, key=b"\xff")]
     marker = batch(4, attributes=TRANSACTIONAL | CONTROL)
     shard = FakeShard([batch(0, 2), *raw, marker, batch(5)])
     store = MemoryStore()

@@ -190,7 +190,7 @@ def test_a_malformed_batch_that_may_hold_a_handle_is_refused(bench: Bench) -> No
 
     batch = bytearray(handle_batch([GOOD]))
     batch[61] ^= 0x40  # The record's length.
-    batch[17:21] = struct.pack(">I", records._crc(bytes(batch)))
+    batch[17:21] = struct.pack(">I", records.crc_of(bytes(batch)))
     answer = bench.send(bytes(batch))
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert answer.error_message == "its records are malformed, and it may hold a handle"

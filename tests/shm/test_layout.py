@@ -12,7 +12,7 @@ MiB = 1 << 20
 
 
 def test_the_words_of_the_header_are_where_version_1_has_them() -> None:
-    assert LAYOUT_MAGIC == 0x1514D53
+    assert LAYOUT_MAGIC == 0x2514D53
     assert words.HEADER_BYTES == 4096
     pinned = {
         "MAGIC": 0, "RING_BYTES": 1, "INDEX_CAPACITY": 2, "PARTITION_CAPACITY": 3, "LOG": 4,
@@ -23,14 +23,14 @@ def test_the_words_of_the_header_are_where_version_1_has_them() -> None:
     assert {name: getattr(words, f"WORD_{name}") for name in pinned} == pinned
 
 
-def test_the_columns_of_a_partition_are_where_version_1_has_them() -> None:
+def test_the_columns_of_a_partition_are_where_version_2_has_them() -> None:
     pinned = (
         "NUMBER", "FLAGS", "LOG_START", "LOG_END", "HIGH_WATERMARK", "LAST_STABLE", "SEALED_END",
         "EPOCH", "BATCH_BYTES_MAX", "TIMESTAMP_BEFORE_MAX", "TIMESTAMP_AFTER_MAX", "LAST_ENTRY",
-        "UNSEALED_BYTES", "MAX_TIMESTAMP", "DIRTY", "UNSEALED_SINCE_MS",
+        "UNSEALED_BYTES", "MAX_TIMESTAMP", "DIRTY", "UNSEALED_SINCE_MS", "OPEN_FROM", "ABORTED_END",
     )  # fmt: skip
-    assert [getattr(words, f"P_{name}") for name in pinned] == list(range(16))
-    assert words.PARTITION_COLUMNS == 16
+    assert [getattr(words, f"P_{name}") for name in pinned] == list(range(18))
+    assert words.PARTITION_COLUMNS == 24
 
 
 def test_a_frame_and_a_batch_have_their_fields_where_version_1_has_them() -> None:
@@ -58,17 +58,17 @@ def test_words_that_others_wait_for_have_a_cache_line_of_their_own() -> None:
 def test_a_log_is_cut_where_version_1_cuts_it() -> None:
     log = layout_for(64 * MiB, 16 * MiB, 1000)
     assert log == Layout(64 * MiB, 262_144, 1000)
-    assert log.index_at == 4096 + 1000 * 128
+    assert log.index_at == 4096 + 1000 * 192
     assert log.index_columns() == {
-        "position": (132_096, np.dtype("<i8")),
-        "base_offset": (132_096 + 8 * 262_144, np.dtype("<i8")),
-        "max_timestamp": (132_096 + 16 * 262_144, np.dtype("<i8")),
-        "partition": (132_096 + 24 * 262_144, np.dtype("<u4")),
-        "record_count": (132_096 + 28 * 262_144, np.dtype("<i4")),
-        "bytes": (132_096 + 32 * 262_144, np.dtype("<i4")),
-        "attributes": (132_096 + 36 * 262_144, np.dtype("<i2")),
+        "position": (196_096, np.dtype("<i8")),
+        "base_offset": (196_096 + 8 * 262_144, np.dtype("<i8")),
+        "max_timestamp": (196_096 + 16 * 262_144, np.dtype("<i8")),
+        "partition": (196_096 + 24 * 262_144, np.dtype("<u4")),
+        "record_count": (196_096 + 28 * 262_144, np.dtype("<i4")),
+        "bytes": (196_096 + 32 * 262_144, np.dtype("<i4")),
+        "attributes": (196_096 + 36 * 262_144, np.dtype("<i2")),
     }
-    assert log.ring_at == 10_096_640
+    assert log.ring_at == 10_158_080
     assert log.total_bytes == log.ring_at + 64 * MiB
 
 

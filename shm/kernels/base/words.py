@@ -35,7 +35,7 @@ COUNTER_FETCHES_FROM_WAL = 70
 COUNTER_FETCHES_FROM_SEALED = 71
 
 # --- Partition rows: indices of int64 columns -----------------------------------------------------
-PARTITION_COLUMNS = 16
+PARTITION_COLUMNS = 24
 PARTITION_ROW_BYTES = 8 * PARTITION_COLUMNS
 P_NUMBER = 0  # The partition's number in frames and files.
 P_FLAGS = 1
@@ -53,6 +53,8 @@ P_UNSEALED_BYTES = 12
 P_MAX_TIMESTAMP = 13
 P_DIRTY = 14  # Touched since the caller last looked (scratch of `publish`).
 P_UNSEALED_SINCE_MS = 15  # When the oldest unsealed batch came (wall clock), 0: none.
+P_OPEN_FROM = 16  # 1 + the first offset of the oldest open transaction, 0: none is open.
+P_ABORTED_END = 17  # After the last marker of an aborted transaction that the log has, 0: none.
 
 FLAG_IN_USE = 1
 FLAG_LOG_APPEND_TIME = 2

@@ -21,6 +21,7 @@ from shm.kernels.base.memory import (
 )
 from shm.kernels.base.words import (
     ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
     BATCH_ATTRIBUTES_AT,
     BATCH_BASE_OFFSET_AT,
     BATCH_CRC_AT,
@@ -88,12 +89,14 @@ from shm.kernels.log.plan import (
 from shm.kernels.log.producers import (
     ACCEPT,
     DUPLICATE,
+    R_OPEN,
     check_sequence,
     producer_row,
     remember_batch,
 )
 from shm.kernels.record.batches import (
     CORRUPT_MESSAGE,
+    INVALID_TXN_STATE,
     check_content,
     check_shape,
     check_size,
@@ -222,6 +225,15 @@ def append_batch(memory, links, slot, data, at, batch_bytes, now_ms):
 
 
 @kernel
+def append_marker(memory, links, slot, data, now_ms):
+    """Append a control batch of our own, which no limit refuses: its offset, or -1 when the log
+    must be written first."""
+    if not make_room(memory, frame_bytes(data.size)):
+        return np.int64(-1)
+    return append_batch(memory, links, slot, data, np.int64(0), np.int64(data.size), now_ms)
+
+
+@kernel
 def _check(plan, row, data, memory, slot):
     """Whether a row's batch may be appended, its sequence apart: (error, bytes of the batch).
 
@@ -254,6 +266,9 @@ def _find_producer(producers, number, data, at, plan, row):
     place = producer_row(producers, number, get64(data, at + BATCH_PRODUCER_ID_AT))
     epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
     verdict, known = check_sequence(producers, place, epoch, sequences_of(data, at))
+    is_transactional = get16(data, at + BATCH_ATTRIBUTES_AT) & ATTRIBUTE_TRANSACTIONAL
+    if verdict == ACCEPT and place != 0 and producers[place, R_OPEN] != 0 and not is_transactional:
+        verdict = INVALID_TXN_STATE
     if verdict == DUPLICATE:
         plan[row + ROW_BASE_OFFSET] = producers[place, known + 2]
         plan[row + ROW_APPEND_TIME] = producers[place, known + 3]

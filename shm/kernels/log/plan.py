@@ -35,11 +35,12 @@ HEAD_OUT_START = 17  # in: where in `out` the answers begin
 HEAD_THROTTLE_MS = 16  # in: what the answers say of how long no more is read
 HEAD_RULES = 18  # in: the rules for handles (shm.kernels.log.handles), their address or 0 …
 HEAD_RULES_WORDS = 19  # … and length
+HEAD_TRANSACTIONS = 20  # in: 0: requests with a transactional id are not taken; 1: they are
 
 LEVEL_NONE = -1  # No row was appended, nor was any found to be appended before.
 
 STOP_NEED_MORE = 0  # The rest is no whole request.
-STOP_OTHER_API = 1  # The next request is not Produce, or of a version we do not speak.
+STOP_OTHER_API = 1  # The next request is not Produce, or transactional, or of another version.
 STOP_MALFORMED = 2  # The next request breaks the protocol.
 STOP_PLAN_FULL = 3
 STOP_LOG_FULL = 4
@@ -89,6 +90,7 @@ def new_plan(requests: int, topics: int, rows: int) -> np.ndarray:
     plan[HEAD_REQUEST_CAPACITY] = requests
     plan[HEAD_TOPIC_CAPACITY] = topics
     plan[HEAD_ROW_CAPACITY] = rows
+    plan[HEAD_TRANSACTIONS] = 1
     return plan
 
 

@@ -13,6 +13,8 @@ A row:
     6 + 4 i: first sequence, last sequence, base offset, timestamp    of batch i of the last five
     26 next row of the bucket, or of the free list
     27 the row that appended last before this one did, 28 the one that did after it; 0: none
+    29 1 + the epoch of the coordinator that wrote the last marker, 0: none was written
+    30 1: a transaction of the producer is open in the partition
 
 Partitions go by their numbers, which are never used again: rows of a partition that is gone are
 never found, and may be dropped at leisure. When no row is free the producer that has been silent
@@ -21,7 +23,8 @@ longest is forgotten. Clients choose producer ids, so the hash is SipHash-1-3 (A
 
 The rules are Kafka's ProducerAppendInfo (KIP-98, KIP-360): an exact duplicate of one of the last
 five batches is answered as it was; anything else must follow the last sequence; a new epoch starts
-at 0; an unknown producer may start anywhere. Sequences wrap from 2^31 - 1 to 0.
+at 0; an unknown producer may start anywhere. Sequences wrap from 2^31 - 1 to 0. The epoch of a
+marker is the producer's from then on; where that is a new one, no batch of it is known yet.
 """
 
 import numpy as np
@@ -44,6 +47,8 @@ R_STATE_END = R_BATCHES + 4 * PRODUCER_BATCHES  # What follows is of this table 
 R_NEXT = 26
 R_OLDER = 27
 R_NEWER = 28
+R_COORDINATOR_EPOCH = 29
+R_OPEN = 30
 assert R_STATE_END <= R_NEXT
 
 H_COUNT = 0  # Rows in use.
@@ -183,6 +188,7 @@ def _take_row(producers, number, producer_id, epoch):
     at, column = _bucket(producers, number, producer_id)
     producers[row, R_PARTITION], producers[row, R_PRODUCER_ID] = number + 1, producer_id
     producers[row, R_EPOCH], producers[row, R_BATCH_COUNT] = epoch, 0
+    producers[row, R_COORDINATOR_EPOCH] = producers[row, R_OPEN] = 0
     producers[row, R_NEWEST] = PRODUCER_BATCHES - 1
     producers[row, R_NEXT] = producers[at, column]
     producers[at, column] = row
@@ -241,7 +247,7 @@ def check_sequence(producers, row, epoch, sequences):
     follows = True
     if row != 0 and epoch < known:
         return INVALID_PRODUCER_EPOCH, np.int64(0)
-    if row != 0 and epoch > known:
+    if row != 0 and (epoch > known or producers[row, R_BATCH_COUNT] == 0):
         follows = first == 0
     elif row != 0:
         for i in range(producers[row, R_BATCH_COUNT]):
@@ -254,6 +260,30 @@ def check_sequence(producers, row, epoch, sequences):
 
 
 @kernel
+def _begin_epoch(producers, row, epoch):
+    """Make a row the newest; of a new epoch no batch is known."""
+    if producers[0, H_NEWEST] != row:
+        _leave_ages(producers, row)
+        _enter_ages(producers, row)
+    if producers[row, R_EPOCH] != epoch:
+        producers[row, R_EPOCH] = epoch
+        producers[row, R_BATCH_COUNT] = 0
+        producers[row, R_NEWEST] = PRODUCER_BATCHES - 1
+
+
+@kernel
+def fence_producer(producers, number, producer_id, epoch, coordinator_epoch, now_ms):
+    """Note a marker: batches of an earlier epoch than its own are refused from now on."""
+    row = producer_row(producers, number, producer_id)
+    if row == 0:
+        row = _take_row(producers, number, producer_id, epoch)
+    _begin_epoch(producers, row, epoch)
+    producers[row, R_LAST_MS] = now_ms
+    producers[row, R_COORDINATOR_EPOCH] = coordinator_epoch + 1
+    producers[row, R_OPEN] = 0
+
+
+@kernel
 def remember_batch(producers, row, number, data, at, appended):
     """Note the batch at data[at], appended as `appended`: (base offset, largest timestamp, now).
 
@@ -262,13 +292,7 @@ def remember_batch(producers, row, number, data, at, appended):
     epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
     if row == 0:
         row = _take_row(producers, number, get64(data, at + BATCH_PRODUCER_ID_AT), epoch)
-    elif producers[0, H_NEWEST] != row:
-        _leave_ages(producers, row)
-        _enter_ages(producers, row)
-    if producers[row, R_EPOCH] != epoch:
-        producers[row, R_EPOCH] = epoch
-        producers[row, R_BATCH_COUNT] = 0
-        producers[row, R_NEWEST] = PRODUCER_BATCHES - 1
+    _begin_epoch(producers, row, epoch)
     newest = (producers[row, R_NEWEST] + 1) % PRODUCER_BATCHES
     producers[row, R_NEWEST] = newest
     producers[row, R_BATCH_COUNT] = min(PRODUCER_BATCHES, producers[row, R_BATCH_COUNT] + 1)
@@ -295,7 +319,16 @@ def _swap_batches(rows, row, i, j):
 
 @kernel
 def _clip_row(rows, row, end):
-    """Have a row know only batches below offset `end`, in the order of offsets; how many remain."""
+    """Have a row know only batches below offset `end`, in the order of offsets; whether it still
+    says something: a marker's epoch stays, whoever has the marker."""
+    before = rows[row, R_BATCH_COUNT]
+    count = _clip_batches(rows, row, end)
+    return count > 0 or before == 0 or rows[row, R_COORDINATOR_EPOCH] != 0
+
+
+@kernel
+def _clip_batches(rows, row, end):
+    """Forget batches at or above offset `end`; how many remain."""
     before, count = rows[row, R_BATCH_COUNT], np.int64(0)
     for i in range(before):
         if rows[row, R_BATCHES + 4 * i + 2] < end:
@@ -322,7 +355,7 @@ def clip_producers(producers, numbers, ends):
     for row in range(1, producers[0, H_TOP] + 1):
         if producers[row, R_PARTITION] != 0:
             i = _place_in(numbers, producers[row, R_PARTITION] - 1)
-            if i < 0 or _clip_row(producers, row, ends[i]) == 0:
+            if i < 0 or not _clip_row(producers, row, ends[i]):
                 forget_producer(producers, row)
 
 
@@ -336,10 +369,11 @@ def file_producers(rows, numbers, ends, out):
     for row in range(rows.shape[0]):
         number = rows[row, R_PARTITION] - 1
         i = _place_in(numbers, number) if number >= 0 else -1
-        if i < 0 or _clip_row(rows, row, ends[i]) == 0:
+        if i < 0 or not _clip_row(rows, row, ends[i]):
             continue
         for column in range(PRODUCER_COLUMNS):  # A row assigned compiles for seconds.
-            out[count, column] = rows[row, column] if column < R_STATE_END else 0
+            is_kept = column < R_STATE_END or column == R_COORDINATOR_EPOCH
+            out[count, column] = rows[row, column] if is_kept else 0
         out[count, R_PARTITION] = number
         count += 1
     return count
@@ -358,3 +392,4 @@ def restore_producers(producers, rows):
             _enter_ages(producers, row)
         for column in range(R_EPOCH, R_STATE_END):
             producers[row, column] = rows[i, column]
+        producers[row, R_COORDINATOR_EPOCH] = rows[i, R_COORDINATOR_EPOCH]

@@ -7,6 +7,7 @@ from shm.kernels.base.frames import batch_crc_is_good, frame_bytes, frame_check,
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_partition, set_partition
 from shm.kernels.base.words import (
+    ATTRIBUTE_CONTROL,
     BATCH_ATTRIBUTES_AT,
     BATCH_BASE_OFFSET_AT,
     BATCH_HEADER_BYTES,
@@ -138,7 +139,9 @@ def find_frame(data, at, end, first_position, generation):
 @kernel
 def _replay_producer(producers, number, data, batch, base_offset, now_ms):
     """Note whose batch it was."""
-    if not is_idempotent(data, batch):
+    if not is_idempotent(data, batch) or get16(data, batch + BATCH_ATTRIBUTES_AT) & (
+        ATTRIBUTE_CONTROL
+    ):
         return
     row = producer_row(producers, number, get64(data, batch + BATCH_PRODUCER_ID_AT))
     epoch = get16(data, batch + BATCH_PRODUCER_EPOCH_AT)

@@ -21,6 +21,7 @@ from shm.kernels.base.words import (
     P_HIGH_WATERMARK,
     P_LAST_STABLE,
     P_NUMBER,
+    P_OPEN_FROM,
     WORD_INDEX_CAPACITY,
     WORD_INDEX_TAIL,
 )
@@ -42,6 +43,17 @@ def _is_of_level(memory, i, slot, level):
     if entry_partition(memory, i) != get_partition(memory, slot, P_NUMBER):
         return False
     return (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3 == level
+
+
+@kernel
+def stable_end(memory, slot, end):
+    """The last stable offset when everything below `end` is visible: open transactions bound it.
+
+    A transaction is decided when its marker is appended, before all see the marker: the coordinator
+    has stored the decision then, so a marker that is lost is written again, with the same decision.
+    """
+    open_from = get_partition(memory, slot, P_OPEN_FROM)
+    return end if open_from == 0 else min(end, open_from - 1)
 
 
 @kernel
@@ -67,7 +79,7 @@ def publish(memory, links, cursors, level, upto, touched):
             end = entry_base_offset(memory, i) + entry_record_count(memory, i)
             if end > get_partition(memory, slot, P_HIGH_WATERMARK):
                 release_partition(memory, slot, P_HIGH_WATERMARK, end)
-                release_partition(memory, slot, P_LAST_STABLE, end)
+                release_partition(memory, slot, P_LAST_STABLE, stable_end(memory, slot, end))
                 count = _mark(memory, slot, touched, count)
         entry += 1
     cursors[level] = entry

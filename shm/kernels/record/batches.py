@@ -85,7 +85,7 @@ def check_shape(data, at, end, version, is_transactional):
     """Whether data[at:end] is one whole v2 batch: (error, bytes of the batch).
 
     What follows it and is no whole batch is ignored, as Kafka does. `is_transactional`: the request
-    names a transactional id. There are no transactions: the error then is that there is none.
+    names a transactional id. Whether the batch is part of a transaction is not looked at here.
     """
     size = whole_batch(data, at, end)
     if size <= 0 or data[at + BATCH_MAGIC_AT] != MAGIC_MAX:
@@ -97,8 +97,8 @@ def check_shape(data, at, end, version, is_transactional):
         return CORRUPT_MESSAGE, size
     attributes = get16(data, at + BATCH_ATTRIBUTES_AT)
     error = 0
-    if attributes & ATTRIBUTE_TRANSACTIONAL:
-        error = INVALID_TXN_STATE if is_transactional else TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if attributes & ATTRIBUTE_TRANSACTIONAL and not is_transactional:
+        error = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif version < ZSTD_FROM_VERSION and attributes & ATTRIBUTE_CODEC_MASK == CODEC_ZSTD:
         error = UNSUPPORTED_COMPRESSION_TYPE
     return error, size

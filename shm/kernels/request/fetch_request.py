@@ -32,6 +32,7 @@ from shm.kernels.base.words import (
     COUNTER_FETCH_REQUESTS,
     FLAG_FETCH_LEFT,
     FRAME_HEADER_BYTES,
+    P_ABORTED_END,
     P_EPOCH,
     P_FLAGS,
     P_HIGH_WATERMARK,
@@ -291,6 +292,8 @@ def _write_partition(out, at, memory, slot, index, state):
 def _answer_partition(memory, links, slot, place, out, at, state):
     """Write one partition: `place` is (index, offset, bytes at most). The cursor, or BAD."""
     index, offset, bytes_max = place
+    if state[STATE_ISOLATION] == 1 and offset < get_partition(memory, slot, P_ABORTED_END):
+        return np.int64(BAD)  # Which transactions were aborted is for Python to say.
     limit = get_partition(
         memory, slot, P_LAST_STABLE if state[STATE_ISOLATION] == 1 else P_HIGH_WATERMARK
     )

@@ -5,10 +5,10 @@
     write_answers    the responses, in order, as they go out
     produce          all three, for a shard that serves one log: one call for all that a recv gave
 
-A request that is no Produce, or that breaks the protocol, ends the plan before it: what came
-earlier is appended and answered first. Bytes after a request's last field are ignored, as Kafka
-does. Unlike Kafka, a partition named twice in a request is appended twice and answered twice (Kafka
-drops all but the last, unsaid), and answers come in the order that was asked.
+A request that is no Produce, that names a transactional id, or that breaks the protocol, ends the
+plan before it: what came earlier is appended and answered first. Bytes after a request's last field
+are ignored, as Kafka does. Unlike Kafka, a partition named twice in a request is appended twice and
+answered twice (Kafka drops all but the last, unsaid), and answers come in the order that was asked.
 
 Formats: ProduceRequest and ProduceResponse, 3 to 13; flexible from 9 (KIP-482), record errors from
 8 (KIP-467), topic ids instead of names in 13 (KIP-516).
@@ -41,6 +41,7 @@ from shm.kernels.log.plan import (
     HEAD_THROTTLE_MS,
     HEAD_TOPIC_CAPACITY,
     HEAD_TOPIC_COUNT,
+    HEAD_TRANSACTIONS,
     LEVEL_NONE,
     REQUEST_ACKS,
     REQUEST_CORRELATION,
@@ -82,6 +83,7 @@ NOT_LEADER_OR_FOLLOWER = 6
 INVALID_REQUIRED_ACKS = 21
 UNKNOWN_TOPIC_ID = 100
 FULL = -2
+OTHER = -3
 GO_ON = -1
 ANSWER_BYTES_MAX = 64  # Of a partition or of the frame around them, without the topic's key.
 
@@ -176,8 +178,21 @@ def _parse_topic(data, at, end, directory, plan, request):
 
 
 @kernel
+def _read_transactional_id(data, at, end, plan, request):
+    """Note whether there is a transactional id: after it, BAD or OTHER."""
+    length, at = read_length(data, at, end, plan[request + REQUEST_VERSION] >= FLEXIBLE_FROM, 2)
+    at += max(np.int64(0), length)
+    if at == BAD or end - at < 6:
+        return np.int64(BAD)
+    plan[request + REQUEST_TRANSACTIONAL] = length >= 0
+    if length >= 0 and plan[HEAD_TRANSACTIONS] == 0:  # The coordinator may have to be asked first.
+        return np.int64(OTHER)
+    return np.int64(at)
+
+
+@kernel
 def _parse_request(data, at, end, directory, plan):
-    """Read the request in data[at:end] into the plan: 0, BAD or FULL (the plan then unchanged)."""
+    """Read the request in data[at:end] into the plan: 0, or BAD, FULL, OTHER: it is unchanged."""
     request = request_at(plan[HEAD_REQUEST_COUNT])
     topics_before, rows_before = plan[HEAD_TOPIC_COUNT], plan[HEAD_ROW_COUNT]
     version = get16(data, at + 2)
@@ -191,11 +206,9 @@ def _parse_request(data, at, end, directory, plan):
         at = skip_tags(data, at, end)
     if at == BAD:
         return at
-    length, at = read_length(data, at, end, flexible, 2)  # The transactional id.
-    at += max(np.int64(0), length)
-    if at == BAD or end - at < 6:
-        return np.int64(BAD)
-    plan[request + REQUEST_TRANSACTIONAL] = length >= 0
+    at = _read_transactional_id(data, at, end, plan, request)
+    if at < 0:
+        return at
     plan[request + REQUEST_ACKS] = get16(data, at)
     count, at = read_length(data, at + 6, end, flexible, 4)
     if at == BAD or count < 0:
@@ -230,6 +243,14 @@ def _look(data, at, end, plan):
 
 
 @kernel
+def _stop_of(result):
+    """Why parsing stops at a request that gave this result."""
+    if result == OTHER:
+        return STOP_OTHER_API
+    return STOP_MALFORMED if result == BAD else STOP_PLAN_FULL
+
+
+@kernel
 def parse_requests(data, directory, plan):
     """Read every whole Produce request of data[start:end] (the plan's head) into the plan.
 
@@ -246,7 +267,7 @@ def parse_requests(data, directory, plan):
         after = at + get32(data, plan[HEAD_START])
         result = _parse_request(data, at, after, directory, plan)
         if result < 0:
-            return STOP_MALFORMED if result == BAD else STOP_PLAN_FULL
+            return _stop_of(result)
         plan[HEAD_START] = after
         stop = _look(data, after, end, plan)
     return stop

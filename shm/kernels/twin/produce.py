@@ -21,7 +21,7 @@ SEQUENCES = 2**31  # After the last comes 0.
 _BATCH = struct.Struct(">qiibIhiqqqhii")
 NONE, CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER = 0, 2, 3, 6
 MESSAGE_TOO_LARGE, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP, OUT_OF_ORDER = 10, 21, 32, 45
-INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, NOT_AUTHORIZED, STORAGE_ERROR = 47, 48, 53, 56
+INVALID_PRODUCER_EPOCH, NOT_AUTHORIZED, STORAGE_ERROR = 47, 53, 56
 UNSUPPORTED_COMPRESSION, INVALID_RECORD, UNKNOWN_TOPIC_ID, UNKNOWN_ERROR = 76, 87, 100, -1
 
 
@@ -206,8 +206,8 @@ def shape(records: bytes | None, version: int, *, is_transactional: bool) -> byt
     if len(batch) < _BATCH.size:
         raise Refused(CORRUPT_MESSAGE)
     attributes = read_header(batch).attributes
-    if attributes & 16:
-        raise Refused(INVALID_TXN_STATE if is_transactional else NOT_AUTHORIZED)
+    if attributes & 16 and not is_transactional:
+        raise Refused(NOT_AUTHORIZED)
     if attributes & 7 == 4 and version < 7:
         raise Refused(UNSUPPORTED_COMPRESSION)
     return batch

@@ -48,11 +48,23 @@ class Acks:
         for log in logs.values():
             assert log.failed is None or log.number in self._failed or log.health.may_recover
 
-    def queue(self, client: Connection | Session, answers: bytes, marks: Marks) -> None:
-        """These answers are due to a client when what they are for is as safe as the marks say."""
+    def queue(
+        self,
+        client: Connection | Session,
+        answers: bytes,
+        marks: Marks,
+        slot: Slot | None = None,
+    ) -> None:
+        """These answers are due to a client when what they are for is as safe as the marks say.
+
+        `slot` is where they stand, if that was known before they were.
+        """
         assert all(mark.position <= self._shard.logs[mark.log].tail for mark in marks)
-        slot = Slot([answers], is_open=False)
-        client.slots.append(slot)
+        if slot is None:
+            slot = Slot(is_open=False)
+            client.slots.append(slot)
+        slot.pieces.append(answers)
+        slot.length = len(answers)
         client.acks_due += 1
         if all(mark.level != DURABILITY_DISK for mark in marks):
             self._open_now.append(_Ack(client, slot, marks, {}))

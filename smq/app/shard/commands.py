@@ -17,6 +17,7 @@ from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.shard.changes import Changes
+from smq.shard.markers import Ending, end_transaction, is_synced_topic
 from smq.shard.shard import Led, Shard
 from smq.shard.space import watch_space
 from smq.wire.internal.form import Failed, Question, decode_question, encode_answer
@@ -38,8 +39,11 @@ from smq.wire.internal.messages import (
     ShardFacts,
     Unsealed,
 )
+from smq.wire.internal.transactions import SyncLogs, WriteMarkers
+from smq.wire.markers import Marker, without
 
 BATCHES_BYTES_MAX = 16 * 1024 * 1024
+ABORTED_BYTES_MAX = 256 * 1024  # Batches are looked at one by one, in the loop.
 SYNC_POLL_MS = 1.0
 
 Handle = Callable[[Link, int, Any], None]
@@ -62,6 +66,8 @@ class ShardCommands:
             Unsealed: self._unsealed,
             FindEnds: self._ends,
             Attach: self._attach,
+            WriteMarkers: self._markers,
+            SyncLogs: self._sync,
         }
 
     def listen(self, listener: socket.socket) -> None:
@@ -116,6 +122,9 @@ class ShardCommands:
         offsets = led.offsets()
         limit = offsets.last_stable if asked.shown else offsets.log_end
         bytes_max = min(asked.bytes_max, BATCHES_BYTES_MAX)
+        aborted = led.log.transactions.aborted_in(number, asked.offset, limit)
+        if aborted and asked.shown:
+            bytes_max = min(bytes_max, ABORTED_BYTES_MAX)
         found = led.log.find(number, asked.offset, limit, bytes_max)
         if found is None:
             raise ValueError(f"offset {asked.offset} of partition {number} has left the WAL")
@@ -125,6 +134,7 @@ class ShardCommands:
             if isinstance(data, DamagedFrame):
                 self._refuse(link, frame_id, data)
                 return
+            data = without(data, aborted) if aborted and asked.shown else data
             answer = encode_answer(frame_id, RawBatches(len(data)), data)
             self._send_when_synced(link, answer, led.log, end if asked.synced else 0)
 
@@ -166,6 +176,45 @@ class ShardCommands:
             raise ValueError(f"there is no log {asked.log} here")
         memory = self._shard.logs[asked.log].memory
         link.send_with_fd(encode_answer(frame_id, LogMemory(memory.layout.total_bytes)), memory.fd)
+
+    def _markers(self, link: Link, frame_id: int, asked: WriteMarkers) -> None:
+        producer = asked.producer_id, asked.producer_epoch
+        marker = Marker(*producer, asked.committed, asked.coordinator_epoch)
+        version, now_ms = asked.transaction_version, wall_ms()
+        endings = [
+            end_transaction(self._shard, number, marker, version, now_ms)
+            for number in asked.numbers
+        ]
+        # The turn's end writes them, and shows what that is enough for.
+        self._loop.call_later(0, partial(self._answer_markers, link, frame_id, endings))
+
+    def _answer_markers(self, link: Link, frame_id: int, endings: list[Ending]) -> None:
+        outcomes = [each.outcome(self._shard) for each in endings]
+        known = [int(each) for each in outcomes if each is not None]
+        if len(known) == len(outcomes):
+            link.send(encode_answer(frame_id, known))
+        elif not link.closed:
+            again = partial(self._answer_markers, link, frame_id, endings)
+            self._loop.call_later(SYNC_POLL_MS, again)
+
+    def _sync(self, link: Link, frame_id: int, asked: SyncLogs) -> None:
+        found = [led for number in asked.numbers if (led := self._shard.by_number(number))]
+        logs = {led.log.number: led.log for led in found if is_synced_topic(led)}
+        ends = [(log, log.tail) for log in logs.values()]
+        self._loop.call_later(0, partial(self._answer_sync, link, frame_id, ends))
+
+    def _answer_sync(self, link: Link, frame_id: int, ends: list[tuple[Log, int]]) -> None:
+        missing = [(log, end) for log, end in ends if log.words[WORD_SYNCED] < end]
+        for log, _ in missing:
+            if log.failed is not None:
+                link.send(encode_answer(frame_id, Failed(f"log {log.number}: {log.failed}")))
+                return
+            log.want_sync()
+        if not missing:
+            link.send(encode_answer(frame_id, answer=True))
+        elif not link.closed:
+            again = partial(self._answer_sync, link, frame_id, missing)
+            self._loop.call_later(SYNC_POLL_MS, again)
 
     def _find(self, number: int) -> Led:
         led = self._shard.by_number(number)

@@ -6,6 +6,7 @@ answer   one request of another kind: a fetch of records in the ring by a kernel
 """
 
 from dataclasses import replace
+from struct import Struct
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from gateway.quick_fetch import QuickFetch
 from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.log.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, STOP_PLAN_FULL
 from shm.kernels.request.fetch_request import FETCH_KEY
+from shm.kernels.request.produce import VERSION_MAX, VERSION_MIN
 from smq.app.process.clock import wall_ms
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
@@ -23,12 +25,15 @@ from smq.app.shard.connection import SHARE, Connection, Slot
 from smq.app.shard.receive import Buffer
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
+from smq.app.shard.transactional import TransactionalRequests
 from smq.model.errors import PeerError
 from smq.shard.produce import Produced, Producing
 from smq.shard.shard import Shard
 from smq.wire.headers import read_request_header
 
 API_KEY_BYTES = 2
+PRODUCE_KEY = 0
+_KEY_AND_VERSION = Struct(">hh")
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
 
 
@@ -46,9 +51,11 @@ class Requests:
         acks: Acks,
         answering: Answering,
         touched: Touched,
+        transactional: TransactionalRequests,
     ) -> None:
         self._shard, self._producing, self._quick_fetch = shard, producing, quick_fetch
         self._acks, self._answering, self._touched = acks, answering, touched
+        self._transactional = transactional
 
     def take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer, until the connection is full."""
@@ -79,6 +86,8 @@ class Requests:
         is_flood = produced.refused and connection.patience.ends(produced.refused, now_ms)
         if produced.close or produced.stop == STOP_MALFORMED or is_flood:
             connection.close_after_answers()
+        elif produced.stop == STOP_OTHER_API and self._is_produce(buffer):
+            self._take_transactional(connection, buffer)
         elif produced.stop == STOP_OTHER_API and connection.acks_due:
             connection.is_held = True  # It is to see what was acknowledged before it.
         elif produced.stop == STOP_OTHER_API:
@@ -86,6 +95,23 @@ class Requests:
             buffer.start = end
             self.answer(connection, buffer.array, start, end)
             connection.charge(end - start)
+
+    @staticmethod
+    def _is_produce(buffer: Buffer) -> bool:
+        """Whether the kernel has left a Produce: of an unknown version, or a transactional one."""
+        at = buffer.start + SIZE_BYTES
+        key, version = _KEY_AND_VERSION.unpack_from(buffer.array.data, at)
+        return bool(key == PRODUCE_KEY and VERSION_MIN <= version <= VERSION_MAX)
+
+    def _take_transactional(self, connection: Connection, buffer: Buffer) -> None:
+        start, end = buffer.start, buffer.start + buffer.wanted_bytes()
+        buffer.start = end
+        try:
+            self._transactional.take(connection, buffer.array[start:end])
+        except PeerError:
+            connection.close_after_answers()
+            return
+        connection.charge(end - start)
 
     def answer(
         self,

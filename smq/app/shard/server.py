@@ -34,6 +34,7 @@ from smq.app.shard.receive import Buffer, BufferPool
 from smq.app.shard.requests import Requests
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
+from smq.app.shard.transactional import TransactionalRequests
 from smq.shard.keyed import Keyed
 from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
@@ -74,9 +75,12 @@ class ShardServer:
         )
         self.touched = Touched(quick_turns, self._answering)
         self.clients = Clients(loop, shard.config, self, quick_turns, self.touched)
-        self.requests = Requests(
-            shard, producing, fetching, self._acks, self._answering, self.touched
+        transactions = Producing(
+            shard.logs, shard.config, shard.drain, shard.throttle, references, transactional=True
         )
+        ends = self._acks, self._answering, self.touched
+        transactional = TransactionalRequests(loop, peers, shard, transactions, *ends)
+        self.requests = Requests(shard, producing, fetching, *ends, transactional)
         self._parked = ParkedFetches(loop, quick_turns, self._take_over)
         self.turns = KernelTurns(
             loop, shard, quick_turns, producing, self._buffers, self._acks, self._answering,
@@ -85,6 +89,7 @@ class ShardServer:
         self.sessions = quick_turns.sessions
         self.when_catalog_changes: list[Callable[[], None]] = [
             producing.forget_rules,
+            transactions.forget_rules,
             self._parked.unpark_all,
             self._polls.look_again,
         ]

@@ -15,8 +15,10 @@ epochs, and the producers of batches whose frames were recycled are known from h
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +29,7 @@ from smq.log.files.pieces import by_pieces
 from smq.model.errors import MadeByNewer
 
 MAGIC = b"SMQCKPT"
-VERSION = 1
+VERSION = 2  # Since transactions stand in it; version 1 has none.
 _HEAD = struct.Struct("<7sBI")
 _TEXT_AT = _HEAD.size + 4
 FILE_NAME = "checkpoint"
@@ -53,6 +55,34 @@ class PartitionCheckpoint:
     unsealed_since_ms: int = 0
 
 
+class Open(NamedTuple):
+    """A transaction of a producer in a partition; `since_ms` is wall time."""
+
+    number: int
+    producer_id: int
+    epoch: int
+    first_offset: int
+    since_ms: int
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction of a producer; the last offset is its marker's."""
+
+    number: int
+    producer_id: int
+    epoch: int
+    first_offset: int
+    last_offset: int
+
+
+class TransactionsCopy(NamedTuple):
+    """The transactions of all partitions, each in the order of smq.log.transactions."""
+
+    open: list[Open]
+    aborted: list[Aborted]
+
+
+NO_TRANSACTIONS = TransactionsCopy([], [])
 _FIELDS = [each.name for each in fields(PartitionCheckpoint)]
 
 
@@ -69,6 +99,7 @@ class Checkpoint:
     generation: int
     partitions: list[PartitionCheckpoint]
     producers: np.ndarray
+    transactions: TransactionsCopy = NO_TRANSACTIONS
 
     def save(self, disk: Disk, directory: Path) -> None:
         """Write it to the log's directory. Raises OSError; the one before then still stands."""
@@ -81,7 +112,9 @@ class Checkpoint:
         filed = data[_TEXT_AT + len(text) :]
         for piece in by_pieces(len(rows), BYTES_PIECE):
             filed[piece] = rows[piece]
-        _HEAD.pack_into(data.data, 0, MAGIC, VERSION, _check(data[_HEAD.size :]))
+        # For the check the magic stands right before what else it covers.
+        data[4 : _HEAD.size] = np.frombuffer(MAGIC + bytes([VERSION]), np.uint8)
+        _HEAD.pack_into(data.data, 0, MAGIC, VERSION, _check(data[4:]))
         path = directory / FILE_NAME
         if path.exists():
             disk.rename(path, directory / FILE_NAME_BEFORE)
@@ -94,7 +127,10 @@ class Checkpoint:
             for piece in by_pieces(len(self.partitions), PARTITIONS_PIECE)
         )
         partitions = ",".join(_json(piece)[1:-1] for piece in rows)
-        return f'{_json(head)[:-1]},"partitions":[{partitions}]}}'.encode()
+        transactions = ",".join(
+            f'"{name}":[{_by_pieces(rows)}]' for name, rows in self.transactions._asdict().items()
+        )
+        return f'{_json(head)[:-1]},{transactions},"partitions":[{partitions}]}}'.encode()
 
     @classmethod
     def load(cls, directory: Path) -> "tuple[Checkpoint | None, bool]":
@@ -120,10 +156,11 @@ class Checkpoint:
         magic, version, check = _HEAD.unpack_from(data)
         if magic != MAGIC:
             return None
-        if version > VERSION and _check(data[: len(MAGIC) + 1] + data[_HEAD.size :]) == check:
-            raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {VERSION}")
-        if version != VERSION or _check(data[_HEAD.size :]) != check:
+        checked = (b"" if version == 1 else data[: len(MAGIC) + 1]) + data[_HEAD.size :]
+        if _check(checked) != check:
             return None
+        if version > VERSION:
+            raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {VERSION}")
         text_bytes, body = int.from_bytes(data[_HEAD.size : _TEXT_AT], "little"), data[_TEXT_AT:]
         head = json.loads(body[:text_bytes])
         producers = np.frombuffer(body[text_bytes:], np.int64).reshape(-1, PRODUCER_COLUMNS)
@@ -136,7 +173,16 @@ class Checkpoint:
                 for number, epochs, *values in head["partitions"]
             ],
             producers.copy(),
+            TransactionsCopy(
+                [Open._make(row) for row in head.get("open", [])],
+                [Aborted._make(row) for row in head.get("aborted", [])],
+            ),
         )
+
+
+def _by_pieces(rows: Sequence[tuple[int, ...]]) -> str:
+    pieces = (rows[piece] for piece in by_pieces(len(rows), PARTITIONS_PIECE))
+    return ",".join(_json(piece)[1:-1] for piece in pieces)
 
 
 def _json(value: object) -> str:

@@ -22,7 +22,7 @@ from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
 from smq.app.shard.acks import Acks
 from smq.app.shard.commands import ShardCommands
-from smq.app.shard.connection import Connection
+from smq.app.shard.connection import Connection, Slot
 from smq.app.shard.main import CATALOG_WAIT_MS, housekeep
 from smq.app.shard.server import ShardServer
 from smq.app.shard.session import Session
@@ -155,10 +155,16 @@ class KernelAcks(Acks):
         self._chance = chance
         self._has_disk = False  # In this turn.
 
-    def queue(self, client: Connection | Session, answers: bytes, marks: Marks) -> None:
+    def queue(
+        self,
+        client: Connection | Session,
+        answers: bytes,
+        marks: Marks,
+        slot: Slot | None = None,
+    ) -> None:
         """See Acks."""
         self._has_disk |= any(mark.level == DURABILITY_DISK for mark in marks)
-        super().queue(client, answers, marks)
+        super().queue(client, answers, marks, slot)
 
     def write(self) -> None:
         """See Acks."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Question, by_name
-from smq.wire.internal.transactions import AddPartitions, FindTransactions
+from smq.wire.internal.transactions import AddPartitions, FindTransactions, SyncLogs, WriteMarkers
 
 
 class PartitionState(NamedTuple):
@@ -158,7 +158,16 @@ class Attach(Question[LogMemory]):
 
 
 FOR_SHARD = by_name(
-    Partitions, Batches, MarkSealed, MarkCompacted, RaiseLogStart, Unsealed, FindEnds, Attach
+    Partitions,
+    Batches,
+    MarkSealed,
+    MarkCompacted,
+    RaiseLogStart,
+    Unsealed,
+    FindEnds,
+    Attach,
+    WriteMarkers,
+    SyncLogs,
 )
 
 

@@ -7,7 +7,16 @@ import pytest
 
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.log.producers import PRODUCER_COLUMNS
-from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint, PartitionCheckpoint
+from smq.log.files.checkpoint import (
+    FILE_NAME,
+    FILE_NAME_BEFORE,
+    NO_TRANSACTIONS,
+    Aborted,
+    Checkpoint,
+    Open,
+    PartitionCheckpoint,
+    TransactionsCopy,
+)
 from smq.log.files.disk import OsDisk
 from smq.model.errors import MadeByNewer
 
@@ -18,7 +27,10 @@ def checkpoint(position: int = 4096) -> Checkpoint:
         PartitionCheckpoint(2**31),
     ]
     producers = np.arange(2 * PRODUCER_COLUMNS, dtype=np.int64).reshape(2, -1)
-    return Checkpoint(position, 2048, 9, partitions, producers)
+    transactions = TransactionsCopy(
+        [Open(7, 11, 3, 150, 1_700), Open(2**31, 2**40, 0, 0, 0)], [Aborted(7, 12, 0, 130, 140)]
+    )
+    return Checkpoint(position, 2048, 9, partitions, producers, transactions)
 
 
 def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path: Path) -> None:
@@ -29,7 +41,25 @@ def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert is_newest
     assert (loaded.position, loaded.synced, loaded.generation) == (4096, 2048, 9)
     assert loaded.partitions == written.partitions
+    assert loaded.transactions == written.transactions
     assert (loaded.producers == written.producers).all()
+
+
+def test_a_checkpoint_of_version_1_has_no_transactions(tmp_path: Path) -> None:
+    written = checkpoint()
+    written.transactions = NO_TRANSACTIONS
+    written.save(OsDisk(), tmp_path)
+    text = (tmp_path / FILE_NAME).read_bytes()[12:]
+    at = text.index(b',"open":[],"aborted":[]')
+    text = text[:at] + text[at + 23 :]
+    text = (int.from_bytes(text[:4], "little") - 23).to_bytes(4, "little") + text[4:]
+    check = int(crc32c(np.frombuffer(text, np.uint8), 0, len(text)))
+    (tmp_path / FILE_NAME).write_bytes(b"SMQCKPT\x01" + check.to_bytes(4, "little") + text)
+    loaded, is_newest = Checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert is_newest
+    assert loaded.partitions == written.partitions
+    assert loaded.transactions == NO_TRANSACTIONS
 
 
 def test_without_a_file_there_is_none(tmp_path: Path) -> None:
@@ -57,7 +87,7 @@ def newer(data: bytes, version: int) -> bytes:
     return magic + check.to_bytes(4, "little") + body
 
 
-@pytest.mark.parametrize("version", [2, 3, 255])
+@pytest.mark.parametrize("version", [3, 4, 255])
 def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
     tmp_path: Path, version: int
 ) -> None:
@@ -66,7 +96,7 @@ def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
     path = tmp_path / FILE_NAME
     made = newer(path.read_bytes(), version)
     path.write_bytes(made)
-    with pytest.raises(MadeByNewer, match=f"its format is {version}, this SMQ knows up to 1"):
+    with pytest.raises(MadeByNewer, match=f"its format is {version}, this SMQ knows up to 2"):
         Checkpoint.load(tmp_path)
     assert path.read_bytes() == made
     path.write_bytes(made[:-1])  # Damaged: whatever it was, the one before serves.
@@ -78,7 +108,7 @@ def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
 def test_a_newer_checkpoint_is_refused_also_where_it_is_the_one_before(tmp_path: Path) -> None:
     checkpoint().save(OsDisk(), tmp_path)
     good = (tmp_path / FILE_NAME).read_bytes()
-    (tmp_path / FILE_NAME_BEFORE).write_bytes(newer(good, 2))
+    (tmp_path / FILE_NAME_BEFORE).write_bytes(newer(good, 3))
     assert Checkpoint.load(tmp_path)[1]
     (tmp_path / FILE_NAME).write_bytes(good[:-1])
     with pytest.raises(MadeByNewer, match=FILE_NAME_BEFORE):

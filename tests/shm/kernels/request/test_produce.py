@@ -229,9 +229,10 @@ def test_a_batch_is_refused_as_apache_kafka_refuses_it(
     assert error_of(records) == (error, log_start)
 
 
-def test_a_transactional_batch_of_a_transactional_request_finds_no_transaction() -> None:
+def test_a_transactional_batch_is_for_requests_with_a_transactional_id() -> None:
     records = changed(GOOD, attributes=16)
-    assert error_of(records, transactional_id="t") == (plain.INVALID_TXN_STATE, -1)
+    assert error_of(records) == (plain.NOT_AUTHORIZED, -1)
+    assert error_of(records, transactional_id="t") == (0, 4)
     assert error_of(GOOD, transactional_id="t") == (0, 4)
 
 

@@ -1,0 +1,181 @@
+"""The transactions of a log's partitions: which are open, and which were aborted (KIP-98).
+
+    batch      ─▶ open: (partition, producer) → first offset, epoch        bounds what is stable
+    marker     ─▶ ended; if aborted: (producer, first offset, marker)      told to read_committed
+
+The partition's row has what kernels must know: P_OPEN_FROM, P_ABORTED_END and, of a producer's row,
+R_OPEN. An aborted transaction is remembered for as long as the log may give its records: sealed
+segments have none of them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from operator import attrgetter
+
+import numpy as np
+
+from shm.kernels.base.words import P_ABORTED_END, P_LAST_STABLE, P_OPEN_FROM
+from shm.kernels.log.producers import R_COORDINATOR_EPOCH, R_OPEN, fence_producer, producer_row
+from smq.log.files.checkpoint import Aborted, Open, TransactionsCopy
+from smq.log.partitions import Partitions
+from smq.log.producers import Producers
+from smq.wire.markers import Marker
+
+_first_offset = attrgetter("first_offset")
+_last_offset = attrgetter("last_offset")
+
+
+class Transactions:
+    """Of one log. `open` ones stand by their first offsets, aborted ones by their markers.
+
+    Invariant: the rows of the table say of each partition what stands here.
+    """
+
+    def __init__(self, partitions: Partitions, producers: Producers) -> None:
+        self._partitions, self._producers = partitions, producers
+        self._open: dict[int, dict[int, Open]] = {}
+        self._aborted: dict[int, list[Aborted]] = {}
+
+    def invariants(self) -> None:
+        """Raise AssertionError when a partition's row says something else."""
+        for number, slot in self._partitions.slots.items():
+            row = self._partitions.table[slot]
+            opened = [each.first_offset for each in self._open.get(number, {}).values()]
+            assert opened == sorted(opened), number
+            assert row[P_OPEN_FROM] == (opened[0] + 1 if opened else 0), number
+            assert not opened or row[P_LAST_STABLE] <= opened[0], number
+            aborted = self._aborted.get(number, [])
+            assert aborted == sorted(aborted, key=_last_offset), number
+            assert row[P_ABORTED_END] == (aborted[-1].last_offset + 1 if aborted else 0), number
+
+    # --- questions -------------------------------------------------------------------------------
+
+    def open_of(self, number: int, producer_id: int) -> Open | None:
+        """A producer's open transaction in a partition, if there is one."""
+        return self._open.get(number, {}).get(producer_id)
+
+    def opened(self) -> Iterator[Open]:
+        """All that are open."""
+        for by_producer in self._open.values():
+            yield from by_producer.values()
+
+    def aborted_in(self, number: int, start: int, end: int) -> list[Aborted]:
+        """Those with records or markers in [start, end), in the order of their markers."""
+        aborted = self._aborted.get(number)
+        if not aborted or aborted[-1].last_offset < start:
+            return []
+        first = bisect_left(aborted, start, key=_last_offset)
+        return [each for each in aborted[first:] if each.first_offset < end]
+
+    def coordinator_epoch(self, number: int, producer_id: int) -> int:
+        """Of the coordinator that wrote a producer's last marker; -1: none is known."""
+        table = self._producers.table
+        row = producer_row(table, number, producer_id)
+        return int(table[row, R_COORDINATOR_EPOCH]) - 1 if row else -1
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def wrote(self, opened: Open) -> None:
+        """A producer has appended a transactional batch: its transaction is open from there on."""
+        by_producer = self._open.setdefault(opened.number, {})
+        known = by_producer.get(opened.producer_id)
+        if known is None or known.epoch != opened.epoch:
+            first = opened if known is None else opened._replace(first_offset=known.first_offset)
+            by_producer[opened.producer_id] = first
+            self._show(opened.number)
+        self._mark_producer(opened.number, opened.producer_id)
+
+    def ended(self, number: int, marker: Marker, offset: int, now_ms: int) -> None:
+        """A marker was appended at an offset."""
+        by_producer = self._open.get(number, {})
+        known = by_producer.pop(marker.producer_id, None)
+        if not by_producer:
+            self._open.pop(number, None)
+        if known is not None and not marker.committed:
+            aborted = Aborted(number, known.producer_id, known.epoch, known.first_offset, offset)
+            self._aborted.setdefault(number, []).append(aborted)
+        self._show(number)
+        self.fence(number, marker, now_ms)
+
+    def fence(self, number: int, marker: Marker, now_ms: int) -> None:
+        """A marker's epochs are the producer's from now on."""
+        producer = marker.producer_id, marker.producer_epoch
+        fence_producer(self._producers.table, number, *producer, marker.coordinator_epoch, now_ms)
+
+    def forget(self, number: int, offset: int) -> None:
+        """The log gives no record of a partition below `offset` any more."""
+        aborted = self._aborted.get(number)
+        if aborted and aborted[0].last_offset < offset:
+            # A new list: copies share the old one.
+            kept = aborted[bisect_left(aborted, offset, key=_last_offset) :]
+            if kept:
+                self._aborted[number] = kept
+            else:
+                del self._aborted[number]
+            self._show(number)
+
+    def drop(self, number: int) -> None:
+        """A partition is gone."""
+        self._open.pop(number, None)
+        self._aborted.pop(number, None)
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def copy(self) -> TransactionsCopy:
+        """What a checkpoint keeps, as of now."""
+        aborted = [each for of_partition in self._aborted.values() for each in of_partition]
+        return TransactionsCopy(list(self.opened()), aborted)
+
+    def restore(self, kept: TransactionsCopy) -> None:
+        """Take over what a checkpoint knows."""
+        for each in kept.aborted:
+            self._aborted.setdefault(each.number, []).append(each)
+        for opened in kept.open:
+            self._open.setdefault(opened.number, {})[opened.producer_id] = opened
+            self._mark_producer(opened.number, opened.producer_id)
+        for number in self._open.keys() | self._aborted.keys():
+            self._show(number)
+
+    def clip(self, numbers: np.ndarray, ends: np.ndarray) -> None:
+        """Forget what the log has not; one whose marker is lost is open again.
+
+        `numbers` are those of all partitions, `ends` where each ends.
+        """
+        for number, end in zip(numbers.tolist(), ends.tolist(), strict=True):
+            lost = [each for each in self._aborted.get(number, []) if each.last_offset >= end]
+            again = [Open(*each[:4], since_ms=0) for each in lost]
+            found = again + list(self._open.get(number, {}).values())
+            if not found:
+                continue
+            kept = [each for each in self._aborted.get(number, []) if each.last_offset < end]
+            self._aborted[number] = kept
+            found = sorted((each for each in found if each.first_offset < end), key=_first_offset)
+            self._open[number] = {each.producer_id: each for each in found}
+            self._show(number)
+
+    def raise_to(self, number: int, offset: int) -> None:
+        """What lies below an offset is decided, for it is sealed: what is open begins there."""
+        opened = self._open.get(number, {})
+        for each in opened.values():
+            if each.first_offset < offset:
+                opened[each.producer_id] = each._replace(first_offset=offset)
+        self._show(number)
+
+    def _mark_producer(self, number: int, producer_id: int) -> None:
+        table = self._producers.table
+        row = producer_row(table, number, producer_id)
+        if row:
+            table[row, R_OPEN] = 1
+
+    def _show(self, number: int) -> None:
+        """Have the partition's row say what stands here."""
+        slot = self._partitions.slots.get(number)
+        if slot is None:
+            return
+        row = self._partitions.table[slot]
+        opened = next(iter(self._open.get(number, {}).values()), None)
+        row[P_OPEN_FROM] = 0 if opened is None else opened.first_offset + 1
+        if opened is not None:  # Of recovered rows: what is shown never holds open records.
+            row[P_LAST_STABLE] = min(int(row[P_LAST_STABLE]), opened.first_offset)
+        aborted = self._aborted.get(number)
+        row[P_ABORTED_END] = aborted[-1].last_offset + 1 if aborted else 0

@@ -1,0 +1,98 @@
+"""Markers: how a producer's transaction ends in a partition (KIP-98, KIP-890)."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.base.words import (
+    DURABILITY_DISK,
+    DURABILITY_SHIFT,
+    FLAG_READ_ONLY,
+    P_FLAGS,
+    P_HIGH_WATERMARK,
+    P_LOG_END,
+)
+from shm.kernels.log.append import append_marker
+from shm.kernels.log.producers import R_COORDINATOR_EPOCH, R_EPOCH, producer_row
+from smq.model.errors import ErrorCode
+from smq.shard.shard import Led, Shard
+from smq.wire.markers import Marker, write_marker
+
+EPOCHS_GROW_FROM = 2  # The transaction.version from which each transaction has an epoch of its own.
+
+
+class Ending(NamedTuple):
+    """A partition in which a transaction is ended: decided at once, answered when it is durable.
+
+    The marker is durable when the high watermark has reached `end`.
+    """
+
+    number: int
+    led: Led | None
+    error: ErrorCode
+    end: int = 0
+
+    def outcome(self, shard: Shard) -> ErrorCode | None:
+        """What is to be answered; None: it is not known yet."""
+        if self.led is None or self.error != ErrorCode.NONE:
+            return self.error
+        if shard.by_number(self.number) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        row = self.led.log.partitions.table[self.led.slot]
+        if int(row[P_HIGH_WATERMARK]) >= self.end:
+            return ErrorCode.NONE
+        return ErrorCode.KAFKA_STORAGE_ERROR if self.led.log.failed is not None else None
+
+
+def is_synced_topic(led: Led) -> bool:
+    """Whether a partition's topic promises what a sync keeps."""
+    flags = int(led.log.partitions.table[led.slot, P_FLAGS])
+    return (flags >> DURABILITY_SHIFT) & 3 == DURABILITY_DISK
+
+
+def end_transaction(
+    shard: Shard, number: int, marker: Marker, transaction_version: int, now_ms: int
+) -> Ending:
+    """Append a marker to a partition, unless nothing is open there.
+
+    What was appended before is awaited also then: it may be the marker that this one repeats.
+    """
+    led = shard.by_number(number)
+    if led is None:
+        return Ending(number, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    shard.verifying.pop((number, marker.producer_id), None)
+    error = _refusal(led, marker, transaction_version)
+    if error == ErrorCode.NONE:
+        if led.log.transactions.open_of(number, marker.producer_id) is None:
+            led.log.transactions.fence(number, marker, now_ms)
+        else:
+            error = _append(shard, led, marker, now_ms)
+    row = led.log.partitions.table[led.slot]
+    return Ending(number, led, error, int(row[P_LOG_END]))
+
+
+def _refusal(led: Led, marker: Marker, transaction_version: int) -> ErrorCode:
+    producers = led.log.producers.table
+    row = producer_row(producers, led.number, marker.producer_id)
+    opened = led.log.transactions.open_of(led.number, marker.producer_id)
+    known = max(int(producers[row, R_EPOCH]) if row else -1, -1 if opened is None else opened.epoch)
+    grows = opened is not None and transaction_version >= EPOCHS_GROW_FROM
+    if marker.producer_epoch < known + grows:  # Late: of the transaction before, or earlier.
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if row and marker.coordinator_epoch < producers[row, R_COORDINATOR_EPOCH] - 1:
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return ErrorCode.NONE
+
+
+def _append(shard: Shard, led: Led, marker: Marker, now_ms: int) -> ErrorCode:
+    """Append it even where the WAL has no space for more: it is what lets space become free."""
+    log = led.log
+    batch = np.frombuffer(bytearray(write_marker(marker, now_ms)), np.uint8)
+    row = log.partitions.table[led.slot]
+    while int(row[P_FLAGS]) & FLAG_READ_ONLY == 0:
+        offset = int(append_marker(log.memory.memory, log.links, led.slot, batch, now_ms))
+        if offset >= 0:
+            log.transactions.ended(led.number, marker, offset, now_ms)
+            return ErrorCode.NONE
+        shard.drain(log)
+    return ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,107 @@
+"""The batches that hold no records of users: markers of ended transactions, and empty ones.
+
+A marker is a control batch (KIP-98): one record whose key is (version 0, type), two int16, and
+whose value is EndTxnMarker, (version 0 as int16, coordinator epoch as int32). An empty batch stands
+for offsets whose records are gone, as Kafka's log cleaner leaves one, so that readers go on behind.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple, Protocol
+
+from shm.kernels.base.words import (
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_TRANSACTIONAL,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_OVERHEAD_BYTES,
+)
+from smq.model.errors import PeerError
+from smq.wire.codec import READ_ERRORS, Malformed
+from smq.wire.records import MAGIC, Batch, crc_of, read_batches
+
+ABORT, COMMIT = 0, 1
+_CHECKED = Struct(">hiqqqhii")
+_HEAD = Struct(">qiibI")
+_KEY, _VALUE = Struct(">hh"), Struct(">hi")
+# Length, attributes, timestamp delta, offset delta; key; value; no headers. All varints are short.
+_RECORD = Struct(">bbbbb4sb6sb")
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction in a partition."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+
+
+class Gone(Protocol):
+    """An aborted transaction."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+
+
+def write_marker(marker: Marker, now_ms: int) -> bytes:
+    """A control batch without an offset and an epoch: appending gives it both."""
+    key = _KEY.pack(0, COMMIT if marker.committed else ABORT)
+    value = _VALUE.pack(0, marker.coordinator_epoch)
+    zigzag = [2 * number for number in (_RECORD.size - 1, 0, 0, len(key), len(value))]
+    length, timestamp, offset, key_bytes, value_bytes = zigzag
+    record = _RECORD.pack(length, 0, timestamp, offset, key_bytes, key, value_bytes, value, 0)
+    attributes = ATTRIBUTE_CONTROL | ATTRIBUTE_TRANSACTIONAL
+    producer = marker.producer_id, marker.producer_epoch
+    checked = _CHECKED.pack(attributes, 0, now_ms, now_ms, *producer, -1, 1)
+    return _batch(0, -1, checked + record)
+
+
+def read_marker(batch: Batch) -> Marker:
+    """The marker that a control batch is. Raises PeerError."""
+    try:
+        [record] = batch.records()
+        _version, kind = _KEY.unpack_from(record.key or b"")
+        _version, coordinator_epoch = _VALUE.unpack_from(record.value or b"")
+    except (*READ_ERRORS, Malformed, ValueError) as reason:
+        raise PeerError(f"the batch at offset {batch.base_offset} is no marker") from reason
+    committed = kind == COMMIT
+    return Marker(batch.producer_id, batch.producer_epoch, committed, coordinator_epoch)
+
+
+def write_empty(start: int, end: int, leader_epoch: int, timestamp_ms: int) -> bytes:
+    """A batch without records that covers the offsets [start, end)."""
+    times = timestamp_ms, timestamp_ms
+    checked = _CHECKED.pack(ATTRIBUTE_CONTROL, end - start - 1, *times, -1, -1, -1, 0)
+    return _batch(start, leader_epoch, checked)
+
+
+def without(data: bytes, aborted: Iterable[Gone]) -> bytes:
+    """Whole batches, with empty ones in place of those that aborted transactions have written.
+
+    What stands before `first_offset` or behind the marker at `last_offset` is of others.
+    """
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for each in aborted:
+        spans.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+    pieces: list[bytes | memoryview] = []
+    for batch in read_batches(data):
+        of_producer = spans.get(batch.producer_id, ()) if batch.is_transactional else ()
+        if any(first <= batch.base_offset <= last for first, last in of_producer):
+            end, epoch = batch.last_offset + 1, batch.leader_epoch
+            pieces.append(write_empty(batch.base_offset, end, epoch, batch.max_timestamp))
+        else:
+            pieces.append(batch.data)
+    return b"".join(pieces)
+
+
+def _batch(base_offset: int, leader_epoch: int, checked: bytes) -> bytes:
+    batch = bytearray(BATCH_ATTRIBUTES_AT) + checked
+    length = len(batch) - BATCH_OVERHEAD_BYTES
+    assert length >= BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES
+    _HEAD.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, crc_of(batch))
+    return bytes(batch)

@@ -1,0 +1,166 @@
+"""Produce with a transactional id: what the coordinator is asked, and what is appended."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shm.kernels.base.words import P_LAST_STABLE, WORD_SEGMENT_BYTES
+from smq.model.errors import ErrorCode, PeerError
+from smq.shard.produce import Producing
+from smq.shard.shard import Offsets, Shard
+from smq.wire.internal.form import Failed
+from smq.wire.internal.transactions import AddPartitions
+from smq.wire.markers import Marker
+from smq.wire.records import crc_of
+from tests.shard.shard_bench import NOW_MS, batch, new_shard, topic
+from tests.shard.transactional_bench import (
+    Producers,
+    errors_of,
+    transactional_batch,
+    transactional_request,
+)
+
+PRODUCER = (7, 3)
+NUMBER = 1
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    return new_shard(tmp_path, topic("one"), topic("two", range(5, 7)))
+
+
+def offsets(shard: Shard, number: int = NUMBER) -> Offsets:
+    led = shard.by_number(number)
+    assert led is not None
+    return led.offsets()
+
+
+def test_the_coordinator_is_asked_once_for_each_partition_of_a_transaction(shard: Shard) -> None:
+    producers = Producers(shard)
+    data = {
+        "two": {0: transactional_batch(b"a", producer=PRODUCER), 1: batch(b"no transaction")},
+        "one": {0: transactional_batch(b"b", producer=PRODUCER)},
+        "none": {0: transactional_batch(b"c", producer=PRODUCER)},
+    }
+    first = producers.begin(transactional_request(data))
+    assert first.begin(NOW_MS) == AddPartitions("t", *PRODUCER, [1, 5], verify_only=False)
+    first.take([0, 0])
+    answers = errors_of(bytes(first.append(NOW_MS).answers))
+    assert answers == [(0, 0), (0, 0), (0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    more = transactional_batch(b"d", producer=PRODUCER, sequence=1)
+    second = producers.begin(transactional_request({"one": {0: more}}))
+    assert second.begin(NOW_MS) is None, "the transaction is open there"
+    assert errors_of(bytes(second.append(NOW_MS).answers)) == [(0, 1)]
+    producers.end_turn()
+    assert offsets(shard).last_stable == 0
+    assert offsets(shard, 6).last_stable == 1, "no transaction is open there"
+
+
+def test_a_client_that_adds_partitions_itself_has_them_only_verified(shard: Shard) -> None:
+    record = {"one": {0: transactional_batch(b"a", producer=PRODUCER)}}
+    request = Producers(shard).begin(transactional_request(record, version=11))
+    assert request.begin(NOW_MS) == AddPartitions("t", *PRODUCER, [NUMBER], verify_only=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "said", "told"),
+    [
+        (12, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (12, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (11, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (12, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (11, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+        (10, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
+        (12, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_what_the_coordinator_refuses_is_told_as_kafka_tells_it(
+    shard: Shard, version: int, said: ErrorCode, told: ErrorCode
+) -> None:
+    record = {"one": {0: transactional_batch(b"a", producer=PRODUCER)}}
+    request = transactional_request(record, version=version)
+    assert Producers(shard).send(request, [int(said)], version) == [(told, -1)]
+    assert offsets(shard).log_end == 0
+
+
+def test_without_a_coordinator_the_client_tries_again(shard: Shard) -> None:
+    request = transactional_request({"one": {0: transactional_batch(b"a", producer=PRODUCER)}})
+    failed = Failed("the coordinator is gone")
+    assert Producers(shard).send(request, failed) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+
+
+def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(shard: Shard) -> None:
+    producers = Producers(shard)
+    record = transactional_batch(b"a", producer=PRODUCER)
+    request = producers.begin(transactional_request({"one": {0: record}}))
+    asked = request.begin(NOW_MS)
+    assert asked is not None
+    producers.end(NUMBER, Marker(*PRODUCER, committed=False, coordinator_epoch=0))
+    request.take([0])
+    [(error, _)] = errors_of(bytes(request.append(NOW_MS).answers))
+    assert error == ErrorCode.INVALID_TXN_STATE
+    assert shard.verifying == {}
+
+
+def test_a_request_that_two_producers_have_written_is_refused(shard: Shard) -> None:
+    data = {
+        "one": {0: transactional_batch(b"a", producer=PRODUCER)},
+        "two": {0: transactional_batch(b"a", producer=(8, 0))},
+    }
+    found = Producers(shard).send(transactional_request(data))
+    assert [error for error, _ in found] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+
+
+def test_a_repeated_batch_of_an_ended_transaction_opens_nothing(shard: Shard) -> None:
+    producers = Producers(shard)
+    assert producers.write([b"a"], PRODUCER) == 0
+    producers.end(NUMBER, Marker(*PRODUCER, committed=True, coordinator_epoch=0))
+    again = transactional_request({"one": {0: transactional_batch(b"a", producer=PRODUCER)}})
+    assert producers.send(again) == [(0, 0)]
+    assert offsets(shard).last_stable == offsets(shard).log_end == 2
+
+
+def test_a_batch_without_a_transaction_of_a_producer_that_has_one_open_is_refused(
+    shard: Shard,
+) -> None:
+    producers = Producers(shard)
+    producers.write([b"a"], PRODUCER)
+    plain = bytearray(transactional_batch(b"b", producer=PRODUCER, sequence=1))
+    plain[22] &= ~16
+    plain[17:21] = crc_of(plain).to_bytes(4)
+    [(error, _)] = producers.send(transactional_request({"one": {0: bytes(plain)}}))
+    assert error == ErrorCode.INVALID_TXN_STATE
+
+
+def test_what_is_open_is_never_stable_though_the_log_is_drained_in_the_midst(
+    tmp_path: Path,
+) -> None:
+    shard = new_shard(tmp_path, topic("one", range(1, 65)))
+    seen: list[int] = []
+
+    def drain(log: object) -> None:
+        shard.drain(log)  # type: ignore[arg-type]
+        table = shard.logs[0].partitions.table
+        seen.append(int(table[:64, P_LAST_STABLE].max()))
+
+    producers = Producers(shard)
+    producers.transactional = Producing(
+        shard.logs, shard.config, drain, shard.throttle, transactional=True
+    )
+    size = shard.logs[0].words[WORD_SEGMENT_BYTES] // 8
+    data = {i: transactional_batch(bytes(size), producer=PRODUCER) for i in range(60)}
+    found = producers.send(transactional_request({"one": data}))
+    assert found == [(0, 0)] * 60
+    assert seen, "the ring is smaller than the request"
+    assert max(seen) == 0
+    shard.invariants()
+
+
+@pytest.mark.parametrize("cut", [9, 20, 40])
+def test_what_is_cut_breaks_the_protocol(shard: Shard, cut: int) -> None:
+    whole = transactional_request({"one": {0: transactional_batch(b"a", producer=PRODUCER)}})
+    body = whole[4:-cut]
+    data = np.frombuffer(bytearray(len(body).to_bytes(4) + body), np.uint8)
+    with pytest.raises(PeerError):
+        Producers(shard).begin(bytes(data)).begin(NOW_MS)

@@ -1,0 +1,67 @@
+"""Markers and empty batches: as Kafka writes and reads them."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from smq.model.errors import PeerError
+from smq.wire.markers import Marker, read_marker, without, write_empty, write_marker
+from smq.wire.records import Record, crc_of, read_batches, write_batch
+
+COMMIT = Marker(1, 2, committed=True, coordinator_epoch=9)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_is_read_as_it_was_written(*, committed: bool) -> None:
+    marker = Marker(2**40, 17, committed, 2**30)
+    [batch] = read_batches(write_marker(marker, 1_700))
+    assert read_marker(batch) == marker
+    assert batch.is_control
+    assert batch.is_transactional
+    assert (batch.base_sequence, batch.record_count, batch.max_timestamp) == (-1, 1, 1_700)
+
+
+def test_a_marker_is_what_apache_kafka_writes() -> None:
+    [record] = next(read_batches(write_marker(COMMIT, 5))).records()
+    assert (record.key, record.value) == (bytes([0, 0, 0, 1]), bytes([0, 0, 0, 0, 0, 9]))
+    [record] = next(read_batches(write_marker(COMMIT._replace(committed=False), 5))).records()
+    assert record.key == bytes([0, 0, 0, 0])
+
+
+def test_an_empty_batch_covers_its_offsets() -> None:
+    [batch] = read_batches(write_empty(5, 9, 3, 1_700))
+    assert (batch.base_offset, batch.last_offset, batch.leader_epoch) == (5, 8, 3)
+    assert list(batch.records()) == []
+
+
+def test_what_is_no_marker_is_the_peers_error() -> None:
+    whole = write_marker(COMMIT, 5)
+    refused = 0
+    for at in range(61, len(whole)):
+        for bit in range(8):
+            bad = bytearray(whole)
+            bad[at] ^= 1 << bit
+            bad[17:21] = crc_of(bad).to_bytes(4)
+            try:
+                read_marker(next(read_batches(bytes(bad))))
+            except PeerError:
+                refused += 1
+    assert refused > 0
+    with pytest.raises(PeerError, match="no marker"):
+        read_marker(next(read_batches(write_empty(0, 1, 0, 0))))
+
+
+def test_what_aborted_transactions_have_written_becomes_empty() -> None:
+    def sent(offset: int, producer_id: int) -> bytes:
+        records = [Record(offset + i, 7, None, b"x") for i in range(2)]
+        batch = bytearray(write_batch(records, producer_id=producer_id, producer_epoch=0))
+        batch[22] |= 16
+        batch[17:21] = crc_of(batch).to_bytes(4)
+        return bytes(batch)
+
+    batches = [sent(2 * i, producer) for i, producer in enumerate((1, 1, 2, 1, 1))]
+    aborted = SimpleNamespace(producer_id=1, first_offset=2, last_offset=7)
+    found = list(read_batches(without(b"".join(batches), [aborted])))
+    assert [batch.record_count for batch in found] == [2, 0, 2, 0, 2]
+    assert [batch.last_offset for batch in found] == [1, 3, 5, 7, 9]
+    assert bytes(found[0].data) == batches[0]
