@@ -112,7 +112,7 @@ class Topics:
 
         With `only_existing` these are left out.
         """
-        counts = self._counts()
+        counts = self.counts()
         if selection.pattern is not None:
             wanted = {each for each in counts if re.fullmatch(selection.pattern, each)}
         else:
@@ -130,7 +130,7 @@ class Topics:
             raise Unreadable(f"{unknown[0].topic} has no partition {unknown[0].partition}")
         return sorted(selection.partitions & names)
 
-    def _counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """The partitions of each topic."""
         if self._cluster is None:
             return {each.name: each.partition_count for each in self._sealed_topics().values()}

@@ -1,17 +1,20 @@
 """One Spark session for all tests that need one, and a topic that was sealed."""
 
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from smq.client.client import Client
 from smq.filer.local import LocalStore
 from smq.model.segments import Segment
 from smq.testing.sealing import FakeShard
+from spark_jobs.read import SCHEMA
 from spark_jobs.session import start_session
 from tests.sealer.sealed import manifest_in, seal
 
@@ -27,6 +30,7 @@ ROOT = str(Path(__file__).parents[2])
 SECONDS_MAX = 60.0
 POLL_SECONDS = 0.05
 
+RunJob = Callable[..., str]
 SealTopic = Callable[..., list[Segment]]
 
 
@@ -52,6 +56,31 @@ def seal_topic(tmp_path: Path) -> Iterator[SealTopic]:
             return manifest.segments(1)
 
         yield sealed
+
+
+@pytest.fixture
+def run_job(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunJob:
+    """Run a job as a program: run_job(module, *arguments) -> what it prints."""
+
+    def run(job: ModuleType, *arguments: object) -> str:
+        # The program's session is the one there is, and outlives it here.
+        monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+        monkeypatch.setattr(sys, "argv", [job.__name__, *map(str, arguments)])
+        capsys.readouterr()
+        job.main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def frame(
+    spark: SparkSession, records: Iterable[tuple[int, bytes | None, bytes | None]]
+) -> DataFrame:
+    """Records of a partition: offset, key, value."""
+    rows: list[tuple[object, ...]] = [
+        (key, value, "t", 0, offset, None, 0, []) for offset, key, value in records
+    ]
+    return spark.createDataFrame(rows, SCHEMA)
 
 
 def send(client: Client, first: int, count: int, topic: str = "orders") -> None:

@@ -29,9 +29,15 @@ def jobs() -> list[str]:
 
 def spark(
     context: typer.Context,
-    job: Annotated[str, typer.Argument(help="flight_delays or topic_stats.", autocompletion=jobs)],
+    job: Annotated[
+        str,
+        typer.Argument(
+            help="audit, compact_keys, decode, dedup, flight_delays, ingest, lag, topic_stats.",
+            autocompletion=jobs,
+        ),
+    ],
 ) -> None:
-    """Run a Spark job over sealed topics; `smq spark JOB --help` shows its options."""
+    """Run a Spark job over topics; `smq spark JOB --help` shows its options."""
     if job not in jobs():
         raise SystemExit(f"smq: unknown job {job!r}; the jobs are {', '.join(jobs())}")
     if find_spec("pyspark") is None:

@@ -1,0 +1,91 @@
+"""A topic into a lake table of Parquet files, partitioned by date: each record once.
+
+    smq spark ingest orders --data-dir DIR --output TABLE [--follow]
+
+Reads what there is, sealed or not, and goes on where the last run ended, also after a kill: the
+table's directory has the checkpoint. `--follow` goes on until it is stopped. Read the table with
+Spark, which ignores files of batches that did not end.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession, functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_jobs.session import refusals, start_session
+
+CHECKPOINT = "_checkpoint"  # Readers of tables skip names with an underscore.
+EVERY_SECONDS = 10
+PROGRESS_SECONDS = 5
+
+
+def transform(records: DataFrame) -> DataFrame:
+    """The columns of the table: those of the topic, and the date in UTC (null without a time)."""
+    return records.withColumn("date", f.to_date("timestamp"))
+
+
+def start(
+    spark: SparkSession, topic: str, options: dict[str, str], output: Path, *, follow: bool
+) -> StreamingQuery:
+    """Start the stream into the table. `options` are those of `format("smq")`."""
+    records = (
+        spark.readStream.format("smq")
+        .options(**options)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .load()
+    )
+    writer = (
+        transform(records)
+        .writeStream.format("parquet")
+        .partitionBy("date")
+        .option("path", str(output))
+        .option("checkpointLocation", str(output / CHECKPOINT))
+    )
+    if follow:
+        return writer.trigger(processingTime=f"{EVERY_SECONDS} seconds").start()
+    return writer.trigger(availableNow=True).start()
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(prog="smq spark ingest", description=__doc__)
+    parser.add_argument("topic")
+    parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
+    parser.add_argument("--filer-root", help="the broker's setting filer.root, if it is elsewhere")
+    parser.add_argument("--output", type=Path, required=True, help="the table's directory")
+    parser.add_argument("--max-records", type=int, default=1_000_000, help="a batch's [1000000]")
+    parser.add_argument("--tail", choices=["live", "sealed"], default="live", help="[live]")
+    parser.add_argument("--follow", action="store_true", help="go on until stopped")
+    given = parser.parse_args()
+    options = {
+        "dataDir": str(given.data_dir),
+        "tail": given.tail,
+        "maxOffsetsPerTrigger": str(given.max_records),
+    }
+    if given.filer_root is not None:
+        options["filerRoot"] = given.filer_root
+    with refusals(), start_session(f"ingest {given.topic}") as spark:
+        query = start(spark, given.topic, options, given.output, follow=given.follow)
+        try:
+            while not query.awaitTermination(PROGRESS_SECONDS):
+                _say(query)
+        except KeyboardInterrupt:
+            query.stop()
+        _say(query)
+
+
+def _say(query: StreamingQuery) -> None:
+    progress = query.lastProgress
+    if progress is not None:
+        done = {name: progress[name] for name in ("batchId", "numInputRows", "durationMs")}
+        sys.stdout.write(json.dumps(done) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
