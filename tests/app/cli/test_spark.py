@@ -16,5 +16,6 @@ def test_a_job_gets_its_own_options() -> None:
 
 
 def test_the_jobs_are_named_in_the_help() -> None:
-    assert jobs()
-    assert f"{' or '.join(jobs())}." in smq("spark", "--help").stdout
+    said = smq("spark", "--help").stdout
+    assert len(jobs()) > 1
+    assert [job for job in jobs() if job not in said] == []
