@@ -1,6 +1,6 @@
-"""Describes and deletes consumer groups, and commits offsets for a group without members."""
+"""Describes and deletes consumer groups; commits and deletes offsets from outside them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from smq.client.kafka.admin import coordinator
@@ -9,6 +9,7 @@ from smq.client.kafka.questions import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     OFFSET_COMMIT,
+    OFFSET_DELETE,
     OFFSET_FETCH,
     Question,
     Request,
@@ -21,6 +22,11 @@ from smq.wire.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from smq.wire.generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
 )
 from smq.wire.generated.offset_fetch import OffsetFetchRequest
 
@@ -95,6 +101,32 @@ def commit_offsets(
         topics=topics,
     )
     response = _ask_coordinator(cluster, group_id, OFFSET_COMMIT, request)
+    return [
+        Refused(TopicPartition(topic.name, each.partition_index), each.error_code)
+        for topic in response.topics
+        for each in topic.partitions
+        if each.error_code
+    ]
+
+
+def delete_offsets(
+    cluster: Cluster, group_id: str, names: Iterable[TopicPartition]
+) -> list[Refused]:
+    """Forget committed offsets; which ones were refused. Raises BrokerError if all are."""
+    request = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetDeleteRequestPartition(partition_index=each) for each in partitions
+                ],
+            )
+            for topic, partitions in by_topic(dict.fromkeys(names)).items()
+        ],
+    )
+    response = _ask_coordinator(cluster, group_id, OFFSET_DELETE, request)
+    check(response.error_code)
     return [
         Refused(TopicPartition(topic.name, each.partition_index), each.error_code)
         for topic in response.topics

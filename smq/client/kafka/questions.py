@@ -119,6 +119,12 @@ from smq.wire.generated.offset_commit import (
     read_offset_commit_response,
     write_offset_commit_request,
 )
+from smq.wire.generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    read_offset_delete_response,
+    write_offset_delete_request,
+)
 from smq.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -239,6 +245,9 @@ HEARTBEAT = Question[HeartbeatRequest, HeartbeatResponse](
 )
 LEAVE_GROUP = Question[LeaveGroupRequest, LeaveGroupResponse](
     "LeaveGroup", write_leave_group_request, read_leave_group_response
+)
+OFFSET_DELETE = Question[OffsetDeleteRequest, OffsetDeleteResponse](
+    "OffsetDelete", write_offset_delete_request, read_offset_delete_response
 )
 OFFSET_FETCH = Question[OffsetFetchRequest, OffsetFetchResponse](
     "OffsetFetch",

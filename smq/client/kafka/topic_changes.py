@@ -10,9 +10,11 @@ from smq.client.kafka.questions import (
     DELETE_RECORDS,
     INCREMENTAL_ALTER_CONFIGS,
 )
+from smq.model.errors import ErrorCode
 from smq.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from smq.wire.generated.delete_records import (
     DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
@@ -78,6 +80,15 @@ def delete_records(
         )
         [topic] = cluster.broker(leader).ask(DELETE_RECORDS, request).topics
         for each in topic.partitions:
-            check(each.error_code, f"partition {each.partition_index} has no offset {before}")
+            check(each.error_code, _problem(name, each, before))
             starts[each.partition_index] = each.low_watermark
     return dict(sorted(starts.items()))
+
+
+def _problem(name: str, result: DeleteRecordsPartitionResult, before: int) -> str | None:
+    match result.error_code:
+        case ErrorCode.OFFSET_OUT_OF_RANGE:
+            return f"partition {result.partition_index} has no offset {before}"
+        case ErrorCode.POLICY_VIOLATION:
+            return f"{name} keeps the last record of each key (cleanup.policy=compact)"
+    return None

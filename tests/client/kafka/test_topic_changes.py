@@ -35,6 +35,14 @@ def test_what_is_changed_is_there_at_once(smq_session_broker: SmqBroker) -> None
         assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_a_compacted_topic_keeps_its_records(smq_session_broker: SmqBroker) -> None:
+    name = uuid4().hex[:8]
+    with Cluster(smq_session_broker.bootstrap) as cluster:
+        create_topic(cluster, name, 1, {"cleanup.policy": "compact"})
+        with pytest.raises(BrokerError, match="keeps the last record of each key"):
+            delete_records(cluster, name, HIGH_WATERMARK)
+
+
 def test_a_topic_that_is_not_there_does_not_change(smq_session_broker: SmqBroker) -> None:
     with Cluster(smq_session_broker.bootstrap) as cluster:
         for change in (

@@ -1,4 +1,4 @@
-"""`smq group list|describe|reset|delete`."""
+"""`smq group list|describe|reset|delete|delete-offsets`."""
 
 import json
 from pathlib import Path
@@ -161,6 +161,26 @@ def delete(
         except BrokerError as error:
             raise refused(group, error) from error
     say(json.dumps({"group": group}) if as_json else f"deleted {group}")
+
+
+@app.command("delete-offsets", epilog='JSON: {"group", "deleted": [{"topic", "partition"}]}')
+def delete_offsets(
+    group: GroupName,
+    topic: Annotated[list[str], typer.Option("--topic", help="A topic; may be repeated.")],
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Forget what a group has committed in topics that no member reads."""
+    from smq.app.cli.group import work  # noqa: PLC0415  (NumPy takes its time.)
+
+    with cluster_at(bootstrap) as cluster:
+        names = work.delete_offsets(cluster, group, topic)
+    if as_json:
+        deleted = [{"topic": name.topic, "partition": name.partition} for name in names]
+        say(json.dumps({"group": group, "deleted": deleted}))
+        return
+    say(f"{group} has forgotten {len(names)} offset{'s' if len(names) != 1 else ''}")
 
 
 def _print_moves(group: str, moves: "list[Move]", *, dry_run: bool, as_json: bool) -> None:

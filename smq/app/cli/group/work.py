@@ -15,6 +15,7 @@ from smq.client.kafka.group_admin import (
     WITHOUT_MEMBERS,
     commit_offsets,
     committed_offsets,
+    delete_offsets as ask_to_delete_offsets,
     describe_group,
 )
 from smq.client.kafka.offsets import EARLIEST, LATEST, Place, resolve
@@ -109,6 +110,23 @@ def commit(cluster: Cluster, group: str, moves: list[Move]) -> None:
             check(each.error_code)
     except BrokerError as error:
         raise refused(group, error) from error
+
+
+def delete_offsets(cluster: Cluster, group: str, topics: list[str]) -> list[TopicPartition]:
+    """Forget a group's offsets in these topics; which ones. Exits with a sentence if refused."""
+    wanted = set(topics)
+    names = [name for name in committed_offsets(cluster, group) if name.topic in wanted]
+    try:
+        refused_names = ask_to_delete_offsets(cluster, group, names)
+    except BrokerError as error:
+        raise refused(group, error) from error
+    for each in refused_names:
+        raise refusal(
+            f"members of {group} read {each.name.topic}; stop them first"
+            if each.error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else f"{each.name.topic}-{each.name.partition}: {ErrorCode(each.error_code).name}"
+        )
+    return names
 
 
 def _check_without_members(cluster: Cluster, group: str) -> None:

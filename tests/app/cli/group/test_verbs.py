@@ -126,6 +126,21 @@ def test_a_group_that_has_committed_nothing_is_reset_by_naming_a_topic(
     assert fresh not in committed.run("list")
 
 
+def test_offsets_of_a_topic_are_forgotten(committed: Committed) -> None:
+    verb = ("delete-offsets", committed.group, "--topic", committed.topic)
+    with (
+        committed.broker.connect() as client,
+        client.consumer([committed.topic], group=committed.group) as consumer,
+    ):
+        consumer.poll(10)
+        assert "stop them first" in committed.run(*verb, exit_code=1)
+    said = committed.run(*verb)
+    assert said == f"{committed.group} has forgotten 2 offsets\n"
+    assert committed.committed() == []
+    assert json.loads(committed.run(*verb, "--json"))["deleted"] == []
+    assert "there is no group" in committed.run("delete-offsets", "no", "--topic", "t", exit_code=1)
+
+
 def test_what_cannot_be_is_a_sentence(committed: Committed, tmp_path: Path) -> None:
     group, file = committed.group, tmp_path / "offsets"
     file.write_text("no offsets")
