@@ -13,6 +13,7 @@ from smq.app.process.clock import wall_ms
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peers
+from smq.app.shard.hanging import Hanging
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
@@ -57,6 +58,7 @@ class ShardCommands:
         self._links: set[Link] = set()
         self._segments_seen: list[tuple[int, int]] = []
         self._changes = Changes(shard.logs.values())
+        self._hanging = Hanging(shard, peers)
         self.handlers: dict[type[Question[Any]], Handle] = {
             Partitions: self._partitions,
             Batches: self._batches,
@@ -95,6 +97,10 @@ class ShardCommands:
         if segments != self._segments_seen:
             self._segments_seen = segments
             self.watch_space()
+
+    def watch_transactions(self) -> None:
+        """Ask about transactions that are open for long."""
+        self._hanging.look()
 
     def watch_space(self) -> None:
         """Have the sealer free WAL space, and refuse producers while there is none."""

@@ -161,6 +161,7 @@ def housekeep(
         server.clients.close_idle()
         tell_clients()
         commands.watch_space()
+        commands.watch_transactions()
         notices.tell(monotonic_ms())
         gc.collect(0)
         loop.call_later(HOUSEKEEPING_MS, once)

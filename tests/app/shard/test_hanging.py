@@ -1,0 +1,77 @@
+"""Transactions that nobody will end: the coordinator is asked, and what it does not know ends."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.app.shard.hanging import ASK_AFTER_MS, Hanging
+from smq.wire.internal.form import Failed
+from smq.wire.internal.transactions import FindTransactions, ProducerEpoch
+from smq.wire.markers import Marker
+from tests.app.shard_client import FakePeers
+from tests.shard.shard_bench import new_shard, topic
+from tests.shard.transactional_bench import Producers
+
+NUMBER = 1
+A, B = (7, 0), (8, 4)
+
+
+class Bench:
+    """A shard in which two transactions are open since the year 2020, and its coordinator."""
+
+    def __init__(self, directory: Path) -> None:
+        self.shard = new_shard(directory, topic("one"))
+        self.log, self.peers = self.shard.logs[0], FakePeers()
+        self.producers = Producers(self.shard)
+        self.producers.write([b"a"], A)
+        self.producers.write([b"b"], B)
+        self.hanging = Hanging(self.shard, self.peers)  # type: ignore[arg-type]
+
+    def answer(self, said: list[bool] | Failed) -> None:
+        [(question, answered)] = self.peers.asked_coordinator
+        assert question == FindTransactions([ProducerEpoch(*A), ProducerEpoch(*B)])
+        self.peers.asked_coordinator.clear()
+        answered(said)
+        self.producers.end_turn()
+
+    def open(self) -> list[int]:
+        return [each.producer_id for each in self.log.transactions.opened()]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_what_the_coordinator_does_not_know_is_aborted(bench: Bench) -> None:
+    bench.hanging.look()
+    bench.hanging.look()
+    bench.answer([False, True])
+    assert bench.open() == [B[0]]
+    [aborted] = bench.log.transactions.aborted_in(NUMBER, 0, 9)
+    assert aborted == (NUMBER, *A, 0, 2)
+    [notice] = bench.log.notices
+    assert "producer 7, open since offset 0" in notice
+
+
+@pytest.mark.parametrize("said", [Failed("gone"), [True, True], [False]])
+def test_without_a_clear_answer_all_stays(bench: Bench, said: list[bool] | Failed) -> None:
+    bench.hanging.look()
+    bench.answer(said)
+    assert bench.open() == [A[0], B[0]]
+
+
+def test_what_has_ended_meanwhile_is_not_ended_again(bench: Bench) -> None:
+    bench.hanging.look()
+    bench.producers.end(NUMBER, Marker(*A, committed=True, coordinator_epoch=0))
+    bench.producers.write([b"next"], A, 1)
+    bench.answer([False, True])
+    assert sorted(bench.open()) == [A[0], B[0]], "the next one of the same producer"
+
+
+def test_nobody_asks_about_what_is_young(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path)
+    [since_ms] = {each.since_ms for each in bench.log.transactions.opened()}
+    monkeypatch.setattr("smq.app.shard.hanging.wall_ms", lambda: since_ms + ASK_AFTER_MS - 1)
+    bench.hanging.look()
+    assert bench.peers.asked_coordinator == []
