@@ -21,9 +21,10 @@ from gateway.apis.describe_configs import Resource
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.catalog import Topic
 from smq.model.config import Config
+from smq.model.config_values import ConfigType
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import topic_name_problem
-from smq.model.topic_configs import TOPIC_CONFIGS, ConfigType, own_or_default
+from smq.model.topic_configs import TOPIC_CONFIGS, own_or_default
 from smq.wire.generated.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,

@@ -17,10 +17,11 @@ from enum import IntEnum
 
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.config import INT32_MAX, SETTINGS, Config, bracketed
+from smq.model.config_values import ConfigType
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import topic_name_problem
 from smq.model.setting import Setting
-from smq.model.topic_configs import TOPIC_CONFIGS, ConfigType, TopicConfig, broker_default
+from smq.model.topic_configs import TOPIC_CONFIGS, TopicConfig, broker_default
 from smq.shard.shard import Node
 from smq.wire.generated.describe_configs import (
     DescribeConfigsRequest,

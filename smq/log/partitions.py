@@ -10,8 +10,8 @@ from shm.kernels.base.words import (
     DURABILITY_SHIFT,
     FLAG_FETCH_LEFT,
     FLAG_IN_USE,
-    FLAG_KEYED,
     FLAG_LOG_APPEND_TIME,
+    FLAG_LOOKED_INTO,
     P_BATCH_BYTES_MAX,
     P_EPOCH,
     P_FLAGS,
@@ -43,7 +43,7 @@ _STATE_COLUMNS = (
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
 )
-_SET_FLAGS = 3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT | FLAG_KEYED
+_SET_FLAGS = 3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT | FLAG_LOOKED_INTO
 
 
 def show(row: np.ndarray, end: int) -> None:
@@ -64,7 +64,7 @@ class PartitionSettings:
     batch_bytes_max: int
     log_append_time: bool = False
     delivers_inline: bool = False
-    needs_keys: bool = False
+    looks_into: bool = False
     timestamp_before_max_ms: int = TIME_UNLIMITED
     timestamp_after_max_ms: int = TIME_UNLIMITED
 
@@ -179,7 +179,7 @@ class Partitions:
         flags = int(row[P_FLAGS]) & ~_SET_FLAGS
         flags |= FLAG_LOG_APPEND_TIME if settings.log_append_time else 0
         flags |= FLAG_FETCH_LEFT if settings.delivers_inline else 0
-        flags |= FLAG_KEYED if settings.needs_keys else 0
+        flags |= FLAG_LOOKED_INTO if settings.looks_into else 0
         row[P_FLAGS] = flags | settings.durability << DURABILITY_SHIFT
         row[P_BATCH_BYTES_MAX] = settings.batch_bytes_max
         row[P_TIMESTAMP_BEFORE_MAX] = settings.timestamp_before_max_ms

@@ -6,27 +6,14 @@ refused with a sentence. A setting that is accepted without effect says so in it
 ignoring it harms nobody.
 """
 
-import re
 from collections.abc import Callable, Mapping
-from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from smq.model.config import DURABILITIES, FRAME_OVERHEAD_BYTES, INT32_MAX, Config
+from smq.model.config import DURABILITIES, FRAME_OVERHEAD_BYTES, Config
+from smq.model.config_values import ConfigType, Value, parsed
 from smq.model.setting import INT64_MAX
 
-Value: TypeAlias = bool | int | float | str
 NO_MEANING = "Has no effect: "
-
-
-class ConfigType(IntEnum):
-    """The types of values, by Kafka's numbers."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
 
 
 class TopicConfig(NamedTuple):
@@ -354,6 +341,14 @@ _TABLE = (
         "seal_ms",
     ),
     TopicConfig(
+        "smq.validate",
+        T.STRING,
+        "header",
+        "What is checked of a batch before it is appended: its `header`, or each of its `records` "
+        "too, for which it is inflated. Batches for compacted topics are always inflated.",
+        _one_of("header", "records"),
+    ),
+    TopicConfig(
         "unclean.leader.election.enable",
         T.BOOLEAN,
         "false",
@@ -371,7 +366,7 @@ def parse(name: str, text: str) -> Value:
     if config is None:
         raise ValueError(f"Unknown topic config name: {name}")
     try:
-        value = _PARSERS[config.type](text.strip())
+        value = parsed(config.type, text.strip())
     except ValueError as reason:
         raise ValueError(f"Invalid value {text} for configuration {name}: {reason}") from None
     problem = config.rule(value)
@@ -462,39 +457,3 @@ class TopicSettings(NamedTuple):
             compaction_lag_max_ms=lag_max_ms,
             tombstone_ms=int(text("delete.retention.ms")),
         )
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise ValueError("Expected value to be either true or false")
-    return text.lower() == "true"
-
-
-def _integer(kind: str, largest: int) -> Callable[[str], int]:
-    def parsed(text: str) -> int:
-        if not re.fullmatch(r"[+-]?[0-9]{1,20}", text) or not -largest - 1 <= int(text) <= largest:
-            raise ValueError(f"Not a number of type {kind}")
-        return int(text)
-
-    return parsed
-
-
-def _double(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError("Not a number of type DOUBLE") from None
-
-
-def _list(text: str) -> str:
-    return ",".join(part.strip() for part in text.split(","))
-
-
-_PARSERS: Mapping[ConfigType, Callable[[str], Value]] = {
-    T.BOOLEAN: _boolean,
-    T.STRING: str,
-    T.INT: _integer("INT", INT32_MAX),
-    T.LONG: _integer("LONG", INT64_MAX),
-    T.DOUBLE: _double,
-    T.LIST: _list,
-}

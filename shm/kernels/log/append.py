@@ -34,8 +34,8 @@ from shm.kernels.base.words import (
     COUNTER_BYTES_IN,
     COUNTER_RECORDS_IN,
     DURABILITY_SHIFT,
-    FLAG_KEYED,
     FLAG_LOG_APPEND_TIME,
+    FLAG_LOOKED_INTO,
     FLAG_READ_ONLY,
     FRAME_HEADER_BYTES,
     FRAME_KIND_BATCH,
@@ -282,7 +282,7 @@ def _records_are_good(memory, slot, data, plan, row, size):
     """Whether a batch's records may be appended; False: Python is to look at them."""
     if plan[row + ROW_STATE] == REFERENCES_CHECKED:
         return True
-    if get_partition(memory, slot, P_FLAGS) & FLAG_KEYED:
+    if get_partition(memory, slot, P_FLAGS) & FLAG_LOOKED_INTO:
         return False
     may_hold_some = may_refer(data, plan[row + ROW_AT], size)
     return not may_hold_some or handles_are_good(plan, row, data, size)

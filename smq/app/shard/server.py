@@ -35,10 +35,10 @@ from smq.app.shard.requests import Requests
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
 from smq.app.shard.transactional import TransactionalRequests
-from smq.shard.keyed import Keyed
 from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
 from smq.shard.shard import Shard
+from smq.shard.validation import Validation
 
 SMALL_BYTES = 4096  # Of a recv: a client that sends so little waits for the answer.
 
@@ -62,7 +62,7 @@ class ShardServer:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
         payloads = payloads_of(shard.config, peers, monotonic_ms)
         references = References(payloads, shard.topic_of, shard.config)
-        checks = Keyed(references, shard.topic_of)
+        checks = Validation(references, shard.topic_of, shard.config)
         producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, checks)
         fetching = QuickFetch(shard)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)

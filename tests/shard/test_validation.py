@@ -1,4 +1,4 @@
-"""A compacted topic takes records with a key only, as Kafka does."""
+"""What is looked into is taken as by Kafka: whole records, with keys and times as they must be."""
 
 from pathlib import Path
 
@@ -6,17 +6,22 @@ import numpy as np
 import pytest
 
 from smq.model.errors import ErrorCode
-from smq.model.topic_configs import COMPACT
-from smq.shard.keyed import INFLATED_BYTES_MAX, Keyed, problems_of
 from smq.shard.produce import Producing
 from smq.shard.references import REASONS_MAX, References
+from smq.shard.validation import INFLATED_BYTES_MAX, Validation
 from smq.testing.payloads import handle_batch, reference_to
 from smq.wire.compression import Codec
 from smq.wire.generated.produce import PartitionProduceResponse
 from smq.wire.records import Record, write_batch
+from tests.oracle.batches import with_crc
 from tests.shard.shard_bench import NOW_MS, new_shard, produce_request, responses, topic
 from tests.shard.test_references import FakePayloads
 
+BEFORE_MS, AFTER_MS = 1000, 2000
+LIMITS = {
+    "message.timestamp.before.max.ms": str(BEFORE_MS),
+    "message.timestamp.after.max.ms": str(AFTER_MS),
+}
 CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 
 
@@ -26,11 +31,18 @@ def batch(*keys: bytes | None, codec: Codec = Codec.NONE, value: bytes | None = 
 
 
 class Bench:
-    """A shard with a compacted topic and one that is not."""
+    """A shard with a compacted topic, one that is not, and two that are looked into."""
 
     def __init__(self, directory: Path) -> None:
-        compacted = topic("one", range(1, 3), {"cleanup.policy": "delete, compact"})
-        self.shard = new_shard(directory, compacted, topic("two", range(3, 4)))
+        compacted = topic("one", range(1, 3), LIMITS | {"cleanup.policy": "delete, compact"})
+        looked_into = LIMITS | {"smq.validate": "records"}
+        self.shard = new_shard(
+            directory,
+            compacted,
+            topic("two", range(3, 4)),
+            topic("three", range(4, 5), looked_into),
+            topic("four", range(5, 6), looked_into | {"message.timestamp.type": "LogAppendTime"}),
+        )
         self.payloads = FakePayloads()
         references = References(self.payloads, self.shard.topic_of, self.shard.config)
         self.producing = Producing(
@@ -38,7 +50,7 @@ class Bench:
             self.shard.config,
             self.shard.drain,
             self.shard.throttle,
-            Keyed(references, self.shard.topic_of),
+            Validation(references, self.shard.topic_of, self.shard.config),
         )
 
     def send(self, records: bytes, name: str = "one") -> PartitionProduceResponse:
@@ -78,23 +90,43 @@ def test_records_without_a_key_are_refused_by_their_places(bench: Bench, codec: 
 
 def test_other_topics_take_them(bench: Bench) -> None:
     assert bench.send(batch(None), "two").error_code == 0
+    assert bench.send(batch(None), "three").error_code == 0
 
 
 def test_so_many_are_named_and_no_more(bench: Bench) -> None:
     assert len(bench.send(batch(*[None] * 100)).record_errors) == REASONS_MAX
 
 
-def test_what_is_malformed_or_too_large_is_refused(bench: Bench) -> None:
+@pytest.mark.parametrize("name", ["one", "three"])
+def test_what_is_malformed_or_inflates_to_too_much_is_refused(bench: Bench, name: str) -> None:
     garbled = bytearray(batch(b"a", b"b", b"c"))
     garbled[70] = 0xFF
-    assert (
-        "its records are malformed" in problems_of(np.frombuffer(garbled, np.uint8), "p")[0].reason
-    )
+    bad = with_crc(bytes(garbled))
     large = batch(b"a", codec=Codec.ZSTD, value=bytes(INFLATED_BYTES_MAX + 1))
-    answer = bench.send(large)
-    assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert "inflate to more than" in (answer.error_message or "")
+    for each in (bad, large):
+        answer = bench.send(each, name)
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+        assert "malformed, or inflate to more than" in (answer.error_message or "")
     assert bench.end() == 0
+    assert bench.send(bad, "two").error_code == 0, "nobody looks into it"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("name", ["one", "three"])
+def test_each_record_has_a_time_within_limits(bench: Bench, name: str, codec: Codec) -> None:
+    times = [NOW_MS, NOW_MS - BEFORE_MS - 1, NOW_MS + AFTER_MS, NOW_MS - BEFORE_MS, -1]
+    records = [Record(i, time, b"key", b"v") for i, time in enumerate(times)]
+    answer = bench.send(write_batch(records, compression=codec), name)
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [each.batch_index for each in answer.record_errors] == [1]
+    assert "out of range" in (answer.error_message or "")
+    good = [Record(i, time, b"key", b"v") for i, time in enumerate(times[2:])]
+    assert bench.send(write_batch(good, compression=codec), name).error_code == 0
+
+
+def test_times_are_the_brokers_where_it_sets_them(bench: Bench) -> None:
+    records = [Record(i, NOW_MS - i * BEFORE_MS, b"key", b"v") for i in range(3)]
+    assert bench.send(write_batch(records), "four").error_code == 0
 
 
 def test_handles_are_checked_as_well(bench: Bench) -> None:
@@ -106,7 +138,3 @@ def test_handles_are_checked_as_well(bench: Bench) -> None:
     assert "has no payload" in (bench.send(keyed).error_message or "")
     bench.payloads.add(reference)
     assert bench.send(keyed).error_code == 0
-
-
-def test_the_table_of_policies_is_the_one_that_is_looked_for() -> None:
-    assert COMPACT == "compact"
