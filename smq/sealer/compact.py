@@ -74,8 +74,7 @@ class KeyTable:
 
 def _places(rows: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The bytes of keys, where each begins and how long it is (-1: null), and the offsets."""
-    column = rows["_key"]
-    keys = column.chunk(0) if column.num_chunks else pa.array([], pa.binary())
+    keys = rows["_key"].combine_chunks()
     _, offsets_buffer, data = keys.buffers()
     ends = np.frombuffer(offsets_buffer or b"", np.int32)[keys.offset :][: len(keys) + 1]
     lengths = np.diff(ends).astype(np.int64) if len(keys) else np.zeros(0, np.int64)
@@ -121,8 +120,9 @@ class Compaction:
         end = dirty[0].base_offset
         while dirty and table.has_room(dirty[0].record_count):
             end = dirty[0].end_offset
-            for rows in self._opened(dirty.popleft()).columns("_offset", "_key"):
+            for rows in _rows_of(dirty[0], self._opened(dirty[0]), "_offset", "_key"):
                 table.note(rows)
+            dirty.popleft()
             yield True
         for segment in segments:
             if segment.kind == "parquet" and segment.end_offset <= end:
@@ -150,7 +150,7 @@ class Compaction:
         opened = self._opened(segment)
         names = ["_offset", "_key", "_value"] if drops else ["_offset", "_key"]
         kept: list[np.ndarray] = []
-        for rows in opened.columns(*names):
+        for rows in _rows_of(segment, opened, *names):
             kept.append(table.last(rows))
             if drops:
                 kept[-1] &= pc.is_valid(rows["_value"]).to_numpy()
@@ -164,12 +164,13 @@ class Compaction:
         ports, offsets = self._ports, (old.base_offset, old.end_offset)
         times: list[int] = []
         payloads: set[str] = set()
-        for each, rows in zip(kept, opened.columns("_ts_ms", "_value", "_headers"), strict=True):
+        writer = parquet_writer(self.place, log_append_time=opened.is_log_append)
+        writer.add_marks(opened)
+        for each, rows in zip(kept, opened.tables(), strict=True):
             left = rows.filter(pa.array(each))
+            writer.add_rows(left)
             times += _ends(left)
             payloads.update(_payloads_in(left))
-        writer = parquet_writer(self.place, log_append_time=opened.is_log_append)
-        writer.add_segment(opened, kept)
         data = writer.finish(*offsets)
         bytes_, now_ms = read_only(data), ports.now_ms()
         key_of = partial(self.place.key, *offsets, suffix="parquet")
@@ -192,6 +193,11 @@ class Compaction:
         # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
         if not ports.manifest.replace_segments([old], new, now_ms, sorted(payloads)):
             ports.store.delete(key)
+
+
+def _rows_of(segment: Segment, opened: ParquetSegment, *names: str) -> Iterator[pa.Table]:
+    """Columns of all rows of a segment, by row group."""
+    return opened.rows(segment.base_offset, segment.end_offset, names)
 
 
 def _ends(rows: pa.Table) -> list[int]:

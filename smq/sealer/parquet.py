@@ -143,20 +143,24 @@ class ParquetWriter:
         if piece.kind is Kind.CONTROL:
             return  # Its offsets become a gap.
         assert piece.kind is Kind.ROWS
-        self._waiting.append(table_of(piece))
-        self._write(everything=False)
+        self.add_rows(table_of(piece))
 
-    def add_segment(self, segment: "ParquetSegment", kept: Sequence[np.ndarray] = ()) -> None:
-        """Add all that another segment has, a row group at a time.
+    def add_segment(self, segment: "ParquetSegment") -> None:
+        """Add all that another segment has, a row group at a time."""
+        self.add_marks(segment)
+        for table in segment.tables():
+            self.add_rows(table)
 
-        `kept` says of each row of each group whether it is added; nothing: all are.
-        """
+    def add_marks(self, segment: "ParquetSegment") -> None:
+        """Add what another segment has beside its rows: leader epochs, and markers."""
         for offset, epoch in segment.epochs:
             self._note_epoch(offset, epoch)
         self._control += segment.control
-        for group, table in enumerate(segment.tables()):
-            self._waiting.append(table.filter(pa.array(kept[group])) if kept else table)
-            self._write(everything=False)
+
+    def add_rows(self, rows: pa.Table) -> None:
+        """Add rows of SCHEMA."""
+        self._waiting.append(rows)
+        self._write(everything=False)
 
     def _note_epoch(self, offset: int, epoch: int) -> None:
         if not self._epochs or self._epochs[-1][1] != epoch:
@@ -246,11 +250,6 @@ class ParquetSegment:
         """All rows, a row group at a time."""
         for group in range(self._file.metadata.num_row_groups):
             yield self._file.read_row_group(group).cast(SCHEMA)
-
-    def columns(self, *names: str) -> Iterator[pa.Table]:
-        """Some columns of all rows, a row group at a time, each in one piece."""
-        for group in range(self._file.metadata.num_row_groups):
-            yield self._file.read_row_group(group, list(names)).combine_chunks()
 
     def rows(self, start: int, end: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of the rows with start <= _offset < end, by row group; skips the others."""
