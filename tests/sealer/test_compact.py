@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
-from shm.kernels.base.words import ATTRIBUTE_TRANSACTIONAL
 from shm.kernels.twin import records as plain
 from smq.model.config import Config
 from smq.model.errors import PreconditionFailed, Unavailable
@@ -57,13 +56,18 @@ class Log:
         self.rows: list[Row] = []
         self._slots_max = slots_max or SLOTS_MIN
 
-    def append(self, *pairs: tuple[bytes | None, bytes | None], attributes: int = 0) -> None:
-        """Seal a segment of these keys and values."""
+    def append(
+        self, *pairs: tuple[bytes | None, bytes | None], header: bytes | None = None
+    ) -> None:
+        """Seal a segment of these keys and values; `header` is the key of a header of each."""
         base = len(self.rows)
         rows = [(base + i, key, value) for i, (key, value) in enumerate(pairs)]
-        made = [plain.PlainRecord(offset, offset, key, value) for offset, key, value in rows]
+        headers = () if header is None else ((header, None),)
+        made = [
+            plain.PlainRecord(offset, offset, key, value, headers) for offset, key, value in rows
+        ]
         end = base + len(rows)
-        self.shard.append(plain.batch(made, end_offset=end, attributes=attributes))
+        self.shard.append(plain.batch(made, end_offset=end))
         self.rows += rows
         seal(self.store, self.shard, self.manifest, sealed_end=base, end=end)
 
@@ -224,7 +228,7 @@ def test_what_is_young_or_little_stays(log: Log) -> None:
 
 def test_a_raw_segment_stays_as_it_is(log: Log) -> None:
     log.append(*pairs(b"a"))
-    log.append(*pairs(b"aab"), attributes=ATTRIBUTE_TRANSACTIONAL)
+    log.append(*pairs(b"aab"), header=b"\xff")
     log.append((b"a", None))
     log.compact(AT_ONCE)
     log.append(*pairs(b"c"))
