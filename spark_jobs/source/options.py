@@ -86,6 +86,8 @@ class Admission:
     offsets_max: int | None
     offsets_min: int | None
     delay_ms_max: int
+    group: str | None = None
+    """Where a stream commits how far it has come, if it does."""
 
 
 class _Given:
@@ -168,6 +170,7 @@ def stream_options(options: Mapping[str, str]) -> tuple[ReadOptions, Admission]:
         given.number("maxOffsetsPerTrigger"),
         given.number("minOffsetsPerTrigger"),
         _milliseconds("maxTriggerDelay", given.get("maxTriggerDelay") or "15m"),
+        given.get("commitGroup"),
     )
     fewest, most = admission.offsets_min, admission.offsets_max
     if fewest is not None and most is not None and fewest > most:
@@ -175,7 +178,12 @@ def stream_options(options: Mapping[str, str]) -> tuple[ReadOptions, Admission]:
             f"The value of minOffsetsPerTrigger ({fewest}) is higher than the maxOffsetsPerTrigger "
             f"({most})"
         )
-    return _read_options(given, LATEST), admission
+    read = _read_options(given, LATEST)
+    if admission.group is not None and not (admission.group and read.reads_live):
+        raise WrongOption(
+            f"commitGroup is {admission.group!r}; it must be a group's name, and tail be live"
+        )
+    return read, admission
 
 
 def _read_options(given: _Given, default_start: int) -> ReadOptions:

@@ -5,6 +5,7 @@ first batch has no records: its end is where the stream starts, and that survive
 batches read up to what readers of the broker may see.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from smq.client.names import TopicPartition
+from smq.model.errors import BrokerError
 from smq.tables.plan import Unreadable
 from spark_jobs.source.data_source import columns_of, read_task, resolved, tasks_of
 from spark_jobs.source.options import stream_options
@@ -37,6 +39,8 @@ from spark_jobs.source.topics import Offsets, Place, Topics, find_place
 if TYPE_CHECKING:
     import pyarrow as pa
 
+logger = logging.getLogger(__name__)
+
 Json = dict[str, Any]
 BEFORE_THE_START: Json = {"": {}}  # No topic has this name; {} is a stream without topics.
 
@@ -51,6 +55,7 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: tuple[Place, Topics] | None = None
         self._target: Offsets | None = None
         self._batch_at_s: float | None = None
+        self._committed: Offsets = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Connections stay in the driver."""
@@ -82,12 +87,31 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starts = resolved(topics, "starting", self._read.starting, edges, self._read)
             return to_json(starts)
         starts = self._starts(from_json(start), edges)
+        self._commit(topics, from_json(start))
         ends = edges.ends
         if self._target is not None:
             ends = {name: max(self._target.get(name, 0), starts[name]) for name in names}
         if not isinstance(limit, ReadAllAvailable):
             ends = self._admitted(starts, ends)
         return to_json(ends)
+
+    def _commit(self, topics: Topics, offsets: Offsets) -> None:
+        """Tell the group how far the stream is: batches before these offsets have ended.
+
+        Spark's own `commit` comes a batch later, and for the last one never. Nothing is read from
+        the group, so a commit that fails is a warning.
+        """
+        group = self._admission.group
+        if group is None or offsets in ({}, self._committed):
+            return
+        try:
+            refused = topics.commit(group, offsets)
+        except BrokerError as error:
+            refused = [str(error)]
+        if refused:
+            logger.warning("offsets could not be committed to group %s: %s", group, refused)
+        else:
+            self._committed = offsets
 
     def _admitted(self, starts: Offsets, ends: Offsets) -> Offsets:
         now_s = time.monotonic()

@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 
 from smq.client.facts import broker_facts
 from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.group_admin import commit_offsets
 from smq.client.kafka.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -204,6 +205,14 @@ class Topics:
                 raise Unreadable(f"{name.topic} has no partition {name.partition}")
             found[name] = topic.partition_numbers[name.partition]
         return found
+
+    def commit(self, group: str, offsets: Offsets) -> list[str]:
+        """Commit a group's offsets; returns what the broker refuses. Raises BrokerError."""
+        assert self._cluster is not None
+        refused = commit_offsets(self._cluster, group, offsets)
+        return [
+            f"{each.name.topic}-{each.name.partition}: error {each.error_code}" for each in refused
+        ]
 
     def pieces(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> list[Piece]:
         """What to read for these offsets: sealed parts, and the rest from the broker.

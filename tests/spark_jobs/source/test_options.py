@@ -99,6 +99,8 @@ def test_wrong_options_are_named(options: dict[str, str | None], said: str) -> N
         ({"endingOffsets": "latest"}, "endingOffsets is not valid in streaming"),
         ({"endingTimestamp": "1"}, "endingTimestamp is not valid in streaming"),
         ({"maxOffsetsPerTrigger": "x"}, "maxOffsetsPerTrigger is 'x'"),
+        ({"commitGroup": ""}, "commitGroup is ''; it must be a group's name, and tail be live"),
+        ({"commitGroup": "g", "tail": "sealed"}, "commitGroup is 'g'; it must be a group's name"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'"),
         (
             {"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "2"},

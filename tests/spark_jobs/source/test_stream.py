@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession, functions as f
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import LongType, StructType
 
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.group_admin import committed_offsets
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.source.stream import SmqStreamReader
@@ -87,6 +89,29 @@ def test_few_records_wait(broker: SmqBroker) -> None:
         assert source.latestOffset(offsets(10, 10), ReadMinRows(6)) == offsets(13, 13)
     finally:
         source.stop()
+
+
+def test_a_group_says_how_far_the_stream_is(
+    broker: SmqBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(broker, 0, 20)
+    source = reader(broker, commitGroup="orders-stream")
+    with Cluster(broker.bootstrap) as cluster:
+        try:
+            source.latestOffset(source.initialOffset(), ReadAllAvailable())
+            assert committed_offsets(cluster, "orders-stream") == {}
+            source.latestOffset(offsets(4, 5), ReadAllAvailable())
+            found = committed_offsets(cluster, "orders-stream")
+            assert {each.partition: offset for each, offset in found.items()} == {0: 4, 1: 5}
+            with (
+                broker.connect() as client,
+                client.consumer("orders", group="orders-stream") as other,
+            ):
+                other.poll(5)  # A group with members is theirs.
+                source.latestOffset(offsets(5, 5), ReadAllAvailable())
+        finally:
+            source.stop()
+    assert "offsets could not be committed to group orders-stream" in caplog.text
 
 
 def test_a_topic_that_is_gone_or_new_is_said(broker: SmqBroker) -> None:
