@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, KafkaError
 
 from smq.client.kafka.cluster import Cluster
 from smq.model.errors import ErrorCode
@@ -69,6 +70,35 @@ def test_all_readers_find_the_last_of_each_key(broker: SmqBroker) -> None:
 
             eventually(has_read_all, "the consumer comes to the end")
             assert seen == {key: offset for key, (offset, _) in last.items()}, "the last of each"
+
+
+def test_a_client_of_librdkafka_reads_the_last_of_each_key_to_the_end(broker: SmqBroker) -> None:
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": "readers",
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+    }
+    with Cluster(broker.bootstrap) as cluster:
+        topic = OneTopic(broker, cluster, "read", COMPACTED)
+        last = appended(topic)
+        eventually(lambda: is_compacted(topic, KEYS), "it is compacted")
+        consumer = Consumer(settings)
+        consumer.subscribe(["read"])
+        seen: dict[bytes | None, tuple[int | None, bytes | None]] = {}
+
+        def has_read_all() -> bool:
+            message = consumer.poll(0.1)
+            if message is None:
+                return False
+            if (error := message.error()) is not None:
+                return bool(error.code() == KafkaError._PARTITION_EOF)
+            seen[message.key()] = message.offset(), message.value()
+            return False
+
+        eventually(has_read_all, "the consumer comes to the end")
+        consumer.close()
+        assert seen == last
 
 
 def test_a_record_without_a_key_is_refused(broker: SmqBroker) -> None:
