@@ -32,6 +32,8 @@ from smq.wire.internal.messages import (
     RawBatches,
     Unsealed,
 )
+from smq.wire.internal.transactions import SyncLogs, WriteMarkers
+from smq.wire.markers import Marker
 from smq.wire.records import read_batches
 from tests.app.fake_peers import TidyLoop, listen, turn_until
 from tests.app.shard_client import FakePeers
@@ -45,6 +47,7 @@ from tests.shard.shard_bench import (
     new_shard,
     topic,
 )
+from tests.shard.transactional_bench import Producers
 
 NUMBER = 5  # Of the partition.
 A = TypeVar("A")
@@ -268,6 +271,71 @@ def test_attach_gives_the_memory_of_the_log(bench: Bench) -> None:
     os.close(fd)
     os.close(bench.log.memory.fd)
     bench.log.memory.fd = -1
+
+
+def marker(*, committed: bool, epoch: int = 0) -> WriteMarkers:
+    return WriteMarkers(7, epoch, committed, 0, 1, [NUMBER, 99])
+
+
+def test_markers_are_answered_when_they_are_durable_and_again_without_another(
+    bench: Bench,
+) -> None:
+    producers = Producers(bench.shard)
+    producers.write([b"a"], (7, 0))
+    for _ in range(2):
+        answers = bench.begin(marker(committed=True))
+
+        def answered(answers: list[bytes] = answers) -> bool:
+            producers.end_turn()
+            return bool(answers)
+
+        turn_until(bench.loop, answered)
+        assert decode_answer(WriteMarkers, answers[0]) == [0, 3]
+    led = bench.shard.by_number(NUMBER)
+    assert led is not None
+    assert led.offsets().last_stable == led.offsets().log_end == 2
+
+
+def test_the_sealer_gets_empty_batches_for_what_was_aborted_and_others_get_all(
+    bench: Bench,
+) -> None:
+    producers = Producers(bench.shard)
+    producers.write([b"aborted", b"too"], (7, 0))
+    producers.write([b"committed"], (8, 0))
+    for producer, committed in ((7, False), (8, True)):
+        producers.end(NUMBER, Marker(producer, 0, committed, coordinator_epoch=0))
+    producers.write([b"open"], (7, 0), 2)
+    counts = {}
+    for shown in (True, False):
+        answers = bench.begin(Batches(NUMBER, 0, BATCHES_BYTES_MAX, shown=shown))
+        turn_until(bench.loop, lambda: bool(answers))  # noqa: B023
+        data = answers[0].partition(b"\n")[2]
+        counts[shown] = [(each.last_offset, each.record_count) for each in read_batches(data)]
+    assert counts[True] == [(1, 0), (2, 1), (3, 0), (4, 1)], "the marker of the aborted one too"
+    assert counts[False] == [(1, 2), (2, 1), (3, 1), (4, 1), (5, 1)]
+
+
+def test_logs_are_synced_for_topics_that_ask_for_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.shard.take_catalog(
+        catalog(topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": "disk"})), 2
+    )
+    held = bench.log.syncs.syncer = HeldSyncer(bench.log.memory)
+    bench.appender.append("one", 0, batch(b"x"))
+    assert bench.ask(SyncLogs([99])) is True, "of a partition that is gone nothing is synced"
+    answers = bench.begin(SyncLogs([NUMBER, 99]))
+    for _ in range(20):
+        bench.loop.run_once(0.001)
+    assert answers == []
+
+    def answered() -> bool:
+        held.release()
+        bench.log.push_sync()
+        return bool(answers)
+
+    turn_until(bench.loop, answered)
+    assert decode_answer(SyncLogs, answers[0]) is True
+    bench.close()
 
 
 def test_each_question_of_the_table_has_a_handler_of_its_type(bench: Bench) -> None:
