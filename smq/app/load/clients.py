@@ -86,8 +86,8 @@ class Consumer(Protocol):
     def take(self, seconds: float, every: int) -> Taken:
         """What is there, or comes in time; the stamps of each `every`-th message."""
 
-    def assigned(self) -> bool:
-        """Whether the group has given it its partitions, perhaps none."""
+    def assigned_ns(self) -> int:
+        """When the group gave it its partitions, perhaps none; 0 before that."""
 
     def commit(self) -> None:
         """Commit what was taken, and wait for the answer."""
@@ -166,11 +166,11 @@ class KafkaConsumer:
             settings |= {"fetch.message.max.bytes": size, "fetch.max.bytes": 2 * size}
             settings["receive.message.max.bytes"] = 3 * size
         self._consumer = Librdkafka(settings, logger=_silent())
-        self._is_assigned = False
+        self._assigned_ns = 0
         self._consumer.subscribe([topic], on_assign=self._assign)
 
     def _assign(self, _consumer: object, _partitions: object) -> None:
-        self._is_assigned = True
+        self._assigned_ns = self._assigned_ns or monotonic_ns()
 
     def take(self, seconds: float, every: int) -> Taken:
         first = self._consumer.poll(seconds)
@@ -180,8 +180,8 @@ class KafkaConsumer:
         good = [each for each in messages if each.error() is None]
         return Taken(len(good), [_stamp(each.value()) for each in good[::every]])
 
-    def assigned(self) -> bool:
-        return self._is_assigned
+    def assigned_ns(self) -> int:
+        return self._assigned_ns
 
     def commit(self) -> None:
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  (as above)
@@ -264,6 +264,7 @@ class SdkConsumer:
         )
         self._by_reference = workload.client == REFERENCE
         self._idle_ns = monotonic_ns() + int(JOINED_S_MAX * 1e9)
+        self._assigned_ns = 0
 
     def take(self, seconds: float, every: int) -> Taken:
         with self._consumer.poll(timeout_s=seconds) as batch:
@@ -274,8 +275,11 @@ class SdkConsumer:
     def _stamp_of(self, record: Any) -> int:  # noqa: ANN401
         return _stamp(record.payload.view() if self._by_reference else record.value)
 
-    def assigned(self) -> bool:
-        return bool(self._consumer.assignment()) or monotonic_ns() > self._idle_ns
+    def assigned_ns(self) -> int:
+        now_ns = monotonic_ns()
+        if not self._assigned_ns and (self._consumer.assignment() or now_ns > self._idle_ns):
+            self._assigned_ns = now_ns
+        return self._assigned_ns
 
     def commit(self) -> None:
         from smq.model.errors import BrokerError  # noqa: PLC0415

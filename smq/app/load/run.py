@@ -30,7 +30,7 @@ from smq.client.kafka.offsets import LATEST_TIMESTAMP, find_offsets
 from smq.model.errors import BrokerError
 
 Show = Callable[[dict[str, Any]], object]
-READY_S_MAX = 120.0
+READY_S_MAX = 300.0
 SILENT_S_MAX = 20.0
 LEAD_S = 0.3  # Until all producers start at once.
 CAUGHT_UP_S = 0.5  # A backlog is drained when less than so much traffic is unread.
@@ -66,6 +66,7 @@ class _Workers:
     def __init__(self, bootstrap: str, workload: Workload, start_ns: int) -> None:
         self._common = {
             "bootstrap": bootstrap, "workload": asdict(workload), "start_ns": start_ns,
+            "run_pid": os.getpid(),
         }  # fmt: skip
         self.timeline = Timeline()
         self._lines: queue.Queue[tuple[_Process, str]] = queue.Queue()
@@ -266,8 +267,9 @@ class Run:
         ]
         most = -(-len(members) // READERS_THREADS_MAX)
         count = min(len(members), max(self._processes, most))
-        for number in range(count):
-            self._workers.start("consume", members=members[number::count])
+        for number in range(count):  # A group's members side by side: they join together.
+            first, end = number * len(members) // count, (number + 1) * len(members) // count
+            self._workers.start("consume", members=members[first:end])
         if workload.backlog_messages:
             self._go(workload.producer_rate, None)
             return

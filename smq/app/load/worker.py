@@ -4,7 +4,8 @@ Run as `python -m smq.app.load.worker`. A line of JSON on stdin says what to be,
 commands; lines of JSON on stdout are what was counted, a line a second. Times are in ns of this
 machine's monotonic clock, which all processes share.
 
-    in   {"kind", "bootstrap", "workload", "topics" | "members" | "connections", "start_ns"}
+    in   {"kind", "bootstrap", "workload", "topics" | "members" | "connections", "start_ns",
+          "run_pid"}
          {"go": {"rate", "limit", "start_ns"}}     producers: a rate each, or null for no waiting
          {"stop": true}                            finish, tell the rest, end
     out  {"ready": true}                           connected; consumers have their partitions
@@ -14,6 +15,7 @@ machine's monotonic clock, which all processes share.
 """
 
 import json
+import os
 import sys
 import threading
 from collections import defaultdict
@@ -42,6 +44,7 @@ BURST = 500  # Messages between two looks at outcomes and commands.
 NAP_S_MAX = 0.01
 POLL_S = 0.1
 FINISH_S = 60.0
+ORPHAN_S = 1.0  # Between two looks at whether the run still lives.
 SWITCH_S = 0.0005  # Threads hand over sooner than Python's 5 ms: it would be seen as latency.
 
 
@@ -58,11 +61,11 @@ class Tally:
         with self._lock:
             self._counts[name] += count
 
-    def late(self, name: str, since_ns: list[int]) -> None:
-        """Record how long ago each moment was, now."""
-        now_ns = monotonic_ns()
+    def late(self, name: str, since_ns: list[int], until_ns: int = 0) -> None:
+        """Record how long each moment was before another one, by default now."""
+        until_ns = until_ns or monotonic_ns()
         with self._lock:
-            self._latencies[name] += [(now_ns - each) // 1000 for each in since_ns]
+            self._latencies[name] += [(until_ns - each) // 1000 for each in since_ns]
 
     def report(self, second: int) -> Told:
         """Everything since the last report."""
@@ -182,13 +185,13 @@ class Reading(threading.Thread):
         has_joined = has_read = not is_back  # Only a return is timed.
         self.leave.clear()
         while not (self.stopped.is_set() or self.leave.is_set()):
-            taken = consumer.take(POLL_S if self.is_ready.is_set() else 0.01, self._every)
+            taken = consumer.take(POLL_S, self._every)
             self._tally.add("received", taken.messages)
             self._tally.late("end_to_end", list(taken.stamps))
-            if not self.is_ready.is_set() and consumer.assigned():
+            if consumer.assigned_ns():
                 self.is_ready.set()
-            if not has_joined and consumer.assigned():
-                self._tally.late("rejoin", [began_ns])
+            if not has_joined and consumer.assigned_ns():
+                self._tally.late("rejoin", [began_ns], consumer.assigned_ns())
                 has_joined = True
             if not has_read and taken.messages:
                 self._tally.late("recovery", [began_ns])
@@ -366,10 +369,18 @@ KINDS: Mapping[str, Callable[[Worker], None]] = {
 }
 
 
+def _end_with(parent: int) -> None:
+    """A run that was killed leaves no load behind."""
+    while os.getppid() == parent:
+        sleep(ORPHAN_S)
+    os._exit(1)
+
+
 def main() -> None:
     """Be what the first line of stdin says, until told to stop."""
     sys.setswitchinterval(SWITCH_S)
     worker = Worker(json.loads(sys.stdin.readline()))
+    threading.Thread(target=_end_with, args=(worker.task["run_pid"],), daemon=True).start()
     try:
         KINDS[worker.task["kind"]](worker)
     except OSError as error:

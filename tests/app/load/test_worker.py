@@ -1,6 +1,7 @@
 """A process of the load."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from smq.app.load.histogram import Latencies
@@ -25,7 +27,12 @@ Say = Callable[[dict[str, Any]], None]
 def worker(kind: str, bootstrap: str, **task: Any) -> Iterator[tuple[Say, Iterator[Any]]]:
     """Its stdin, and what it tells."""
     workload = asdict(Workload(message_size=100, commits_per_second=5))
-    common = {"bootstrap": bootstrap, "workload": workload, "start_ns": monotonic_ns()}
+    common: dict[str, Any] = {
+        "bootstrap": bootstrap,
+        "workload": workload,
+        "start_ns": monotonic_ns(),
+    }
+    common["run_pid"] = os.getpid()
     command = [sys.executable, "-m", "smq.app.load.worker"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
@@ -98,6 +105,33 @@ def test_connections_are_asked_in_turn(smq_session_broker: SmqBroker) -> None:
 def test_a_failure_is_told_as_a_sentence() -> None:
     with worker("connect", "127.0.0.1:1", connections=3) as (_, told):
         assert "of 3 connections the broker took 0" in next(told)["error"]
+
+
+@pytest.mark.slow
+def test_a_worker_ends_with_its_run() -> None:
+    task: dict[str, Any] = {
+        "kind": "consume",
+        "bootstrap": "127.0.0.1:1",
+        "workload": asdict(Workload()),
+    }
+    # The parent hands on its own stdin, which stays open, says whom it started, and ends.
+    parent = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-m', 'smq.app.load.worker'], stdout=2)\n"
+        "print(child.pid, flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        task |= {"members": [("t", "g")], "start_ns": 0, "run_pid": process.pid}
+        process.stdin.write(json.dumps(task) + "\n")
+        process.stdin.flush()
+        worker_pid = int(process.stdout.readline())
+        process.wait()
+        psutil.wait_procs([psutil.Process(worker_pid)] if psutil.pid_exists(worker_pid) else [], 60)
+        assert not psutil.pid_exists(worker_pid)
 
 
 def test_a_tally_reports_what_came_since_the_last_report() -> None:
