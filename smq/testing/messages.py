@@ -78,7 +78,7 @@ def _random_element(random: Random, module: Any, field: Field, version: int) -> 
 
 
 def _random_integer(random: Random, field: Field) -> int:
-    if field.name == "error_code":
+    if field.name.endswith("error_code"):
         return random.choice(tuple(ErrorCode)).value
     if field.type == "int64" and field.name.endswith(("_ms", "timestamp")):
         return random.randrange(TIME_MS_MAX)

@@ -6,6 +6,7 @@ One module for each API, with the classes, readers and writers of its structures
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from smq.wire.messages.notation import Api, Field
@@ -23,6 +24,24 @@ def structures(field: Field) -> Iterator[Field]:
     yield field
 
 
+def distinct(api: Api) -> dict[str, Field]:
+    """Each structure of an API by its type, in the versions of all places where it stands."""
+    found: dict[str, Field] = {}
+    for message in api.messages.values():
+        for each in structures(message):
+            found[each.type] = joined(found.get(each.type, each), each)
+    return found
+
+
+def joined(one: Field, other: Field) -> Field:
+    """One field in the versions of both."""
+    assert len(one.fields) == len(other.fields), f"two structures are {one.type}"
+    first = min(one.versions.start, other.versions.start)
+    last = max(one.versions.stop, other.versions.stop)
+    fields = list(map(joined, one.fields, other.fields))
+    return replace(one, versions=range(first, last), fields=fields)
+
+
 class Module:
     """The module of one API."""
 
@@ -32,12 +51,11 @@ class Module:
 
     def text(self) -> str:
         body: list[str] = []
-        written: dict[str, Field] = {}
+        left = distinct(self.api)
         for message in self.api.messages.values():
-            for structure in structures(message):
-                same = written.setdefault(structure.type, structure)
-                assert same.fields == structure.fields, f"two structures are {structure.type}"
-                if same is structure:
+            for each in structures(message):
+                structure = left.pop(each.type, None)
+                if structure is not None:
                     body += StructureCode(structure, self.api.flexible_from, self.used).lines()
             body += self.public_lines(message.type)
         return "\n".join([*self.head_lines(body), *body]).rstrip() + "\n"

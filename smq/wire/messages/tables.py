@@ -5,10 +5,15 @@ from smq.wire.messages.data import DATA
 from smq.wire.messages.groups import GROUPS
 from smq.wire.messages.notation import Api, parse_apis
 from smq.wire.messages.operations import OPERATIONS
+from smq.wire.messages.transactions import TRANSACTIONS
 
 APIS: tuple[Api, ...] = tuple(
     sorted(
-        (api for table in (DATA, ADMIN, GROUPS, OPERATIONS) for api in parse_apis(table)),
+        (
+            api
+            for table in (DATA, ADMIN, GROUPS, OPERATIONS, TRANSACTIONS)
+            for api in parse_apis(table)
+        ),
         key=lambda api: api.key,
     )
 )
