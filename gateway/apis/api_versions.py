@@ -7,24 +7,40 @@
 - Produce is advertised from 0 although 0-2 are refused: librdkafka before 2.11.1 sends gzip, snappy
   and lz4 batches uncompressed otherwise (KAFKA-18659).
 - No tagged field is written with its default: librdkafka before 2.2 cannot skip one.
-
-Left out: features: there are none to name yet.
+- From 3 on features: transactions of version 2 (KIP-890), by which clients choose how to end one.
+  Below 4 a feature is not said to be supported whose least level is 0: clients choke on it.
 """
 
 import re
 
 from gateway.context import ShardContext
 from smq.model.errors import ErrorCode
-from smq.wire.generated.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from smq.wire.generated.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 SOFTWARE_FROM = 3
+ZERO_LEVELS_FROM = 4
+TRANSACTION_FEATURE, TRANSACTION_LEVEL = "transaction.version", 2
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def answer(advertised: list[tuple[int, int, int]], error: ErrorCode) -> ApiVersionsResponse:
-    """The list of (key, first version, last version) as a response."""
+def answer(
+    advertised: list[tuple[int, int, int]], error: ErrorCode, *, says_all: bool = True
+) -> ApiVersionsResponse:
+    """The list of (key, first version, last version) as a response, and the features."""
+    name, level = TRANSACTION_FEATURE, TRANSACTION_LEVEL
+    supported = [SupportedFeatureKey(name=name, max_version=level)] if says_all else []
+    finalized = FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
     return ApiVersionsResponse(
         error_code=error,
+        supported_features=supported,
+        finalized_features_epoch=0,
+        finalized_features=[finalized],
         api_keys=[
             ApiVersion(api_key=key, min_version=first, max_version=last)
             for key, first, last in advertised
@@ -41,4 +57,5 @@ def handle(
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return answer([], ErrorCode.INVALID_REQUEST)
-    return answer(advertised, ErrorCode.NONE)
+    says_all = context.header.api_version >= ZERO_LEVELS_FROM
+    return answer(advertised, ErrorCode.NONE, says_all=says_all)

@@ -2,9 +2,8 @@
 
 - A group's coordinator is named as one of the nodes, by a hash of its id: the same for whoever
   asks, so that the members of a group share a connection's fate. Any node would do: it relays.
-- From 1: key type. Of a transactional id (1) there is no coordinator while there are no
-  transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that librdkafka, kafka-python
-  and Java's client all take for final. Any other type is INVALID_REQUEST.
+- From 1: key type. A transactional id (1) has its coordinator as a group has (0). Any other type is
+  INVALID_REQUEST.
 - From 4: several keys at once, each with its answer (KIP-699).
 
 Left out: share groups (6, KIP-932).
@@ -42,18 +41,15 @@ def handle(request: FindCoordinatorRequest, context: CoordinatorContext) -> Find
 
 
 def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
-    if key_type == TRANSACTION:
-        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _none(key, refused, "There are no transactions in this SMQ yet.")
-    if key_type != GROUP:
+    if key_type not in {GROUP, TRANSACTION}:
         return _none(key, ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type} here.")
     node = coordinator_of(key, context.nodes)
     return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
 
 
-def coordinator_of(group_id: str, nodes: list[Node]) -> Node:
-    """The node that is named as the coordinator of a group."""
-    return nodes[crc32(group_id.encode()) % len(nodes)]
+def coordinator_of(key: str, nodes: list[Node]) -> Node:
+    """The node that is named as the coordinator of a group or a transactional id."""
+    return nodes[crc32(key.encode()) % len(nodes)]
 
 
 def _none(key: str, error: ErrorCode, sentence: str) -> Coordinator:

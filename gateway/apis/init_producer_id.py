@@ -4,31 +4,44 @@
   (3, KIP-360) changes nothing, as in Kafka: an idempotent producer bumps its epoch by itself; but
   one of id and epoch without the other is INVALID_REQUEST.
 - An empty transactional id is INVALID_REQUEST.
-
-Left out: transactions. A transactional id is UNSUPPORTED_VERSION, which clients take for fatal: a
-code that makes them try again would only make them wait.
+- With one: its producer id with the next epoch; whoever had the one before is fenced. A transaction
+  that is open is aborted first: CONCURRENT_TRANSACTIONS until that is done.
+- A timeout that is not above 0, or above transaction.max.timeout.ms, is
+  INVALID_TRANSACTION_TIMEOUT.
+- From 3: a producer that names itself gets its next epoch, or the same again where it missed the
+  answer; another one is fenced (KIP-360): below 4 INVALID_PRODUCER_EPOCH, else PRODUCER_FENCED.
 """
 
+from gateway.apis.transactions.said import said
 from gateway.coordinator_context import CoordinatorContext
-from smq.model.errors import ErrorCode
+from smq.coordinator.transactions.decisions import ProducerEpoch
+from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NONE = -1
+KNOWS_FENCING_FROM = 4
 
 
 def handle(request: InitProducerIdRequest, context: CoordinatorContext) -> InitProducerIdResponse:
     """Give a producer its id."""
-    error = _problem(request)
-    if error is not ErrorCode.NONE:
+    try:
+        producer = _begun(request, context)
+    except BrokerError as refusal:
+        error = said(refusal.code, knows_fencing=context.version >= KNOWS_FENCING_FROM)
         return InitProducerIdResponse(error_code=error, producer_epoch=NONE)
-    return InitProducerIdResponse(
-        producer_id=context.coordinator.producer_ids.next(), producer_epoch=0
-    )
+    return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)
 
 
-def _problem(request: InitProducerIdRequest) -> ErrorCode:
-    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
-        return ErrorCode.INVALID_REQUEST
+def _begun(request: InitProducerIdRequest, context: CoordinatorContext) -> ProducerEpoch:
+    brought = ProducerEpoch(request.producer_id, request.producer_epoch)
+    half = (brought.id == NONE) != (brought.epoch == NONE)
+    if half or request.transactional_id == "":
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
-        return ErrorCode.NONE
-    return ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
+        return ProducerEpoch(context.coordinator.producer_ids.next(), 0)
+    return context.coordinator.transactions.begin(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        None if brought.id == NONE else brought,
+        context.now,
+    )

@@ -4,13 +4,14 @@
   -1, leader epoch -1, metadata "" and no error. A topic that is not there has no offsets, and no
   error either.
 - From 2: null topics mean every offset of the group. From 5: leader epochs (KIP-320).
-- From 7: require_stable, which holds always while there are no transactions (KIP-447).
+- From 7: where stable offsets are required, those that wait for a transaction's decision are
+  UNSTABLE_OFFSET_COMMIT (KIP-447).
 - From 8: several groups at once (KIP-709). From 9: member id and epoch, of groups of the consumer
   protocol only (KIP-848).
 - From 10: topics by id; an unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set as AbstractSet
 from itertools import groupby
 
 from gateway.coordinator_context import CoordinatorContext
@@ -33,6 +34,9 @@ GROUPS_FROM = 8
 IDS_FROM = 10
 PAGE_OFFSETS = 300  # Of a part, where all are asked for.
 NOTHING = CommittedOffset(-1, -1, "", 0)
+UNDECIDED = CommittedOffset(-1, -1, "", 1)
+Undecided = AbstractSet[int]
+"""Partitions, by number, whose offsets wait for a decision that the request wants to know."""
 
 
 def handle(
@@ -40,10 +44,10 @@ def handle(
 ) -> Iterator[OffsetFetchResponse]:
     """The offsets of each group, in parts."""
     if context.version >= GROUPS_FROM:
-        yield from _groups(request.groups, context)
+        yield from _groups(request, context)
         return
     only = OffsetFetchRequestGroup(group_id=request.group_id, topics=_upgraded(request))
-    for part in _group(only, context):
+    for part in _group(only, context, _undecided(only, request, context)):
         yield OffsetFetchResponse(
             topics=[
                 OffsetFetchResponseTopic(
@@ -54,21 +58,30 @@ def handle(
         )
 
 
+def _undecided(
+    asked: OffsetFetchRequestGroup, request: OffsetFetchRequest, context: CoordinatorContext
+) -> Undecided:
+    if not request.require_stable:
+        return frozenset()
+    return context.coordinator.store.transactions.undecided(asked.group_id)
+
+
 def _groups(
-    groups: Sequence[OffsetFetchRequestGroup], context: CoordinatorContext
+    request: OffsetFetchRequest, context: CoordinatorContext
 ) -> Iterator[OffsetFetchResponse]:
     """A part for some groups of whom partitions are named, and for each page of the others."""
     named: list[OffsetFetchResponseGroup] = []
-    for asked in groups:
+    for asked in request.groups:
+        undecided = _undecided(asked, request, context)
         if asked.topics is not None:
-            named += _group(asked, context)
+            named += _group(asked, context, undecided)
             continue
         if named:
             yield OffsetFetchResponse(groups=named)
             named = []
-        for page in _group(asked, context):
+        for page in _group(asked, context, undecided):
             yield OffsetFetchResponse(groups=[page])
-    if named or not groups:
+    if named or not request.groups:
         yield OffsetFetchResponse(groups=named)
 
 
@@ -91,22 +104,25 @@ def _downgraded(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponse
 
 
 def _group(
-    asked: OffsetFetchRequestGroup, context: CoordinatorContext
+    asked: OffsetFetchRequestGroup, context: CoordinatorContext, undecided: Undecided
 ) -> Iterator[OffsetFetchResponseGroup]:
     """What is asked for in one; or everything that is committed, page by page."""
     store, group_id, above = context.coordinator.store, asked.group_id, -1
     if asked.topics is not None:
         numbers = {number for each in asked.topics for number in _numbers(each, context)}
         committed = store.committed_offsets_of(group_id, numbers)
+        committed |= dict.fromkeys(numbers & undecided, UNDECIDED)
         topics = [_topic(each, committed, context) for each in asked.topics]
         yield OffsetFetchResponseGroup(group_id=group_id, topics=topics)
         return
     while True:
         page = store.committed_offsets(group_id, above, PAGE_OFFSETS)
+        last = max(page, default=-1)
+        page |= dict.fromkeys(page.keys() & undecided, UNDECIDED)
         yield OffsetFetchResponseGroup(group_id=group_id, topics=_all(page, context))
         if len(page) < PAGE_OFFSETS:
             return
-        above = max(page)
+        above = last
 
 
 def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> set[int]:
@@ -167,5 +183,5 @@ def _partition(
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
-        error_code=error,
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if committed is UNDECIDED else error,
     )

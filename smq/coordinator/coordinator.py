@@ -13,11 +13,9 @@ from smq.coordinator.topics import Cluster, Topics
 from smq.coordinator.transactions.orders import Place
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Catalog
-from smq.model.config import DAY_MS, MINUTE_MS, Config
+from smq.model.config import MINUTE_MS, Config
 from smq.model.topic_configs import own_or_default
 from smq.store.store import Store
-
-TRANSACTION_RULES = TransactionRules(timeout_max_ms=15 * MINUTE_MS, expiration_ms=7 * DAY_MS)
 
 
 class Coordinator:
@@ -33,7 +31,7 @@ class Coordinator:
         self.groups = Groups(store, _group_rules(config), now)
         self.producer_ids = ProducerIds(store)
         self.transactions = Transactions(
-            store, TRANSACTION_RULES, self.producer_ids, self._find_place, now
+            store, _transaction_rules(config), self.producer_ids, self._find_place, now
         )
 
     def _find_place(self, number: int) -> Place | None:
@@ -44,6 +42,12 @@ class Coordinator:
         node = Catalog.leader(topic.logs[partition], self.config.shards)
         durability = own_or_default("smq.durability", topic.configs, self.config)
         return Place(topic.name, partition, node, durability == "disk")
+
+
+def _transaction_rules(config: Config) -> TransactionRules:
+    return TransactionRules(
+        config.transaction_max_timeout_ms, config.transactional_id_expiration_ms
+    )
 
 
 def _group_rules(config: Config) -> GroupRules:

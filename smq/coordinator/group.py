@@ -155,10 +155,12 @@ class Group:
         if commit.generation < 0 and self.state is S.EMPTY:
             return
         if commit.generation < 0 and not commit.member_id and commit.instance_id is None:
+            if commit.is_transactional:
+                return
             raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = self.roster.find(commit.member_id, commit.instance_id)
         self._generation.check(commit.generation)
-        if self.state is S.COMPLETING:
+        if self.state is S.COMPLETING and not commit.is_transactional:
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._members.heard_of(member)
 

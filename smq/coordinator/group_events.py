@@ -68,11 +68,16 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """OffsetCommit: may this member commit? Refused, or fine without an answer of its own."""
+    """OffsetCommit: may this member commit? Refused, or fine without an answer of its own.
+
+    `is_transactional`: TxnOffsetCommit, where somebody who names no member may always commit, and a
+    member also between joining and its assignment.
+    """
 
     member_id: str
     instance_id: str | None
     generation: int
+    is_transactional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,17 @@ class Config:
     offset_metadata_max_bytes: int = setting(
         4096, "Maximum metadata bytes committed with an offset.", at_least=0
     )
+    transaction_max_timeout_ms: int = setting(
+        15 * MINUTE_MS,
+        "Maximum time that a producer may ask for a transaction to stay open.",
+        at_least=1,
+        at_most=2**31 - 1,
+    )
+    transactional_id_expiration_ms: int = setting(
+        7 * DAY_MS,
+        "A transactional id that nobody uses for this long is forgotten.",
+        at_least=1,
+    )
     offsets_retention_minutes: int = setting(
         86_400, "How long an empty group keeps its offsets: 60 days (Kafka: 7).", at_least=1
     )

@@ -14,8 +14,6 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     KafkaError,
-    KafkaException,
-    Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
@@ -151,11 +149,3 @@ def assert_log_holds_each_value_once_in_order(task: Task) -> None:
     reader.close()
     assert all(each == by_number(each) for each in found.values())
     assert by_number([*chain(*found.values())]) == values(task.records)
-
-
-def test_a_transaction_is_refused_for_good_with_the_reason(broker: Broker) -> None:
-    """Not retried until a timeout."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
-    with pytest.raises(KafkaException, match="There are no transactions in this SMQ yet") as raised:
-        producer.init_transactions(READ_SECONDS_MAX)
-    assert raised.value.args[0].fatal()

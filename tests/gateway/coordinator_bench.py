@@ -9,6 +9,7 @@ from gateway.apis.table import API_BY_KEY
 from gateway.coordinator_context import Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
 from gateway.parts import Parts
+from smq.coordinator.transactions.orders import SyncFirst
 from smq.shard.shard import Node
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer
@@ -52,6 +53,7 @@ class CoordinatorBench(CoordinatorDriver):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        self.is_deaf = False
         self._places = count(1)
         self._answered: dict[int, Any] = {}
 
@@ -74,11 +76,27 @@ class CoordinatorBench(CoordinatorDriver):
         return answered
 
     def _collect(self) -> None:
-        for answer in self.coordinator.groups.take_answers():
-            assert isinstance(answer.ticket, Ticket)
-            origin = answer.ticket.origin
-            assert isinstance(origin, Origin)
-            assert isinstance(origin.place, int)
-            body = origin.encode(answer.ticket.respond(answer.answer))
-            response = decoded(origin.api.name, origin.header.api_version, body)
-            self._answered[origin.place] = response
+        for of_group in self.coordinator.groups.take_answers():
+            self._answer(of_group.ticket, of_group.answer)
+        self._do_orders()
+        for ended in self.coordinator.transactions.take_answers():
+            self._answer(ended.ticket, ended.answer)
+
+    def _do_orders(self) -> None:
+        """The shards write what markers they are told to, unless they are deaf."""
+        while not self.is_deaf and (orders := self.coordinator.transactions.take_orders()):
+            for order in orders:
+                endings = self.coordinator.transactions.endings
+                if isinstance(order, SyncFirst):
+                    endings.synced(order, self.now)
+                else:
+                    endings.marked(order, order.numbers, self.now)
+
+    def _answer(self, ticket: object, answer: object) -> None:
+        assert isinstance(ticket, Ticket)
+        origin = ticket.origin
+        assert isinstance(origin, Origin)
+        assert isinstance(origin.place, int)
+        body = origin.encode(ticket.respond(answer))
+        response = decoded(origin.api.name, origin.header.api_version, body)
+        self._answered[origin.place] = response

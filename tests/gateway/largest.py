@@ -103,7 +103,7 @@ class Maker:
     def _element(self, field: Field, path: Path, names: Names, count: int, *, spread: bool) -> Any:
         if is_structure(field):
             return self._structure(field, path, names, count, spread=spread)
-        return _value(field, names, {"string": "", "int8": 0, "int32": 0}[field.type])
+        return _value(field, names, {"string": "", "int8": 0, "int32": 0, "int64": 0}[field.type])
 
     def _texts(self) -> Iterator[Largest]:
         """As much text as there is room for, good and bad."""

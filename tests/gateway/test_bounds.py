@@ -142,9 +142,11 @@ def asked_of_coordinator(meter: Meter, bench: CoordinatorBench, request: bytes) 
         finish(meter, asked.response)
     elif asked.response is not None:
         meter.step(lambda: asked.origin.encode(asked.response))
-    for answer in bench.coordinator.groups.take_answers():
-        assert isinstance(answer.ticket, Ticket)
-        meter.step(lambda: asked.origin.encode(answer.ticket.respond(answer.answer)))  # type: ignore[attr-defined]  # noqa: B023
+    groups, transactions = bench.coordinator.groups, bench.coordinator.transactions
+    for answer in (*groups.take_answers(), *transactions.take_answers()):
+        ticket = answer.ticket  # type: ignore[attr-defined]
+        assert isinstance(ticket, Ticket)
+        meter.step(lambda: asked.origin.encode(ticket.respond(answer.answer)))  # type: ignore[attr-defined]  # noqa: B023
 
 
 def versions(where: Where) -> list[Any]:
@@ -177,6 +179,15 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinato
         bench.ask("JoinGroup", 9, join_request(group_id=f"group-{number}"))
     offsets = {number: CommittedOffset(7, 1, "", 0) for number in wide.partition_numbers}
     bench.coordinator.store.commit_offsets("wide", offsets)
+    producer = bench.coordinator.transactions.begin("wide", 60_000, None, bench.now)
+    assert producer == (0, 0), "what requests say that are made by the table"
+    bench.coordinator.transactions.add(
+        "wide",
+        producer,
+        bench.now,
+        numbers=frozenset(wide.partition_numbers),
+        groups=frozenset({"wide"}),
+    )
     yield bench
     bench.close()
 

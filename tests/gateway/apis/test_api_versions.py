@@ -62,12 +62,26 @@ def test_the_response_header_is_version_0_in_flexible_versions_too(tmp_path: Pat
     assert data[10] == len(APIS) + 1
 
 
+@pytest.mark.parametrize("version", [3, 4])
+def test_transactions_of_version_2_are_a_feature(tmp_path: Path, version: int) -> None:
+    answer = ShardBench(tmp_path).ask("ApiVersions", version, named())
+    [finalized] = answer.finalized_features
+    assert finalized.name == "transaction.version"
+    assert (finalized.min_version_level, finalized.max_version_level) == (2, 2)
+    supported = [
+        (each.name, each.min_version, each.max_version) for each in answer.supported_features
+    ]
+    assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+
+
 def test_no_tagged_field_is_written_with_its_default() -> None:
     writer = Writer()
-    write_api_versions_response(answer([(0, 0, 9)], ErrorCode.NONE), 3, writer)
+    write_api_versions_response(answer([(0, 0, 9)], ErrorCode.NONE, says_all=False), 3, writer)
     no_tags = b"\0"
     row = b"\0\0\0\0\0\x09" + no_tags
-    assert writer.to_bytes() == b"\0\0" + b"\x02" + row + b"\0\0\0\0" + no_tags
+    features = b"\x01\x08" + bytes(8) + b"\x02" + bytes([1 + 1 + 19 + 2 + 2 + 1])
+    features += b"\x02\x14transaction.version\0\x02\0\x02" + no_tags
+    assert writer.to_bytes() == b"\0\0" + b"\x02" + row + b"\0\0\0\0" + b"\x02" + features
 
 
 @pytest.mark.parametrize(

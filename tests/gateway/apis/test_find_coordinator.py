@@ -33,7 +33,7 @@ def test_several_keys_have_an_answer_each(bench: CoordinatorBench, version: int)
 
 @pytest.mark.parametrize(
     ("key_type", "error"),
-    [(1, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, E.INVALID_REQUEST), (7, E.INVALID_REQUEST)],
+    [(2, E.INVALID_REQUEST), (7, E.INVALID_REQUEST)],
 )
 @pytest.mark.parametrize("version", [1, 6])
 def test_other_kinds_of_keys_have_no_coordinator(
@@ -44,3 +44,17 @@ def test_other_kinds_of_keys_have_no_coordinator(
     found = answer.coordinators[0] if version >= 4 else answer
     assert (found.error_code, found.node_id, found.host, found.port) == (error, -1, "", -1)
     assert found.error_message
+
+
+@pytest.mark.parametrize("version", [1, 6])
+def test_a_transactional_id_has_the_coordinator_of_its_name(
+    bench: CoordinatorBench, version: int
+) -> None:
+    nodes = set()
+    for key in ("a", "b", "c", ""):
+        asked = FindCoordinatorRequest(key=key, key_type=1, coordinator_keys=[key])
+        answer = bench.ask("FindCoordinator", version, asked)
+        found = answer.coordinators[0] if version >= 4 else answer
+        assert found.error_code == E.NONE
+        nodes.add(found.node_id)
+    assert nodes == {1, 2}

@@ -28,7 +28,11 @@ def test_an_idempotent_producer_that_brings_an_id_gets_another(bench: Coordinato
     ("fields", "error"),
     [
         ({"transactional_id": ""}, E.INVALID_REQUEST),
-        ({"transactional_id": "mine"}, E.UNSUPPORTED_VERSION),
+        ({"transactional_id": "mine"}, E.INVALID_TRANSACTION_TIMEOUT),
+        (
+            {"transactional_id": "mine", "transaction_timeout_ms": 900_001},
+            E.INVALID_TRANSACTION_TIMEOUT,
+        ),
         ({"transactional_id": None, "producer_id": 5}, E.INVALID_REQUEST),
         ({"transactional_id": None, "producer_epoch": 5}, E.INVALID_REQUEST),
     ],
@@ -38,3 +42,33 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     answer = bench.ask("InitProducerId", 4, InitProducerIdRequest(**fields))  # type: ignore[arg-type]
     assert answer == InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+
+
+def transactional(bench: CoordinatorBench, version: int, **fields: int) -> tuple[int, int, int]:
+    """Error, producer id and epoch."""
+    request = InitProducerIdRequest(
+        transactional_id="mine", transaction_timeout_ms=60_000, **fields
+    )
+    answer = bench.ask("InitProducerId", version, request)
+    return answer.error_code, answer.producer_id, answer.producer_epoch
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_transactional_id_keeps_its_producer_id(bench: CoordinatorBench, version: int) -> None:
+    error, producer_id, epoch = transactional(bench, version)
+    assert (error, epoch) == (E.NONE, 0)
+    assert transactional(bench, version) == (E.NONE, producer_id, 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(3, E.INVALID_PRODUCER_EPOCH), (4, E.PRODUCER_FENCED)]
+)
+def test_a_producer_that_names_itself(
+    bench: CoordinatorBench, version: int, error: ErrorCode
+) -> None:
+    _, producer_id, _ = transactional(bench, version)
+    for _ in range(2):  # The first answer may be lost.
+        again = transactional(bench, version, producer_id=producer_id, producer_epoch=0)
+        assert again == (E.NONE, producer_id, 1)
+    assert transactional(bench, version, producer_id=producer_id, producer_epoch=5)[0] == error
+    assert transactional(bench, version, producer_id=producer_id + 9, producer_epoch=1)[0] == error

@@ -1,0 +1,1 @@
+"""The APIs of transactions. smq.coordinator.transactions decides."""

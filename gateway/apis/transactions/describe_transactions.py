@@ -1,0 +1,72 @@
+"""DescribeTransactions (key 65), version 0 (KIP-664).
+
+- State, timeout, producer, when the transaction began and the partitions that wait for a marker;
+  a group whose offsets it commits is one of `__consumer_offsets`, by Kafka's rule.
+- A name that comes twice is answered once.
+- An unknown transactional id is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST.
+"""
+
+from collections import defaultdict
+
+from gateway.coordinator_context import CoordinatorContext
+from smq.model.errors import ErrorCode
+from smq.store.rows import StoredTransaction
+from smq.wire.generated.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_PARTITIONS = 50  # As Kafka has by default.
+
+
+def handle(
+    request: DescribeTransactionsRequest, context: CoordinatorContext
+) -> DescribeTransactionsResponse:
+    """Describe each transactional id."""
+    names = [
+        name for name in dict.fromkeys(request.transactional_ids) if name not in context.described
+    ]
+    context.described.update(dict.fromkeys(names))
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(name, context) for name in names]
+    )
+
+
+def _describe(transactional_id: str, context: CoordinatorContext) -> TransactionState:
+    txn = context.coordinator.transactions.get(transactional_id)
+    if txn is None:
+        unknown = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        error = unknown if transactional_id else ErrorCode.INVALID_REQUEST
+        return TransactionState(transactional_id=transactional_id, error_code=error)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=txn.state,
+        transaction_timeout_ms=txn.timeout_ms,
+        transaction_start_time_ms=txn.started_ms,
+        producer_id=txn.producer_id,
+        producer_epoch=txn.epoch,
+        topics=_topics(txn, context),
+    )
+
+
+def _topics(txn: StoredTransaction, context: CoordinatorContext) -> list[TopicData]:
+    places = context.coordinator.topics.places
+    found = defaultdict[str, set[int]](set)
+    for number in txn.partitions & places.keys():
+        topic, partition = places[number]
+        found[topic.name].add(partition)
+    for group_id in txn.groups:
+        found[OFFSETS_TOPIC].add(java_hash(group_id) % OFFSETS_PARTITIONS)
+    return [TopicData(topic=name, partitions=sorted(found[name])) for name in sorted(found)]
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`, without its sign: what Kafka finds a group's partition by."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + 256 * high + low) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF

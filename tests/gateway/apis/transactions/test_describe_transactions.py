@@ -1,0 +1,54 @@
+"""DescribeTransactions: what is known of a transactional id."""
+
+from typing import Any
+
+from gateway.apis.transactions.describe_transactions import java_hash
+from smq.model.errors import ErrorCode
+from smq.wire.generated.describe_transactions import DescribeTransactionsRequest
+from tests.gateway.apis.transactions.producers import add_group, begin, end, open_
+from tests.gateway.coordinator_bench import CoordinatorBench
+
+
+def describe(bench: CoordinatorBench, *names: str) -> list[Any]:
+    request = DescribeTransactionsRequest(transactional_ids=list(names))
+    return list(bench.ask("DescribeTransactions", 0, request).transaction_states)
+
+
+def test_an_open_transaction_says_what_it_has_touched(bench: CoordinatorBench) -> None:
+    producer = begin(bench)
+    open_(bench, producer, "t", 2, 0)
+    add_group(bench, producer, "group")
+    [found] = describe(bench, "mine")
+    assert (found.error_code, found.transaction_state) == (0, "Ongoing")
+    assert (found.producer_id, found.producer_epoch) == producer
+    assert found.transaction_timeout_ms == 60_000
+    assert found.transaction_start_time_ms == bench.now.wall_ms
+    topics = {each.topic: list(each.partitions) for each in found.topics}
+    assert topics == {"t": [0, 2], "__consumer_offsets": [98629247 % 50]}
+
+
+def test_what_is_not_open_has_touched_nothing(bench: CoordinatorBench) -> None:
+    producer = begin(bench)
+    [found] = describe(bench, "mine")
+    assert (found.transaction_state, found.transaction_start_time_ms) == ("Empty", -1)
+    open_(bench, producer, "t", 2)
+    end(bench, producer)
+    [found] = describe(bench, "mine")
+    assert (found.transaction_state, list(found.topics)) == ("CompleteCommit", [])
+
+
+def test_each_name_is_answered_once(bench: CoordinatorBench) -> None:
+    begin(bench)
+    found = describe(bench, "mine", "unknown", "", "mine")
+    assert [(each.transactional_id, each.error_code) for each in found] == [
+        ("mine", ErrorCode.NONE),
+        ("unknown", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
+        ("", ErrorCode.INVALID_REQUEST),
+    ]
+
+
+def test_hashes_are_those_of_java() -> None:
+    """As `"…".hashCode() & 0x7fffffff` in Java says."""
+    assert java_hash("") == 0
+    assert java_hash("group") == 98629247
+    assert java_hash("polygenelubricants") == -(2**31) & 0x7FFFFFFF

@@ -1,0 +1,43 @@
+"""EndTxn: answered when the markers are written; from 5 on it says who the producer is now."""
+
+import pytest
+
+from smq.model.errors import ErrorCode
+from tests.gateway.apis.transactions.producers import begin, end, open_
+from tests.gateway.coordinator_bench import CoordinatorBench
+
+E = ErrorCode
+
+
+@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_transaction_ends(bench: CoordinatorBench, version: int, committed: bool) -> None:
+    producer = begin(bench)
+    open_(bench, producer, "t", 0, 1)
+    bumped = version >= 5
+    for _ in range(2):  # The second is the first, sent again.
+        answer = end(bench, producer, version, committed=committed)
+        now = (producer.id, 1) if bumped else (-1, -1)
+        assert answer.error_code == E.NONE
+        assert (answer.producer_id, answer.producer_epoch) == now
+    opposite = end(bench, producer, version, committed=not committed)
+    assert opposite.error_code == E.INVALID_TXN_STATE
+
+
+def test_the_answer_waits_for_the_markers(bench: CoordinatorBench) -> None:
+    producer = begin(bench)
+    open_(bench, producer, "t", 0)
+    bench.is_deaf = True
+    waiting = end(bench, producer)
+    assert isinstance(waiting, int)
+    assert end(bench, producer).error_code == E.CONCURRENT_TRANSACTIONS
+    bench.is_deaf = False
+    assert bench.answers()[waiting].producer_epoch == 1
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_fenced_producer_ends_nothing(bench: CoordinatorBench, version: int) -> None:
+    zombie = begin(bench)
+    begin(bench)
+    answer = end(bench, zombie, version)
+    assert answer.error_code == (E.INVALID_PRODUCER_EPOCH if version < 2 else E.PRODUCER_FENCED)
