@@ -96,8 +96,13 @@ class FakeShard:
         self.fuse.step(lambda: setattr(self, "compacted_end", end))
 
     def log_start(self, number: int, offset: int) -> None:  # noqa: ARG002
-        """Records below `offset` are deleted."""
-        self.fuse.step(lambda: setattr(self, "start", max(self.start, offset)))
+        """Records below `offset` are deleted, and need not be sealed: see SealedEnds."""
+
+        def move() -> None:
+            self.start = max(self.start, offset)
+            self.sealed_end = max(self.sealed_end, self.start)
+
+        self.fuse.step(move)
 
     def unsealed(self, number: int) -> list[Part]:  # noqa: ARG002
         """Each batch is a full segment of this log."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from shm.kernels.twin import records as plain
 from smq.filer.store import CREATE, Data, Facts, Mode
@@ -328,6 +328,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEPS, max_size=25))
+@example([("upload",), ("submit", 0), ("wait", 20_001), ("seal", 2, True), ("retain", 0, False)])
 def test_neither_orphans_nor_dangling_handles_whoever_is_killed(
     steps: list[tuple[object, ...]],
 ) -> None:
