@@ -222,15 +222,23 @@ class GroupMember:
 
     def _await(self, fileno: int) -> None:
         """Return when the descriptor is readable. Raises Stopped."""
-        while fileno not in select.select([fileno, self._wake], [], [])[0]:
+        while fileno not in _readable([fileno, self._wake], None):
             self._sleep(0)
             if self._stopping:
                 raise Stopped
 
     def _sleep(self, seconds: float | None) -> bool:
         """Whether we were woken."""
-        woken = bool(select.select([self._wake], [], [], seconds)[0])
+        woken = bool(_readable([self._wake], seconds))
         if woken:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
         return woken
+
+
+def _readable(filenos: Iterable[int], seconds: float | None) -> set[int]:
+    """Those that are readable within so long; None: wait for one. By poll: it takes any number."""
+    poll = select.poll()
+    for fileno in filenos:
+        poll.register(fileno, select.POLLIN)
+    return {fileno for fileno, _ in poll.poll(None if seconds is None else 1000 * seconds)}

@@ -1,5 +1,7 @@
 """Members of a group share partitions, among themselves and with Kafka's own clients."""
 
+import os
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -72,6 +74,21 @@ def test_a_group_goes_on_where_it_has_committed(client: smq.Client, topic: str) 
     with client.consumer(topic, group=topic, start="earliest") as consumer:
         eventually(lambda: read(consumer, again) and len(again) == 2, "the rest comes")
         assert sorted(again) == [31, 32]
+
+
+def test_a_process_with_very_many_files_joins_groups(client: smq.Client, topic: str) -> None:
+    fill(client, topic, 0, 3)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    null = os.open(os.devnull, os.O_RDONLY)
+    held = [null, *(os.dup(null) for _ in range(1100))]  # select(2) takes descriptors to 1023.
+    try:
+        found: list[int] = []
+        with client.consumer(topic, group=topic, start="earliest") as consumer:
+            eventually(lambda: read(consumer, found) and len(found) == 3, "all come")
+    finally:
+        for fileno in held:
+            os.close(fileno)
 
 
 def test_commits_can_be_automatic(client: smq.Client, topic: str) -> None:
