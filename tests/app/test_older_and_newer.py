@@ -21,7 +21,7 @@ from shm.kernels.twin.log import PlainFrame
 from smq.app.supervisor.datadir import FORMAT_VERSION
 from smq.app.supervisor.serve import refuse_newer
 from smq.client.client import Client
-from smq.log.files.checkpoint import FILE_NAME as CHECKPOINT
+from smq.log.files.checkpoint import FILE_NAME as CHECKPOINT, VERSION
 from smq.store.migrations import MIGRATIONS
 from smq.store.store import FILE_NAME as STORE
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
@@ -86,7 +86,7 @@ def newer_store(data_dir: Path) -> None:
 
 def newer_checkpoint(data_dir: Path) -> None:
     path = log_of(data_dir) / CHECKPOINT
-    path.write_bytes(newer(path.read_bytes(), 2))
+    path.write_bytes(newer(path.read_bytes(), VERSION + 1))
 
 
 def unknown_frame(data_dir: Path) -> None:
@@ -170,7 +170,10 @@ def test_frames_that_may_be_skipped_are_kept_in_the_middle_and_at_the_end(
     ("change", "said"),
     [
         (newer_store, r"store\.sqlite: made by a newer SMQ: its version is \d+, this SMQ knows"),
-        (newer_checkpoint, r"checkpoint: made by a newer SMQ: its format is 2, this SMQ knows up"),
+        (
+            newer_checkpoint,
+            r"checkpoint: made by a newer SMQ: its format is \d+, this SMQ knows up",
+        ),
         (unknown_frame, r"logs/0: made by a newer SMQ: the frame at position \d+ is of kind 17,"),
     ],
 )

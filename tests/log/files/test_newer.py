@@ -13,7 +13,7 @@ from shm.kernels.base.words import (
     FRAME_KIND_SKIPPABLE,
 )
 from shm.kernels.log.recover import S_AT, S_KIND, SCAN_COLUMNS
-from smq.log.files.checkpoint import FILE_NAME
+from smq.log.files.checkpoint import FILE_NAME, VERSION as CHECKPOINT_VERSION
 from smq.log.files.disk import OsDisk
 from smq.log.files.filed_index import VERSION, FiledIndex
 from smq.log.files.newer import UnknownFrames, refuse_newer
@@ -298,12 +298,12 @@ def test_a_table_of_our_version_says_that_there_is_none(tmp_path: Path) -> None:
 def test_a_newer_checkpoint_stops_the_start_before_anything_is_written(tmp_path: Path) -> None:
     newer_log(tmp_path, SKIPPABLE)
     path = tmp_path / FILE_NAME
-    path.write_bytes(newer(path.read_bytes(), 2))
+    path.write_bytes(newer(path.read_bytes(), CHECKPOINT_VERSION + 1))
     (tmp_path / "left over.new").write_bytes(b"")
     before = snapshot(tmp_path)
-    with pytest.raises(MadeByNewer, match="its format is 2"):
+    with pytest.raises(MadeByNewer, match=f"its format is {CHECKPOINT_VERSION + 1}"):
         refuse_newer(tmp_path, OsDisk())
-    with pytest.raises(MadeByNewer, match="its format is 2"):
+    with pytest.raises(MadeByNewer, match=f"its format is {CHECKPOINT_VERSION + 1}"):
         start(tmp_path, generation=1, levels=LEVELS)
     assert snapshot(tmp_path) == before
 
