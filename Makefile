@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test fix demo bench bench-load bench-local bench-reference record-oracle kafka-tools sim kills docs clean
+.PHONY: setup check test fix demo bench bench-load bench-local bench-reference bench-sealing record-oracle kafka-tools sim kills docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -49,6 +49,9 @@ bench-local: setup  ## Programs on one host: SMQ's shared memory beside its peer
 
 bench-reference: setup  ## Payloads by reference beside the same bytes inline. ARGS=--quick, --write
 	$(BIN)/python -m bench.reference $(ARGS)
+
+bench-sealing: setup  ## How fast one core makes segments and reads them back. ARGS=--mb 1024
+	$(BIN)/python -m bench.sealing $(ARGS)
 
 record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with. PART=words: only these dialogues.
 	$(BIN)/python -m tests.oracle.record $(PART)

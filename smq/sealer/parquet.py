@@ -55,7 +55,9 @@ from smq.wire.markers import write_empty
 KiB, MiB = 1024, 1024 * 1024
 FORMAT = "1"
 ROW_GROUP_ROWS = 64 * KiB  # Small, so that a cold read of a few records decodes little.
-ROW_GROUP_BYTES = 32 * MiB  # The same, for large records.
+ROW_GROUP_BYTES = 8 * MiB  # The same, for large records: what stays in a core's cache is quick.
+SAMPLE_BYTES = 256 * KiB  # Of values, which say whether compressing a segment's values pays.
+WORTH = 0.9  # It does if the sample shrinks below this share of itself.
 BATCH_BYTES = 256 * KiB  # Of batches that are read back: a client may ask for few bytes.
 HEADER_HEAD_BYTES_MAX = 10  # Two lengths.
 TIMESTAMP_US_MAX = (2**63 - 1) // 1000
@@ -74,10 +76,25 @@ SCHEMA = pa.schema(
         ),
     ]
 )
+# What is written: the same columns, but keys and values where they lie in the batches.
+_WRITTEN = pa.schema(
+    [
+        field.with_type(pa.binary_view()) if field.name in {"_key", "_value"} else field
+        for field in SCHEMA
+    ]
+)
+_LEAVES = (
+    "_offset",
+    "_ts_ms",
+    "_ts",
+    "_key",
+    "_value",
+    "_headers.list.element.key",
+    "_headers.list.element.value",
+)
 _DELTA = "DELTA_BINARY_PACKED"
 _SETTINGS: dict[str, Any] = {
-    "compression": "zstd",
-    "compression_level": 1,
+    "store_schema": False,  # Readers would get views, which few of them know.
     "use_dictionary": ["_headers.list.element.key"],
     "column_encoding": {"_offset": _DELTA, "_ts_ms": _DELTA, "_ts": _DELTA},
     "write_statistics": ["_offset", "_ts_ms", "_ts"],
@@ -87,6 +104,11 @@ _SETTINGS: dict[str, Any] = {
 
 def table_of(piece: Piece) -> pa.Table:
     """The rows of a piece of kind ROWS. Replaces what is not UTF-8 in header keys."""
+    return _views_of(piece).cast(SCHEMA)
+
+
+def _views_of(piece: Piece) -> pa.Table:
+    """The same, with keys and values as views into the piece."""
     columns, arena = piece.columns, piece.arena
     times = columns[C_TIMESTAMP]
     fits = (times <= TIMESTAMP_US_MAX) & (times >= -TIMESTAMP_US_MAX)
@@ -95,11 +117,11 @@ def table_of(piece: Piece) -> pa.Table:
         pa.array(columns[C_OFFSET]),
         pa.array(times),
         micros.view(SCHEMA.field("_ts").type),
-        binary_views(arena, columns[C_KEY_AT], columns[C_KEY_LENGTH]).cast(pa.binary()),
-        binary_views(arena, columns[C_VALUE_AT], columns[C_VALUE_LENGTH]).cast(pa.binary()),
+        binary_views(arena, columns[C_KEY_AT], columns[C_KEY_LENGTH]),
+        binary_views(arena, columns[C_VALUE_AT], columns[C_VALUE_LENGTH]),
         _headers_of(piece),
     ]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    return pa.Table.from_arrays(arrays, schema=_WRITTEN)
 
 
 def _headers_of(piece: Piece) -> pa.Array:
@@ -125,16 +147,16 @@ class ParquetWriter:
             "timestamp_type": LOG_APPEND_TIME if log_append_time else CREATE_TIME,
         }
         self._file = BytesIO()
-        self._writer = pq.ParquetWriter(self._file, SCHEMA, **_SETTINGS)
+        self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
         self._epochs: list[list[int]] = []
         self._control = bytearray()
 
     @property
     def size(self) -> int:
         """About how many bytes the segment has."""
-        waiting: int = sum(table.nbytes for table in self._waiting)
-        return self._file.tell() + waiting
+        return self._file.tell() + self._waiting_bytes
 
     def add(self, piece: Piece) -> None:
         """Add records; of markers and of what was aborted only the epochs are kept."""
@@ -143,7 +165,7 @@ class ParquetWriter:
         if piece.kind is Kind.CONTROL:
             return  # Its offsets become a gap.
         assert piece.kind is Kind.ROWS
-        self.add_rows(table_of(piece))
+        self._add(_views_of(piece), len(piece.batches))
 
     def add_segment(self, segment: "ParquetSegment") -> None:
         """Add all that another segment has, a row group at a time."""
@@ -159,7 +181,11 @@ class ParquetWriter:
 
     def add_rows(self, rows: pa.Table) -> None:
         """Add rows of SCHEMA."""
+        self._add(rows.cast(_WRITTEN), rows.nbytes)
+
+    def _add(self, rows: pa.Table, size: int) -> None:
         self._waiting.append(rows)
+        self._waiting_bytes += size
         self._write(everything=False)
 
     def _note_epoch(self, offset: int, epoch: int) -> None:
@@ -177,19 +203,45 @@ class ParquetWriter:
             "leader_epochs": json.dumps(self._epochs),
             "control": base64.b64encode(self._control).decode(),
         }
-        self._writer.add_key_value_metadata({f"smq.{key}": fact for key, fact in facts.items()})
-        self._writer.close()
+        writer = self._writer or _open(self._file, _WRITTEN.empty_table())
+        writer.add_key_value_metadata({f"smq.{key}": fact for key, fact in facts.items()})
+        writer.close()
         return self._file.getbuffer()
 
     def _write(self, *, everything: bool) -> None:
         rows = sum(table.num_rows for table in self._waiting)
-        if sum(table.nbytes for table in self._waiting) < ROW_GROUP_BYTES and not everything:
+        if self._waiting_bytes < ROW_GROUP_BYTES and not everything:
             rows -= rows % ROW_GROUP_ROWS
         if rows == 0:
             return
         table = pa.concat_tables(self._waiting)
+        self._writer = self._writer or _open(self._file, table)
         self._writer.write_table(table[:rows], row_group_size=ROW_GROUP_ROWS)
-        self._waiting = [table[rows:]] if rows < table.num_rows else []
+        left = table.num_rows - rows
+        self._waiting = [table[rows:]] if left else []
+        self._waiting_bytes = self._waiting_bytes * left // table.num_rows
+
+
+def _open(file: BytesIO, first: pa.Table) -> pq.ParquetWriter:
+    """A writer of a file whose first rows these are: they decide whether it compresses values."""
+    codecs = dict.fromkeys(_LEAVES, "zstd")
+    if not _shrinks(first["_value"]):
+        codecs["_value"] = "none"
+    levels = {leaf: 1 for leaf, codec in codecs.items() if codec == "zstd"}
+    return pq.ParquetWriter(
+        file, _WRITTEN, compression=codecs, compression_level=levels, **_SETTINGS
+    )
+
+
+def _shrinks(values: pa.ChunkedArray) -> bool:
+    """Whether compressing pays, by a sample from the middle of these values."""
+    sample = bytearray()
+    for value in values[len(values) // 2 :]:
+        if value.is_valid:
+            sample += memoryview(value.as_buffer())[:SAMPLE_BYTES]
+        if len(sample) >= SAMPLE_BYTES:
+            break
+    return len(pa.compress(sample, "zstd", asbytes=True)) <= WORTH * len(sample)
 
 
 class Span(NamedTuple):

@@ -1,6 +1,7 @@
 """Parquet segments: every record comes back unchanged, and engines can read them."""
 
 from pathlib import Path
+from random import Random
 
 import duckdb
 import pyarrow as pa
@@ -179,6 +180,48 @@ def test_rows_between_offsets_skip_other_row_groups(monkeypatch: pytest.MonkeyPa
     assert [table.to_pydict() for table in tables] == [{"_ts_ms": [30]}, {"_ts_ms": [40, 50]}]
     assert [table["_offset"].to_pylist() for table in segment.rows(8, 12, ["_offset"])] == [[8, 9]]
     assert list(segment.rows(12, 20, ["_offset"])) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "codec"),
+    [
+        ([Random(i).randbytes(5000) for i in range(9)], "UNCOMPRESSED"),
+        ([b"the same again " * 300] * 9, "ZSTD"),
+        ([None, b"", None], "UNCOMPRESSED"),
+    ],
+)
+def test_values_are_compressed_where_a_sample_of_them_shrinks(
+    values: list[bytes | None], codec: str
+) -> None:
+    records = [_one(i, 0, value) for i, value in enumerate(values)]
+    sealed = _sealed(_sent(records))
+    columns = pq.ParquetFile(pa.BufferReader(sealed)).metadata.row_group(0)
+    codecs = {
+        columns.column(i).path_in_schema: columns.column(i).compression
+        for i in range(columns.num_columns)
+    }
+    assert codecs.pop("_value") == codec
+    assert set(codecs.values()) == {"ZSTD"}
+    assert _read(sealed) == records
+
+
+def test_a_row_group_ends_where_its_bytes_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 10_000)
+    records = [_one(i, 0, b"x" * 3000) for i in range(12)]
+    writer = ParquetWriter(LABELS, log_append_time=False)
+    for record in records:
+        for piece in cut(_sent([record])):
+            writer.add(piece)
+    sealed = bytes(writer.finish(0, 12))
+    spans = ParquetSegment(read_only(sealed)).spans
+    assert [(span.start, span.end) for span in spans] == [(0, 4), (4, 8), (8, 12)]
+    assert _read(sealed) == records
+
+
+def test_the_file_does_not_say_that_its_values_were_views() -> None:
+    sealed = _sealed(_sent([_one(0)]))
+    schema = pq.ParquetFile(pa.BufferReader(sealed)).schema_arrow
+    assert schema.remove_metadata() == parquet.SCHEMA
 
 
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
