@@ -5,11 +5,13 @@ directory, which it sends like its log. The unit of the cache is a row group: it
 serves the requests that follow. The cache is bounded and evicts the least recently used file, but
 not before the shard has had time to open it. Opening a segment checks it against the manifest; a
 segment that differs is reported by name and never served.
+
+Who reads on where the answer before ended gets the next row group decoded while nobody asks.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple, Protocol
@@ -31,6 +33,7 @@ from smq.wire.codec import Buffer
 SEGMENTS_OPEN_MAX = (
     8  # Without a local filer each takes a file in the cache directory, beside its bound.
 )
+FOLLOWED_MAX = 256  # Partitions whose last answer is remembered, to know who reads on.
 CACHE_KEEP_MS = 10_000  # Minimum time that a file stays after a shard was told of it.
 
 
@@ -129,6 +132,8 @@ class ColdReader:
     def __init__(self, store: Store, manifest: Manifest, cache: Cache) -> None:
         self._store, self._manifest, self._cache = store, manifest, cache
         self._open: OrderedDict[str, ParquetSegment | RawSegment] = OrderedDict()
+        self._ends: OrderedDict[int, int] = OrderedDict()
+        self._ahead: tuple[int, int] | None = None
 
     def read(self, number: int, offset: int, bytes_max: int) -> Found | None:
         """Batches of a partition from `offset`; None if no segment has any.
@@ -140,8 +145,26 @@ class ColdReader:
             while place < segment.end_offset:
                 batches, place = self._batches(segment, place)
                 if (found := batches.find(offset, bytes_max)) is not None:
+                    self._follow(number, offset, found, place)
                     return found
         return None
+
+    def _follow(self, number: int, offset: int, found: Found, part_end: int) -> None:
+        """Remember where an answer ended, and what comes next if it went on from another."""
+        self._ahead = (number, part_end) if self._ends.pop(number, None) == offset else None
+        self._ends[number] = found.next_offset
+        if len(self._ends) > FOLLOWED_MAX:
+            self._ends.popitem(last=False)
+
+    def read_ahead(self) -> None:
+        """Decode what a reader that goes on needs next, if the last answer was one of its."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return
+        with suppress(StoreError, OSError):  # Who asks for it is told.
+            for segment in walk(self._manifest, *ahead, page=1):
+                self._batches(segment, max(ahead[1], segment.base_offset))
+                return
 
     def offset_for_time(
         self, number: int, timestamp: int, log_start: int = 0

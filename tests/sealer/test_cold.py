@@ -13,7 +13,7 @@ from smq.model.errors import Unavailable
 from smq.model.segments import Segment
 from smq.sealer import parquet
 from smq.sealer.cold import CACHE_KEEP_MS, Cache, ColdReader, Damaged, open_segment
-from smq.sealer.parquet import ParquetSegment
+from smq.sealer.parquet import ParquetSegment, Span
 from smq.sealer.raw import INDEX_DTYPE
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
@@ -71,6 +71,52 @@ def test_what_is_in_a_gap_is_answered_with_what_follows(
         assert found is not None
         assert found.next_offset == 21
     assert read_back(store, manifest, tmp_path / "cache") == [(10, b"value 10"), (20, b"value 20")]
+
+
+def test_who_reads_on_finds_the_next_row_group_decoded(
+    store: Store, manifest: WritableManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 5)
+    shard = FakeShard([batch(i, 5) for i in range(0, 30, 5)])
+    seal(store, shard, manifest, sealed_end=0, end=30, segment_bytes=500)
+    assert len(manifest.segments(1)) > 1
+    cache = Cache(tmp_path / "cache", 1 << 20, lambda: 0)
+    reader, decoded = ColdReader(store, manifest, cache), list[int]()
+    decode = ParquetSegment.batches
+
+    def batches(segment: ParquetSegment, span: Span) -> np.ndarray:
+        decoded.append(span.start)
+        return decode(segment, span)
+
+    monkeypatch.setattr(ParquetSegment, "batches", batches)
+
+    def read(offset: int) -> list[int]:
+        decoded.clear()
+        found = reader.read(1, offset, 10_000)
+        assert found is None or found.next_offset == offset + 5
+        reader.read_ahead()
+        return list(decoded)
+
+    assert read(0) == [0]  # Nobody knows yet whether this reader goes on.
+    assert read(5) == [5, 10]
+    assert [read(offset) for offset in (10, 15, 20)] == [[15], [20], [25]]
+    assert read(25) == []  # There is nothing behind it.
+    assert reader.read(1, 30, 100) is None
+
+
+def test_a_damaged_segment_is_no_matter_of_who_reads_ahead_of_it(
+    store: Store, manifest: WritableManifest, tmp_path: Path
+) -> None:
+    shard = FakeShard([batch(0), batch(1), batch(2)])
+    seal(store, shard, manifest, sealed_end=0, end=3, segment_bytes=1)
+    store.delete(manifest.segments(1)[2].path)
+    reader = _reader(store, manifest, tmp_path)
+    for offset in (0, 1):
+        found = reader.read(1, offset, 100)
+        assert found is not None
+        reader.read_ahead()
+    with pytest.raises(Damaged, match="the file is missing"):
+        reader.read(1, 2, 100)
 
 
 def test_offsets_are_found_by_time_across_segments(

@@ -217,6 +217,11 @@ class Worker:
             kept = self._cache.put(key, delivered.pieces, delivered.places(offset))
         return _answer(kept.find(offset, bytes_max))
 
+    def read_ahead(self) -> None:
+        """Prepare what will be asked next, while nobody waits."""
+        if "_reader" in self.__dict__:
+            self._reader.read_ahead()
+
     def _batches(self, node: int, number: int, offset: int, bytes_max: int) -> bytes:
         """A partition's batches from `offset` on, from the log or from segments."""
         try:
@@ -301,6 +306,7 @@ def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:
                 sock.sendall(answer)
             except (TimeoutError, ConnectionError):
                 return
+        worker.read_ahead()
 
 
 def _done(worker: Worker, body: bytes) -> object:
