@@ -8,7 +8,9 @@ cost speed and save nothing. The file's metadata has what is no row: transaction
 epochs, the timestamp type, and the segment's first and end offset.
 
 Reading returns Kafka batches: the same records, offsets and timestamps, in new batches. Pages have
-no checksums: the manifest has the file's, and it is checked before the first page is read.
+no checksums: the manifest has the file's, which is checked before the first page is read. Segments
+written since `smq.checks` is among the metadata have CRC-32Cs of row groups too, checked each time
+one is decoded: values that are not compressed show no damage by themselves.
 """
 
 import base64
@@ -25,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shm.arrow import binary_views, read_only
+from shm.kernels.base.crc32c import crc32c
 from shm.kernels.base.words import ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES
 from shm.kernels.record.records import (
     B_AT,
@@ -150,6 +153,7 @@ class ParquetWriter:
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
+        self._checks: list[list[int]] = []
         self._epochs: list[list[int]] = []
         self._control = bytearray()
 
@@ -201,6 +205,7 @@ class ParquetWriter:
             "base_offset": str(base_offset),
             "end_offset": str(end_offset),
             "leader_epochs": json.dumps(self._epochs),
+            "checks": json.dumps(self._checks),
             "control": base64.b64encode(self._control).decode(),
         }
         writer = self._writer or _open(self._file, _WRITTEN.empty_table())
@@ -217,9 +222,17 @@ class ParquetWriter:
         table = pa.concat_tables(self._waiting)
         self._writer = self._writer or _open(self._file, table)
         self._writer.write_table(table[:rows], row_group_size=ROW_GROUP_ROWS)
+        self._check()
         left = table.num_rows - rows
         self._waiting = [table[rows:]] if left else []
         self._waiting_bytes = self._waiting_bytes * left // table.num_rows
+
+    def _check(self) -> None:
+        """Note where the file ends, and the CRC-32C of what was written since the last note."""
+        start = self._checks[-1][0] if self._checks else 0
+        end = self._file.tell()
+        written = read_only(self._file.getbuffer()[start:end])
+        self._checks.append([end, int(crc32c(written, 0, len(written)))])
 
 
 def _open(file: BytesIO, first: pa.Table) -> pq.ParquetWriter:
@@ -257,6 +270,7 @@ class ParquetSegment:
     """Reads a Parquet segment, a row group at a time. Raises ArrowInvalid if it is not one."""
 
     def __init__(self, data: np.ndarray) -> None:
+        self._data = data
         self._file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
         facts = self._file.metadata.metadata or {}
         self.facts = {
@@ -268,6 +282,7 @@ class ParquetSegment:
             raise pa.ArrowInvalid("not a segment of this version of SMQ")
         self.spans = self._spans()
         self.epochs: list[list[int]] = json.loads(self.facts["leader_epochs"])
+        self._checks: list[list[int]] = json.loads(self.facts.get("checks", "[]"))
         self.is_log_append = self.facts["timestamp_type"] == LOG_APPEND_TIME
         self._attributes = ATTRIBUTE_LOG_APPEND_TIME if self.is_log_append else 0
         self.control = base64.b64decode(self.facts["control"])
@@ -301,7 +316,7 @@ class ParquetSegment:
     def tables(self) -> Iterator[pa.Table]:
         """All rows, a row group at a time."""
         for group in range(self._file.metadata.num_row_groups):
-            yield self._file.read_row_group(group).cast(SCHEMA)
+            yield self._group(group).cast(SCHEMA)
 
     def rows(self, start: int, end: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of the rows with start <= _offset < end, by row group; skips the others."""
@@ -309,7 +324,7 @@ class ParquetSegment:
         for span in self.spans:
             if span.group < 0 or span.end <= start or span.start >= end:
                 continue
-            table = self._file.read_row_group(span.group, wanted)
+            table = self._group(span.group, wanted)
             first, last = np.searchsorted(table["_offset"].to_numpy(), [start, end])
             yield table.slice(first, last - first).select(columns)
 
@@ -318,7 +333,7 @@ class ParquetSegment:
         for span in self.spans:
             if span.max_timestamp < timestamp or span.end <= from_offset or span.group < 0:
                 continue
-            table = self._file.read_row_group(span.group, ["_offset", "_ts_ms"])
+            table = self._group(span.group, ["_offset", "_ts_ms"])
             offsets, times = table["_offset"].to_numpy(), table["_ts_ms"].to_numpy()
             fits = (times >= timestamp) & (offsets >= from_offset)
             if fits.any():
@@ -345,7 +360,18 @@ class ParquetSegment:
         if span.group < 0:
             return _rows_of(SCHEMA.empty_table())
         names = ["_offset", "_ts_ms", "_key", "_value", "_headers"]
-        return _rows_of(self._file.read_row_group(span.group, names))
+        return _rows_of(self._group(span.group, names))
+
+    def _group(self, group: int, columns: list[str] | None = None) -> pa.Table:
+        """A row group, checked. Raises ArrowInvalid if it is not what was written."""
+        at = self._file.metadata.row_group(group).column(0).data_page_offset
+        row = bisect_right(self._checks, at, key=itemgetter(0))
+        if row < len(self._checks):
+            start = self._checks[row - 1][0] if row else 0
+            end, crc = self._checks[row]
+            if not start < end <= len(self._data) or int(crc32c(self._data, start, end)) != crc:
+                raise pa.ArrowInvalid(f"row group {group} has changed since it was written")
+        return self._file.read_row_group(group, columns)
 
     def _epoch_at(self, offset: int) -> int:
         """The leader epoch at an offset; before the first entry, that of the first."""

@@ -4,6 +4,7 @@ from pathlib import Path
 from random import Random
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -216,6 +217,32 @@ def test_a_row_group_ends_where_its_bytes_are_enough(monkeypatch: pytest.MonkeyP
     spans = ParquetSegment(read_only(sealed)).spans
     assert [(span.start, span.end) for span in spans] == [(0, 4), (4, 8), (8, 12)]
     assert _read(sealed) == records
+
+
+@pytest.mark.parametrize("has_checks", [True, False])
+def test_a_row_group_that_has_changed_since_the_file_was_opened_is_refused(
+    monkeypatch: pytest.MonkeyPatch, has_checks: bool
+) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 2)
+    if not has_checks:  # As earlier versions wrote them.
+        monkeypatch.setattr(ParquetWriter, "_check", lambda _: None)
+    values = [Random(i).randbytes(5000) for i in range(8)]
+    writer = ParquetWriter(LABELS, log_append_time=False)
+    for i, value in enumerate(values):
+        for piece in cut(_sent([_one(i, 0, value)])):
+            writer.add(piece)
+    sealed = np.frombuffer(bytearray(writer.finish(0, 8)), np.uint8)
+    opened = sealed.view()
+    opened.flags.writeable = False
+    segment = ParquetSegment(opened)
+    sealed[bytes(sealed).index(values[5]) + 77] ^= 1
+    assert [span.start for span in segment.spans] == [0, 2, 4, 6]
+    for span in segment.spans:
+        if has_checks and span.start == 4:
+            with pytest.raises(pa.ArrowInvalid, match="row group 2 has changed"):
+                segment.batches(span)
+        else:
+            assert len(segment.batches(span)) > 10_000
 
 
 def test_the_file_does_not_say_that_its_values_were_views() -> None:
