@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test fix demo bench bench-load bench-local bench-reference bench-sealing record-oracle kafka-tools sim kills docs clean
+.PHONY: setup check test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools sim kills docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -50,6 +50,9 @@ bench-local: setup  ## Programs on one host: SMQ's shared memory beside its peer
 bench-reference: setup  ## Payloads by reference beside the same bytes inline. ARGS=--quick, --write
 	$(BIN)/python -m bench.reference $(ARGS)
 
+bench-flood: setup  ## Floods and backlogs, SMQ beside Apache Kafka: an hour, 40 GB. ARGS=--quick, --only WORDS, --write
+	$(BIN)/python -m bench.flood_table $(ARGS)
+
 bench-sealing: setup  ## How fast one core makes segments and reads them back. ARGS=--mb 1024
 	$(BIN)/python -m bench.sealing $(ARGS)
 
@@ -65,6 +68,7 @@ sim: setup  ## The whole broker simulated, from seeds. SEED=n replays one, SEEDS
 kills: setup  ## Real processes, killed at random under load. SEED=n chooses whom and when.
 	$(BIN)/python -m smq.testing.door_kill_run $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.kill_run $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m smq.testing.kill_run --hurried $(if $(SEED),--seed $(SEED))
 
 docs: setup  ## Write the generated parts of docs/.
 	$(BIN)/python -m smq.app.documentation

@@ -1,6 +1,7 @@
 """Kills at random under load: is anything lost, doubled, reordered, or changed under a reader?
 
-`make kills SEED=…` or `python -m smq.testing.kill_run --kills 50 --records 2000000`.
+`make kills SEED=…` or `python -m smq.testing.kill_run --kills 50 --records 2000000`; with
+`--hurried` in a log so small that all is sealed at once and read back from segments.
 
 An idempotent producer of librdkafka's sends numbered records to each partition, in rounds; in each
 round one process of the broker, chosen by the seed (the supervisor among them), gets SIGKILL at a
@@ -41,6 +42,17 @@ BREATHS = 40  # Of the sender in a round, so that something is under way at any 
 QUIET_MS_MAX = 120_000  # Longer without any progress is a hang.
 QUIET_MS_SAID = 5000  # Longer without any progress is said, with who waits for what.
 SEAL_MS = 2000  # So that sealing goes on all the while.
+# A log with little room: producers are slowed, sealing hurries, segments are small and soon merged,
+# and whoever is behind reads them through the sealer.
+HURRIED = MappingProxyType(
+    {
+        "ring.bytes": "16MiB",
+        "wal.segment.bytes": "4MiB",
+        "wal.bytes.max": "32MiB",
+        "wal.keep.bytes": "0",
+        "seal.bytes": "2MiB",
+    }
+)
 
 
 Say = Callable[[str], object]
@@ -241,6 +253,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--hurried", action="store_true", help="in a log with little room")
     given = parser.parse_args()
     sys.stdout.write(f"seed {given.seed}\n")
     began_ms = monotonic_ms()
@@ -250,7 +263,8 @@ def main() -> None:
         sys.stdout.flush()
 
     with tempfile.TemporaryDirectory(prefix="smq-") as directory:
-        kill_run(Path(directory), given.seed, given.kills, given.records, say)
+        settings = HURRIED if given.hurried else {}
+        kill_run(Path(directory), given.seed, given.kills, given.records, say, settings)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,377 @@
+"""Floods and backlogs, SMQ beside Apache Kafka, as one table: `python -m bench.flood_table`.
+
+Every line has brokers of its own, so that no line finds what another one left; who is not measured
+does not run. With `--gb 20` SMQ takes some 40 GB of the disk, and the whole run an hour. `--quick`
+is a look with 1 GB, `--only WORDS` takes the lines whose name has these words, `--write` puts the
+table into docs/performance.md. A line that fails is said, and the others go on.
+"""
+
+import argparse
+import os
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from bench.clients import ClientFailed, has_librdkafka, librdkafka, raw, raw_process
+from bench.flood import READER, RECORD_BYTES, flood_measure
+from bench.local import tables
+from bench.machine import touch_free_memory
+from bench.measures import GB, Figures, topic
+from bench.report import number, write_between
+from smq.app.cli.bench import measured_step, steps_for
+from smq.app.load.cost import RINGS, pss_mb
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.topic_changes import alter_topic
+from smq.testing.kafka import Kafka, KafkaUnavailable
+from smq.testing.processes import Broker
+from smq.testing.smq_broker import SmqCommand
+
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+BEGIN, END = (
+    "<!-- written by bench.flood_table: begin -->",
+    ("<!-- written by bench.flood_table: end -->"),
+)
+SEALED_ONLY = {"seal.ms": "2000", "wal.keep.bytes": "0"}  # What is sealed leaves the log at once.
+SEALED_S_MAX = 600
+SEALING_GB_MIN = 4.0  # So that it takes longer than what is measured beside it.
+SEALS_ALONG = {"smq.seal.ms": "1000", "smq.seal.bytes": "16777216"}
+SEALS_LATER = {"smq.seal.ms": "86400000", "smq.seal.bytes": str(1 << 40)}
+FLOOD_CLIENT = {"batch_size": 1_000_000, "batch_num_messages": 1000, "linger_ms": 5}
+CONNECTIONS = 9900  # Beside the ten of the load: 10,000 is the broker's bound.
+SPREAD_BATCH_BYTES = 16384
+
+
+class Line(NamedTuple):
+    """A figure of a part: its words, its target, and whether that is of SMQ's ratio to Kafka."""
+
+    words: str
+    figure: str
+    target: str
+
+
+@dataclass
+class Run:
+    """How much is measured."""
+
+    gb: float
+    quick: bool
+    directory: Path
+
+    def seconds(self, full: float) -> float:
+        return full / 5 if self.quick else full
+
+    def step(self, broker: Broker, workload: str, **fields: object) -> Mapping[str, Any]:
+        """The result of one step of a workload of `smq bench`. Raises ClientFailed."""
+        minutes = {"testDurationMinutes": self.seconds(30) / 60}
+        given = [f"{name}={value}" for name, value in (minutes | fields).items()]
+        [step] = steps_for(workload, given)
+        result, problem = measured_step(broker.bootstrap, step, broker.name)
+        if problem:
+            raise ClientFailed(problem)
+        return result
+
+    def p99_us(self, broker: Broker, figure: str, workload: str, **fields: object) -> float:
+        """A 99th percentile of such a step."""
+        return float(self.step(broker, workload, **fields)["latency_us"][figure]["p99"])
+
+
+class Part(NamedTuple):
+    """What is run, with which settings of SMQ, and the lines that come of it."""
+
+    name: str
+    run: Callable[[Run, Broker], Figures]
+    lines: tuple[Line, ...]
+    settings: Mapping[str, str] = MappingProxyType({})
+    with_kafka: bool = True
+
+
+def flood(run: Run, broker: Broker) -> Figures:
+    """1 KiB through librdkafka, and all of it read back."""
+    return flood_measure(run.gb).run(broker)
+
+
+def small_flood(run: Run, broker: Broker) -> Figures:
+    """100 B in batches of 1 MB, half as many bytes."""
+    with topic(broker) as name:
+        total = int(run.gb / 2 * GB)
+        return raw(broker.port, "produce", topic=name, record_bytes=100, bytes=total)
+
+
+def sealed_bytes(broker: Broker) -> tuple[int, int]:
+    """Records that segments have, and their bytes; nothing of other brokers."""
+    path = getattr(broker, "data_dir", Path()) / "store.sqlite"
+    if not path.is_file():
+        return 0, 0
+    question = "SELECT coalesce(sum(record_count), 0), coalesce(sum(bytes), 0) FROM segments"
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
+        records, size = store.execute(question).fetchone()
+    return int(records), int(size)
+
+
+def await_sealed(broker: Broker, records: int) -> None:
+    """Wait until segments have so many records; at once for other brokers than ours."""
+    deadline = time.monotonic() + SEALED_S_MAX
+    while broker.name == "smq" and sealed_bytes(broker)[0] < records:
+        if time.monotonic() > deadline:
+            raise ClientFailed(f"after {SEALED_S_MAX} s not all is sealed")
+        time.sleep(0.2)
+
+
+def fill(broker: Broker, name: str, gigabytes: float) -> int:
+    """So many GB of 1 KiB; how many records."""
+    records = int(gigabytes * GB / RECORD_BYTES) // 5 * 5
+    librdkafka(
+        broker.bootstrap, "flood", topic=name, records=records, record_bytes=RECORD_BYTES,
+        **FLOOD_CLIENT,
+    )  # fmt: skip
+    return records
+
+
+def read_sealed(run: Run, broker: Broker) -> Figures:
+    """Read from the earliest what has left the log."""
+    with topic(broker) as name:
+        records = fill(broker, name, run.gb / 2)
+        await_sealed(broker, records)
+        read = librdkafka(broker.bootstrap, "consume", topic=name, records=records, **READER)
+    return {"mb_s": read["mb_s"]}
+
+
+@contextmanager
+def again_and_again(action: Callable[[], object]) -> Iterator[list[int]]:
+    """Do it in a thread until the block ends; gives a list that grows by one each time."""
+    stop, done, met = Event(), list[int](), list[Exception]()
+
+    def repeat() -> None:
+        try:
+            while not stop.is_set():
+                action()
+                done.append(1)
+        except Exception as failure:  # noqa: BLE001  (carried over)
+            met.append(failure)
+
+    thread = Thread(target=repeat)
+    thread.start()
+    try:
+        yield done
+    finally:
+        stop.set()
+        thread.join()
+    if met:
+        raise met[0]
+
+
+def beside_a_drain(run: Run, broker: Broker) -> Figures:
+    """Producers at 10,000 messages a second, alone, and while a backlog is read again and again."""
+    alone = run.p99_us(broker, "publish", "latency", producerRate=10_000)
+    with topic(broker) as name:
+        records = fill(broker, name, min(run.gb, 4))
+        read = partial(
+            librdkafka, broker.bootstrap, "consume", topic=name, records=records, **READER
+        )
+        with again_and_again(read):
+            beside = run.p99_us(broker, "publish", "latency", producerRate=10_000)
+    return {"alone_us": alone, "beside_us": beside, "times": beside / alone}
+
+
+@contextmanager
+def sealing(run: Run, broker: Broker) -> Iterator[None]:
+    """A backlog that is sealed meanwhile. Raises ClientFailed if that was over too soon."""
+    with topic(broker, 8, **SEALS_LATER) as name:
+        records = fill_spread(broker, name, max(run.gb / 2, SEALING_GB_MIN))
+        with Cluster(broker.bootstrap) as cluster:
+            alter_topic(cluster, name, SEALS_ALONG, ())
+        deadline = time.monotonic() + 30
+        while sealed_bytes(broker)[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield
+        if sealed_bytes(broker)[0] >= records:
+            print("  sealing ended before the measurement did", file=sys.stderr)
+
+
+def fill_spread(broker: Broker, name: str, gigabytes: float) -> int:
+    """So many GB of 1 KiB over eight partitions; how many records."""
+    figures = raw(
+        broker.port, "produce", topic=name, partitions=8, batch_bytes=1_000_000,
+        bytes=int(gigabytes * GB),
+    )  # fmt: skip
+    return int(figures["bytes"] / RECORD_BYTES)
+
+
+def beside_sealing(run: Run, broker: Broker) -> Figures:
+    """Producers at 10,000 messages a second, alone, and while a backlog is sealed."""
+    alone = run.p99_us(broker, "publish", "latency", producerRate=10_000)
+    with sealing(run, broker):
+        beside = run.p99_us(broker, "publish", "latency", producerRate=10_000)
+    return {"alone_us": alone, "beside_us": beside, "times": beside / alone}
+
+
+def singles_beside_sealing(run: Run, broker: Broker) -> Figures:
+    """Requests of one record, five deep, at rest and while a backlog is sealed."""
+    requests = int(run.seconds(500_000))
+
+    def rate() -> float:
+        with topic(broker) as name:
+            return raw(
+                broker.port, "produce", topic=name, record_bytes=100, batch_bytes=1, depth=5,
+                requests=requests,
+            )["req_s"]  # fmt: skip
+
+    rest = rate()
+    with sealing(run, broker):
+        busy = rate()
+    return {"rest": rest, "busy": busy, "share": busy / rest}
+
+
+def local_door(run: Run, broker: Broker) -> Figures:
+    """20 million messages of 100 B as Arrow batches through the local door."""
+    with topic(broker) as name:
+        return tables(broker.bootstrap, name, int(run.gb * 1_000_000))
+
+
+def partitions(run: Run, broker: Broker) -> Figures:
+    """The same load over more and more partitions, first pass; memory of an idle one."""
+    total, figures = int(run.seconds(1.0) * GB), Figures()
+    for count in (1, 1000, 10_000):
+        before = pss_mb(broker.pids(), without=RINGS)
+        with topic(broker, count) as name:
+            figures[f"kib_{count}"] = (
+                (pss_mb(broker.pids(), without=RINGS) - before) * 1e6 / 1024 / count
+            )
+            figures[f"mb_s_{count}"] = raw(
+                broker.port, "produce", topic=name, partitions=count,
+                batch_bytes=SPREAD_BATCH_BYTES, bytes=total,
+            )["mb_s"]  # fmt: skip
+    for count in (1000, 10_000):
+        figures[f"share_{count}"] = figures[f"mb_s_{count}"] / figures["mb_s_1"]
+    return figures
+
+
+def connections(run: Run, broker: Broker) -> Figures:
+    """Latency beside ten and beside 9,900 other connections, and what an idle one takes."""
+    ten = run.p99_us(broker, "publish", "many-connections", idleConnections=10)
+    many = run.p99_us(broker, "publish", "many-connections", idleConnections=CONNECTIONS)
+    before = pss_mb(broker.pids(), without=RINGS)
+    with raw_process(broker.port, "idle", connections=CONNECTIONS) as client:
+        assert client.stdout is not None
+        assert client.stdin is not None
+        client.stdout.readline()
+        after = pss_mb(broker.pids(), without=RINGS)
+        client.stdin.close()
+    kib = (after - before) * 1e6 / 1024 / CONNECTIONS
+    return {"ten_us": ten, "many_us": many, "times": many / ten, "kib": kib}
+
+
+def groups(run: Run, broker: Broker) -> Figures:
+    """1,000 consumers in 100 groups, one of which leaves and comes back each two seconds."""
+    count = 10 if run.quick else 100
+    result = run.step(broker, "many-groups", subscriptionsPerTopic=count)
+    latency, cost = result["latency_us"], result["cost"]
+    return {"rejoin_ms": latency["rejoin"]["p50"] / 1000, "memory_mb": cost["memory_mb"]}
+
+
+PARTS = (
+    Part("flood of 1 KiB, librdkafka", flood, (
+        Line("whole run, MB/s", "mb_s", "≥ 1.3"),
+        Line("slowest second, of its median", "slowest_of_median", "SMQ ≥ 0.3"),
+        Line("read from the earliest, MB/s", "read_mb_s", "≥ 1.0"),
+    )),
+    Part("flood of 100 B in 1 MB batches", small_flood, (Line("MB/s", "mb_s", "≥ 1.3"),)),
+    Part("read from the earliest, sealed only", read_sealed, (
+        Line("MB/s", "mb_s", "≥ 0.5"),
+    ), SEALED_ONLY),
+    Part("producers at 10,000 msg/s beside a drain", beside_a_drain, (
+        Line("p99 alone, µs", "alone_us", ""),
+        Line("p99 beside it, µs", "beside_us", ""),
+        Line("times", "times", "SMQ ≤ 1.5"),
+    )),
+    Part("producers at 10,000 msg/s beside sealing", beside_sealing, (
+        Line("p99 alone, µs", "alone_us", ""),
+        Line("p99 beside it, µs", "beside_us", ""),
+        Line("times", "times", "SMQ ≤ 1.5"),
+    ), with_kafka=False),
+    Part("single-record requests beside sealing", singles_beside_sealing, (
+        Line("at rest, requests/s", "rest", ""),
+        Line("of that beside sealing", "share", "SMQ ≥ 0.7"),
+    ), with_kafka=False),
+    Part("100 B through the local door", local_door, (
+        Line("msg/s", "msg_s", "SMQ ≥ 8,000,000"),
+    ), with_kafka=False),
+    Part("the same load over partitions", partitions, (
+        Line("one, MB/s", "mb_s_1", ""),
+        Line("1,000, of one", "share_1000", "SMQ ≥ 0.9"),
+        Line("10,000, of one", "share_10000", "SMQ ≥ 0.7"),
+        Line("an idle one of 10,000, KiB", "kib_10000", "SMQ ≤ 8"),
+    )),
+    Part("10,000 connections", connections, (
+        Line("p99 beside ten, µs", "ten_us", ""),
+        Line("times that beside all", "times", "SMQ ≤ 2"),
+        Line("an idle one, KiB", "kib", "SMQ ≤ 10"),
+    )),
+    Part("1,000 consumers in 100 groups", groups, (
+        Line("rejoin p50, ms", "rejoin_ms", ""),
+        Line("all processes without rings, MB", "memory_mb", "SMQ < 250"),
+    )),
+)  # fmt: skip
+
+
+def measured(part: Part, run: Run) -> list[str]:
+    """The lines of a part, as rows of Markdown."""
+    figures: dict[str, Figures] = {}
+    for name in ("smq", "kafka") if part.with_kafka else ("smq",):
+        with tempfile.TemporaryDirectory(prefix="smq-flood-", dir=run.directory) as directory:
+            os.sync()
+            with ExitStack() as stack:
+                try:
+                    broker = _broker(name, Path(directory), part)
+                    figures[name] = part.run(run, stack.enter_context(broker))
+                except (ClientFailed, KafkaUnavailable) as failure:
+                    print(f"{part.name}, {name}: {failure}", file=sys.stderr)
+    return [_row(part, line, figures) for line in part.lines]
+
+
+def _broker(name: str, directory: Path, part: Part) -> Broker:
+    return SmqCommand(directory, part.settings) if name == "smq" else Kafka(directory)
+
+
+def _row(part: Part, line: Line, figures: Mapping[str, Figures]) -> str:
+    ours, theirs = (figures.get(name, {}).get(line.figure) for name in ("smq", "kafka"))
+    ratio = ours / theirs if ours is not None and theirs else None
+    words = f"{part.name}: {line.words}"
+    return f"| {words} | {number(ours)} | {number(theirs)} | {number(ratio)} | {line.target} |"
+
+
+def main() -> None:
+    """Measure, print the table, and write it down if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gb", type=float, default=20.0, help="of the flood; others take of it")
+    parser.add_argument("--quick", action="store_true", help="1 GB, and a fifth of the time")
+    parser.add_argument("--only", default="", help="lines whose name has these words")
+    parser.add_argument("--write", action="store_true", help="into docs/performance.md")
+    options = parser.parse_args()
+    rows = ["| measure | SMQ | Apache Kafka | ratio | target |", "|---|---|---|---|---|"]
+    if not has_librdkafka():
+        sys.exit("install librdkafka's headers (librdkafka-dev)")
+    touch_free_memory()
+    with tempfile.TemporaryDirectory(prefix="smq-flood-") as directory:
+        gigabytes = 1.0 if options.quick else options.gb
+        run = Run(gigabytes, options.quick, Path(directory))
+        for part in PARTS:
+            if options.only.lower() in part.name.lower():
+                rows += (taken := measured(part, run))
+                print("\n".join(taken), flush=True)
+    if options.write:
+        command = " ".join(["python -m bench.flood_table", *sys.argv[1:]])
+        write_between(DOCUMENT, BEGIN, END, "\n".join([*rows, "", f"Printed by `{command}`."]))
+
+
+if __name__ == "__main__":
+    main()
