@@ -30,7 +30,7 @@ from smq.model.config import Config
 from smq.model.config_sources import Machine, parse
 from smq.model.setting import GiB
 
-DEADLINE_MS = 10_000
+DEADLINE_MS = 30_000  # Longer than a process waits for a shard that was stopped.
 RING = re.compile(r"smq-log-(\d+)")
 
 

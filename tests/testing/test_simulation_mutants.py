@@ -29,6 +29,9 @@ def place() -> Iterator[Workplace]:
 def test_a_mutant_is_found_and_only_the_mutant_fails(place: Workplace, mutant: Mutant) -> None:
     found = look_for(mutant, range(1, SEEDS_MAX + 1), place)
     assert found.outcome is not None, told(found)
+    assert not found.outcome.why.startswith(("TypeError", "AttributeError", "NameError")), told(
+        found
+    )
     assert simulate(found.outcome.seed, place).why == ""
 
 

@@ -6,7 +6,7 @@ that is how one that fails becomes short. A new kind is one more row of KINDS.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -303,10 +303,10 @@ def name_of(topic: int) -> str:
     return f"topic-{topic}"
 
 
-def events_of(seed: int) -> list[Event]:
-    """All that happens with a seed."""
+def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
+    """All that happens with a seed, drawn from these kinds."""
     chance = Random(f"events {seed}")  # noqa: S311
-    weights = [kind.weight * chance.choice(MOODS) for kind in KINDS.values()]
+    weights = [kind.weight * chance.choice(MOODS) * (name in kinds) for name, kind in KINDS.items()]
     weights[0] = max(weights[0], KINDS["produce"].weight)
     mean_ms = chance.choice((1, 5, 20, 60))
     at_ms = 0.0

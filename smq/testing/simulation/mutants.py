@@ -1,7 +1,8 @@
 """Defects that a review of the data path found, put back one by one: the simulator must find each.
 
-A mutant replaces methods, with the mend taken out. It is looked for twice: with the assertions of
-`invariants()`, and without them, where only what is seen from outside tells.
+A mutant replaces methods, with the mend taken out. Its runs have only events of the kinds that its
+defect needs, more of them than a run of all kinds has. It is looked for twice: with the assertions
+of `invariants()`, and without them, where only what is seen from outside tells.
 
 python -m smq.testing.simulation.mutants [--seeds 1000] [--first 1] [--only 4]
 """
@@ -18,7 +19,7 @@ import numpy as np
 
 from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS, WORD_TAIL, WORD_WRITTEN
 from smq.app.shard.acks import Acks, _Ack
-from smq.app.shard.connection import Connection
+from smq.app.shard.connection import Connection, Slot
 from smq.app.shard.long_polls import LongPolls
 from smq.app.shard.session import Session
 from smq.log.files.checkpoint import Checkpoint
@@ -26,6 +27,7 @@ from smq.log.files.segment import Segment
 from smq.log.log import Log
 from smq.log.recovery import _Recovery
 from smq.shard.produce import Marks
+from smq.testing.simulation.events import events_of
 from smq.testing.simulation.run import Outcome, Workplace, say, simulate, workplace
 
 SEEDS_MAX = 1000
@@ -40,10 +42,11 @@ class Change(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """A row: the number of the defect in the review, what it did, what is changed."""
+    """A row: the number of the defect in the review, what it did, its events, what is changed."""
 
     number: int
     defect: str
+    kinds: frozenset[str]
     changes: tuple[Change, ...]
 
 
@@ -91,12 +94,16 @@ def _want_nothing(_self: Acks) -> None:
 
 
 def _queue_for_all_logs(
-    self: Acks, client: Connection | Session, answers: bytes, marks: Marks
+    self: Acks,
+    client: Connection | Session,
+    answers: bytes,
+    marks: Marks,
+    slot: Slot | None = None,
 ) -> None:
     """A `disk` ack waits for the tails of all logs of the shard."""
     waiting = self._open_when_synced
     before = len(waiting)
-    _queue(self, client, answers, marks)
+    _queue(self, client, answers, marks, slot)
     if len(waiting) > before:
         tails = {log.number: log.tail for log in self._shard.logs.values()}
         waiting[-1] = waiting[-1]._replace(synced=tails)
@@ -155,10 +162,15 @@ def _look_and_stay(self: LongPolls) -> None:
             self._settle(poll, poll.wait.attempt(is_last=False))
 
 
+_TOPICS = frozenset({"produce", "create", "create-again"})
+_DISKS = _TOPICS | {"disk-fails", "disk-is-slow"}
+_CRASHES = _DISKS | {"kill", "kill-all", "cut-power"}
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         1,
         "a checkpoint knows frames that a later life wrote below its position",
+        _CRASHES,
         (
             Change(_Recovery, "_enter_lives", _enter_all),
             Change(_Recovery, "_end_known", _end_nothing),
@@ -169,11 +181,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         2,
         "a `disk` batch that is sent again wants no sync",
+        _DISKS | {"cut", "kill"},
         (Change(Acks, "_want_syncs", _want_nothing),),
     ),
     Mutant(
         3,
         "a `disk` ack waits for all logs of its shard, and only those it touched are synced",
+        _DISKS | {"kill-all"},
         (
             Change(Acks, "queue", _queue_for_all_logs),
             Change(Acks, "_want_syncs", _want_syncs_of_touched),
@@ -182,6 +196,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         4,
         "acks of all logs go out when the one that failed first is repaired",
+        _DISKS | {"kill-all"},
         (
             Change(Acks, "_is_written", _is_always_written),
             Change(Acks, "_write", _write_or_doubt),
@@ -191,6 +206,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         5,
         "a long poll stays behind when its topic is created again",
+        _TOPICS | {"fetch", "delete"},
         (Change(LongPolls, "look_again", _look_and_stay),),
     ),
 )
@@ -216,7 +232,7 @@ def look_for(
     count = 0
     with planted(mutant):
         for count, seed in enumerate(seeds, 1):
-            outcome = simulate(seed, place, asserts=asserts)
+            outcome = simulate(seed, place, events_of(seed, mutant.kinds), asserts=asserts)
             if outcome.why:
                 return Found(count, outcome)
     return Found(count, None)

@@ -165,10 +165,13 @@ from pathlib import Path
 from spark_jobs.source.publishing import Publisher
 from tests.spark_jobs.source.test_publishing import stage
 bootstrap, directory = sys.argv[1], Path(sys.argv[2])
+commits = directory / "commits"
+commits.mkdir(exist_ok=True)
 print("ready", flush=True)
-for batch in range(6):
+for batch in range(len(list(commits.iterdir())), 6):  # As Spark: the first without a commit.
     file = stage(directory, f"{batch}.arrow", 5000 * batch, 5000)
     Publisher(bootstrap, directory, "orders").publish(batch, [file])
+    (commits / str(batch)).touch()
 print("done", flush=True)
 """
 
