@@ -14,6 +14,7 @@ from smq.model.config_values import ConfigType, Value, parsed
 from smq.model.setting import INT64_MAX
 
 NO_MEANING = "Has no effect: "
+SEGMENT_BYTES_MIN = 1024 * 1024  # Files of less would be too many.
 
 
 class TopicConfig(NamedTuple):
@@ -269,7 +270,8 @@ _TABLE = (
         "segment.bytes",
         T.INT,
         "1073741824",
-        NO_MEANING + "partitions share the files of their log; see smq.seal.bytes.",
+        "A partition is sealed when this many unsealed bytes wait, if smq.seal.bytes is not less, "
+        "and in files of at most so many bytes; below 1 MiB it is 1 MiB.",
         _at_least(14),
         "log.segment.bytes",
     ),
@@ -292,7 +294,8 @@ _TABLE = (
         "segment.ms",
         T.LONG,
         "604800000",
-        NO_MEANING + "partitions share the files of their log; see smq.seal.ms.",
+        "A record is sealed no later than this, if smq.seal.ms is not less, and no sealed file "
+        "spans more time.",
         _at_least(1),
     ),
     TopicConfig(
@@ -426,6 +429,8 @@ class TopicSettings(NamedTuple):
     compaction_lag_min_ms: int = 0
     compaction_lag_max_ms: int = INT64_MAX
     tombstone_ms: int = 86_400_000
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
 
     @classmethod
     def of(cls, configs: Mapping[str, str], broker: Config) -> "TopicSettings":
@@ -439,7 +444,9 @@ class TopicSettings(NamedTuple):
 
         policies = {each.strip() for each in text("cleanup.policy").split(",")}
         compacts, lag_max_ms = COMPACT in policies, int(text("max.compaction.lag.ms"))
-        seal_ms = int(text("smq.seal.ms"))
+        segment_bytes = max(SEGMENT_BYTES_MIN, int(text("segment.bytes")))
+        segment_ms = int(text("segment.ms"))
+        seal_ms = min(int(text("smq.seal.ms")), segment_ms)
         return cls(
             durability=text("smq.durability"),
             message_bytes_max=int(text("max.message.bytes")),
@@ -448,7 +455,7 @@ class TopicSettings(NamedTuple):
             timestamp_before_max_ms=int(text("message.timestamp.before.max.ms")),
             retention_ms=int(text("retention.ms")) if DELETE in policies else -1,
             retention_bytes=int(text("retention.bytes")) if DELETE in policies else -1,
-            seal_bytes=int(text("smq.seal.bytes")),
+            seal_bytes=min(int(text("smq.seal.bytes")), segment_bytes),
             seal_ms=min(seal_ms, lag_max_ms) if compacts else seal_ms,
             reference_orphan_ms=int(text("smq.reference.orphan.ms")),
             compacts=compacts,
@@ -456,4 +463,6 @@ class TopicSettings(NamedTuple):
             compaction_lag_min_ms=int(text("min.compaction.lag.ms")),
             compaction_lag_max_ms=lag_max_ms,
             tombstone_ms=int(text("delete.retention.ms")),
+            segment_bytes=segment_bytes,
+            segment_ms=segment_ms,
         )

@@ -3,7 +3,8 @@
 A partition that trickles makes a small file at each seal: 144 a day. Files are merged in runs of
 neighbours, oldest first. A run ends where the next file does not fit: it is of another kind,
 compacted where the others are not or the other way round, too large, or would make the run too long
-in time or bytes for retention, which deletes whole files.
+in time or bytes for retention, which deletes whole files, or for the topic's `segment.ms` and
+`segment.bytes`.
 
     a run that has ended    becomes one file
     the newest run          its newest files are merged like the levels of an LSM tree: RUN_MIN of
@@ -54,7 +55,8 @@ def _runs(segments: Iterable[Segment], settings: TopicSettings) -> Iterator[list
 
 def _fits(run: list[Segment], segment: Segment, settings: TopicSettings) -> bool:
     size, records = sum(each.bytes for each in run), sum(each.record_count for each in run)
-    bytes_max, span_ms = MERGED_BYTES_MAX, SPAN_MS_MAX
+    bytes_max = min(MERGED_BYTES_MAX, settings.segment_bytes)
+    span_ms = min(SPAN_MS_MAX, settings.segment_ms)
     if settings.retention_ms >= 0:
         span_ms = min(span_ms, settings.retention_ms // RETENTION_SHARE)
     if settings.retention_bytes >= 0:

@@ -132,3 +132,21 @@ def test_a_compacted_topic_is_sealed_before_it_must_be_compacted() -> None:
     assert TopicSettings.of(configs, BROKER).seal_ms == 600_000
     settings = TopicSettings.of({"cleanup.policy": "compact"} | configs, BROKER)
     assert (settings.seal_ms, settings.dirty_min_ppm) == (7, 250_000)
+
+
+@pytest.mark.parametrize(
+    ("configs", "seal_ms", "seal_bytes"),
+    [
+        ({"segment.ms": "1000"}, 1000, 268_435_456),
+        ({"segment.ms": "1000", "smq.seal.ms": "10"}, 10, 268_435_456),
+        ({"segment.bytes": "2000000"}, 600_000, 2_000_000),
+        ({"segment.bytes": "14"}, 600_000, 1_048_576),
+        ({"segment.bytes": "14", "smq.seal.bytes": "7"}, 600_000, 7),
+    ],
+)
+def test_a_topic_is_sealed_by_what_is_less_of_kafkas_settings_and_ours(
+    configs: dict[str, str], seal_ms: int, seal_bytes: int
+) -> None:
+    assert problem_of(configs, BROKER) is None
+    settings = TopicSettings.of(configs, BROKER)
+    assert (settings.seal_ms, settings.seal_bytes) == (seal_ms, seal_bytes)

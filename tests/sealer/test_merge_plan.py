@@ -66,6 +66,13 @@ def test_a_merged_file_is_no_larger_than_one_that_is_sealed_at_once() -> None:
     assert sum(each.bytes for each in to_merge(segments, settings())) <= MERGED_BYTES_MAX
 
 
+def test_a_merged_file_is_no_larger_and_spans_no_more_time_than_a_segment_of_the_topic() -> None:
+    segments = of_sizes(*[400_000] * 8)
+    assert chosen(segments, segment_bytes="1048576") == [0, 1]
+    assert chosen(segments, segment_ms=str(3 * MINUTE_MS)) == [0, 1, 2]
+    assert chosen(segments) == list(range(8))
+
+
 def test_each_kind_is_merged_with_its_own() -> None:
     kinds = ["raw", "raw", "parquet", "raw", "raw", "raw", "raw"]
     segments = [segment(number, kind=kind) for number, kind in enumerate(kinds)]
