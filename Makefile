@@ -70,8 +70,9 @@ kills: setup  ## Real processes, killed at random under load. SEED=n chooses who
 	$(BIN)/python -m smq.testing.kill_run $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.kill_run --hurried $(if $(SEED),--seed $(SEED))
 
-docs: setup  ## Write the generated parts of docs/.
+docs: setup  ## Write the generated parts of docs/, and build its pages as one site: build/site/index.html.
 	$(BIN)/python -m smq.app.documentation
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Everything that was made here.
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
