@@ -8,18 +8,16 @@ Spark, which ignores files of batches that did not end.
 """
 
 import argparse
-import json
-import sys
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession, functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_jobs.progress import watch
 from spark_jobs.session import refusals, start_session
 
 CHECKPOINT = "_checkpoint"  # Readers of tables skip names with an underscore.
 EVERY_SECONDS = 10
-PROGRESS_SECONDS = 5
 
 
 def transform(records: DataFrame) -> DataFrame:
@@ -70,21 +68,7 @@ def main() -> None:
     if given.filer_root is not None:
         options["filerRoot"] = given.filer_root
     with refusals(), start_session(f"ingest {given.topic}") as spark:
-        query = start(spark, given.topic, options, given.output, follow=given.follow)
-        try:
-            while not query.awaitTermination(PROGRESS_SECONDS):
-                _say(query)
-        except KeyboardInterrupt:
-            query.stop()
-        _say(query)
-
-
-def _say(query: StreamingQuery) -> None:
-    progress = query.lastProgress
-    if progress is not None:
-        done = {name: progress[name] for name in ("batchId", "numInputRows", "durationMs")}
-        sys.stdout.write(json.dumps(done) + "\n")
-        sys.stdout.flush()
+        watch(start(spark, given.topic, options, given.output, follow=given.follow))
 
 
 if __name__ == "__main__":

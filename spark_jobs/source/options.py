@@ -150,6 +150,11 @@ def location(options: Mapping[str, str]) -> Location:
     return found
 
 
+def pace(options: Mapping[str, str]) -> int | None:
+    """How many records a second a stream's sink sends at most. Raises WrongOption."""
+    return _Given(options).number("maxRecordsPerSecond")
+
+
 def batch_options(options: Mapping[str, str]) -> tuple[ReadOptions, Bound]:
     """The options of `read`, and where it ends. Raises WrongOption."""
     given = _Given(options)

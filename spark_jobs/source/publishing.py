@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -30,6 +31,7 @@ from spark_jobs.source.options import WrongOption
 FORMAT = 1
 HEADER = "smq.batch"
 STATE = "state.json"
+STEPS_PER_SECOND = 10  # Into how many parts a second's records are cut.
 _HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
 Rows = tuple[int, pa.RecordBatch]
 
@@ -68,10 +70,16 @@ class State:
 
 
 class Publisher:
-    """Publishes batches from a directory. `topic`: of all rows; None: each row names its own."""
+    """Publishes batches from a directory. `topic`: of all rows; None: each row names its own.
 
-    def __init__(self, address: str, directory: Path, topic: str | None) -> None:
+    `pace` bounds the records a second.
+    """
+
+    def __init__(
+        self, address: str, directory: Path, topic: str | None, pace: int | None = None
+    ) -> None:
         self._address, self._directory, self._topic = address, directory, topic
+        self._pace = pace
 
     def publish(self, batch: int, files: Sequence[str]) -> None:
         """Publish a batch; nothing if that was done. Raises Unreadable, BrokerError."""
@@ -101,9 +109,20 @@ class Publisher:
                 numbers = np.arange(first, first + rows.num_rows)
                 missing = np.array([each not in landed for each in numbers.tolist()], np.bool_)
                 marked = _marked(rows, f"{state.query}/{state.batch}/", numbers)
-                send(producer, marked.filter(pa.array(missing)), self._topic)
+                self._send_paced(producer, marked.filter(pa.array(missing)))
             producer.flush()
         self._write(State(state.query, state.batch))
+
+    def _send_paced(self, producer: Producer, rows: pa.RecordBatch) -> None:
+        if self._pace is None:
+            send(producer, rows, self._topic)
+            return
+        step = max(1, self._pace // STEPS_PER_SECOND)
+        for first in range(0, rows.num_rows, step):
+            due_s = time.monotonic() + step / self._pace
+            send(producer, rows.slice(first, step), self._topic)
+            producer.flush()
+            time.sleep(max(0.0, due_s - time.monotonic()))
 
     def _rows(self, files: Sequence[str]) -> Iterator[Rows]:
         """The batches of some files, with the number of each one's first row."""

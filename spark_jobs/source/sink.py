@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from smq.client.client import connect
-from spark_jobs.source.options import WrongOption, location
+from spark_jobs.source.options import WrongOption, location, pace
 from spark_jobs.source.publishing import Publisher, send, stage_directory
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ COLUMNS = {
     "headers": {"array<struct<key:string,value:binary>>"},
     "topic": {"string"},
     "partition": {"int"},
+    "timestamp": {"timestamp"},
 }
 
 
@@ -68,6 +69,7 @@ class SmqStreamWriter(DataSourceStreamArrowWriter):
         self._address = _address(options)
         self._topic = checked_topic(options, schema)
         self._directory = stage_directory(options)
+        self._pace = pace(options)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Keep a task's rows in a file."""
@@ -89,7 +91,8 @@ class SmqStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's)
         """Publish a batch, once."""
-        Publisher(self._address, self._directory, self._topic).publish(batchId, _names(messages))
+        publisher = Publisher(self._address, self._directory, self._topic, self._pace)
+        publisher.publish(batchId, _names(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Forget the files of a batch that failed."""

@@ -32,7 +32,8 @@ def spark(
     job: Annotated[
         str,
         typer.Argument(
-            help="audit, compact_keys, decode, dedup, flight_delays, ingest, lag, topic_stats.",
+            help="audit, backfill, compact_keys, decode, dedup, flight_delays, ingest, lag, "
+            "replay, topic_stats.",
             autocompletion=jobs,
         ),
     ],

@@ -1,0 +1,128 @@
+"""The days of a topic, written anew into a lake table by date: for a table that starts later, or
+whose rows were wrong.
+
+    smq spark backfill orders --from 2013-01-01 --to 2013-01-31 --data-dir DIR --output TABLE
+
+Each date (UTC) is read from the topic, and replaces the table's partition of that date; other
+partitions stay. `_backfill.json` in the table says which dates are done: after a kill the same
+command goes on there, and `--again` repeats them. Today's date is written, and is not done. Records
+without a timestamp have no date. The table is one of its own: not one that `ingest` writes.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import DataFrame, functions as f
+
+from smq.tables.plan import Unreadable
+from spark_jobs.ingest import transform
+from spark_jobs.places import add_places, places_in
+from spark_jobs.read import read_topic
+from spark_jobs.session import refusals, start_session
+
+DONE = "_backfill.json"
+FORMAT = 1
+LOG_OF_A_STREAM = "_spark_metadata"
+DAY = timedelta(days=1)
+
+Transform = Callable[[DataFrame], DataFrame]
+
+
+class Progress:
+    """Which dates of a table are done, with their number of rows; in a file of the table."""
+
+    def __init__(self, table: Path, topic: str) -> None:
+        """Raises Unreadable if the table is another topic's, or a stream's."""
+        self._path, self._topic = table / DONE, topic
+        if (table / LOG_OF_A_STREAM).exists():
+            raise Unreadable(f"{table} is written by a stream; name a table of its own")
+        self.rows: dict[str, int] = {}
+        if not self._path.exists():
+            return
+        try:
+            found = json.loads(self._path.read_text())
+            is_ours = found["format"] == FORMAT and found["topic"] == topic
+            self.rows = dict(found["rows"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unreadable(f"{self._path} does not say which dates are done") from error
+        if not is_ours:
+            raise Unreadable(
+                f"{table} has the topic {found['topic']} in format {found['format']}, not {topic}"
+            )
+
+    def add(self, day: date, rows: int) -> None:
+        """A date is done; durable when this returns."""
+        self.rows[day.isoformat()] = rows
+        new = self._path.with_name(f"{DONE}.new")
+        with new.open("w") as file:
+            json.dump({"format": FORMAT, "topic": self._topic, "rows": self.rows}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(self._path)
+
+
+def days(first: date, last: date) -> Iterator[date]:
+    """The dates from `first` to `last`, both of them."""
+    while first <= last:
+        yield first
+        first += DAY
+
+
+def rows_of(records: DataFrame, day: date) -> DataFrame:
+    """The records of a date; Spark skips row groups that have none of it."""
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    moment = f.col("timestamp")
+    return records.where((moment >= f.lit(start)) & (moment < f.lit(start + DAY)))
+
+
+def write_day(records: DataFrame, day: date, table: Path, transform: Transform = transform) -> int:
+    """Replace a date of the table; returns the number of its rows."""
+    rows = transform(rows_of(records, day)).where(f.col("date") == f.lit(day)).drop("date")
+    path = table / f"date={day.isoformat()}"
+    rows.write.mode("overwrite").parquet(str(path))
+    return records.sparkSession.read.schema(rows.schema).parquet(str(path)).count()
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(
+        prog="smq spark backfill",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument("topic")
+    add_places(parser)
+    iso = date.fromisoformat
+    parser.add_argument("--from", dest="first", type=iso, required=True, help="the first date")
+    parser.add_argument("--to", dest="last", type=iso, required=True, help="the last date")
+    parser.add_argument("--output", type=Path, required=True, help="the table's directory")
+    parser.add_argument("--tail", choices=["live", "sealed"], default="live", help="[live]")
+    parser.add_argument("--again", action="store_true", help="also the dates that are done")
+    given = parser.parse_args()
+    with refusals():
+        given.output.mkdir(parents=True, exist_ok=True)
+        done = Progress(given.output, given.topic)
+        wanted = [
+            day
+            for day in days(given.first, given.last)
+            if given.again or day.isoformat() not in done.rows
+        ]
+        if not wanted:
+            return
+        with start_session(f"backfill of {given.topic}") as spark:
+            for day in wanted:
+                records = read_topic(spark, given.topic, **places_in(given), tail=given.tail)
+                rows = write_day(records, day, given.output)
+                if day < datetime.now(UTC).date():
+                    done.add(day, rows)
+                sys.stdout.write(json.dumps({"date": day.isoformat(), "rows": rows}) + "\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
