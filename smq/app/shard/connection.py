@@ -39,6 +39,7 @@ SHARE = 64 * 1024
 REQUEST_COST, REQUEST_BYTE_COST = 1024, 32
 SLOTS_MAX = 256  # Answers that a client has not read yet; then we read no more requests.
 UNSENT_BYTES_MAX = 4 * 1024 * 1024  # Of known answers; so much is sent before we read on.
+TURN_BYTES = 1024 * 1024  # Sent to one client before others are looked at.
 COPIED_BYTES_MAX = 16 * 1024  # What is lent and no larger is copied: it costs less than a sendmsg.
 SLOT_COPIED_MAX = 256 * 1024  # Of one answer: a client that reads nothing holds no more of us.
 _READ = select.EPOLLIN | select.EPOLLRDHUP
@@ -264,9 +265,12 @@ class Connection:
         """Send what is open, as far as the socket takes it."""
         if not self._may_send():
             return
+        turn_end = self._sent_bytes + TURN_BYTES
         try:
             while self.slots and self.slots[0].is_open:
-                if not self._send_some(self.slots[0]):
+                if self._sent_bytes >= turn_end:  # A client that reads fast is served on, and on.
+                    self._block(self.slots[0])
+                if self._is_blocked or not self._send_some(self.slots[0]):
                     return
         except (OSError, DamagedFrame):
             self.close()

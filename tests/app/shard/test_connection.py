@@ -12,6 +12,7 @@ from smq.app.shard.connection import (
     PROGRESS_BYTES,
     SLOT_COPIED_MAX,
     SLOTS_MAX,
+    TURN_BYTES,
     UNSENT_BYTES_MAX,
     Connection,
     Slot,
@@ -171,6 +172,23 @@ def test_a_socket_that_takes_a_part_gets_the_rest_later(bench: Bench) -> None:
     assert (lent.is_held, lent.holds) == (False, 1)
     bench.connection.invariants()
     assert not bench.connection.is_full
+
+
+def test_a_client_that_reads_as_fast_as_we_send_leaves_turns_to_others(bench: Bench) -> None:
+    class ReadAtOnce(FakeLent):
+        def advance(self, sent: int) -> bool:
+            bench.received()
+            return super().advance(sent)
+
+    lent = ReadAtOnce(bytes(LARGE_BYTES))
+    bench.slot(lent)
+    bench.connection.flush()
+    assert TURN_BYTES <= lent.at < 2 * TURN_BYTES
+    bench.connection.invariants()
+    bench.loop.run_once(0)
+    assert lent.at < 3 * TURN_BYTES
+    turn_until(bench.loop, lambda: not bench.connection.slots)
+    assert (lent.at, lent.is_held) == (LARGE_BYTES, False)
 
 
 def test_requests_are_not_read_while_answers_are_stuck(bench: Bench) -> None:
