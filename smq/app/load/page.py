@@ -28,8 +28,9 @@ h1, h2 { font-weight: 600 } h2 { margin-top: 2em; border-bottom: 1px solid #ddd 
 table { border-collapse: collapse; margin: 1em 0 } .wide { overflow-x: auto }
 th { vertical-align: bottom }
 td, th { padding: .25em .6em; border-bottom: 1px solid #eee; text-align: right; font-weight: 400 }
-th { color: #555 } td:first-child, th:first-child { text-align: left }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(480px, 1fr)); gap: 1em }
+th { color: #555 } td:first-child, th:first-child, .words { text-align: left }
+.plots { display: grid; gap: 1em }
+.plots { grid-template-columns: repeat(auto-fit, minmax(min(480px, 100%), 1fr)) }
 .better { color: #2f8f5b } .worse, .ended { color: #b3412f } .small { color: #555; font-size: 13px }
 """
 
@@ -132,12 +133,13 @@ def _comparison(results: Sequence[Result], before: Sequence[Result]) -> str:
             kind = "better" if (ratio > 1) == (each.better == HIGHER) else "worse"
         words = "" if ratio is None else f"{ratio:.2f}"
         rows.append(
-            f"<tr><td>{escape(each.step)}</td><td>{escape(each.words)}</td>"
+            f'<tr><td>{escape(each.step)}</td><td class="words">{escape(each.words)}</td>'
             f"<td>{number(each.now)}</td><td>{number(each.before)}</td>"
             f'<td class="{kind}">{words}</td></tr>'
         )
-    heads = "<th>step</th><th>figure</th><th>now</th><th>before</th><th>ratio</th>"
-    return f"<h2>Against what was before</h2><table><tr>{heads}</tr>{''.join(rows)}</table>"
+    heads = '<th>step</th><th class="words">figure</th><th>now</th><th>before</th><th>ratio</th>'
+    table = f'<div class="wide"><table><tr>{heads}</tr>{"".join(rows)}</table></div>'
+    return f"<h2>Against what was before</h2>{table}"
 
 
 def _percentiles(results: Sequence[Result]) -> str:
