@@ -2,8 +2,8 @@
 
 A shard asks for a partition's batches from an offset and gets a range of a file in the cache
 directory, which it sends like its log. The unit of the cache is a row group: it is decoded once and
-serves the requests that follow. The cache is bounded and evicts the least recently used file, but
-not before the shard has had time to open it. Opening a segment checks it against the manifest; a
+serves the requests that follow. The cache is bounded; no file goes before the shard has had time to
+open it. Opening a segment checks it against the manifest; a
 segment that differs is reported by name and never served.
 
 Who reads on where the answer before ended gets the next row group decoded while nobody asks.
@@ -35,6 +35,11 @@ SEGMENTS_OPEN_MAX = (
 )
 FOLLOWED_MAX = 256  # Partitions whose last answer is remembered, to know who reads on.
 CACHE_KEEP_MS = 10_000  # Minimum time that a file stays after a shard was told of it.
+ONCE_BYTES_MAX = 128 * 1024 * 1024  # Of what was asked for once.
+ONCE_KEEP_MS = 2000  # The same time for it: what is asked for again because of it is then kept.
+GONE_MAX = 256  # Names of such that went, to know what is asked for again.
+
+Key = tuple[str, int]
 
 
 class Damaged(StoreError):
@@ -82,48 +87,80 @@ class Batches(NamedTuple):
         return Found(self.path, at, int(ends[row]) - at, int(last_offsets[row]) + 1)
 
 
+class _Queue:
+    """Cached files in the order of their last use, bounded in bytes.
+
+    One that a shard was told of in the last `keep_ms` stays whatever the bound says.
+    """
+
+    def __init__(self, bytes_max: int, keep_ms: int) -> None:
+        self._bytes_max, self._keep_ms = bytes_max, keep_ms
+        self._held: OrderedDict[Key, tuple[Batches, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Key, now_ms: int) -> Batches | None:
+        held = self._held.get(key)
+        if held is None:
+            return None
+        self._held[key] = held[0], now_ms
+        self._held.move_to_end(key)
+        return held[0]
+
+    def put(self, key: Key, batches: Batches, now_ms: int) -> list[Key]:
+        """Hold it; the keys of those that went for it."""
+        self._held[key] = batches, now_ms
+        self._bytes += batches.length
+        gone: list[Key] = []
+        while self._bytes > self._bytes_max:
+            oldest, (old, used_ms) = next(iter(self._held.items()))
+            if used_ms >= now_ms - self._keep_ms:
+                break
+            old.path.unlink(missing_ok=True)
+            self._bytes -= old.length
+            del self._held[oldest]
+            gone.append(oldest)
+        return gone
+
+
 class Cache:
-    """Files of batches in a private directory, bounded in bytes."""
+    """Files of batches in a private directory, bounded in bytes.
+
+    Two queues, after 2Q (Johnson and Shasha, VLDB 1994). What is asked for the first time goes
+    soon: the files of a backlog that is read once are deleted before the system writes them to the
+    disk. What is asked for again after that is held for long.
+    """
 
     def __init__(self, directory: Path, bytes_max: int, now_ms: Callable[[], int]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         for left_behind in directory.iterdir():
             left_behind.unlink()
-        self.directory, self._bytes_max, self._now_ms = directory, bytes_max, now_ms
-        self._held: OrderedDict[tuple[str, int], tuple[Batches, int]] = OrderedDict()
+        self.directory, self._now_ms = directory, now_ms
+        self._once = _Queue(min(bytes_max, ONCE_BYTES_MAX), ONCE_KEEP_MS)
+        self._again = _Queue(bytes_max, CACHE_KEEP_MS)
+        self._gone: OrderedDict[Key, None] = OrderedDict()
         self._next_name = 0
-        self.bytes = 0
 
-    def get(self, key: tuple[str, int]) -> Batches | None:
-        """The file under a key, or None; a found file stays at least CACHE_KEEP_MS from now."""
-        held = self._held.get(key)
-        if held is None:
-            return None
-        self._held[key] = held[0], self._now_ms()
-        self._held.move_to_end(key)
-        return held[0]
+    def get(self, key: Key) -> Batches | None:
+        """The file under a key, or None; a found file stays some time from now."""
+        now_ms = self._now_ms()
+        return self._once.get(key, now_ms) or self._again.get(key, now_ms)
 
-    def put(self, key: tuple[str, int], pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
-        """Store batches, in any pieces, under a key."""
+    def put(self, key: Key, pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
+        """Store batches, in any pieces, under a key that it does not have."""
         path = self.directory / f"{self._next_name}.batches"
         self._next_name += 1
         with path.open("wb") as file:
             file.writelines(pieces)
             entry = Batches(path, index, file.tell())
-        self._held[key] = entry, self._now_ms()
-        self.bytes += entry.length
-        self._evict()
+        if key in self._gone:
+            del self._gone[key]
+            self._again.put(key, entry, self._now_ms())
+            return entry
+        for gone in self._once.put(key, entry, self._now_ms()):
+            self._gone[gone] = None
+        while len(self._gone) > GONE_MAX:
+            self._gone.popitem(last=False)
         return entry
-
-    def _evict(self) -> None:
-        oldest_kept_ms = self._now_ms() - CACHE_KEEP_MS
-        while self.bytes > self._bytes_max:
-            key, (batches, used_ms) = next(iter(self._held.items()))
-            if used_ms >= oldest_kept_ms:
-                return
-            batches.path.unlink(missing_ok=True)
-            self.bytes -= batches.length
-            del self._held[key]
 
 
 class ColdReader:

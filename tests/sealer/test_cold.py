@@ -12,7 +12,7 @@ from smq.filer.store import OVERWRITE, Store
 from smq.model.errors import Unavailable
 from smq.model.segments import Segment
 from smq.sealer import parquet
-from smq.sealer.cold import CACHE_KEEP_MS, Cache, ColdReader, Damaged, open_segment
+from smq.sealer.cold import CACHE_KEEP_MS, ONCE_KEEP_MS, Cache, ColdReader, Damaged, open_segment
 from smq.sealer.parquet import ParquetSegment, Span
 from smq.sealer.raw import INDEX_DTYPE
 from smq.store.manifest import WritableManifest
@@ -217,26 +217,47 @@ class TestCache:
         return Cache(tmp_path / "cache", 100, lambda: now[0])
 
     @staticmethod
-    def _put(cache: Cache, number: int) -> None:
-        cache.put(("s", number), np.zeros(40, np.uint8), np.zeros(1, INDEX_DTYPE))
+    def _put(cache: Cache, *numbers: int) -> None:
+        for number in numbers:
+            cache.put(("s", number), np.zeros(40, np.uint8), np.zeros(1, INDEX_DTYPE))
 
-    def test_it_is_bounded_and_keeps_what_was_used_last(self, cache: Cache, now: list[int]) -> None:
+    @staticmethod
+    def _kept(cache: Cache) -> set[int]:
+        """Which of ten files it has; looked at in the directory, for asking is using."""
+        held = {number for number in range(10) if cache.get(("s", number)) is not None}
+        assert len(held) == len(list(cache.directory.iterdir()))
+        return held
+
+    def test_what_is_asked_for_once_goes_soon_the_least_recently_used_first(
+        self, cache: Cache, now: list[int]
+    ) -> None:
         for number in range(2):
             self._put(cache, number)
-            now[0] += CACHE_KEEP_MS + 1
+            now[0] += ONCE_KEEP_MS + 1
         assert cache.get(("s", 0)) is not None
         self._put(cache, 2)
-        assert cache.get(("s", 1)) is None
-        assert cache.bytes == 80
-        assert len(list(cache.directory.iterdir())) == 2
+        assert self._kept(cache) == {0, 2}
+
+    def test_what_is_asked_for_again_is_held_for_long(self, cache: Cache, now: list[int]) -> None:
+        for number in range(6):
+            self._put(cache, number)
+            now[0] += ONCE_KEEP_MS + 1
+        self._put(cache, 1, 2)  # They had gone: they are asked for again.
+        for number in range(6, 10):
+            now[0] += CACHE_KEEP_MS + 1
+            self._put(cache, number)
+        assert self._kept(cache) == {1, 2, 8, 9}
+        now[0] += CACHE_KEEP_MS + 1
+        self._put(cache, 3)
+        assert self._kept(cache) == {2, 3, 8, 9}
 
     def test_what_was_just_named_to_a_shard_stays(self, cache: Cache, now: list[int]) -> None:
-        for number in range(5):
-            self._put(cache, number)
-        assert all(cache.get(("s", number)) is not None for number in range(5))
-        now[0] += CACHE_KEEP_MS + 1
-        self._put(cache, 5)
-        assert cache.bytes == 80
+        self._put(cache, *range(5))
+        now[0] += ONCE_KEEP_MS
+        assert self._kept(cache) == set(range(5))
+        now[0] += ONCE_KEEP_MS + 1
+        self._put(cache, 5, 0)
+        assert self._kept(cache) == {0, 4, 5}
 
     def test_what_an_earlier_life_left_is_gone(self, tmp_path: Path) -> None:
         (tmp_path / "cache").mkdir()

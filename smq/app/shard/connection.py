@@ -265,13 +265,9 @@ class Connection:
         """Send what is open, as far as the socket takes it."""
         if not self._may_send():
             return
-        turn_end = self._sent_bytes + TURN_BYTES
         try:
-            while self.slots and self.slots[0].is_open:
-                if self._sent_bytes >= turn_end:  # A client that reads fast is served on, and on.
-                    self._block(self.slots[0])
-                if self._is_blocked or not self._send_some(self.slots[0]):
-                    return
+            if not self._send_turn():
+                return
         except (OSError, DamagedFrame):
             self.close()
             return
@@ -292,6 +288,17 @@ class Connection:
         if not self.closed and not self._events & _READ and not self.is_full:
             self._listen_to(self._events | _READ)
             self._owner.resumable(self)
+
+    def _send_turn(self) -> bool:
+        """Send what may be sent in a turn; whether that was all that is open."""
+        end = self._sent_bytes + TURN_BYTES
+        while self.slots and self.slots[0].is_open:
+            if self._sent_bytes >= end:  # It reads as fast as we send, and would go on and on.
+                self._block(self.slots[0])
+                return False
+            if not self._send_some(self.slots[0]):
+                return False
+        return True
 
     def _send_some(self, slot: Slot) -> bool:
         """One sendmsg of the first slot; False: the socket is full, or bytes are on the disk."""
