@@ -1,56 +1,88 @@
-"""JSON values of a topic as typed columns; what does not fit goes to a dead-letter topic or table.
+"""Values of a topic as typed columns; what does not fit goes to a dead-letter topic or table.
 
     smq spark decode orders --data-dir DIR --schema "user STRING, amount DOUBLE" --output TABLE
         [--dead-letters TOPIC]
+    smq spark decode orders … --format avro --schema order.avsc [--framed [--registry URL]]
+    smq spark decode orders … --format protobuf --schema orders.desc --message shop.Order [--framed]
 
 The table has the topic's columns but the value, and those of the schema. A record whose value is
-no JSON object of the schema is a dead letter: its own key and value, and headers that say which it
-is and why. Without `--dead-letters` they go to the table `TABLE.dead`. Nothing is left out: a null
-value is a row of nulls.
+not of the schema is a dead letter: its own key and value, and headers that say which it is and why.
+Without `--dead-letters` they go to the table `TABLE.dead`. Nothing is left out: a null value is a
+row of nulls. A descriptor set for Protobuf: `protoc --include_imports -o orders.desc orders.proto`.
 """
 
 import argparse
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession, functions as f
+from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 from pyspark.sql.types import StructType
 
+from smq.tables.plan import Unreadable
 from spark_jobs.places import add_places, places_in
 from spark_jobs.read import read_topic
 from spark_jobs.session import refusals, start_session
+
+if TYPE_CHECKING:
+    from spark_jobs.formats.columns import Format
 
 BAD = "_bad"
 CARRIED = ["key", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 
 
-def transform(records: DataFrame, schema: str) -> tuple[DataFrame, DataFrame]:
+def transform(records: DataFrame, schema: "str | Format") -> tuple[DataFrame, DataFrame]:
     """The typed rows, and the dead letters: key, value, headers.
 
-    `schema` names columns as SQL's DDL does. Raises ValueError.
+    `schema` names columns of JSON objects as SQL's DDL does, or is a format. Raises ValueError.
     """
+    if isinstance(schema, str):
+        return _split(*_json(records, schema))
+    from spark_jobs.formats.columns import decoded  # noqa: PLC0415  (Needs an extra.)
+
+    _check(schema.columns)
+    parsed = records.withColumn("v", decoded(f.col("value"), schema))
+    names = schema.columns.fieldNames()
+    return _split(parsed, {name: f.col(f"v.row.{name}") for name in names}, f.col("v.bad"))
+
+
+def _json(records: DataFrame, schema: str) -> tuple[DataFrame, dict[str, Column], Column]:
     columns = StructType.fromDDL(schema)
     if not isinstance(columns, StructType):
         raise ValueError(f"{schema!r} is a type; name columns: user STRING, amount DOUBLE")  # noqa: TRY004
-    clash = sorted({*columns.fieldNames()} & {*CARRIED, BAD})
-    if clash:
-        raise ValueError(f"the schema has {clash[0]}, which is a column of the topic")
+    _check(columns)
     whole = StructType([*columns.fields]).add(BAD, "string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD}
     text = f.col("value").cast("string")
     parsed = records.withColumn("v", f.from_json(text, whole, options))
     # Bytes that are no UTF-8 would be changed unseen.
-    is_text = f.is_valid_utf8(text)
-    is_bad = f.col("value").isNotNull() & (
-        ~is_text | f.col(f"v.{BAD}").isNotNull() | f.col("v").isNull()
+    is_misfit = f.col(f"v.{BAD}").isNotNull() | f.col("v").isNull()
+    why = f.when(~f.is_valid_utf8(text), "not UTF-8").when(
+        is_misfit, "not a JSON object of the schema"
     )
-    good = parsed.where(~is_bad).select(*CARRIED, *(f.col(f"v.{n}") for n in columns.fieldNames()))
-    why = f.when(~is_text, "not UTF-8").otherwise("not a JSON object of the schema")
+    bad = f.when(f.col("value").isNotNull(), why)
+    return parsed, {name: f.col(f"v.{name}") for name in columns.fieldNames()}, bad
+
+
+def _check(columns: StructType) -> None:
+    clash = sorted({*columns.fieldNames()} & {*CARRIED, BAD})
+    if clash:
+        raise ValueError(f"the schema has {clash[0]}, which is a column of the topic")
+
+
+def _split(
+    parsed: DataFrame, columns: Mapping[str, Column], bad: Column
+) -> tuple[DataFrame, DataFrame]:
+    """Rows with these columns, and those that `bad` gives a reason for."""
+    good = parsed.where(bad.isNull())
+    good = good.select(*CARRIED, *(each.alias(name) for name, each in columns.items()))
     told = {
         "smq.dead.topic": f.col("topic"),
         "smq.dead.partition": f.col("partition").cast("string"),
         "smq.dead.offset": f.col("offset").cast("string"),
-        "smq.dead.reason": why,
+        "smq.dead.reason": bad,
     }
     ours = f.array(
         *(
@@ -59,13 +91,13 @@ def transform(records: DataFrame, schema: str) -> tuple[DataFrame, DataFrame]:
         )
     )
     theirs = f.coalesce("headers", f.array().cast("array<struct<key:string,value:binary>>"))
-    bad = parsed.where(is_bad).select("key", "value", f.concat(theirs, ours).alias("headers"))
-    return good, bad
+    letters = parsed.where(bad.isNotNull())
+    return good, letters.select("key", "value", f.concat(theirs, ours).alias("headers"))
 
 
 def run(spark: SparkSession, records: DataFrame, given: argparse.Namespace) -> tuple[int, int]:
     """Write both; returns the number of rows and of dead letters."""
-    good, bad = transform(records, given.schema)
+    good, bad = transform(records, form_of(given))
     good.write.mode("overwrite").parquet(str(given.output))
     if given.dead_letters is None:
         table = f"{given.output}.dead"
@@ -80,15 +112,65 @@ def run(spark: SparkSession, records: DataFrame, given: argparse.Namespace) -> t
     return spark.read.parquet(str(given.output)).count(), dead
 
 
+def form_of(given: argparse.Namespace) -> "str | Format":
+    """What `transform` gets. Raises Unreadable."""
+    if given.format == "json":
+        return str(given.schema)
+    needed = "fastavro" if given.format == "avro" else "google.protobuf"
+    try:
+        import_module(needed)
+    except ImportError:
+        raise Unreadable(f"{given.format} needs `pip install 'smq-broker[decode]'`") from None
+    try:
+        schema = Path(given.schema).read_bytes()
+        if given.format == "avro":
+            from spark_jobs.formats.avro import Avro  # noqa: PLC0415  (Needs an extra.)
+
+            return Avro(schema.decode(), is_framed=given.framed, registry=given.registry)
+        from spark_jobs.formats.protobuf import Protobuf  # noqa: PLC0415  (Needs an extra.)
+
+        return Protobuf(schema, given.message, is_framed=given.framed)
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"--schema {given.schema}: {error}") from error
+
+
+def _refuse(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """End the program if options do not go together."""
+    if (given.message is not None) != (given.format == "protobuf"):
+        parser.error("--message is the type of --format protobuf, which needs it")
+    if given.registry is not None and not (given.format == "avro" and given.framed):
+        parser.error("--registry is for --format avro --framed")
+    if given.framed and given.format == "json":
+        parser.error("--framed is for --format avro or protobuf")
+
+
 def main() -> None:
     """The program."""
-    parser = argparse.ArgumentParser(prog="smq spark decode", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="smq spark decode", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("topic")
     add_places(parser)
-    parser.add_argument("--schema", required=True, help="columns, as SQL's DDL names them")
+    parser.add_argument("--format", choices=["json", "avro", "protobuf"], default="json")
+    parser.add_argument(
+        "--schema",
+        required=True,
+        help="json: columns, as SQL's DDL names them; avro: a file with a schema; protobuf: a file "
+        "with a descriptor set",
+    )
+    parser.add_argument("--message", help="protobuf: the message's full name")
+    parser.add_argument(
+        "--framed", action="store_true", help="values have Confluent's frame: 0 and a schema id"
+    )
+    parser.add_argument(
+        "--registry",
+        metavar="URL",
+        help="where the schemas of these ids are: a schema registry, or a directory with ID.avsc",
+    )
     parser.add_argument("--output", type=Path, required=True, help="a directory, replaced")
     parser.add_argument("--dead-letters", metavar="TOPIC", help="a topic, which must exist")
     given = parser.parse_args()
+    _refuse(parser, given)
     with refusals(), start_session(f"decode {given.topic}") as spark:
         records = read_topic(spark, given.topic, **places_in(given))
         rows, dead = run(spark, records, given)

@@ -1,0 +1,9 @@
+"""Values of a topic as typed columns, decoded in Spark's Python workers.
+
+Spark's own functions for Avro and Protobuf need jars that PySpark does not have.
+
+columns   applies a format to a DataFrame
+avro      Avro, with the writer's schema by id if values have Confluent's frame
+protobuf  Protobuf, with message types of a descriptor set
+framing   Confluent's frame, and schemas by id
+"""
