@@ -155,6 +155,7 @@ class _Recovery:
             log.wal.forget_from(tail)
         except OSError as error:
             log.notices.append(f"{log.directory}: files behind the log's end remain: {error}")
+        log.wal.own_last(tail)
         self._set_ends(checkpoint, is_newest=is_newest)
         assert generation >= self._generation, "a start has a generation of its own"
         self._begin_life(generation, ring_end)

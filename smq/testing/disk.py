@@ -384,6 +384,11 @@ class FailingDisk:
         self._call("remove")
         self.inner.remove(path)
 
+    def is_shared(self, path: Path) -> bool:
+        """See Disk."""
+        self._call("is_shared")
+        return self.inner.is_shared(path)
+
     def space(self, path: Path) -> tuple[int, int]:
         """See Disk."""
         self._call("space")

@@ -15,6 +15,7 @@ from smq.app.cli import (
     doctor as cli_doctor,
     payloads as cli_payloads,
     serve as cli_serve,
+    snapshot as cli_snapshot,
     spark as cli_spark,
     sql as cli_sql,
     status as cli_status,
@@ -47,6 +48,8 @@ app.command("consume", epilog=cli_consume.JSON)(cli_consume.consume)
 app.command("copy", epilog=cli_copy.JSON)(cli_copy.copy)
 app.command("export", epilog=cli_export.JSON)(cli_export.export)
 app.command("import", epilog=cli_import.JSON)(cli_import.import_files)
+app.command("snapshot", epilog=cli_snapshot.JSON)(cli_snapshot.snapshot)
+app.command("restore", epilog=cli_snapshot.JSON)(cli_snapshot.restore)
 app.command("sql")(cli_sql.sql)
 app.add_typer(cli_bench.app, name="bench")
 app.command("spark", context_settings=cli_spark.PASS_THROUGH)(cli_spark.spark)

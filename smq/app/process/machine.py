@@ -14,8 +14,14 @@ import psutil
 from smq.model.config_sources import Machine
 
 _CGROUPS = Path("/sys/fs/cgroup")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _OWN_CGROUP = Path("/proc/self/cgroup")
 _LIBC = ctypes.CDLL(None)
+
+
+def boot_id() -> bytes:
+    """16 characters that are others after each boot of this machine."""
+    return _BOOT_ID.read_text().strip().replace("-", "")[:16].encode()
 
 
 def this_machine(environment: Mapping[str, str]) -> Machine:

@@ -6,12 +6,12 @@ import select
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from shm.segment import LogMemory
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.inheritance import COORDINATOR, SEALER, Inheritance, attach_name, shard_name
 from smq.app.process.loop import Loop
+from smq.app.process.machine import boot_id
 from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
 from smq.app.shard.commands import ShardCommands
@@ -31,7 +31,6 @@ HOUSEKEEPING_MS = 1000
 DRAIN_MS = 3000
 CATALOG_WAIT_MS = 5
 SWITCH_S = 0.0005  # Of Python's lock: the loop waits so long for a thread that files an index.
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def shard_main(inheritance: Inheritance, node_id: int) -> None:
@@ -105,7 +104,7 @@ def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd:
             BackgroundThread(partial(os.eventfd_write, wake_fd, 1)),
             segment_bytes=inheritance.config.wal_segment_bytes,
             generation=inheritance.generation,
-            boot_id=BOOT_ID.read_text().strip().replace("-", "")[:16].encode(),
+            boot_id=boot_id(),
             producers_key=os.urandom(16),
             now_ms=wall_ms(),
             bytes_max=inheritance.config.wal_bytes_max,

@@ -2,6 +2,7 @@
 
     <data>/meta.json         format versions, cluster id, number of logs, last generation taken
     <data>/supervisor.lock   held by the supervisor alone: "already served by process N"
+    <data>/restoring         there while `smq restore` fills the directory: it may not be served
     <data>/lock              held by the supervisor and inherited by every process it forks
     <data>/logs/<log id>/  store.sqlite  filer/  cache/      others' business
 
@@ -30,6 +31,7 @@ from smq.app.process.clock import monotonic_ms
 from smq.model.errors import MadeByNewer
 
 FORMAT_VERSION = 1
+RESTORING = "restoring"
 _NEWEST = {"format_version": FORMAT_VERSION, "wal_format": WAL_FORMAT}
 STRAGGLERS_WAIT_MS = 10_000  # Children see the supervisor's death in milliseconds; a dump is slow.
 _POLL_S = 0.02
@@ -54,10 +56,17 @@ class Meta:
 class DataDirectory:
     """A data directory that this process, and those it forks, alone may serve.
 
-    Opening it raises SystemExit with a sentence when that cannot be.
+    Opening it raises SystemExit with a sentence when that cannot be. `may_be_restoring`: for who
+    goes on with an unfinished restore.
     """
 
-    def __init__(self, path: Path, *, stragglers_wait_ms: int = STRAGGLERS_WAIT_MS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        stragglers_wait_ms: int = STRAGGLERS_WAIT_MS,
+        may_be_restoring: bool = False,
+    ) -> None:
         self.path = path
         try:
             with ExitStack() as undo:
@@ -66,7 +75,11 @@ class DataDirectory:
                 self._lock_supervisor()
                 self._fd = self._open(path / "lock", undo)
                 self._lock_data(stragglers_wait_ms)
-                self.meta = self._read_meta()
+                if (path / RESTORING).exists() and not may_be_restoring:
+                    raise SystemExit(
+                        f"smq: a restore into {path} has not finished; run `smq restore` again"
+                    )
+                self.meta = read_meta(path)
                 undo.pop_all()
         except OSError as reason:
             raise SystemExit(f"smq: {unusable(path, reason)}") from reason
@@ -127,40 +140,53 @@ class DataDirectory:
             else:
                 return
 
-    def _read_meta(self) -> Meta:
-        path = self.path / "meta.json"
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            # As Kafka writes its cluster ids.
-            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            return Meta(cluster_id, 0, -1)
-        try:
-            fields = _fields_of_meta(content)
-        except ValueError as reason:
-            raise SystemExit(
-                f"smq: {path} is damaged ({reason}); restore it from a backup: "
-                "the generation and the cluster id stand there"
-            ) from reason
-        for name, newest in _NEWEST.items():
-            if fields[name] > newest:
-                what = f"its {name} is {fields[name]}, this SMQ knows up to {newest}"
-                raise SystemExit(f"smq: {MadeByNewer(str(path), what)}")
-        return Meta(fields["cluster_id"], fields["log_count"], fields["generation"])
-
     def _write(self, meta: Meta) -> Meta:
         assert meta.cluster_id == self.meta.cluster_id
         assert meta.generation == self.meta.generation + 1, "none is used twice or left out"
         assert meta.log_count >= self.meta.log_count, "a log that is there is never forgotten"
-        fields = {
-            **_NEWEST,
-            "cluster_id": meta.cluster_id,
-            "log_count": meta.log_count,
-            "generation": meta.generation,
-        }
-        replace_durably(self.path / "meta.json", json.dumps(fields, indent=2).encode() + b"\n")
+        replace_durably(self.path / "meta.json", meta_text(meta))
         self.meta = meta
         return meta
+
+
+def new_cluster_id() -> str:
+    """As Kafka writes its cluster ids."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def read_meta(directory: Path) -> Meta:
+    """What a directory's meta.json says; of a new cluster if there is none.
+
+    Raises SystemExit with a sentence, and OSError.
+    """
+    path = directory / "meta.json"
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return Meta(new_cluster_id(), 0, -1)
+    try:
+        fields = _fields_of_meta(content)
+    except ValueError as reason:
+        raise SystemExit(
+            f"smq: {path} is damaged ({reason}); restore it from a backup: "
+            "the generation and the cluster id stand there"
+        ) from reason
+    for name, newest in _NEWEST.items():
+        if fields[name] > newest:
+            what = f"its {name} is {fields[name]}, this SMQ knows up to {newest}"
+            raise SystemExit(f"smq: {MadeByNewer(str(path), what)}")
+    return Meta(fields["cluster_id"], fields["log_count"], fields["generation"])
+
+
+def meta_text(meta: Meta) -> bytes:
+    """The content of a meta.json that says this."""
+    fields = {
+        **_NEWEST,
+        "cluster_id": meta.cluster_id,
+        "log_count": meta.log_count,
+        "generation": meta.generation,
+    }
+    return json.dumps(fields, indent=2).encode() + b"\n"
 
 
 def _fields_of_meta(content: bytes) -> dict[str, Any]:

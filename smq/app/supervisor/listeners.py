@@ -127,6 +127,14 @@ def _make_private(directory: Path) -> None:
 def _open_unix(path: Path) -> socket.socket:
     if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
         raise OSError(errno.ENAMETOOLONG, f"a socket's path has {UNIX_PATH_BYTES_MAX} bytes")
+    deadline_ms = monotonic_ms() + PORT_WAIT_MS
+    while _is_answered(path):  # By a process of the last run that is just dying, or by a clone.
+        if monotonic_ms() >= deadline_ms:
+            raise SystemExit(
+                f"smq: another broker with this cluster id has its sockets in {path.parent}; stop "
+                "it, choose another --runtime-dir, or restore with --new-cluster"
+            )
+        sleep(_POLL_S)
     path.unlink(missing_ok=True)  # Of a run that was killed: the data directory is locked by us.
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
@@ -153,6 +161,17 @@ def _is_deserted(directory: Path) -> bool:
     except OSError:  # It goes just now, or is no directory.
         return False
     return is_old and bool(sockets) and all(map(_is_refused, sockets))
+
+
+def _is_answered(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:  # Its backlog is full: somebody is slow.
+            return True
+        except OSError:
+            return False
+    return True
 
 
 def _is_refused(path: Path) -> bool:

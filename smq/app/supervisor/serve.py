@@ -44,6 +44,7 @@ from smq.model.errors import MadeByNewer
 from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
 
+PINS = "pins"  # Of the data directory: links to what a snapshot wants of the logs.
 LOGS = "logs"  # Of the data directory: a directory for each log.
 COMPILER = "libllvmlite"  # Loading kernels was the last that anybody wants of it.
 # Of one process, beside its clients' connections: WAL segments, sockets, cold reads.
@@ -69,6 +70,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         config = replace(config, http_port=http_listener.getsockname()[1])
     names = [*map(shard_name, tcp_listeners), *map(attach_name, tcp_listeners)]
     unix_listeners = open_unix_listeners(runtime_dir, [*names, COORDINATOR, SEALER])
+    shutil.rmtree(config.data_dir / PINS, ignore_errors=True)  # Of a snapshot that was killed.
     say(f"smq serves {config.data_dir}")
     say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
     warm()

@@ -71,6 +71,9 @@ class Disk(Protocol):
     def remove(self, path: Path) -> None:
         """Delete a file; durable after the next sync of the directory."""
 
+    def is_shared(self, path: Path) -> bool:
+        """Whether the file has another name: a snapshot has it, and it is not written again."""
+
     def space(self, path: Path) -> tuple[int, int]:
         """How many bytes the file system has free for us, and how many it has in all."""
 
@@ -205,6 +208,10 @@ class OsDisk:
     def remove(self, path: Path) -> None:
         """See Disk."""
         path.unlink(missing_ok=True)
+
+    def is_shared(self, path: Path) -> bool:
+        """See Disk."""
+        return path.stat().st_nlink > 1
 
     def space(self, path: Path) -> tuple[int, int]:
         """See Disk."""

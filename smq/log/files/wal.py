@@ -92,7 +92,8 @@ class Wal:
     def _clean(self) -> None:
         """Delete what an interrupted life left over, and spares of another size."""
         for path in sorted(self.directory.glob("*.spare")):
-            if path.stem.isdigit() and path.stat().st_size == self.segment_bytes:
+            is_whole = path.stem.isdigit() and path.stat().st_size == self.segment_bytes
+            if is_whole and not self._disk.is_shared(path):
                 self._spares.append(path)
             else:
                 self._disk.remove(path)
@@ -121,6 +122,13 @@ class Wal:
                 self._spares += [spare] if spare else []
         if failure is not None:
             raise failure
+
+    def own_last(self, end: int) -> None:
+        """Before a life goes on behind the log's `end`: if a snapshot has the file that is written
+        next, take a copy in its place. Raises OSError."""
+        segment = self.find(end)
+        if segment is not None and self._disk.is_shared(segment.path):
+            self.swap(segment, self.write_again(segment, memoryview(b""), end, end))
 
     # --- finding --------------------------------------------------------------------------------
 
@@ -441,8 +449,12 @@ class Wal:
         self._disk.remove(segment.index_path)
         if spare is None:
             self._disk.remove(segment.path)
-        else:
-            self._disk.rename(segment.path, spare)
+            return None
+        # Nobody can link it under its new name: what a snapshot has of it is known from now on.
+        self._disk.rename(segment.path, spare)
+        if self._disk.is_shared(spare):
+            self._disk.remove(spare)
+            return None
         return spare
 
     def _may_keep_a_spare(self) -> bool:

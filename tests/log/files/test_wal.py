@@ -91,6 +91,32 @@ def test_a_freed_file_is_used_again(tmp_path: Path) -> None:
     assert {path.stat().st_ino for path in tmp_path.iterdir()} == inodes
 
 
+def test_a_file_that_a_snapshot_has_is_not_written_again(tmp_path: Path) -> None:
+    (tmp_path / "wal").mkdir()
+    wal = new_wal(tmp_path / "wal")
+    wal.write(RING, 0, 3 * SIZE)
+    linked = [(segment.path, tmp_path / str(segment.start)) for segment in wal.segments]
+    for path, link in linked:
+        link.hardlink_to(path)
+    content = [link.read_bytes() for _, link in linked]
+    for start in range(3 * SIZE, 20 * SIZE, SIZE):
+        wal.free(wal.segments[0])
+        wal.write(RING, start, start + SIZE)
+        wal.invariants()
+    assert [link.read_bytes() for _, link in linked] == content
+    assert [link.stat().st_nlink for _, link in linked] == [1, 1, 1]
+    last = wal.segments[-1]
+    (tmp_path / "last").hardlink_to(last.path)
+    content = [(tmp_path / "last").read_bytes()]
+    wal.own_last(last.start + 512)
+    wal.copy(memoryview(b"n" * 512), last.fd, 0, 0, 512)
+    assert (tmp_path / "last").read_bytes() == content[0]
+    assert bytes(wal.read(last.start, 512)) == b"n" * 512
+    wal.close()
+    (tmp_path / "wal" / "9.spare").hardlink_to(tmp_path / "last")
+    assert (tmp_path / "wal" / "9.spare") not in new_wal(tmp_path / "wal")._spares
+
+
 class HeldBackground(InlineBackground):
     """Does jobs when somebody waits for them."""
 

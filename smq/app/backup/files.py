@@ -1,0 +1,92 @@
+"""Files of a snapshot: hard links where both names are on one file system, else copies.
+
+A link is right for what never changes in place. What these functions make is durable when its
+directory is (`sync_directories`).
+"""
+
+import errno
+import os
+from pathlib import Path
+
+PIECE_BYTES = 8 * 1024 * 1024
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
+_NO_RANGE = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+def link(source: Path, target: Path) -> bool:
+    """Give a file another name, its content synced; False: they are on two file systems.
+
+    Raises OSError.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        os.link(source, target)
+    except OSError as reason:
+        if reason.errno not in _NO_LINK:
+            raise
+        return False
+    _sync(target)
+    return True
+
+
+def copy(source: Path, target: Path, length: int | None = None) -> None:
+    """Copy a file's first bytes, all by default; behind them the copy has zeros up to its size.
+
+    Blocks are shared where the file system can. Raises OSError.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(fd).st_size
+            _copy_bytes(fd, out, size if length is None else min(length, size))
+            os.ftruncate(out, size)
+            os.fsync(out)
+        finally:
+            os.close(out)
+    finally:
+        os.close(fd)
+
+
+def _copy_bytes(fd: int, out: int, length: int) -> None:
+    at, shares = 0, True
+    while at < length:
+        size = min(PIECE_BYTES, length - at)
+        try:
+            count = os.copy_file_range(fd, out, size, at, at) if shares else 0
+        except OSError as reason:
+            if reason.errno not in _NO_RANGE:
+                raise
+            count = 0
+        if count == 0:  # Some file systems say so for what they cannot do.
+            shares = False
+            piece = os.pread(fd, size, at)
+            if not piece:
+                raise OSError(errno.EIO, "the file has become shorter")
+            count = os.pwrite(out, piece, at)
+        at += count
+
+
+def write(path: Path, content: bytes) -> None:
+    """A new file, its content synced. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_directories(root: Path) -> None:
+    """Make the names of all files below durable, and the root's own. Raises OSError."""
+    for directory, _, _ in os.walk(root):
+        _sync(Path(directory))
+    _sync(root.parent)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

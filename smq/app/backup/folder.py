@@ -1,0 +1,141 @@
+"""The folder that a snapshot is.
+
+    snapshot.json   what it is; written last
+    files           a line for each other file: its bytes, a space, its path
+    meta.json       as in a data directory, and so are
+    store.sqlite    ...
+    logs/<log>/     <position>.wal, checkpoint
+    filer/          topics/…, payloads/…, and what else the filer has
+    unfinished      while the snapshot is being taken; what has it is none
+
+The WAL, the checkpoint, the sealed segments and the payloads carry checksums of their own, and the
+store is checked when it is restored; so the list has sizes only. `format` is the version.
+"""
+
+import json
+import shutil
+import zlib
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from smq.app.backup.files import sync_directories, write
+from smq.model.errors import MadeByNewer
+
+FORMAT = 1
+ABOUT, FILES, UNFINISHED = "snapshot.json", "files", "unfinished"
+META, STORE, LOGS, FILER = "meta.json", "store.sqlite", "logs", "filer"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What snapshot.json says.
+
+    topics      "namespace/name" of those it has; None: all
+    log_ends    the position at which each log was cut, by number; empty: nobody served it
+    check       CRC-32 of the file `files`
+    """
+
+    cluster_id: str
+    taken_ms: int
+    smq_version: str
+    topics: list[str] | None
+    log_ends: dict[str, int] = field(default_factory=dict)
+    file_count: int = 0
+    total_bytes: int = 0
+    check: int = 0
+    format: int = FORMAT
+
+
+class NotWhole(Exception):
+    """A folder that is no snapshot, or not a whole one; the text says why."""
+
+
+def begin(folder: Path) -> None:
+    """Make the folder, which may be empty, or an unfinished snapshot: that is removed.
+
+    Raises FileExistsError when anything else is there, and OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if any(folder.iterdir()):
+        if not (folder / UNFINISHED).exists():
+            raise FileExistsError(f"{folder} is not empty")
+        remove(folder)
+        folder.mkdir(exist_ok=True, mode=0o700)
+    write(folder / UNFINISHED, b"")
+
+
+def remove(folder: Path) -> None:
+    """Remove an unfinished snapshot; its mark goes last. Raises OSError."""
+    for each in folder.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        elif each.name != UNFINISHED:
+            each.unlink()
+    (folder / UNFINISHED).unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def finish(folder: Path, about: About) -> About:
+    """List what is there, and make it a snapshot; returns what it says of itself."""
+    own = {folder / each for each in (ABOUT, FILES, UNFINISHED)}
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path not in own)
+    sizes = [path.stat().st_size for path in paths]
+    lines = [
+        f"{size} {path.relative_to(folder)}\n" for size, path in zip(sizes, paths, strict=True)
+    ]
+    listed = "".join(lines).encode()
+    about = replace(about, file_count=len(paths), total_bytes=sum(sizes), check=zlib.crc32(listed))
+    write(folder / FILES, listed)
+    sync_directories(folder)
+    write(folder / ABOUT, json.dumps(asdict(about), indent=2).encode() + b"\n")
+    (folder / UNFINISHED).unlink()
+    sync_directories(folder)
+    return about
+
+
+def read(folder: Path) -> About:
+    """What a snapshot says, once all its files are found. Raises NotWhole, MadeByNewer."""
+    if (folder / UNFINISHED).exists() or not (folder / ABOUT).exists():
+        raise NotWhole(
+            f"{folder} is not a whole snapshot: `smq snapshot` has not finished it, or it was not "
+            "copied whole; it has no use"
+            if folder.is_dir()
+            else f"there is no directory {folder}"
+        )
+    about = _about(folder)
+    try:
+        listed = (folder / FILES).read_bytes()
+    except OSError:
+        listed = b""
+    if zlib.crc32(listed) != about.check:
+        raise NotWhole(f"{folder / FILES} is missing or damaged; copy the snapshot again")
+    for line in listed.decode().splitlines():
+        size, _, name = line.partition(" ")
+        try:
+            found = (folder / name).stat().st_size
+        except OSError:
+            raise NotWhole(
+                f"{folder} was not copied whole: it has no {name}; copy the snapshot again"
+            ) from None
+        if found != int(size):
+            raise NotWhole(
+                f"{folder} was not copied whole: {name} has {found} bytes, not {size}; "
+                "copy the snapshot again"
+            )
+    return about
+
+
+def _about(folder: Path) -> About:
+    path = folder / ABOUT
+    try:
+        fields: dict[str, Any] = json.loads(path.read_bytes())
+        version = int(fields["format"])
+    except (OSError, ValueError, TypeError, KeyError):
+        raise NotWhole(f"{path} is damaged; copy the snapshot again") from None
+    if version > FORMAT:
+        raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {FORMAT}")
+    try:
+        return About(**fields)
+    except TypeError:
+        raise NotWhole(f"{path} is damaged; copy the snapshot again") from None

@@ -1,0 +1,51 @@
+"""The filer's objects, for a snapshot and from one."""
+
+from collections.abc import Callable, Collection
+
+from smq.app.backup.files import link
+from smq.filer.store import Store
+from smq.model.errors import AlreadyExists, NotFound
+from smq.model.references import PREFIX as PAYLOADS_PREFIX
+from smq.model.segments import SEGMENTS_PREFIX
+
+Topics = Collection[tuple[str, str]]  # Namespace and name of each.
+
+
+def belongs(key: str, topics: Topics | None) -> bool:
+    """Whether an object is of one of these topics; None: any object is wanted."""
+    if topics is None:
+        return True
+    if not key.startswith((SEGMENTS_PREFIX, PAYLOADS_PREFIX)):
+        return False
+    _, namespace, topic, *_ = [*key.split("/"), "", ""]
+    return (namespace, topic) in topics
+
+
+def bring(
+    source: Store, target: Store, topics: Topics | None, done: Callable[[str, int], None]
+) -> None:
+    """Give the target all objects that it does not have; those that go meanwhile are left out.
+
+    `done` is called with each key that is there, and its bytes. Raises StoreError, OSError.
+    """
+    for facts in source.list():
+        if belongs(facts.key, topics):
+            try:
+                _bring(source, target, facts.key)
+            except (FileNotFoundError, NotFound):
+                continue
+            done(facts.key, facts.length)
+
+
+def _bring(source: Store, target: Store, key: str) -> None:
+    path, to = source.local_path(key), target.local_path(key)
+    if to is not None and to.exists():
+        return
+    if path is not None and to is not None and link(path, to):
+        return
+    try:
+        with source.reading(key) as reading, target.writing(key) as sink:
+            for piece in reading.pieces:
+                sink.write(piece)
+    except AlreadyExists:
+        return

@@ -1,0 +1,136 @@
+"""Restoring a snapshot into an empty data directory.
+
+    restoring   the mark: who finds it may not serve the directory, and a restore begins anew
+    then        filer, logs, store; meta.json last, and the mark goes
+
+The broker that was lost may have gone on after the snapshot. So that clients that remember it
+believe the restored one, its leader epochs and producer ids go on far above those of the snapshot.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from smq.app.backup import folder
+from smq.app.backup.files import copy, sync_directories, write
+from smq.app.backup.folder import About
+from smq.app.backup.objects import Topics, bring
+from smq.app.backup.take import Refused, keep_found_topics
+from smq.app.backup.wal import write_only
+from smq.app.process.machine import boot_id
+from smq.app.process.status import read_status
+from smq.app.supervisor.datadir import (
+    RESTORING,
+    DataDirectory,
+    meta_text,
+    new_cluster_id,
+    read_meta,
+)
+from smq.filer.local import LocalStore
+from smq.filer.store import Store
+from smq.log.torn import BOOT_FILE
+from smq.model.errors import StoreError
+from smq.store.copying import check_store, partition_numbers, raise_counters
+from smq.store.database import refuse_newer
+
+GENERATIONS_SKIPPED = 10_000  # Restarts of shards since the snapshot that clients may have seen.
+IDS_SKIPPED = {"producer_id": 1_000_000, "coordinator_epoch": 10_000}
+_LOCKS = {"lock", "supervisor.lock"}
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """One restore. Raises NotWhole, Refused, StoreError, OSError, SystemExit.
+
+    `filer_root` is where the filer's store is. `is_new_cluster`: beside the broker that the
+    snapshot is of, not in its place.
+    """
+
+    source: Path
+    data_dir: Path
+    filer: Store
+    filer_root: str
+    topics: Topics | None
+    is_new_cluster: bool
+    advance: Advance
+
+    def run(self) -> About:
+        """The whole of it; returns what the snapshot says of itself."""
+        about = folder.read(self.source)
+        refuse_newer(self.source / folder.STORE)
+        meta = read_meta(self.source)
+        self._check_target()
+        directory = DataDirectory(self.data_dir, may_be_restoring=True)
+        mark = self.data_dir / RESTORING
+        try:
+            self._check_filer(mark)
+            mark.write_text(self.filer_root)
+            try:
+                self._bring()
+            except (OSError, StoreError, Refused):
+                self._clear()
+                raise
+            if self.is_new_cluster:
+                meta = replace(meta, cluster_id=new_cluster_id())
+            meta = replace(meta, generation=meta.generation + GENERATIONS_SKIPPED)
+            write(self.data_dir / folder.META, meta_text(meta))
+            sync_directories(self.data_dir)
+            mark.unlink()
+            sync_directories(self.data_dir)
+        finally:
+            directory.close()
+        return about
+
+    def _check_target(self) -> None:
+        if read_status(self.data_dir) is not None:
+            raise Refused(
+                f"a broker serves {self.data_dir}; stop it, or restore into another directory"
+            )
+        there = {each.name for each in self.data_dir.iterdir()} if self.data_dir.is_dir() else set()
+        if RESTORING in there:
+            self._clear()
+        elif there - _LOCKS:
+            raise Refused(
+                f"{self.data_dir} is not empty; restore into a new directory, or move away what "
+                "is there"
+            )
+
+    def _check_filer(self, mark: Path) -> None:
+        """What an unfinished restore has brought may be there."""
+        is_ours = mark.exists() and mark.read_text() == self.filer_root
+        if not is_ours and next(iter(self.filer.list()), None) is not None:
+            raise Refused(
+                f"the filer {self.filer_root} is not empty; restore into an empty one, which "
+                "--config names"
+            )
+
+    def _clear(self) -> None:
+        for each in self.data_dir.iterdir():
+            if each.is_dir():
+                shutil.rmtree(each)
+            elif each.name not in {*_LOCKS, RESTORING}:
+                each.unlink()
+
+    def _bring(self) -> None:
+        store = self.data_dir / folder.STORE
+        copy(self.source / folder.STORE, store)
+        check_store(store)
+        if self.topics is not None:
+            keep_found_topics(store, self.topics)
+        raise_counters(store, IDS_SKIPPED)
+        known = partition_numbers(store)
+        for path in sorted((self.source / folder.LOGS).glob("*/*")):
+            to = self.data_dir / folder.LOGS / path.parent.name / path.name
+            if path.suffix == ".wal" and self.topics is not None:
+                write_only(path, to, path.stat().st_size, known)
+            else:
+                copy(path, to)
+            self.advance(path.stat().st_size)
+        for log in (self.data_dir / folder.LOGS).iterdir():
+            # All that was restored is on the disk: what is not whole was damaged before.
+            write(log / BOOT_FILE, boot_id())
+        objects = LocalStore(self.source / folder.FILER)
+        bring(objects, self.filer, self.topics, lambda _, length: self.advance(length))

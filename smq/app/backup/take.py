@@ -1,0 +1,205 @@
+"""Taking a snapshot of a data directory, served or not.
+
+    1  link the WAL's segments, copy the checkpoints, bring the filer's objects
+    2  the cut: hold the store for an instant, note where each log ends       (store.copying)
+    3  the store as of the cut, what the logs and the filer have got since
+    4  each log up to its end at the cut; then meta.json, whose generation no frame exceeds
+
+The cut is what a power loss at that instant would leave if nothing were lost: each partition is
+whole up to its log's end, no committed offset lies beyond, no transaction is decided in one log and
+not in another. Data that were appended to two logs within the instant may be on both its sides.
+
+`pins/` in the data directory holds links to segments meanwhile. The next start, and the next
+snapshot, remove what a killed one has left there.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from time import sleep
+
+from shm.kernels.base.words import WORD_TAIL, WORD_WRITTEN
+from shm.segment import LogMemory
+from smq.app.backup import folder
+from smq.app.backup.files import copy
+from smq.app.backup.folder import About
+from smq.app.backup.objects import Topics, bring
+from smq.app.backup.wal import LogFiles
+from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.status import attach_logs, read_status
+from smq.app.supervisor.datadir import DataDirectory, read_meta
+from smq.app.supervisor.serve import PINS
+from smq.filer.local import LocalStore
+from smq.filer.store import Store
+from smq.model.errors import StoreError
+from smq.store.copying import StoreCopy, keep_topics, partition_numbers, topics_of
+
+WRITTEN_WAIT_MS = 30_000  # Until the WAL has what the rings had at the cut.
+CUTS_MAX = 10  # Retention deletes files between a cut and the look at the filer: then cut again.
+_POLL_S = 0.005
+
+Advance = Callable[[int], None]
+
+
+class Refused(Exception):
+    """No snapshot can be taken; the text says why and what to do."""
+
+
+@dataclass(slots=True)
+class Taking:
+    """One snapshot on its way to `target`. Raises Refused, StoreError, OSError, SystemExit."""
+
+    data_dir: Path
+    filer: Store
+    target: Path
+    topics: Topics | None
+    advance: Advance
+    _memories: list[LogMemory] = field(default_factory=list)
+    _started_ms: int | None = None
+
+    def run(self) -> About:
+        """The whole of it; returns what the snapshot says of itself. What fails is removed."""
+        try:
+            return self._run()
+        except BaseException:
+            folder.remove(self.target)
+            raise
+
+    def _run(self) -> About:
+        with ExitStack() as stack:
+            self._find_broker(stack)
+            pins = stack.enter_context(_pins(self.data_dir))
+            meta = read_meta(self.data_dir)
+            logs = self.data_dir / folder.LOGS
+            files = [LogFiles(logs / str(i), pins / str(i)) for i in range(meta.log_count)]
+            for each in files:
+                each.pin()
+            brought: set[str] = set()
+            store = stack.enter_context(StoreCopy(self.data_dir / folder.STORE))
+            ends = self._cut(store, brought)
+            for each in files:
+                each.pin_new()
+            known = partition_numbers(self.target / folder.STORE)
+            for i, each in enumerate(files):
+                end = ends[i] if ends else None
+                to = self.target / folder.LOGS / str(i)
+                each.write(to, end, known, only=self.topics is not None)
+            self._check_it_still_serves()
+            copy(self.data_dir / folder.META, self.target / folder.META)
+            about = About(
+                cluster_id=meta.cluster_id,
+                taken_ms=wall_ms(),
+                smq_version=version("smq-broker"),
+                topics=_names(self.topics),
+                log_ends={str(i): end for i, end in enumerate(ends)},
+            )
+            return folder.finish(self.target, about)
+
+    def _find_broker(self, stack: ExitStack) -> None:
+        """The broker's memory; or the locks of a directory that nobody serves."""
+        found = read_status(self.data_dir)
+        if found is None:
+            if not (self.data_dir / folder.META).exists():
+                raise Refused(f"{self.data_dir} is no data directory; name it with --data-dir")
+            stack.callback(DataDirectory(self.data_dir).close)
+            return
+        status, _ = found
+        if not status.ready:
+            raise Refused(f"the broker of {self.data_dir} is still starting; try again")
+        self._started_ms = status.started_ms
+        self._memories = attach_logs(status)
+
+    def _cut(self, store: StoreCopy, brought: set[str]) -> list[int]:
+        """The store's copy, with all files that it names; where each log ended then."""
+        copied = self.target / folder.STORE
+        target = LocalStore(self.target / folder.FILER)
+
+        def done(key: str, length: int) -> None:
+            if key not in brought:
+                brought.add(key)
+                self.advance(length)
+
+        for _ in range(CUTS_MAX):
+            bring(self.filer, target, self.topics, done)
+            with store.held():
+                ends = [int(memory.words[WORD_TAIL]) for memory in self._memories]
+            copied.unlink(missing_ok=True)
+            store.write(copied)
+            if self.topics is not None:
+                keep_found_topics(copied, self.topics)
+            bring(self.filer, target, self.topics, done)
+            with StoreCopy(copied) as own, own.held():
+                missing = own.segment_paths() - brought
+            if not missing:
+                self._wait_written(ends)
+                return ends
+        raise StoreError(min(missing), "the manifest names it, and it is not in the filer")
+
+    def _wait_written(self, ends: list[int]) -> None:
+        deadline_ms = monotonic_ms() + WRITTEN_WAIT_MS
+        for log, (memory, end) in enumerate(zip(self._memories, ends, strict=True)):
+            while int(memory.words[WORD_WRITTEN]) < end:
+                if monotonic_ms() > deadline_ms:
+                    raise Refused(
+                        f"log {log} has not written what it held {WRITTEN_WAIT_MS // 1000} s ago: "
+                        "its disk is full or fails; see `smq doctor`"
+                    )
+                sleep(_POLL_S)
+
+    def _check_it_still_serves(self) -> None:
+        found = read_status(self.data_dir) if self._started_ms is not None else None
+        if self._started_ms != (found[0].started_ms if found else None):
+            raise Refused("the broker was stopped or restarted meanwhile; take the snapshot again")
+
+
+def prepare(target: Path, data_dir: Path, filer_root: Path) -> None:
+    """Make the folder for a snapshot. Raises Refused, OSError."""
+    for home in (data_dir, filer_root):
+        if target.resolve().is_relative_to(home.resolve()):
+            raise Refused(f"{target} lies in {home}, which the broker uses; choose another place")
+    try:
+        folder.begin(target)
+    except FileExistsError:
+        raise Refused(f"{target} is there already and not empty; choose another name") from None
+
+
+def keep_found_topics(store: Path, topics: Topics) -> None:
+    """Have a copied store forget all other topics. Raises Refused when one is not there."""
+    missing = {*topics} - topics_of(store)
+    if missing:
+        names = ", ".join(sorted(name for _, name in missing))
+        raise Refused(f"there is no topic {names}; `smq topic list` shows the topics")
+    keep_topics(store, topics)
+
+
+def _names(topics: Topics | None) -> list[str] | None:
+    return None if topics is None else sorted("/".join(each) for each in topics)
+
+
+@contextmanager
+def _pins(data_dir: Path) -> Iterator[Path]:
+    """A directory for links to segments, for one snapshot at a time."""
+    pins = data_dir / PINS
+    pins.mkdir(exist_ok=True, mode=0o700)
+    fd = os.open(pins, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with ExitStack() as stack:
+        stack.callback(os.close, fd)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(
+                f"another snapshot of {data_dir} is being taken; wait until it is done"
+            ) from None
+        stack.callback(_clear, pins)
+        _clear(pins)
+        yield pins
+
+
+def _clear(pins: Path) -> None:
+    for each in pins.iterdir():
+        shutil.rmtree(each)

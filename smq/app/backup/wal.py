@@ -1,0 +1,183 @@
+"""The files of one log, for a snapshot.
+
+    pin()       hard links of all segments, then a copy of the checkpoint
+    pin_new()   of those begun since; after the log's end at the cut is written
+    write()     those below the end, and the checkpoint
+
+A segment that is sealed is freed only after a checkpoint says so, and a linked one is not written
+again (smq.log.files.wal). So the segments that are linked first, and the checkpoint that is read
+after them, have together what no manifest of a later moment names.
+"""
+
+import os
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from pathlib import Path
+from time import sleep
+
+import numpy as np
+
+from shm.kernels.base.frames import write_frame_header
+from shm.kernels.base.words import (
+    FRAME_HEADER_BYTES,
+    FRAME_KIND_BATCH,
+    FRAME_KIND_PADDING,
+)
+from shm.kernels.log.recover import (
+    S_AT,
+    S_BYTES,
+    S_GENERATION,
+    S_KIND,
+    S_PARTITION,
+    S_SYNCED,
+    SCAN_COLUMNS,
+    find_frame,
+    scan_frames,
+)
+from smq.app.backup.files import copy, link, write
+from smq.app.process.clock import monotonic_ms
+from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint
+from smq.log.files.filed_index import FiledIndex
+from smq.model.errors import StoreError
+
+CHECKPOINT_WAIT_MS = 10_000  # Between two renames of the shard's there is none for an instant.
+_POLL_S = 0.01
+_SCAN_ROWS = 65536
+
+
+class LogFiles:
+    """One log's directory, and the directory of this snapshot's links to its segments."""
+
+    def __init__(self, directory: Path, pins: Path) -> None:
+        self.directory, self.pins = directory, pins
+        self._checkpoint: Checkpoint | None = None
+        pins.mkdir(parents=True, mode=0o700)
+
+    def pin(self) -> None:
+        """Keep what the log has now. Raises OSError, MadeByNewer."""
+        self._link_segments()
+        deadline = monotonic_ms() + CHECKPOINT_WAIT_MS
+        while not self._copy_checkpoint() and monotonic_ms() < deadline:
+            sleep(_POLL_S)
+        self._checkpoint, _ = Checkpoint.load(self.pins)
+
+    def pin_new(self) -> None:
+        """Keep what it has begun since. Raises OSError."""
+        self._link_segments()
+
+    def write(self, target: Path, end: int | None, known: AbstractSet[int], *, only: bool) -> None:
+        """Write what lies below `end` (None: all) and is not sealed in whole.
+
+        `known` are the numbers of the partitions that the snapshot has; `only`: of others' batches
+        it has nothing. Raises OSError, StoreError.
+        """
+        for path in sorted(self.pins.glob("*.wal")):
+            start, size = int(path.stem), path.stat().st_size
+            if size == 0 or (end is not None and start >= end) or self._is_sealed(path, known):
+                continue
+            length = size if end is None else min(size, end - start)
+            to = target / path.name
+            if only:
+                write_only(path, to, length, known)
+            elif not (_is_full(path, length, end) and link(path, to)):
+                copy(path, to, length)
+        if (self.pins / FILE_NAME).exists():
+            copy(self.pins / FILE_NAME, target / FILE_NAME)
+
+    def _link_segments(self) -> None:
+        for path in self.directory.glob("*.wal"):
+            if path.stem.isdigit():
+                # It is freed just now, or its table is not there yet.
+                with suppress(FileNotFoundError):
+                    _link_again(path, self.pins / path.name)
+                    index = path.with_suffix(".index")
+                    _link_again(index, self.pins / index.name)
+
+    def _copy_checkpoint(self) -> bool:
+        """Whether there is the newest one now, or there never was one."""
+        try:
+            content = (self.directory / FILE_NAME).read_bytes()
+        except FileNotFoundError:
+            return not (self.directory / FILE_NAME_BEFORE).exists()
+        write(self.pins / FILE_NAME, content)
+        return True
+
+    def _is_sealed(self, path: Path, known: AbstractSet[int]) -> bool:
+        """Whether the log could have freed the segment: its partitions are sealed beyond it, or
+        gone, and the checkpoint says so."""
+        if self._checkpoint is None:
+            return False
+        if int(path.stem) + path.stat().st_size > self._checkpoint.position:
+            return False
+        loaded = FiledIndex.load(path.with_suffix(".index"), int(path.stem))
+        if loaded is None:
+            return False
+        sealed = {each.number: each.sealed_end for each in self._checkpoint.partitions}
+        ends = loaded[0].ends.items()
+        return all(end <= sealed.get(number, -1) for number, end in ends if number in known)
+
+
+def write_only(path: Path, target: Path, length: int, known: AbstractSet[int]) -> None:
+    """Write a segment's first bytes, with padding in place of other partitions' batches.
+
+    Raises OSError, and StoreError as `blank_others` does.
+    """
+    data = np.fromfile(path, np.uint8)
+    data[length:] = 0
+    blank_others(data, length, int(path.stem), known, path)
+    write(target, data.tobytes())
+
+
+def blank_others(
+    data: np.ndarray, end: int, first_position: int, known: AbstractSet[int], path: Path
+) -> None:
+    """Turn the batches of other partitions in data[:end] into padding.
+
+    Raises StoreError when the frames are damaged: what is whose cannot be told behind.
+    """
+    rows, at, generation = np.zeros((_SCAN_ROWS, SCAN_COLUMNS), np.int64), 0, 0
+    while at < end:
+        count, stopped, generation = scan_frames(data, at, end, first_position, generation, rows)
+        stops = [*rows[1 : int(count), S_AT].tolist(), int(stopped)]
+        for row, stop in zip(rows[: int(count)].tolist(), stops, strict=False):
+            _blank(data, row, stop, first_position, known)
+        at = int(stopped)
+        if int(count) < len(rows):
+            break
+    if at < end and int(find_frame(data, at, end, first_position, generation)) >= 0:
+        raise StoreError(
+            str(path),
+            f"it is damaged at position {first_position + at}; take a snapshot of all topics",
+        )
+    data[at:] = 0
+
+
+def _blank(
+    data: np.ndarray, row: list[int], stop: int, first_position: int, known: AbstractSet[int]
+) -> None:
+    """Blank a frame of others, and what the ring had before where a frame has nothing."""
+    start = row[S_AT]
+    if row[S_KIND] == FRAME_KIND_BATCH and row[S_PARTITION] not in known:
+        data[start:stop] = 0
+        size = stop - start - FRAME_HEADER_BYTES
+        stamps, kind = (row[S_SYNCED], row[S_GENERATION]), FRAME_KIND_PADDING
+        write_frame_header(data, start, first_position + start, stamps, size, 0, kind, 0)
+    else:
+        filled = 0 if row[S_KIND] == FRAME_KIND_PADDING else row[S_BYTES]
+        data[start + FRAME_HEADER_BYTES + filled : stop] = 0
+
+
+def _is_full(path: Path, length: int, end: int | None) -> bool:
+    """Whether nothing is written to a segment any more. Of a log that nobody serves only a full
+    one has a table."""
+    is_filed = path.with_suffix(".index").exists()
+    return length == path.stat().st_size and (end is not None or is_filed)
+
+
+def _link_again(path: Path, pin: Path) -> None:
+    """Link a file, in place of one that had its name before."""
+    if pin.exists():
+        if path.samefile(pin):
+            return
+        pin.unlink()
+    os.link(path, pin)

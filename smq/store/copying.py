@@ -1,0 +1,131 @@
+"""A copy of the SQL store as of one moment, taken by another process while its owner serves.
+
+    with StoreCopy(path) as copy:
+        with copy.held():        nobody commits meanwhile: what the block reads fits the copy
+            ...
+        copy.write(target)       may take its time; the owner goes on
+
+`held` takes SQLite's write lock for as long as its block lasts, and opens a read transaction, which
+keeps seeing that moment. The owner's next commit waits for the block, so it must be short.
+"""
+
+import os
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Self
+
+from smq.model.errors import StoreError, Unavailable
+from smq.store.database import refuse_newer
+
+HOLD_WAIT_S = 5.0  # For the owner's commit, which syncs the disk.
+
+
+class StoreCopy:
+    """Connections to a store of which one moment is to be kept. Raises StoreError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with _failures_told(path):
+            self._writer = _connect(path)
+            self._reader = _connect(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+        self._writer.close()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold back commits while the block runs; the copy is of that moment."""
+        with _failures_told(self.path):
+            if self._reader.in_transaction:
+                self._reader.execute("ROLLBACK")
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                self._reader.execute("BEGIN")
+                self._reader.execute("SELECT next FROM counters").fetchall()
+                yield
+            finally:
+                self._writer.execute("ROLLBACK")
+
+    def segment_paths(self) -> set[str]:
+        """The files that the manifest named at that moment."""
+        with _failures_told(self.path):
+            return {path for (path,) in self._reader.execute("SELECT path FROM segments")}
+
+    def write(self, target: Path) -> None:
+        """Write the copy, durable but for its name."""
+        with _failures_told(target), closing(_connect(target, mode="rwc")) as copy:
+            self._reader.backup(copy)
+        _sync(target)
+
+
+def partition_numbers(path: Path) -> set[int]:
+    """The partitions of all topics in a store that nobody owns. Raises StoreError."""
+    with _failures_told(path), closing(_connect(path)) as store:
+        return {number for (number,) in store.execute("SELECT number FROM partitions")}
+
+
+def topics_of(path: Path) -> set[tuple[str, str]]:
+    """Namespace and name of each topic in such a store. Raises StoreError."""
+    with _failures_told(path), closing(_connect(path)) as store:
+        return {(each[0], each[1]) for each in store.execute("SELECT namespace, name FROM topics")}
+
+
+def keep_topics(path: Path, topics: Collection[tuple[str, str]]) -> None:
+    """Forget all other topics, with their offsets and segments. Raises StoreError."""
+    with _failures_told(path), closing(_connect(path)) as store:
+        store.execute("PRAGMA foreign_keys = ON")
+        store.execute("BEGIN")
+        for topic_id, namespace, name in store.execute(
+            "SELECT id, namespace, name FROM topics"
+        ).fetchall():
+            if (namespace, name) not in topics:
+                store.execute("DELETE FROM topics WHERE id = ?", (topic_id,))
+        store.execute("COMMIT")
+        store.execute("VACUUM")
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    _sync(path)
+
+
+def raise_counters(path: Path, by: Mapping[str, int]) -> None:
+    """Give out no number again that the broker may have given out since. Raises StoreError."""
+    with _failures_told(path), closing(_connect(path)) as store:
+        for name, count in by.items():
+            store.execute("UPDATE counters SET next = next + ? WHERE name = ?", (count, name))
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    _sync(path)
+
+
+def check_store(path: Path) -> None:
+    """Raises MadeByNewer, or StoreError when SQLite finds damage."""
+    refuse_newer(path)
+    with _failures_told(path), closing(_connect(path)) as store:
+        [(verdict,), *_] = store.execute("PRAGMA quick_check(1)").fetchall()
+    if verdict != "ok":
+        raise StoreError(str(path), f"it is damaged: {verdict}")
+
+
+def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=HOLD_WAIT_S, isolation_level=None)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _failures_told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as reason:
+        raise Unavailable(str(path), f"the database failed: {reason}") from reason

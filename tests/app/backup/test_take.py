@@ -1,0 +1,74 @@
+"""Taking a snapshot: what is refused before anything is made.
+
+tests/app/cli/test_snapshot.py takes them of brokers under load.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from smq.app.backup.take import Refused, Taking, prepare
+from smq.app.supervisor.datadir import DataDirectory
+from smq.filer.local import LocalStore
+from smq.model.errors import StoreError
+from smq.store.store import Store
+
+
+def taking(tmp_path: Path) -> Taking:
+    prepare(tmp_path / "s", tmp_path / "data", tmp_path / "filer")
+    filer = LocalStore(tmp_path / "filer")
+    return Taking(tmp_path / "data", filer, tmp_path / "s", None, lambda _: None)
+
+
+def served_once(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path / "data")
+    directory.start(1)
+    directory.close()
+    Store.open(tmp_path / "data" / "store.sqlite").close()
+    (tmp_path / "data" / "logs" / "0").mkdir(parents=True)
+
+
+def test_one_at_a_time_and_what_a_killed_one_has_linked_goes(tmp_path: Path) -> None:
+    served_once(tmp_path)
+    pins = tmp_path / "data" / "pins"
+    (pins / "0").mkdir(parents=True)
+    (pins / "0" / "x.wal").touch()
+    fd = os.open(pins, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with pytest.raises(Refused, match="another snapshot"):
+        taking(tmp_path).run()
+    assert (pins / "0" / "x.wal").exists()
+    assert not (tmp_path / "s").exists()
+    os.close(fd)
+    about = taking(tmp_path).run()
+    assert about.file_count == 2
+    assert not [*pins.iterdir()]
+
+
+def test_a_file_that_the_manifest_names_and_nobody_has_is_told(tmp_path: Path) -> None:
+    served_once(tmp_path)
+    store = Store.open(tmp_path / "data" / "store.sqlite")
+    store._database.change("PRAGMA foreign_keys = OFF")
+    store.commit()
+    line = "INSERT INTO segments VALUES (1, 0, 1, 'raw', 'topics/gone', 1, 0, 1, 0, 0, 0, 0, 0)"
+    store._database._connection.execute("PRAGMA foreign_keys = OFF")
+    store._database.change(line)
+    store.commit()
+    store.close()
+    with pytest.raises(StoreError, match="topics/gone: the manifest names it"):
+        taking(tmp_path).run()
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_place_that_the_broker_uses_or_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+    for place in ("data/s", "filer", "filer/s"):
+        with pytest.raises(Refused, match="which the broker uses"):
+            prepare(tmp_path / place, tmp_path / "data", tmp_path / "filer")
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "mine").touch()
+    with pytest.raises(Refused, match="not empty"):
+        taking(tmp_path)
+    with pytest.raises(Refused, match="is no data directory"):
+        Taking(tmp_path / "d", LocalStore(tmp_path), tmp_path / "t", None, lambda _: None)._run()

@@ -1,0 +1,79 @@
+"""A copy of the store is of one moment, whatever its owner does meanwhile."""
+
+import threading
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from smq.model.catalog import NAMESPACE_DEFAULT, Topic
+from smq.model.errors import StoreError
+from smq.store.copying import (
+    StoreCopy,
+    check_store,
+    keep_topics,
+    partition_numbers,
+    raise_counters,
+    topics_of,
+)
+from smq.store.store import Store
+
+
+def store_with(path: Path, *names: str) -> Store:
+    store = Store.open(path)
+    for number, name in enumerate(names, start=1):
+        store.add_topic(Topic(name, UUID(int=number), (number,), (0,), {"a": "b"}), 7)
+    store.commit()
+    return store
+
+
+def test_the_copy_is_of_the_moment_when_it_was_held(tmp_path: Path) -> None:
+    store = store_with(tmp_path / "a", "t")
+    with StoreCopy(tmp_path / "a") as copy:
+        committed = threading.Event()
+
+        def commit() -> None:
+            later = Store.open(tmp_path / "a")
+            later.add_topic(Topic("later", UUID(int=9), (9,), (0,), {}), 7)
+            later.commit()
+            committed.set()
+            later.close()
+
+        with copy.held():
+            thread = threading.Thread(target=commit)
+            thread.start()
+            assert not committed.wait(0.05)
+        thread.join()
+        assert committed.is_set()
+        copy.write(tmp_path / "b")
+        with copy.held():
+            copy.write(tmp_path / "c")
+        assert copy.segment_paths() == set()
+    store.close()
+    check_store(tmp_path / "b")
+    assert topics_of(tmp_path / "b") == {(NAMESPACE_DEFAULT, "t")}
+    assert partition_numbers(tmp_path / "c") == {1, 9}
+
+
+def test_other_topics_are_forgotten_and_counters_go_on_higher(tmp_path: Path) -> None:
+    store_with(tmp_path / "a", "t", "secret").close()
+    keep_topics(tmp_path / "a", {(NAMESPACE_DEFAULT, "t")})
+    raise_counters(tmp_path / "a", {"producer_id": 1000})
+    assert b"secret" not in (tmp_path / "a").read_bytes()
+    store = Store.open(tmp_path / "a")
+    assert [topic.name for topic in store.manifest.topics()] == ["t"]
+    assert store.allocate("producer_id", 1) == 1000
+    store.close()
+
+
+def test_damage_and_what_is_no_store_are_told(tmp_path: Path) -> None:
+    store_with(tmp_path / "a", "t").close()
+    data = bytearray((tmp_path / "a").read_bytes())
+    data[4096 : 4096 + 200] = bytes(200)
+    (tmp_path / "a").write_bytes(data)
+    (tmp_path / "b").write_bytes(b"no database" * 1000)
+    for name in ("a", "b"):
+        with pytest.raises(StoreError):
+            check_store(tmp_path / name)
+    with pytest.raises(StoreError):
+        StoreCopy(tmp_path / "nothing")
