@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools sim kills docs clean
+.PHONY: setup check test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -61,6 +61,9 @@ record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests co
 
 kafka-tools: setup  ## Apache Kafka's command-line tools against a broker; a JVM for each call.
 	$(BIN)/pytest -q --timeout 600 tests/clients/test_kafka_tools.py
+
+frameworks: setup  ## Kafka Streams and others of Kafka's ecosystem, from Maven Central, against a broker. ARGS="-k streams"
+	$(BIN)/pytest -q --timeout 600 tests/frameworks $(ARGS)
 
 sim: setup  ## The whole broker simulated, from seeds. SEED=n replays one, SEEDS=n runs so many.
 	$(BIN)/python -m smq.testing.simulation.run $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep $(KEEP)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))

@@ -58,18 +58,18 @@ def go(program: str) -> list[str]:
 
 
 @cache
-def _java_classes() -> str:
-    folder = HERE / "java"
+def java_classes(folder: Path, jar: str) -> str:
+    """The class path of a Maven project: its jar, made anew when it is older than its sources."""
+    need("java")
     newest = max(each.stat().st_mtime for each in (folder / "pom.xml", *folder.rglob("*.java")))
-    jar = folder / "target" / "java-client-1.jar"
-    if not jar.exists() or jar.stat().st_mtime < newest:
+    built = folder / "target" / jar
+    if not built.exists() or built.stat().st_mtime < newest:
         build(["mvn", "--quiet", "--batch-mode", "package"], folder)
-    return f"{jar}:{folder / 'target' / 'libs'}/*"
+    return f"{built}:{folder / 'target' / 'libs'}/*"
 
 
 def java() -> list[str]:
-    need("java")
-    return ["java", "-cp", _java_classes(), "smq.Client"]
+    return ["java", "-cp", java_classes(HERE / "java", "java-client-1.jar"), "smq.Client"]
 
 
 @cache
