@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills docs clean
+.PHONY: setup check test console-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -72,6 +72,10 @@ kills: setup  ## Real processes, killed at random under load. SEED=n chooses who
 	$(BIN)/python -m smq.testing.door_kill_run $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.kill_run $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.kill_run --hurried $(if $(SEED),--seed $(SEED))
+
+console-test: setup  ## The console in Debian's Chromium (apt-get install chromium), and what axe says of it.
+	$(BIN)/python -m pip install --quiet --editable '.[browser,avro]'
+	$(BIN)/pytest -q --timeout 300 tests/app/front/test_console_pages.py
 
 docs: setup  ## Write the generated parts of docs/, and build its pages as one site: build/site/index.html.
 	$(BIN)/python -m smq.app.documentation

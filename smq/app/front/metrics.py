@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from smq.app.front.observer import SAMPLE_MS, Observer
 from smq.app.front.webhook import Webhook
 from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.front.console.history import History
 from smq.front.metrics.alerts import Alerts
 from smq.front.metrics.facts import Facts
 from smq.front.metrics.page import page
 from smq.model.lag_rules import LagRule
 
 FRESH_MS = 1000  # However many scrapers there are, a page is made once in this time.
+COUNTERS_MS = 2000  # Between two samples of the console's charts.
 
 
 class Metrics:
@@ -28,8 +30,10 @@ class Metrics:
         self._observer = observer
         self._alerts, self._webhook = Alerts(rules), webhook
         self._thread = ThreadPoolExecutor(1, "metrics")
+        self.history = History()
         self._page = b""
         self._made_ms = -FRESH_MS
+        self._facts: tuple[int, Facts] | None = None
 
     def page(self) -> bytes:
         """The page, which may be a moment old."""
@@ -44,11 +48,29 @@ class Metrics:
         """The facts of this moment."""
         return self._thread.submit(self._observer.look).result()
 
+    def recent(self) -> Facts:
+        """The facts of a moment ago: however many look, they are read once in this time."""
+        return self._thread.submit(self._recent).result()
+
+    def _recent(self) -> Facts:
+        if self._facts is None or monotonic_ms() - self._facts[0] >= FRESH_MS:
+            facts = self._observer.look()
+            self._facts = monotonic_ms(), facts
+        return self._facts[1]
+
+    async def count(self) -> None:
+        """Note the counters, for charts."""
+        await asyncio.wrap_future(self._thread.submit(self._count))
+
+    def _count(self) -> None:
+        self.history.add_counters(wall_ms(), self._observer.counters())
+
     async def watch(self) -> None:
         """Note where the partitions end, and tell of groups that are late."""
         await asyncio.wrap_future(self._thread.submit(self._watch))
 
     def _watch(self) -> None:
+        self.history.add_lags(wall_ms(), *self._observer.lags())
         if not self._alerts.rules:
             self._observer.sample()
             return
@@ -63,3 +85,10 @@ async def keep_watching(metrics: Metrics) -> None:
     while True:
         await metrics.watch()
         await asyncio.sleep(SAMPLE_MS / 1000)
+
+
+async def keep_counting(metrics: Metrics) -> None:
+    """Count for ever."""
+    while True:
+        await metrics.count()
+        await asyncio.sleep(COUNTERS_MS / 1000)

@@ -15,7 +15,14 @@ import psutil
 from shm.cluster import ClusterBlock
 from shm.kernels.base import words
 from smq.app.process.clock import monotonic_ms, wall_ms
-from smq.app.process.status import ProcessStatus, Status, attach_logs, counters_of, read_status
+from smq.app.process.status import (
+    COUNTERS,
+    ProcessStatus,
+    Status,
+    attach_logs,
+    counters_of,
+    read_status,
+)
 from smq.front.metrics.ends import Ends
 from smq.front.metrics.facts import (
     Facts,
@@ -48,6 +55,7 @@ class Observer:
         self._topics: list[Topic] = []
         self._committed: list[Committed] = []
         self._members: dict[str, int] = {}
+        self._table = _Table([])
         self._sealed: dict[int, Sealed] = {}
         self._sealed_ms = self._sampled_ms = -SEALED_MS
         self._ends = Ends()
@@ -78,6 +86,21 @@ class Observer:
             disk_free_bytes=shutil.disk_usage(self._data_dir).free,
             missing=tuple(self._missing),
         )
+
+    def counters(self) -> dict[str, int]:
+        """What all logs have counted since the broker's start."""
+        if not self._memories:
+            self.look()
+        each = [counters_of(memory) for memory in self._memories]
+        return {name: sum(counters[name] for counters in each) for name in COUNTERS}
+
+    def lags(self) -> tuple[tuple[str, ...], np.ndarray]:
+        """The groups, and the lag of each in records: int64 in their order."""
+        if not self._memories:
+            self.look()
+        self._missing = []
+        self._read_store()
+        return self._table.groups, self._table.lags(self._rows()[:, words.P_HIGH_WATERMARK])
 
     def sample(self) -> None:
         """Note where the partitions end now; called now and then, asked for metrics or not."""
@@ -116,6 +139,7 @@ class Observer:
             if store_version != self._store_version:
                 self._topics = overview.manifest.topics()
                 self._committed, self._members = overview.committed(), overview.members()
+                self._table = _Table(self._committed)
                 self._store_version = store_version
             if now_ms - self._sealed_ms >= SEALED_MS:
                 self._sealed, self._sealed_ms = overview.sealed(), now_ms
@@ -175,6 +199,25 @@ class Observer:
                 min(wal_bytes_max, room),
                 max(0, tail - word[words.WORD_SYNCED]),
             )
+
+
+class _Table:
+    """Committed offsets as columns, so that the lags of all groups are one sum."""
+
+    def __init__(self, committed: list[Committed]) -> None:
+        self.groups = tuple(dict.fromkeys(each.group_id for each in committed))
+        index = {group: at for at, group in enumerate(self.groups)}
+        self._of = np.array([index[each.group_id] for each in committed], np.int64)
+        self._numbers = np.array([each.number for each in committed], np.int64)
+        self._offsets = np.array([each.offset for each in committed], np.int64)
+
+    def lags(self, ends: np.ndarray) -> np.ndarray:
+        """The lag of each group; `ends` is int64 by partition number."""
+        is_known = self._numbers < len(ends)
+        behind = ends[self._numbers[is_known]] - self._offsets[is_known]
+        lags = np.zeros(len(self.groups), np.int64)
+        np.add.at(lags, self._of[is_known], np.maximum(behind, 0))
+        return lags
 
 
 def _nodes(block: ClusterBlock) -> Iterator[NodeFacts]:

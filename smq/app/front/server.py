@@ -11,7 +11,9 @@ from typing import Any
 
 from uvicorn import Config as UvicornConfig, Server
 
-from smq.app.front.metrics import Metrics, keep_watching
+from smq.app.front.desk.decode import decoded
+from smq.app.front.desk.desk import SdkDesk
+from smq.app.front.metrics import Metrics, keep_counting as keep_sampling, keep_watching
 from smq.app.front.observer import Observer
 from smq.app.front.queries import Queries
 from smq.app.front.readiness import readiness
@@ -21,6 +23,9 @@ from smq.app.process.status import read_status
 from smq.filer.location import Location
 from smq.front.application import Broker, application, keep_counting
 from smq.front.connection import REST_S, Connection
+from smq.front.console.console import Console
+from smq.front.console.guard import Guard
+from smq.front.console.routes import console_routes
 from smq.front.space import Space
 from smq.model.errors import StoreError
 from smq.model.lag_rules import parse_lag_rules
@@ -76,7 +81,15 @@ async def _serve(inheritance: Inheritance) -> None:
         look=metrics.look,
     )
     queries = Queries(inheritance.data_dir, config)
-    app = application(store, space, broker, hosts, queries.routes())
+    console = Console(
+        metrics.recent,
+        metrics.history,
+        SdkDesk(inheritance.data_dir),
+        decoded,
+        Guard(inheritance.console_token),
+    )
+    routes = [*queries.routes(), *console_routes(console)]
+    app = application(store, space, broker, hosts, routes)
     server = OurServer(
         UvicornConfig(
             app,
@@ -96,10 +109,12 @@ async def _serve(inheritance: Inheritance) -> None:
     )
     counting = asyncio.create_task(keep_counting(space))
     watching = asyncio.create_task(keep_watching(metrics))
+    sampling = asyncio.create_task(keep_sampling(metrics))
     assert inheritance.http_listener is not None
     await server.serve([inheritance.http_listener])
     counting.cancel()
     watching.cancel()
+    sampling.cancel()
 
 
 def health(data_dir: Path) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ successor continues with them. Each process gets only its share.
     shard i       the logs it serves, TCP listener i, unix listeners "shard-i" and "attach-i"
     coordinator   unix listener "coordinator"
     sealer        unix listener "sealer"
-    front         the HTTP listener
+    front         the HTTP listener, and the token of the console's actions
 """
 
 import os
@@ -91,6 +91,7 @@ class Inheritance:
     unix_listeners: Mapping[str, socket.socket]
     stop: Stop
     http_listener: socket.socket | None = None
+    console_token: str = ""
     ready_fd: int = -1
 
     def socket_path(self, name: str) -> Path:
@@ -107,6 +108,7 @@ class Inheritance:
             tcp_listeners={i: each for i, each in self.tcp_listeners.items() if i == node_id},
             unix_listeners={k: each for k, each in self.unix_listeners.items() if k in names},
             http_listener=self.http_listener if name == FRONT else None,
+            console_token=self.console_token if name == FRONT else "",
         )
         if self.http_listener is not None and name != FRONT:
             self.http_listener.close()

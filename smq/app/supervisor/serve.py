@@ -10,6 +10,7 @@ copies one thread only, and the locks of all.
 import gc
 import os
 import resource
+import secrets
 import shutil
 import sys
 from collections.abc import Callable
@@ -45,6 +46,7 @@ from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
 
 PINS = "pins"  # Of the data directory: links to what a snapshot wants of the logs.
+TOKEN_BYTES = 18  # Of the console's token: nobody guesses it.
 LOGS = "logs"  # Of the data directory: a directory for each log.
 COMPILER = "libllvmlite"  # Loading kernels was the last that anybody wants of it.
 # Of one process, beside its clients' connections: WAL segments, sockets, cold reads.
@@ -94,6 +96,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         unix_listeners=unix_listeners,
         stop=Stop(),
         http_listener=http_listener,
+        console_token="" if http_listener is None else secrets.token_urlsafe(TOKEN_BYTES),
     )
     assert len([*Path("/proc/self/task").iterdir()]) == 1, "a thread was started before the forks"
     give_back_code(COMPILER)

@@ -153,7 +153,7 @@ class Supervisor:
         if not self.announced and all(each.ready for each in self.processes):
             self.announced = True
             if self.estate.http_listener is not None:
-                self.say(f"http://{self._http()}/")
+                self.say(f"console http://{self._http()}/#token={self.estate.console_token}")
             self.say(f"ready {self._bootstrap()}")
 
     def _tell_who_is_late(self) -> None:

@@ -55,3 +55,26 @@ def test_a_late_group_is_said_on_stderr(tmp_path: Path) -> None:
                 consumer.commit({("t", 0): 1})
         expected = "alert: group late-one is behind: 4 records"
         eventually(lambda: expected in broker.output.read_text(), "the alert is said")
+
+
+def test_the_console_is_at_the_front_and_its_token_lets_it_change_something(
+    broker: SmqBroker,
+) -> None:
+    token = broker.output.read_text().split("#token=")[1].split()[0]
+    page = ask(broker, "GET", "/")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert b"all serve" in page.body
+    assert ask(broker, "POST", "/topics", b"name=made").status == 403
+    assert ask(broker, "POST", "/topics", b"name=made", x_smq_token=token).status == 204
+    broker.kill("front")  # The token is the supervisor's: the next front knows it.
+    eventually(lambda: broker.status().processes["front"].ready, "the front is back")
+    told = ask(broker, "POST", "/topics/made/messages", b"value=v", x_smq_token=token)
+    assert b"Appended to partition" in told.body
+    assert b"1 record." in ask(broker, "GET", "/topics/made/messages").body
+    eventually(lambda: ask(broker, "GET", "/console/rates").json["series"][0], "rates are known")
+
+
+def test_a_hundred_consoles_at_once_are_answered(broker: SmqBroker) -> None:
+    with ThreadPoolExecutor(50) as pool:
+        answers = [*pool.map(lambda _: ask(broker, "GET", "/").status, range(100))]
+    assert answers == [200] * 100

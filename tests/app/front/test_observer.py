@@ -32,6 +32,9 @@ def test_facts_are_those_of_the_broker(smq_session_broker: SmqBroker) -> None:
     [offset] = [each for each in facts.offsets if each.group == topic]
     assert (offset.partition, offset.offset, offset.lag) == (0, 3, 2)
     assert facts.logs[0].counters["records_in"] - before.logs[0].counters["records_in"] == 10
+    groups, lags = observer.lags()
+    assert lags[groups.index(topic)] == 2
+    assert observer.counters()["records_in"] == facts.logs[0].counters["records_in"]
     [log] = facts.logs
     assert 0 < log.wal_room_bytes <= log.wal_bytes_max
     assert {each.name for each in facts.processes} >= {"shard-1", "supervisor", "sealer"}

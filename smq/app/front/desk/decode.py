@@ -1,0 +1,109 @@
+"""Arrow, NumPy and Avro values as rows of text, by a process of its own: `python -m` this.
+
+The bytes are anybody's: a decoder that crashes, hangs or wants too much memory ends the process,
+and the console says so. The process reads {"kind", "value": base64} from its standard input, and
+writes {"note", "columns", "rows"} or {"error": sentence}.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+from base64 import b64decode, b64encode
+from io import BytesIO
+from itertools import islice
+from math import prod
+from struct import error as StructError  # noqa: N812  (an exception)
+from typing import Any
+
+SECONDS = 10.0  # With the imports: Arrow's take a second on a busy machine.
+MEMORY_BYTES = 2 << 30  # Address space; Arrow and NumPy map a lot, and touch little of it.
+ROWS_MAX, COLUMNS_MAX, CELL_MAX = 50, 40, 200
+
+
+def decoded(kind: str, value: bytes, program: str = "smq.app.front.desk.decode") -> dict[str, Any]:
+    """The rows of a value, or why there are none. Blocks for SECONDS at most."""
+    task = json.dumps({"kind": kind, "value": b64encode(value).decode()}).encode()
+    command = [sys.executable, "-m", program]
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, input=task, capture_output=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"its {kind} could not be decoded within {SECONDS:g} s"}
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        return {"error": f"its {kind} ended the process that should decode it"}
+    return found
+
+
+def main() -> None:
+    """Answer one question."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    task = json.load(sys.stdin.buffer)
+    json.dump(answer(task["kind"], b64decode(task["value"])), sys.stdout)
+
+
+def answer(kind: str, value: bytes) -> dict[str, Any]:
+    """The rows of a value, or why there are none."""
+    try:
+        return {"Arrow": _arrow, "NumPy": _numpy, "Avro": _avro}[kind](value)
+    except ImportError:
+        return {"error": "Avro needs its library: pip install 'smq-broker[avro]'"}
+    except (ValueError, MemoryError, RecursionError) as reason:
+        return {"error": f"it says that it is {kind}, but {str(reason) or type(reason).__name__}"}
+
+
+def _arrow(value: bytes) -> dict[str, Any]:
+    from smq.client.payload_formats import read_table  # noqa: PLC0415  (takes its time)
+
+    table = read_table(value)
+    table.validate(full=True)
+    head = table.slice(0, ROWS_MAX).select(range(min(COLUMNS_MAX, table.num_columns)))
+    columns = [f"{each.name}: {each.type}" for each in head.schema]
+    cells = [head.column(number).to_pylist() for number in range(head.num_columns)]
+    rows = [[_cell(column[row]) for column in cells] for row in range(head.num_rows)]
+    note = f"An Arrow table of {table.num_rows} rows and {table.num_columns} columns."
+    return {"note": note, "columns": columns, "rows": rows}
+
+
+def _numpy(value: bytes) -> dict[str, Any]:
+    from smq.client.payload_formats import read_array  # noqa: PLC0415  (as above)
+
+    array = read_array(value)
+    note = f"A NumPy array of shape {array.shape} and dtype {array.dtype}."
+    rows, *rest = array.shape or (1,)
+    flat = array.reshape(rows, prod(rest))
+    head = flat[:ROWS_MAX, :COLUMNS_MAX]
+    columns = [str(number) for number in range(head.shape[1])]
+    return {"note": note, "columns": columns, "rows": [[_cell(x) for x in row] for row in head]}
+
+
+def _avro(value: bytes) -> dict[str, Any]:
+    import fastavro  # noqa: PLC0415  (an extra)
+
+    try:
+        reader = fastavro.reader(BytesIO(value))
+        found = list(islice(reader, ROWS_MAX))
+    except (ValueError, TypeError, LookupError, EOFError, OSError, StructError) as reason:
+        raise ValueError(f"it cannot be read: {reason}") from reason
+    named = [each for each in found if isinstance(each, dict)]
+    if len(named) < len(found) or not found:
+        return {"note": "An Avro file.", "columns": ["value"], "rows": [[_cell(x)] for x in found]}
+    columns = list(named[0])[:COLUMNS_MAX]
+    rows = [[_cell(each.get(name)) for name in columns] for each in named]
+    return {
+        "note": f"An Avro file; its first {len(rows)} records.",
+        "columns": columns,
+        "rows": rows,
+    }
+
+
+def _cell(value: object) -> str:
+    text = value.hex(" ") if isinstance(value, bytes) else str(value)
+    return text if len(text) <= CELL_MAX else text[:CELL_MAX] + "…"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""The desk of the console: one connection, or a few, for each question, closed behind it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from smq.app.front.desk.places import place_of
+from smq.app.front.desk.reading import read, record
+from smq.app.process.clock import monotonic_ns
+from smq.client.client import Client, connect
+from smq.client.consuming.group.group_protocol import read_assignment
+from smq.client.kafka import admin
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.group_admin import (
+    WITHOUT_MEMBERS,
+    commit_offsets,
+    committed_offsets,
+    delete_group,
+    describe_group,
+)
+from smq.client.kafka.offsets import EARLIEST, LATEST, Place, resolve
+from smq.client.kafka.topic_changes import add_partitions, alter_topic
+from smq.client.locate import KAFKA, bootstrap_of
+from smq.client.names import TopicPartition, by_topic
+from smq.front.console.desk import (
+    Found,
+    GroupRow,
+    GroupState,
+    Member,
+    Move,
+    NewRecord,
+    Seen,
+    Setting,
+    Wanted,
+)
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.generated.describe_groups import DescribedGroup
+
+PATIENCE_S = 5.0  # For a broker that does not answer.
+
+
+class SdkDesk:
+    """See smq.front.console.desk. Any thread may ask."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+
+    def _cluster(self) -> Cluster:
+        return Cluster(bootstrap_of(self._data_dir), PATIENCE_S)
+
+    def _client(self) -> Client:
+        return connect(self._data_dir, transport=KAFKA, timeout_s=PATIENCE_S)
+
+    def _partition_count(self, topic: str) -> int:
+        with self._cluster() as cluster:
+            return len(cluster.retrying(lambda: cluster.topic(topic)).leaders)
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def read(self, wanted: Wanted) -> Found:
+        """Look for records, within bounds."""
+        count = self._partition_count(wanted.topic)
+        with self._client() as client:
+            return read(client, count, wanted, _clock_s)
+
+    def record(self, topic: str, partition: int, offset: int) -> Seen | None:
+        """A record, whole."""
+        if partition >= self._partition_count(topic):
+            return None
+        with self._client() as client:
+            return record(client, TopicPartition(topic, partition), offset)
+
+    def produce(self, record: NewRecord) -> tuple[int, int]:
+        """Append a record. Its partition and offset."""
+        self._partition_count(record.topic)
+        with self._client() as client, client.producer() as producer:
+            future = producer.send(
+                record.topic,
+                record.value,
+                key=record.key,
+                headers=list(record.headers),
+                partition=record.partition,
+            )
+            appended = future.result(PATIENCE_S)
+            return appended.partition, appended.offset
+
+    # --- topics ----------------------------------------------------------------------------------
+
+    def settings(self, topic: str) -> list[Setting]:
+        """The settings of a topic."""
+        with self._cluster() as cluster:
+            cluster.retrying(lambda: cluster.topic(topic))
+            found = admin.topic_configs(cluster, topic)
+        return [
+            Setting(
+                each.name,
+                "" if each.value is None else each.value,
+                each.config_source == admin.SOURCE_TOPIC,
+                each.read_only,
+            )
+            for each in sorted(found, key=lambda each: each.name)
+        ]
+
+    def create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> int:
+        """Create a topic. The number of its partitions."""
+        count = admin.DEFAULT_OF_THE_BROKER if partitions is None else partitions
+        with self._cluster() as cluster:
+            return admin.create_topic(cluster, topic, count, configs)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        with self._cluster() as cluster:
+            admin.delete_topic(cluster, topic)
+
+    def set(self, topic: str, name: str, value: str | None) -> None:
+        """Set a topic's setting, or give it its default again."""
+        with self._cluster() as cluster:
+            alter_topic(
+                cluster,
+                topic,
+                {} if value is None else {name: value},
+                [] if value is not None else [name],
+            )
+
+    def add_partitions(self, topic: str, added: int) -> int:
+        """Give a topic more partitions. How many it has then."""
+        with self._cluster() as cluster:
+            return add_partitions(cluster, topic, added)
+
+    # --- groups ----------------------------------------------------------------------------------
+
+    def groups(self) -> list[GroupRow]:
+        """All groups."""
+        with self._cluster() as cluster:
+            return [GroupRow(each.group_id, each.group_state) for each in admin.groups(cluster)]
+
+    def group(self, group: str) -> GroupState:
+        """A group and its members."""
+        with self._cluster() as cluster:
+            found = describe_group(cluster, group)
+            if found.group_state == "Dead" and not committed_offsets(cluster, group):
+                raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
+        return GroupState(
+            group,
+            found.group_state,
+            f"{found.protocol_type} {found.protocol_data}".strip(),
+            tuple(_members(found)),
+        )
+
+    def moves(self, group: str, topic: str, place: str) -> list[Move]:
+        """Where a reset to a place would move the group's offsets."""
+        where = place_of(place)
+        with self._cluster() as cluster:
+            committed = committed_offsets(cluster, group)
+            if topic:
+                leaders = cluster.retrying(lambda: cluster.topic(topic)).leaders
+                names = [TopicPartition(topic, each) for each in range(len(leaders))]
+            else:
+                names = sorted(committed)
+            if not names:
+                raise ValueError(f"group {group} has committed nothing yet; name a topic")
+            firsts, ends, found = (_resolved(cluster, names, x) for x in (EARLIEST, LATEST, where))
+        return [
+            Move(
+                *name,
+                committed.get(name),
+                min(max(found[name], firsts[name]), ends[name]),
+                ends[name],
+            )
+            for name in names
+        ]
+
+    def reset(self, group: str, moves: Sequence[Move]) -> None:
+        """Commit such a plan. Refuses if the group has members."""
+        with self._cluster() as cluster:
+            if _has_members(cluster, group):
+                raise BrokerError(
+                    ErrorCode.NON_EMPTY_GROUP,
+                    f"group {group} has members; stop its consumers first",
+                )
+            wanted = {TopicPartition(each.topic, each.partition): each.after for each in moves}
+            for each in commit_offsets(cluster, group, wanted):
+                check(each.error_code, f"{each.name.topic}-{each.name.partition} was not reset")
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group and its offsets."""
+        with self._cluster() as cluster:
+            delete_group(cluster, group)
+
+
+def _clock_s() -> float:
+    return monotonic_ns() / 1e9
+
+
+def _resolved(
+    cluster: Cluster, names: list[TopicPartition], place: Place
+) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, partition): offset
+        for topic, partitions in by_topic(names).items()
+        for partition, offset in resolve(cluster, topic, partitions, place).items()
+    }
+
+
+def _has_members(cluster: Cluster, group: str) -> bool:
+    try:
+        return describe_group(cluster, group).group_state not in WITHOUT_MEMBERS
+    except BrokerError as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:  # A commit makes it.
+            return False
+        raise
+
+
+def _members(group: DescribedGroup) -> list[Member]:
+    return [
+        Member(
+            each.member_id,
+            each.group_instance_id or "",
+            each.client_id,
+            each.client_host,
+            _partitions(each.member_assignment) if group.protocol_type == "consumer" else (),
+        )
+        for each in group.members
+    ]
+
+
+def _partitions(assignment: bytes) -> tuple[tuple[str, int], ...]:
+    """The partitions that a member says it has; none if it speaks another protocol."""
+    try:
+        return tuple(sorted(read_assignment(assignment)))
+    except PeerError:
+        return ()

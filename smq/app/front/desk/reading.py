@@ -1,0 +1,270 @@
+"""Looks for records in a topic within bounds of time, records and bytes; says how far it came.
+
+    forward    from a place on, until enough are found or a bound is reached; go on from there
+    newest     windows of records below the ends, each wholly read, the newest first; go on below
+
+A first window that cannot be read within the bounds is made smaller, down to one offset of each
+partition: that much is always read, so a search always gets on.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from smq.app.front.desk.places import place_of
+from smq.client.client import Client
+from smq.client.consuming.batch.chunk import Record
+from smq.client.consuming.consumer import Consumer
+from smq.client.kafka.offsets import Place
+from smq.client.names import TopicPartition
+from smq.front.console.desk import (
+    HEADERS_MAX,
+    NEWEST,
+    PARTITIONS_AT_ONCE,
+    PREVIEW_BYTES,
+    Found,
+    Seen,
+    Wanted,
+)
+from smq.model.errors import BrokerError, ErrorCode
+
+SECONDS = 2.0  # Of one answer.
+RECORDS_MAX = 200_000  # Looked at for one answer.
+LOOKED_BYTES_MAX = 64 * 1024 * 1024
+POLL_S = 0.5
+SILENT_S = 10.0  # Without any record: a cold read may fetch a segment from S3.
+FETCH_BYTES = 1024 * 1024  # Of a partition, at a time.
+WINDOW = 1000  # Offsets of each partition that a search for the newest begins with.
+WINDOW_MAX = 64_000
+WHOLE_BYTES_MAX = 8 * 1024 * 1024  # Of one record that is shown by itself, or downloaded.
+
+Positions = dict[TopicPartition, int]
+
+
+class _TooMuch(Exception):
+    """The bounds were reached within a window."""
+
+
+@dataclass(slots=True)
+class _Bounds:
+    """What one answer may use, and has used."""
+
+    clock_s: Callable[[], float]
+    until_s: float = 0.0
+    looked: int = 0
+    looked_bytes: int = 0
+
+    def begin(self) -> None:
+        """Begin again, with nothing used."""
+        self.until_s = self.clock_s() + SECONDS
+        self.looked = self.looked_bytes = 0
+
+    def add(self, record: Record) -> None:
+        """Count a record."""
+        self.looked += 1
+        self.looked_bytes += _size(record.key) + _size(record.value)
+
+    @property
+    def are_reached(self) -> bool:
+        return (
+            self.looked >= RECORDS_MAX
+            or self.looked_bytes >= LOOKED_BYTES_MAX
+            or self.clock_s() >= self.until_s
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """A search by one consumer."""
+
+    consumer: Consumer
+    wanted: Wanted
+    bounds: _Bounds
+    _matches: Callable[[Record], bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_matches", matcher(self.wanted))
+
+    def forward(self, starts: Positions, ends: Positions) -> Found:
+        """Records from `starts` up to `ends`, in the order in which they come."""
+        found: list[Seen] = []
+        positions = dict(starts)
+        for record in self._records(positions, ends):
+            if self._matches(record):
+                found.append(seen_of(record, PREVIEW_BYTES))
+            if len(found) >= self.wanted.limit or self.bounds.are_reached:
+                break
+        left = {name: at for name, at in positions.items() if at < ends[name]}
+        cursor = {name.partition: at for name, at in positions.items()} if left else {}
+        return self._found(found, cursor)
+
+    def newest(self, firsts: Positions, ends: Positions) -> Found:
+        """The newest records below `ends`, the newest first."""
+        found: list[Seen] = []
+        highs = dict(ends)
+        window = WINDOW if self.wanted.is_search else self.wanted.limit
+        while len(found) < self.wanted.limit and any(highs[x] > firsts[x] for x in highs):
+            lows = {name: max(firsts[name], high - window) for name, high in highs.items()}
+            try:
+                found += self._window(lows, highs, is_least=window == 1)
+            except _TooMuch:
+                if highs != ends:
+                    break
+                window = max(1, window // 8)
+                self.bounds.begin()
+                continue
+            highs = lows
+            window = min(WINDOW_MAX, window * 2)
+            if self.bounds.are_reached:
+                break
+        found.sort(key=lambda each: (each.timestamp_ms, each.partition, each.offset), reverse=True)
+        taken, rest = found[: self.wanted.limit], found[self.wanted.limit :]
+        for each in rest:  # They are found again, from above them on.
+            name = TopicPartition(each.topic, each.partition)
+            highs[name] = max(highs[name], each.offset + 1)
+        is_more = any(highs[name] > firsts[name] for name in highs)
+        cursor = {name.partition: high for name, high in highs.items()} if is_more else {}
+        return self._found(taken, cursor)
+
+    def _window(self, lows: Positions, highs: Positions, *, is_least: bool) -> list[Seen]:
+        """All records of a window that match. Raises _TooMuch unless it is the least there is."""
+        found = []
+        for record in self._records(dict(lows), highs):
+            if self._matches(record):
+                found.append(seen_of(record, PREVIEW_BYTES))
+            if self.bounds.are_reached and not is_least:
+                raise _TooMuch
+        return found
+
+    def _records(self, positions: Positions, ends: Positions) -> Iterator[Record]:
+        """Records from `positions`, which move along, up to `ends`.
+
+        Raises BrokerError: nothing has come for a while.
+        """
+        left = {name for name, at in positions.items() if at < ends[name]}
+        if not left:
+            return
+        self.consumer.assign(left)
+        for name in left:
+            self.consumer.seek(*name, positions[name])
+        heard_s = self.bounds.clock_s()
+        while left:
+            batch = self.consumer.poll(POLL_S)
+            if batch:
+                heard_s = self.bounds.clock_s()
+            elif self.bounds.clock_s() >= heard_s + SILENT_S:
+                raise _silent(self.wanted)
+            for record in self.consumer.walk(batch, ends):
+                self.bounds.add(record)
+                positions[TopicPartition(record.topic, record.partition)] = record.offset + 1
+                yield record
+            positions |= {name: self.consumer.position(*name) for name in left}
+            for name in [name for name in left if positions[name] >= ends[name]]:
+                left.remove(name)
+                self.consumer.pause(*name)
+
+    def _found(self, records: list[Seen], cursor: Mapping[int, int]) -> Found:
+        return Found(
+            records=records,
+            cursor=cursor,
+            looked=self.bounds.looked,
+            looked_bytes=self.bounds.looked_bytes,
+        )
+
+
+def read(client: Client, count: int, wanted: Wanted, clock_s: Callable[[], float]) -> Found:
+    """The records that are wanted, as far as the bounds allow; the topic has `count` partitions.
+
+    Raises ValueError, BrokerError.
+    """
+    bounds = _Bounds(clock_s)
+    bounds.begin()
+    with client.consumer(start="earliest", batch_bytes_max=FETCH_BYTES) as consumer:
+        consumer.assign(_names(count, wanted))
+        firsts, ends = consumer.find("earliest"), consumer.find("latest")
+        if wanted.until:
+            until = _clamped(consumer, place_of(wanted.until), firsts, ends)
+            ends = {name: min(until[name], end) for name, end in ends.items()}
+        looking = Looking(consumer, wanted, bounds)
+        at = {
+            name: min(max(wanted.cursor.get(name.partition, end), firsts[name]), end)
+            for name, end in ends.items()
+        }
+        if wanted.start == NEWEST:
+            return looking.newest(firsts, at)
+        if not wanted.cursor:
+            at = _clamped(consumer, place_of(wanted.start), firsts, ends)
+        return looking.forward(at, ends)
+
+
+def record(client: Client, name: TopicPartition, offset: int) -> Seen | None:
+    """A record, whole up to WHOLE_BYTES_MAX; None: there is none at this offset."""
+    with client.consumer(start="earliest", batch_bytes_max=FETCH_BYTES) as consumer:
+        consumer.assign([name])
+        if not consumer.find("earliest")[name] <= offset < consumer.find("latest")[name]:
+            return None
+        consumer.seek(*name, offset)
+        for each in consumer.read_until({name: offset + 1}):
+            return seen_of(each, WHOLE_BYTES_MAX)
+    return None
+
+
+def _silent(wanted: Wanted) -> BrokerError:
+    sentence = f"{wanted.topic} has given no record for {SILENT_S:g} s; try again"
+    return BrokerError(ErrorCode.REQUEST_TIMED_OUT, sentence)
+
+
+def _names(count: int, wanted: Wanted) -> list[TopicPartition]:
+    if wanted.partition is not None:
+        if wanted.partition >= count:
+            raise ValueError(f"{wanted.topic} has no partition {wanted.partition}")
+        return [TopicPartition(wanted.topic, wanted.partition)]
+    if count > PARTITIONS_AT_ONCE:
+        raise ValueError(f"{wanted.topic} has {count} partitions: choose one of them")
+    return [TopicPartition(wanted.topic, each) for each in range(count)]
+
+
+def _clamped(consumer: Consumer, place: Place, firsts: Positions, ends: Positions) -> Positions:
+    found = consumer.find(place)
+    return {name: min(max(found[name], firsts[name]), ends[name]) for name in firsts}
+
+
+def matcher(wanted: Wanted) -> Callable[[Record], bool]:
+    """Whether a record is wanted. Text is compared as UTF-8, letter by letter."""
+    key, text = wanted.key.encode(), wanted.text.encode()
+    name, sign, part = wanted.header.partition("=")
+    needle = part.encode()
+
+    def matches(record: Record) -> bool:
+        if key and key not in (record.key or b""):
+            return False
+        if name and not any(
+            each == name and (not sign or needle in (value or b""))
+            for each, value in record.headers
+        ):
+            return False
+        return not text or text in bytes(record.value or b"") or text in (record.key or b"")
+
+    return matches
+
+
+def seen_of(record: Record, bytes_max: int) -> Seen:
+    """A copy of a record, its key, value and each header cut to so many bytes."""
+    key, value = record.key, record.value
+    return Seen(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp_ms,
+        None if key is None else key[:bytes_max],
+        None if value is None else bytes(value[:bytes_max]),
+        tuple(
+            (name[:PREVIEW_BYTES], None if each is None else each[:PREVIEW_BYTES])
+            for name, each in record.headers[:HEADERS_MAX]
+        ),
+        _size(key),
+        _size(value),
+    )
+
+
+def _size(data: bytes | memoryview | None) -> int:
+    return 0 if data is None else len(data)

@@ -1,0 +1,124 @@
+"""The console's routes: what all pages share, and how failures are shown.
+
+    /                                overview            /groups            groups
+    /topics                          topics              /groups/one?group  a group
+    /topics/<topic>                  a topic             /console/rates     the charts' numbers
+    /topics/<topic>/messages         its records         /console/static/…  scripts and styles
+    /topics/<topic>/messages/<p>/<o> a record
+
+Pages are whole without scripts; scripts add charts, previews and actions. An action is a POST whose
+answer is a sentence, or a header that tells the page where to go (HX-Redirect).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from smq.front.console.desk import Desk
+from smq.front.console.guard import Answer, Guard
+from smq.front.console.history import History
+from smq.front.console.templates import render
+from smq.front.metrics.facts import Facts
+from smq.model.errors import BrokerError, ErrorCode, PeerError, StoreError
+
+AT_ONCE = 4  # Pages that ask the broker: each has a thread, and records in memory.
+FIELDS_MAX = 100
+FORM_BYTES_MAX = 2 * 1024 * 1024  # A record that is typed or pasted.
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """What the pages are made from. `facts` are at most a moment old."""
+
+    facts: Callable[[], Facts]
+    history: History
+    desk: Desk
+    decode: Callable[[str, bytes], dict[str, Any]]
+    guard: Guard
+    asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(AT_ONCE))
+    looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
+
+    async def ask(self, work: Callable[..., Found], *arguments: object) -> Found:
+        """Let the desk work in a thread."""
+        return await run_sync(partial(work, *arguments), limiter=self.asking)
+
+    async def look(self) -> Facts:
+        """The facts of this moment."""
+        return await run_sync(self.facts, limiter=self.looking)
+
+    def page(self, path: str, answer: Answer) -> Route:
+        """The route of a page."""
+        return Route(path, self.guard.page(_or_sentence(answer)), methods=["GET"])
+
+    def action(self, path: str, answer: Answer) -> Route:
+        """The route of an action."""
+        return Route(path, self.guard.action(_or_say(answer)), methods=["POST"])
+
+
+def told(sentence: str, status: int = 200) -> HTMLResponse:
+    """The answer of an action: a sentence, where the form wants it."""
+    return render("said.html", {"sentence": sentence, "is_error": status >= 400}, status)
+
+
+def gone_to(path: str) -> Response:
+    """The answer of an action after which the page is another."""
+    return Response(None, 204, {"hx-redirect": path})
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of an action's form, URL-encoded. Raises ValueError: too long, or no text."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > FORM_BYTES_MAX:
+            raise ValueError(f"a form has at most {FORM_BYTES_MAX} bytes")
+    pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+    return dict(pairs)
+
+
+def _or_sentence(answer: Answer) -> Answer:
+    async def answered(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except (BrokerError, PeerError, StoreError, ValueError) as reason:
+            values = {"title": "This did not work", "sentence": sentence_of(reason), "here": ""}
+            return render("failed.html", values, _status(reason))
+
+    return answered
+
+
+def _or_say(answer: Answer) -> Answer:
+    async def answered(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except ClientDisconnect:
+            raise
+        except (BrokerError, PeerError, StoreError, ValueError) as reason:
+            return told(sentence_of(reason), _status(reason))
+
+    return answered
+
+
+def sentence_of(reason: Exception) -> str:
+    """What to say of a failure."""
+    return str(reason) or type(reason).__name__
+
+
+def _status(reason: Exception) -> int:
+    if isinstance(reason, ValueError):
+        return 400
+    if not isinstance(reason, BrokerError):
+        return 502
+    if reason.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return 404
+    return 503 if reason.code == ErrorCode.BROKER_NOT_AVAILABLE else 409

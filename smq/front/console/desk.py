@@ -1,0 +1,181 @@
+"""What the pages ask of the broker: the port that `smq.app.front.desk` implements with the SDK.
+
+Each call blocks, for a few seconds at most. Each raises BrokerError with a sentence, or ValueError
+where what the operator has typed means nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+PREVIEW_BYTES = 2048  # Of a key and of a value in a list.
+HEADERS_MAX = 100  # Of a record in a list.
+PARTITIONS_AT_ONCE = 64  # That a list of records reads; of a topic with more one is to be chosen.
+NEWEST, EARLIEST = "newest", "earliest"
+
+
+class Seen(NamedTuple):
+    """A record, with the beginnings of its key and value."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    key_bytes: int
+    value_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which records of a topic.
+
+    partition   None: all
+    start       NEWEST (newest first), EARLIEST, an offset, or @ and a time: milliseconds since
+                1970, or ISO 8601 (UTC unless it says another zone)
+    until       where to end, an offset or time as above (exclusive); "": the end
+    key, text   only records whose key contains this, or whose key or value does
+    header      only records with this header: `name`, or `name=part of the value`
+    cursor      where an earlier answer stopped, by partition
+    """
+
+    topic: str
+    partition: int | None = None
+    start: str = NEWEST
+    until: str = ""
+    key: str = ""
+    header: str = ""
+    text: str = ""
+    limit: int = 50
+    cursor: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def is_search(self) -> bool:
+        return bool(self.key or self.header or self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Records, and how far they were looked for.
+
+    cursor    where to go on, by partition; empty: there is no more
+    looked    records that were looked at, and their bytes
+    """
+
+    records: Sequence[Seen]
+    cursor: Mapping[int, int]
+    looked: int
+    looked_bytes: int
+
+
+class Setting(NamedTuple):
+    """A setting and where it is from: `is_set` here, or a default."""
+
+    name: str
+    value: str
+    is_set: bool
+    is_read_only: bool
+
+
+class Member(NamedTuple):
+    """A member of a group and its partitions."""
+
+    member_id: str
+    instance_id: str
+    client_id: str
+    host: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+class GroupState(NamedTuple):
+    """A group as its coordinator describes it."""
+
+    group: str
+    state: str
+    protocol: str
+    members: tuple[Member, ...]
+
+
+class GroupRow(NamedTuple):
+    """A group in a list."""
+
+    group: str
+    state: str
+
+
+class Move(NamedTuple):
+    """A partition's committed offset before (None: there is none) and after a reset."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+    end: int
+
+
+class NewRecord(NamedTuple):
+    """A record to be produced. `partition` None: by the key."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+class Desk(Protocol):
+    """The broker."""
+
+    def read(self, wanted: Wanted) -> Found:
+        """Look for records, within bounds."""
+        ...
+
+    def record(self, topic: str, partition: int, offset: int) -> Seen | None:
+        """A record, whole."""
+        ...
+
+    def produce(self, record: NewRecord) -> tuple[int, int]:
+        """Append a record. Its partition and offset."""
+        ...
+
+    def settings(self, topic: str) -> list[Setting]:
+        """The settings of a topic."""
+        ...
+
+    def create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> int:
+        """Create a topic. The number of its partitions."""
+        ...
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        ...
+
+    def set(self, topic: str, name: str, value: str | None) -> None:
+        """Set a topic's setting, or give it its default again."""
+        ...
+
+    def add_partitions(self, topic: str, added: int) -> int:
+        """Give a topic more partitions. How many it has then."""
+        ...
+
+    def groups(self) -> list[GroupRow]:
+        """All groups."""
+        ...
+
+    def group(self, group: str) -> GroupState:
+        """A group and its members."""
+        ...
+
+    def moves(self, group: str, topic: str, place: str) -> list[Move]:
+        """Where a reset to a place (as in Wanted.start) would move the group's offsets."""
+        ...
+
+    def reset(self, group: str, moves: Sequence[Move]) -> None:
+        """Commit such a plan. Refuses if the group has members."""
+        ...
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group and its offsets."""
+        ...

@@ -1,0 +1,71 @@
+"""Who may use the console: programs on this host; to change something, whoever has the token.
+
+`smq serve` prints the token as part of the console's address, behind the #, which browsers do not
+send. The page keeps it in the browser's storage and sends it as a header with each action. There is
+no cookie, so another site's page cannot act in the operator's name (CSRF), and no other server on
+this host is sent the token, as it would be sent a cookie.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from smq.front.debug import is_from_here
+
+TOKEN_HEADER = "x-smq-token"  # noqa: S105  (its name)
+# Nothing but our own files; no frame around us. Scripts and styles are never inline.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Guard:
+    """Wraps the console's endpoints. `token` is what actions need."""
+
+    def __init__(self, token: str) -> None:
+        assert token
+        self._token = token.encode()
+
+    def page(self, answer: Answer) -> Answer:
+        """For programs on this host."""
+
+        async def guarded(request: Request) -> Response:
+            if not is_from_here(request):
+                return PlainTextResponse(
+                    "The console answers only browsers on the broker's host. From another one: "
+                    "ssh -L 8080:127.0.0.1:<http.port> <host>, then http://127.0.0.1:8080/\n",
+                    403,
+                    HEADERS,
+                )
+            response = await answer(request)
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+            return response
+
+        return guarded
+
+    def action(self, answer: Answer) -> Answer:
+        """The same with the token."""
+
+        async def guarded(request: Request) -> Response:
+            given = request.headers.get(TOKEN_HEADER, "").encode()
+            if not secrets.compare_digest(given, self._token):
+                return PlainTextResponse(
+                    "To change something, open the address with the token that `smq serve` "
+                    "printed at its start.",
+                    403,
+                )
+            return await answer(request)
+
+        return self.page(guarded)

@@ -1,0 +1,121 @@
+"""Groups: the list, one group's members and offsets, and where a reset would move it."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from smq.front.console.console import Console, form_of, gone_to, told
+from smq.front.console.desk import GroupState, Move
+from smq.front.console.paging import paged, whole
+from smq.front.console.templates import COLORS, render
+from smq.front.metrics.alerts import Lag, lags_of
+from smq.front.metrics.facts import Facts, GroupOffset
+
+GROUPS_A_PAGE = 100
+OFFSETS_A_PAGE = 200
+CELLS_MAX = 2000  # Of the picture.
+MOVES_MAX = 20_000  # Partitions of a reset.
+
+
+def group_routes(console: Console) -> list[Route]:
+    """The routes. A group's name may have any characters, so it is not part of the path."""
+    return [*_pages(console), *_actions(console)]
+
+
+def _pages(console: Console) -> list[Route]:
+    async def groups(request: Request) -> Response:
+        listed = await console.ask(console.desk.groups)
+        facts = await console.look()
+        part, lags = request.query_params.get("q", ""), lags_of(facts.offsets)
+        rows = [
+            (each, facts.members.get(each.group, 0), lags.get(each.group, Lag(0, 0.0)))
+            for each in listed
+            if part in each.group
+        ]
+        values = {"title": "Groups", "here": "/groups", "q": part}
+        return render("groups.html", values | paged(rows, GROUPS_A_PAGE, request))
+
+    async def group(request: Request) -> Response:
+        name = request.query_params.get("group", "")
+        described = await console.ask(console.desk.group, name)
+        facts = await console.look()
+        rows = [each for each in facts.offsets if each.group == name]
+        values = _values(described, facts, rows)
+        return render("group.html", values | paged(rows, OFFSETS_A_PAGE, request))
+
+    return [console.page("/groups", groups), console.page("/groups/one", group)]
+
+
+def _actions(console: Console) -> list[Route]:
+    async def reset(request: Request) -> Response:
+        form = await form_of(request)
+        name = form.get("group", "")
+        if form.get("do") == "commit":
+            moves = moves_of(form.get("plan", ""))
+            await console.ask(console.desk.reset, name, moves)
+            return told(f"{len(moves)} offsets of {name} were reset.")
+        topic, place = form.get("topic", "").strip(), form.get("place", "").strip()
+        moves = await console.ask(console.desk.moves, name, topic, place)
+        if len(moves) > MOVES_MAX:
+            raise ValueError(f"a reset is of at most {MOVES_MAX} partitions; name a topic")
+        return render("moves.html", {"group": name, "moves": moves, "plan": plan_of(moves)})
+
+    async def delete(request: Request) -> Response:
+        form = await form_of(request)
+        name = form.get("group", "")
+        if form.get("confirm") != name:
+            raise ValueError(f"nothing was deleted: type {name} to confirm")
+        await console.ask(console.desk.delete_group, name)
+        return gone_to("/groups")
+
+    return [
+        console.action("/groups/reset", reset),
+        console.action("/groups/delete", delete),
+    ]
+
+
+def plan_of(moves: list[Move]) -> str:
+    """A plan as a form's field: what was shown is what is committed."""
+    return "\n".join(f"{each.topic},{each.partition},{each.after}" for each in moves)
+
+
+def moves_of(plan: str) -> list[Move]:
+    """The moves of such a field. Raises ValueError."""
+    rows = [line.split(",") for line in plan.splitlines()]
+    if not rows or len(rows) > MOVES_MAX or any(len(row) != 3 for row in rows):
+        raise ValueError("the plan is none of ours; preview it again")
+    return [
+        Move(topic, whole(partition, "a partition"), None, whole(offset, "an offset"), 0)
+        for topic, partition, offset in rows
+    ]
+
+
+def _values(group: GroupState, facts: Facts, rows: list[GroupOffset]) -> dict[str, Any]:
+    lags = lags_of(rows)
+    owners = {
+        name: number for number, member in enumerate(group.members) for name in member.partitions
+    }
+    topics = sorted({topic for topic, _ in owners} | {each.topic for each in rows})
+    cells = [
+        (each.topic, each.partition, owners.get((each.topic, each.partition)))
+        for each in facts.partitions
+        if each.topic in topics
+    ]
+    return {
+        "title": group.group,
+        "here": "/groups",
+        "group": group,
+        "lag": lags.get(group.group, Lag(0, 0.0)),
+        "picture": [
+            (topic, [(number, owner) for name, number, owner in cells[:CELLS_MAX] if name == topic])
+            for topic in topics
+        ],
+        "cells_left": max(0, len(cells) - CELLS_MAX),
+        "color_of": lambda owner: f"c{owner % COLORS}",
+        "owners": {f"{t}-{p}": group.members[n] for (t, p), n in owners.items()},
+        "topics": topics,
+        "history": f"/console/lag?{urlencode({'group': group.group})}",
+    }

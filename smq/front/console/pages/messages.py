@@ -1,0 +1,197 @@
+"""Records of a topic: listed, searched, looked at one by one, downloaded, produced."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from smq.front.console.console import Console, form_of, told
+from smq.front.console.desk import NEWEST, PREVIEW_BYTES, Found, NewRecord, Seen, Wanted
+from smq.front.console.paging import whole
+from smq.front.console.templates import render
+from smq.front.console.text import DECODED_KINDS, pretty, shown
+from smq.model.errors import NotFound
+from smq.model.references import NotAHandle, Reference
+
+LIMIT, LIMIT_MAX = 50, 500  # Records of a page.
+PARTITION_MAX = 2**31 - 1
+CURSOR_MAX = 200  # Entries: more than any answer of ours has.
+SHOWN_BYTES_MAX = 256 * 1024  # Of a record's value on its own page.
+
+
+def message_routes(console: Console) -> list[Route]:
+    """The routes."""
+
+    async def messages(request: Request) -> Response:
+        wanted = wanted_of(request.path_params["topic"], request.query_params)
+        found = await console.ask(console.desk.read, wanted)
+        if request.query_params.get("as") == "ndjson":
+            return _download(f"{wanted.topic}.ndjson", b"".join(map(_line, found.records)))
+        return render("messages.html", _values(wanted, found, request.query_params))
+
+    async def record(request: Request) -> Response:
+        seen = await _record_of(console, request)
+        values = {"title": f"{seen.topic} {seen.partition}:{seen.offset}", "here": "/topics"}
+        name = "record_part.html" if request.query_params.get("part") else "record.html"
+        return render(name, values | await _details(console, seen))
+
+    async def value(request: Request) -> Response:
+        seen = await _record_of(console, request)
+        name = f"{seen.topic}-{seen.partition}-{seen.offset}.bin"
+        return _download(name, seen.value or b"")
+
+    async def produce(request: Request) -> Response:
+        made = new_record(request.path_params["topic"], await form_of(request))
+        partition, offset = await console.ask(console.desk.produce, made)
+        return told(f"Appended to partition {partition} at offset {offset}.")
+
+    path = "/topics/{topic}/messages"
+    return [
+        console.page(path, messages),
+        console.page(path + "/{partition:int}/{offset:int}", record),
+        console.page(path + "/{partition:int}/{offset:int}/value", value),
+        console.action(path, produce),
+    ]
+
+
+def wanted_of(topic: str, query: Mapping[str, str]) -> Wanted:
+    """What a request asks for. Raises ValueError."""
+    partition = query.get("partition", "").strip()
+    return Wanted(
+        topic=topic,
+        partition=whole(partition, "the partition", 0, PARTITION_MAX) if partition else None,
+        start=query.get("start", "").strip() or NEWEST,
+        until=query.get("until", "").strip(),
+        key=query.get("key", ""),
+        header=query.get("header", ""),
+        text=query.get("text", ""),
+        limit=whole(query.get("limit") or str(LIMIT), "the number of records", 1, LIMIT_MAX),
+        cursor=_cursor_of(query.get("cursor", "")),
+    )
+
+
+def _cursor_of(text: str) -> dict[int, int]:
+    pairs = [each.partition(".") for each in text.split("-") if each]
+    if len(pairs) > CURSOR_MAX:
+        raise ValueError("the place to go on from is none of ours")
+    return {
+        whole(partition, "a partition", 0, PARTITION_MAX): whole(offset, "an offset")
+        for partition, _, offset in pairs
+    }
+
+
+def new_record(topic: str, form: Mapping[str, str]) -> NewRecord:
+    """The record that a form describes. Raises ValueError."""
+    partition = form.get("partition", "").strip()
+    lines = [line for line in form.get("headers", "").splitlines() if line.strip()]
+    headers = [line.partition("=") for line in lines]
+    if any(not name.strip() or not sign for name, sign, _ in headers):
+        raise ValueError("a header is a line name=value")
+    return NewRecord(
+        topic,
+        whole(partition, "the partition", 0, PARTITION_MAX) if partition else None,
+        form["key"].encode() if form.get("key") else None,
+        None if form.get("null") else form.get("value", "").encode(),
+        tuple((name.strip(), value.encode()) for name, _, value in headers),
+    )
+
+
+def _values(wanted: Wanted, found: Found, query: Mapping[str, str]) -> dict[str, Any]:
+    cursor = "-".join(f"{name}.{offset}" for name, offset in sorted(found.cursor.items()))
+    here = {name: text for name, text in query.items() if name != "cursor"}
+    return {
+        "title": f"Messages of {wanted.topic}",
+        "here": "/topics",
+        "topic": wanted.topic,
+        "wanted": wanted,
+        "found": found,
+        "rows": [_row(each) for each in found.records],
+        "more": f"?{urlencode({**here, 'cursor': cursor})}" if cursor else None,
+        "ndjson": f"?{urlencode({**query, 'as': 'ndjson', 'limit': LIMIT_MAX})}",
+    }
+
+
+def _row(seen: Seen) -> dict[str, Any]:
+    key = None if seen.key is None else seen.key[:PREVIEW_BYTES]
+    value = None if seen.value is None else seen.value[:PREVIEW_BYTES]
+    return {
+        "seen": seen,
+        "key": shown(key, seen.key_bytes),
+        "value": shown(value, seen.value_bytes, seen.headers),
+        "headers": _headers(seen),
+    }
+
+
+def _headers(seen: Seen) -> list[tuple[str, Any]]:
+    return [
+        (name, shown(value, 0 if value is None else len(value))) for name, value in seen.headers
+    ]
+
+
+async def _record_of(console: Console, request: Request) -> Seen:
+    where = request.path_params
+    topic, partition, offset = where["topic"], where["partition"], where["offset"]
+    seen = await console.ask(console.desk.record, topic, partition, offset)
+    if seen is None:
+        raise NotFound(f"{topic} {partition}:{offset}", "there is no record with this offset")
+    return seen
+
+
+async def _details(console: Console, seen: Seen) -> dict[str, Any]:
+    value = None if seen.value is None else seen.value[:SHOWN_BYTES_MAX]
+    text = pretty(value, seen.value_bytes, seen.headers)
+    decoded: dict[str, Any] = {}
+    if text.kind in DECODED_KINDS and seen.value is not None:
+        decoded = await console.ask(console.decode, text.kind, seen.value)
+    reference = None
+    if text.kind == "reference":
+        try:
+            reference = Reference.of_handle(seen.value)
+        except NotAHandle as reason:
+            decoded = {"error": f"its header says that it refers to a payload, but {reason}"}
+    return {
+        "seen": seen,
+        "key": shown(seen.key, seen.key_bytes),
+        "value": text,
+        "headers": _headers(seen),
+        "decoded": decoded,
+        "reference": reference,
+    }
+
+
+def _line(seen: Seen) -> bytes:
+    """As `smq consume --json` prints it."""
+    fields = {
+        "topic": seen.topic,
+        "partition": seen.partition,
+        "offset": seen.offset,
+        "timestamp": seen.timestamp_ms,
+        "key": _json_of(seen.key),
+        "value": _json_of(seen.value),
+        "headers": [
+            [_json_of(name.encode(errors="surrogateescape")), _json_of(value)]
+            for name, value in seen.headers
+        ],
+    }
+    if len(seen.value or b"") < seen.value_bytes:
+        fields["value_bytes"] = seen.value_bytes
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+def _json_of(data: bytes | None) -> object:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        assert data is not None
+        return {"base64": b64encode(data).decode()}
+
+
+def _download(name: str, body: bytes) -> Response:
+    # No name of ours has a quote or a line's end: topics' have letters, digits and ._- only.
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(body, 200, headers, "application/octet-stream")

@@ -1,0 +1,60 @@
+"""The overview: rates, storage and processes; and the numbers of all charts."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from smq.front.console.console import Console
+from smq.front.console.templates import render
+from smq.front.metrics.alerts import lags_of
+from smq.front.metrics.facts import Facts
+
+CHARTED = ("records_in", "bytes_in", "bytes_out", "produce_requests", "fetch_requests")
+GROUPS_SHOWN = 10  # Those that are most behind.
+
+
+def overview_routes(console: Console) -> list[Route]:
+    """The routes."""
+
+    async def overview(request: Request) -> Response:
+        facts = await console.look()
+        part = request.query_params.get("part")
+        name = "overview_facts.html" if part else "overview.html"
+        return render(name, _values(console, facts))
+
+    async def rates(request: Request) -> Response:
+        since = request.query_params.get("since", "0")
+        since_ms = int(since) if since.isdecimal() and len(since) < 16 else 0
+        series = console.history.rates(CHARTED, since_ms)
+        return JSONResponse({"names": CHARTED, "series": series})
+
+    async def lag(request: Request) -> Response:
+        group = request.query_params.get("group", "")
+        return JSONResponse({"names": ["lag"], "series": console.history.lag(group)})
+
+    return [
+        console.page("/", overview),
+        console.page("/console/rates", rates),
+        console.page("/console/lag", lag),
+    ]
+
+
+def _values(console: Console, facts: Facts) -> dict[str, Any]:
+    now = {
+        name: series[-1] if series else 0.0
+        for name, series in zip(CHARTED, console.history.rates(CHARTED)[1:], strict=True)
+    }
+    lags = sorted(lags_of(facts.offsets).items(), key=lambda each: -each[1].records)
+    return {
+        "title": "Overview",
+        "here": "/",
+        "facts": facts,
+        "rates": now,
+        "topics": len({each.topic for each in facts.partitions}),
+        "groups": len(facts.members.keys() | lags_of(facts.offsets).keys()),
+        "unsealed_bytes": sum(each.unsealed_bytes for each in facts.partitions),
+        "sealed_bytes": sum(each.sealed_bytes for each in facts.partitions),
+        "behind": [each for each in lags[:GROUPS_SHOWN] if each[1].records],
+    }

@@ -1,0 +1,146 @@
+"""How bytes, numbers and times look to a person. Records' bytes are anybody's.
+
+HTML is escaped by the templates. Here characters that would hide or turn text become visible.
+"""
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from smq.model.references import HEADER as REFERENCE_HEADER
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+HEX_BYTES = 512  # Of binary data that is shown.
+JSON_BYTES_MAX = 256 * 1024  # That is indented; longer text stays as it is.
+CONTENT_TYPE = "content-type"
+_KINDS_BY_TYPE = {
+    b"application/vnd.apache.arrow.stream": "Arrow",
+    b"application/x-npy": "NumPy",
+    b"avro/binary": "Avro",
+    b"application/avro": "Avro",
+}
+_KINDS_BY_START = {b"\x93NUMPY": "NumPy", b"Obj\x01": "Avro", b"\xff\xff\xff\xff": "Arrow"}
+DECODED_KINDS = frozenset({"Arrow", "NumPy", "Avro"})  # By a process of their own.
+PICTURES = 0x2400  # Unicode's pictures of the control characters.
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Shown(NamedTuple):
+    """Bytes as text. `is_cut`: there are more."""
+
+    kind: str
+    text: str
+    is_cut: bool = False
+
+
+def shown(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
+    """The beginning of a key or value of `size` bytes as a line of text, or several."""
+    if data is None:
+        return Shown("null", "null")
+    if not data:
+        return Shown("empty", "")
+    is_cut = len(data) < size
+    kind = kind_of(data, headers)
+    if kind in DECODED_KINDS:
+        return Shown(kind, _hex(data[:32]), is_cut)
+    text = _text(data, is_cut=is_cut)
+    if text is None:
+        return Shown("binary", _hex(data[:HEX_BYTES]), is_cut or len(data) > HEX_BYTES)
+    if kind == "reference":
+        return Shown(kind, visible(text), is_cut)
+    is_json = text.lstrip()[:1] in {"{", "["} and (is_cut or _parsed(text) is not None)
+    return Shown("JSON" if is_json else "text", visible(text), is_cut)
+
+
+def pretty(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
+    """The same with JSON indented, for a page of its own."""
+    found = shown(data, size, headers)
+    if found.kind != "JSON" or found.is_cut or data is None or len(data) > JSON_BYTES_MAX:
+        return found
+    parsed = _parsed(data.decode())
+    return found._replace(text=visible(json.dumps(parsed, indent=2, ensure_ascii=False)))
+
+
+def kind_of(data: bytes, headers: Headers) -> str:
+    """What the bytes are, by their headers or their beginning; "" if nothing says so."""
+    for name, value in headers:
+        if name == REFERENCE_HEADER:
+            return "reference"
+        if name.lower() == CONTENT_TYPE and value in _KINDS_BY_TYPE:
+            return _KINDS_BY_TYPE[value]
+    return next((kind for start, kind in _KINDS_BY_START.items() if data.startswith(start)), "")
+
+
+def visible(text: str) -> str:
+    """Text in which control and format characters, as those that turn its direction, are seen."""
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    if character in "\n\t" or character.isprintable() or character == "\u3000":
+        return character
+    if character < " ":
+        return chr(PICTURES + ord(character))
+    if unicodedata.category(character) == "Zs":
+        return " "
+    return f"\\u{{{ord(character):x}}}"
+
+
+def _text(data: bytes, *, is_cut: bool) -> str | None:
+    """None: it is no text."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        if not (is_cut and error.end >= len(data) and error.start >= len(data) - 3):
+            return None
+        text = data[: error.start].decode()  # Cut within a character.
+    controls = sum(each < " " and each not in "\n\r\t" for each in text)
+    return text if controls * 10 <= len(text) else None
+
+
+def _parsed(text: str) -> object | None:
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _hex(data: bytes) -> str:
+    return data.hex(" ")
+
+
+def size(count: float) -> str:
+    """Bytes in units of 1024."""
+    for unit in UNITS:
+        if abs(count) < 1024 or unit == UNITS[-1]:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def number(count: float) -> str:
+    """A number with thin groups of three."""
+    return f"{count:,.0f}".replace(",", "\u202f")
+
+
+def moment(time_ms: int) -> str:
+    """A time in UTC to the millisecond; the number itself where no calendar has it."""
+    try:
+        time = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(time_ms)
+    return f"{time:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d} UTC"
+
+
+def seconds(span_s: float | None) -> str:
+    """A duration in its largest unit; a dash if it is not known."""
+    if span_s is None:
+        return "\u2013"
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if span_s >= 2 * length:
+            return f"{span_s / length:.0f} {unit}"
+    return f"{span_s:.0f} s" if span_s >= 10 else f"{span_s:.1f} s"

@@ -1,0 +1,69 @@
+"""Values as rows of text; hostile ones end a process that holds nothing."""
+
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from smq.app.front.desk import decode
+from smq.app.front.desk.decode import CELL_MAX, COLUMNS_MAX, ROWS_MAX, answer, decoded
+from smq.client.payload_formats import write_array, write_table
+
+
+def test_a_table_is_rows_under_names_and_types() -> None:
+    value = bytes(write_table(pa.table({"a": [1, None], "b": [b"\xff", b""]})))
+    found = answer("Arrow", value)
+    assert found["columns"] == ["a: int64", "b: binary"]
+    assert found["rows"] == [["1", "ff"], ["None", ""]]
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 3, 4), (0, 5), (0,)])
+def test_an_array_of_any_shape_is_rows(shape: tuple[int, ...]) -> None:
+    found = answer("NumPy", bytes(write_array(np.ones(shape, np.int16))))
+    assert str(shape) in found["note"]
+    assert len(found["rows"]) == (shape[0] if shape else 1)
+
+
+def test_what_is_shown_is_bounded() -> None:
+    wide = {f"c{n}": ["x" * 10_000] * 500 for n in range(100)}
+    found = answer("Arrow", bytes(write_table(pa.table(wide))))
+    assert (len(found["rows"]), len(found["columns"])) == (ROWS_MAX, COLUMNS_MAX)
+    assert len(found["rows"][0][0]) == CELL_MAX + 1
+
+
+def test_an_avro_file_is_rows() -> None:
+    fastavro = pytest.importorskip("fastavro")
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
+    file = BytesIO()
+    fastavro.writer(file, schema, [{"a": 1}, {"a": 2}])
+    found = answer("Avro", file.getvalue())
+    assert (found["columns"], found["rows"]) == (["a"], [["1"], ["2"]])
+    assert "error" in answer("Avro", file.getvalue()[:-3])
+
+
+@pytest.mark.parametrize("kind", ["Arrow", "NumPy"])
+@pytest.mark.parametrize(
+    "value", [b"", b"garbage", b"\x93NUMPY\x01\x00", b"\xff\xff\xff\xff\xff\xff\xff\x7f"]
+)
+def test_garbage_is_a_sentence(kind: str, value: bytes) -> None:
+    assert f"says that it is {kind}" in answer(kind, value)["error"]
+
+
+def test_a_process_of_its_own_decodes() -> None:
+    found = decoded("NumPy", bytes(write_array(np.arange(2))))
+    assert found["rows"] == [["0"], ["1"]]
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [("import os\nos.abort()\n", "ended the process"), ("while True: pass\n", "within 0.3 s")],
+)
+def test_a_decoder_that_crashes_or_hangs_is_a_sentence(
+    program: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bad_decoder.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}")
+    monkeypatch.setattr(decode, "SECONDS", 0.3 if "while" in program else 30.0)
+    assert sentence in decoded("Arrow", b"", "bad_decoder")["error"]

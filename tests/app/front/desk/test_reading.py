@@ -1,0 +1,127 @@
+"""Records are found on a real broker, in both directions, within bounds, and further on."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from smq.app.front.desk import reading
+from smq.app.front.desk.reading import read, record
+from smq.client.client import Client
+from smq.client.names import TopicPartition
+from smq.front.console.desk import Found, Wanted
+from smq.testing.smq_broker import SmqBroker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+COUNT, PARTITIONS = 300, 3
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with (
+        SmqBroker(tmp_path_factory.mktemp("reading")) as broker,
+        broker.connect(transport="kafka") as client,
+    ):
+        client.create_topic("clicks", PARTITIONS)
+        with client.producer() as producer:
+            for n in range(COUNT):
+                producer.send(
+                    "clicks",
+                    b"value %d" % n,
+                    key=b"key-%d" % (n % 7),
+                    headers=[("trace", b"t%d" % (n % 5))],
+                    timestamp_ms=1000 + n,
+                    partition=n % PARTITIONS,
+                )
+        yield client
+
+
+class Clock:
+    """Moves on by itself with each look."""
+
+    def __init__(self, step_s: float = 0.0) -> None:
+        self.now_s, self._step_s = 0.0, step_s
+
+    def __call__(self) -> float:
+        self.now_s += self._step_s
+        return self.now_s
+
+
+def look(client: Client, step_s: float = 0.0, **fields: object) -> Found:
+    return read(client, PARTITIONS, Wanted(topic="clicks", **fields), Clock(step_s))  # type: ignore[arg-type]
+
+
+def numbers(found: Found) -> list[int]:
+    return [int((each.value or b"").split()[1]) for each in found.records]
+
+
+def everything(client: Client, step_s: float = 0.0, **fields: object) -> list[int]:
+    """Go on to the end."""
+    found = look(client, step_s, **fields)
+    got, answers = numbers(found), 1
+    while found.cursor:
+        found = look(client, step_s, cursor=found.cursor, **fields)
+        got += numbers(found)
+        answers += 1
+        assert answers < 1000
+    return got
+
+
+def test_the_newest_come_first_and_older_ones_after_them(client: Client) -> None:
+    found = look(client, limit=10)
+    assert numbers(found) == [*range(299, 289, -1)]
+    assert numbers(look(client, limit=10, cursor=found.cursor)) == [*range(289, 279, -1)]
+    assert everything(client, limit=70) == [*range(299, -1, -1)]
+
+
+def test_from_a_place_on_each_record_comes_once(client: Client) -> None:
+    assert sorted(everything(client, start="earliest", limit=70)) == [*range(300)]
+    assert numbers(look(client, partition=1, start="90")) == [*range(271, 300, 3)]
+    assert min(numbers(look(client, start="@1290", limit=500))) == 290
+    assert sorted(everything(client, start="@1100", until="@1110")) == [*range(100, 110)]
+    assert look(client, start="earliest", partition=0, limit=500).cursor == {}
+
+
+@pytest.mark.parametrize("start", ["newest", "earliest"])
+def test_a_search_finds_keys_headers_and_text(client: Client, start: str) -> None:
+    assert sorted(everything(client, start=start, key="key-3")) == [*range(3, 300, 7)]
+    assert sorted(everything(client, start=start, header="trace=t4")) == [*range(4, 300, 5)]
+    assert len(everything(client, start=start, header="trace", limit=500)) == COUNT
+    assert sorted(everything(client, start=start, text="value 29")) == [29, *range(290, 300)]
+    assert everything(client, start=start, text="nothing like it") == []
+
+
+@pytest.mark.parametrize("start", ["newest", "earliest"])
+def test_a_search_within_the_smallest_bounds_comes_to_its_end(
+    client: Client, start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "RECORDS_MAX", 20)
+    found = look(client, start=start, text="value 15")
+    assert found.cursor
+    assert found.looked <= 2 * 20
+    assert sorted(everything(client, start=start, text="value 15")) == [15, *range(150, 160)]
+
+
+def test_time_that_runs_out_ends_an_answer_but_not_a_search(client: Client) -> None:
+    found = look(client, step_s=0.1, start="earliest", text="value 29")
+    assert 0 < found.looked < COUNT
+    assert sorted(everything(client, 0.1, start="earliest", text="value 29")) == [
+        29,
+        *range(290, 300),
+    ]
+    assert sorted(everything(client, 0.1, text="value 29")) == [29, *range(290, 300)]
+
+
+def test_a_record_is_whole_or_is_not_there(client: Client) -> None:
+    found = record(client, TopicPartition("clicks", 1), 5)
+    assert found is not None
+    assert (found.value, found.key, found.headers) == (b"value 16", b"key-2", (("trace", b"t1"),))
+    assert record(client, TopicPartition("clicks", 1), 100) is None
+
+
+def test_what_cannot_be_read_is_said(client: Client) -> None:
+    with pytest.raises(ValueError, match="no partition 3"):
+        look(client, partition=3)
+    with pytest.raises(ValueError, match="choose one"):
+        read(client, 65, Wanted(topic="clicks"), Clock())
+    with pytest.raises(ValueError, match="a place is"):
+        look(client, start="somewhere")

@@ -1,0 +1,153 @@
+"""A desk that has what a test puts on it, and an application around it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from smq.front.console.console import Console
+from smq.front.console.desk import (
+    Found,
+    GroupRow,
+    GroupState,
+    Move,
+    NewRecord,
+    Seen,
+    Setting,
+    Wanted,
+)
+from smq.front.console.guard import TOKEN_HEADER, Guard
+from smq.front.console.history import History
+from smq.front.console.routes import console_routes
+from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts, ProcessFacts
+from smq.model.errors import BrokerError, ErrorCode
+from tests.front.asgi import Answer, call
+
+TOKEN = "the-token"
+HOSTILE = "<script>alert('x')</script>\u202e"
+FACTS = Facts(
+    version="1",
+    is_ready=True,
+    started_ms=0,
+    processes=[ProcessFacts("shard-1", True, 0), ProcessFacts("sealer", False, 3)],
+    partitions=[PartitionFacts("clicks", n, 1, 5, 25, 1024, 4096, 2) for n in range(3)],
+    offsets=[GroupOffset("readers", "clicks", n, 15, 10, 3.0) for n in range(3)],
+    members={"readers": 1},
+)
+
+
+def seen(offset: int, value: bytes | None, **fields: Any) -> Seen:
+    """A record of clicks-0."""
+    made = Seen("clicks", 0, offset, 1_700_000_000_000, b"k", value, (), 1, len(value or b""))
+    return made._replace(**fields)
+
+
+@dataclass
+class FakeDesk:
+    """Remembers what it was asked to do."""
+
+    records: list[Seen] = field(default_factory=list)
+    cursor: dict[int, int] = field(default_factory=dict)
+    done: list[Any] = field(default_factory=list)
+    members: tuple[Any, ...] = ()
+
+    def read(self, wanted: Wanted) -> Found:
+        self.done.append(wanted)
+        if wanted.topic != "clicks":
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {wanted.topic}")
+        return Found(records=self.records, cursor=self.cursor, looked=7, looked_bytes=70)
+
+    def record(self, topic: str, partition: int, offset: int) -> Seen | None:
+        at = (topic, partition, offset)
+        return next((x for x in self.records if (x.topic, x.partition, x.offset) == at), None)
+
+    def produce(self, record: NewRecord) -> tuple[int, int]:
+        self.done.append(record)
+        return 0, 41
+
+    def settings(self, topic: str) -> list[Setting]:
+        if topic != "clicks":
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {topic}")
+        return [Setting("retention.ms", "5", True, False), Setting("x", HOSTILE, False, True)]
+
+    def create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> int:
+        self.done.append(("create", topic, partitions, dict(configs)))
+        return 1
+
+    def delete(self, topic: str) -> None:
+        self.done.append(("delete", topic))
+
+    def set(self, topic: str, name: str, value: str | None) -> None:
+        self.done.append(("set", topic, name, value))
+
+    def add_partitions(self, topic: str, added: int) -> int:
+        self.done.append(("add", topic, added))
+        return 3 + added
+
+    def groups(self) -> list[GroupRow]:
+        return [GroupRow("readers", "Stable"), GroupRow(HOSTILE, "Empty")]
+
+    def group(self, group: str) -> GroupState:
+        return GroupState(group, "Stable", "consumer range", self.members)
+
+    def moves(self, group: str, topic: str, place: str) -> list[Move]:
+        self.done.append(("moves", group, topic, place))
+        return [Move("clicks", 0, 15, 5, 25), Move("clicks", 1, None, 5, 25)]
+
+    def reset(self, group: str, moves: Sequence[Move]) -> None:
+        self.done.append(("reset", group, list(moves)))
+
+    def delete_group(self, group: str) -> None:
+        self.done.append(("delete group", group))
+
+
+@dataclass
+class Browser:
+    """Asks the console of a desk, from this host unless `host` is another."""
+
+    desk: FakeDesk = field(default_factory=FakeDesk)
+    facts: Facts = FACTS
+    history: History = field(default_factory=History)
+    decoded: dict[str, Any] = field(default_factory=dict)
+    host: str = "127.0.0.1"
+
+    def get(self, path: str) -> Answer:
+        """A page."""
+        return call(self._app(), "GET", path)
+
+    def text(self, path: str) -> str:
+        """A page that is there."""
+        answer = self.get(path)
+        assert answer.status == 200, answer.body
+        return answer.body.decode()
+
+    def post(self, path: str, token: str = TOKEN, **fields: str) -> Answer:
+        """An action."""
+        headers = {TOKEN_HEADER.replace("-", "_"): token} if token else {}
+        return call(self._app(), "POST", path, urlencode(fields).encode(), **headers)
+
+    def said(self, path: str, **fields: str) -> str:
+        """What an action answers that succeeds."""
+        answer = self.post(path, **fields)
+        assert answer.status == 200, answer.body
+        return answer.body.decode()
+
+    def _app(self) -> ASGIApp:
+        console = Console(
+            lambda: self.facts, self.history, self.desk, lambda *_: self.decoded, Guard(TOKEN)
+        )
+        inner = Starlette(routes=console_routes(console))
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await inner({**scope, "client": (self.host, 5)}, receive, send)
+
+        return app
+
+
+def with_groups(count: int) -> Facts:
+    """The facts with offsets of so many partitions of one group."""
+    rows = [GroupOffset("readers", "clicks", n, 1, 1, None) for n in range(count)]
+    return replace(FACTS, offsets=rows)

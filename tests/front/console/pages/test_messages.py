@@ -1,0 +1,105 @@
+"""Records: listed, searched, looked at, downloaded, produced."""
+
+import json
+
+import pytest
+
+from smq.front.console.desk import NewRecord
+from smq.front.console.pages.messages import wanted_of
+from smq.model.references import Reference
+from tests.front.console.fake_desk import HOSTILE, Browser, FakeDesk, seen
+
+PATH = "/topics/clicks/messages"
+
+
+def test_a_request_says_which_records_it_wants() -> None:
+    query = {"partition": "3", "start": "@5", "limit": "25", "text": "x", "cursor": "3.7-4.9"}
+    wanted = wanted_of("clicks", query)
+    assert (wanted.partition, wanted.start, wanted.limit) == (3, "@5", 25)
+    assert wanted.cursor == {3: 7, 4: 9}
+    assert wanted.is_search
+    assert wanted_of("clicks", {}).start == "newest"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"partition": "x"},
+        {"limit": "501"},
+        {"limit": "0"},
+        {"cursor": "1"},
+        {"cursor": "1.x"},
+        {"cursor": "-".join(f"{n}.1" for n in range(1000))},
+    ],
+)
+def test_what_means_nothing_is_refused(query: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        wanted_of("clicks", query)
+
+
+def test_hostile_records_are_text() -> None:
+    record = seen(5, HOSTILE.encode(), key=HOSTILE.encode(), headers=(("h\udc80", b"\xff"),))
+    browser = Browser(FakeDesk([record]))
+    for path in (PATH, f"{PATH}/0/5", f"{PATH}/0/5?part=1"):
+        page = browser.text(path)
+        assert "<script>alert" not in page
+        assert "&lt;script&gt;" in page
+        assert "\u202e" not in page
+        assert "u{202e}" in page
+    assert "u{dc80}" in page
+
+
+def test_a_search_says_how_far_it_came_and_goes_on() -> None:
+    browser = Browser(FakeDesk([seen(5, b"{}")], cursor={0: 4, 2: 9}))
+    page = browser.text(f"{PATH}?text=a%26b&start=earliest")
+    assert "found among 7 (70 B)" in page
+    assert "text=a%26b&amp;start=earliest&amp;cursor=0.4-2.9" in page
+    assert browser.desk.done[0].text == "a&b"
+    assert "There are no more" in Browser(FakeDesk([seen(5, b"{}")])).text(PATH)
+
+
+def test_records_are_downloaded_as_lines_of_json_and_values_as_they_are() -> None:
+    browser = Browser(FakeDesk([seen(5, b"\xff", headers=(("h", b"1"),)), seen(6, None)]))
+    answer = browser.get(f"{PATH}?as=ndjson")
+    assert answer.headers["content-disposition"] == 'attachment; filename="clicks.ndjson"'
+    first, second = map(json.loads, answer.body.splitlines())
+    assert first["value"] == {"base64": "/w=="}
+    assert first["headers"] == [["h", "1"]]
+    assert second["value"] is None
+    value = browser.get(f"{PATH}/0/5/value")
+    assert value.body == b"\xff"
+    assert value.headers["content-type"] == "application/octet-stream"
+    assert browser.get(f"{PATH}/0/7/value").status != 200
+
+
+def test_values_of_known_formats_are_decoded_into_rows() -> None:
+    rows = {"note": "An array.", "columns": ["0"], "rows": [["<7>"]]}
+    browser = Browser(FakeDesk([seen(5, b"\x93NUMPY\x01")]), decoded=rows)
+    page = browser.text(f"{PATH}/0/5")
+    assert "An array." in page
+    assert "&lt;7&gt;" in page
+    browser.decoded = {"error": "it is none"}
+    assert "it is none" in browser.text(f"{PATH}/0/5")
+
+
+def test_a_reference_leads_to_its_payload() -> None:
+    reference = Reference.of(0, bytes(10), 7, 9, "image/tiff")
+    handle = reference.handle()
+    headers = (("smq-ref", b"1"),)
+    browser = Browser(FakeDesk([seen(5, handle, headers=headers), seen(6, b"no", headers=headers)]))
+    page = browser.text(f"{PATH}/0/5")
+    assert f"/filer/payloads/default/clicks/{reference.id}" in page
+    assert "image/tiff" in page
+    assert "a handle is JSON" in browser.text(f"{PATH}/0/6")
+
+
+def test_a_record_is_produced_as_the_form_says() -> None:
+    browser = Browser(FakeDesk())
+    said = browser.said(PATH, key="k", value="v", headers="a=1\nb=x=y", partition="2")
+    assert "offset 41" in said
+    browser.said(PATH, value="", null="1")
+    assert browser.desk.done == [
+        NewRecord("clicks", 2, b"k", b"v", (("a", b"1"), ("b", b"x=y"))),
+        NewRecord("clicks", None, None, None, ()),
+    ]
+    assert browser.post(PATH, headers="no sign").status == 400

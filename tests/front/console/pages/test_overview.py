@@ -1,0 +1,37 @@
+"""The overview and the charts' numbers."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from smq.front.console.history import History
+from tests.front.console.fake_desk import FACTS, Browser
+
+
+def test_it_shows_processes_storage_and_who_is_behind() -> None:
+    page = Browser(facts=replace(FACTS, missing=["the store"])).text("/")
+    assert "shard-1" in page
+    assert "not ready" not in page
+    assert "Not known now: the store" in page
+    assert "12.0 KiB" in page  # Sealed.
+    assert 'href="/groups/one?group=readers"' in page
+
+
+def test_it_refreshes_by_a_part_of_itself() -> None:
+    part = Browser().text("/?part=1")
+    assert "<!doctype" not in part
+    assert "shard-1" in part
+
+
+def test_charts_get_series_of_numbers() -> None:
+    history = History()
+    history.add_counters(1000, {"records_in": 0})
+    history.add_counters(3000, {"records_in": 8})
+    history.add_lags(1000, ("readers",), np.array([5]))
+    browser = Browser(history=history)
+    rates = browser.get("/console/rates").json
+    assert rates["names"][0] == "records_in"
+    assert rates["series"][:2] == [[3.0], [4.0]]
+    assert browser.get("/console/rates?since=3000").json["series"][0] == []
+    assert browser.get("/console/rates?since=x").json["series"][0] == [3.0]
+    assert browser.get("/console/lag?group=readers").json["series"] == [[1.0], [5.0]]

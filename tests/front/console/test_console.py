@@ -1,0 +1,29 @@
+"""What all pages share: forms, and how failures are shown."""
+
+from smq.front.console.console import FORM_BYTES_MAX
+from tests.front.console.fake_desk import HOSTILE, Browser
+
+
+def test_a_failure_is_a_page_with_its_sentence_and_status() -> None:
+    answer = Browser().get("/topics/nope")
+    assert answer.status == 404
+    assert b"no nope" in answer.body
+    bad = Browser().get("/topics/clicks/messages?limit=x")
+    assert bad.status == 400
+    assert b"whole number" in bad.body
+
+
+def test_a_failed_action_is_a_sentence() -> None:
+    answer = Browser().post("/topics/clicks/partitions", added=HOSTILE)
+    assert answer.status == 400
+    assert b"<script" not in answer.body
+    assert b"&lt;script&gt;" in answer.body
+
+
+def test_a_form_is_bounded() -> None:
+    browser = Browser()
+    answer = browser.post("/topics/clicks/messages", value="x" * FORM_BYTES_MAX)
+    assert answer.status == 400
+    many = {f"field{number}": "" for number in range(200)}
+    assert browser.post("/topics/clicks/messages", **many).status == 400
+    assert browser.desk.done == []
