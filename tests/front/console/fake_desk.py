@@ -19,7 +19,7 @@ from smq.front.console.desk import (
     Setting,
     Wanted,
 )
-from smq.front.console.guard import TOKEN_HEADER, Guard
+from smq.front.console.guard import Guard
 from smq.front.console.history import History
 from smq.front.console.routes import console_routes
 from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts, ProcessFacts
@@ -126,8 +126,8 @@ class Browser:
 
     def post(self, path: str, token: str = TOKEN, **fields: str) -> Answer:
         """An action."""
-        headers = {TOKEN_HEADER.replace("-", "_"): token} if token else {}
-        return call(self._app(), "POST", path, urlencode(fields).encode(), **headers)
+        body = urlencode(fields).encode()
+        return call(self._app(), "POST", path, body, x_smq_token=token)
 
     def said(self, path: str, **fields: str) -> str:
         """What an action answers that succeeds."""
