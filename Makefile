@@ -74,7 +74,7 @@ kills: setup  ## Real processes, killed at random under load. SEED=n chooses who
 	$(BIN)/python -m smq.testing.kill_run --hurried $(if $(SEED),--seed $(SEED))
 
 console-test: setup  ## The console in Debian's Chromium (apt-get install chromium), and what axe says of it.
-	$(BIN)/python -m pip install --quiet --editable '.[browser,avro]'
+	$(BIN)/python -m pip install --quiet --editable '.[browser,decode]'
 	$(BIN)/pytest -q --timeout 300 tests/app/front/test_console_pages.py
 
 docs: setup  ## Write the generated parts of docs/, and build its pages as one site: build/site/index.html.

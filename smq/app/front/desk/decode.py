@@ -50,7 +50,7 @@ def answer(kind: str, value: bytes) -> dict[str, Any]:
     try:
         return {"Arrow": _arrow, "NumPy": _numpy, "Avro": _avro}[kind](value)
     except ImportError:
-        return {"error": "Avro needs its library: pip install 'smq-broker[avro]'"}
+        return {"error": "Avro needs its library: pip install 'smq-broker[decode]'"}
     except (ValueError, MemoryError, RecursionError) as reason:
         return {"error": f"it says that it is {kind}, but {str(reason) or type(reason).__name__}"}
 
