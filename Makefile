@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test console-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills docs clean
+.PHONY: setup check test console-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -76,6 +76,9 @@ kills: setup  ## Real processes, killed at random under load. SEED=n chooses who
 console-test: setup  ## The console in Debian's Chromium (apt-get install chromium), and what axe says of it.
 	$(BIN)/python -m pip install --quiet --editable '.[browser,decode]'
 	$(BIN)/pytest -q --timeout 300 tests/app/front/test_console_pages.py
+
+spark-long: setup  ## Spark on a cluster of two workers, with a bucket: minutes.
+	$(BIN)/pytest -q --timeout 900 -m long tests/spark_jobs
 
 docs: setup  ## Write the generated parts of docs/, and build its pages as one site: build/site/index.html.
 	$(BIN)/python -m smq.app.documentation

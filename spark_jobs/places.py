@@ -24,7 +24,8 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--staging",
         type=Path,
-        help="a directory for copies of segments on S3, kept for the next run [a temporary one]",
+        help="a directory for copies of segments on S3, kept for the next run: queries that repeat "
+        "then read only what they need [none: executors read the bucket]",
     )
 
 

@@ -6,15 +6,16 @@ where there are none. The driver decodes `raw` segments: they hold the few recor
 cannot, and header keys that are not UTF-8 are changed. Records that cannot be decoded are an error
 that names them, or a warning if the caller asks for that.
 
-A DataFrame reflects the manifest at its creation; read again to see more. Segments in a bucket are
-copied first (`smq.tables.staging`). With `tail="live"` records that were not sealed at its creation
-come from the broker, through `format("smq")`, when it is evaluated.
+A DataFrame reflects the manifest at its creation; read again to see more. Executors read segments
+in a bucket themselves, through `format("smq")`. With a directory for copies these are made first
+(`smq.tables.staging`), and Spark's reader prunes them. With `tail="live"` records that were not
+sealed at its creation come from the broker, through `format("smq")`, when it is evaluated.
 """
 
 import json
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
@@ -67,9 +68,11 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
 
     `topic` may be several, or a compiled pattern of whole names; offsets then cannot be given.
     `data_dir` is the broker's; it may be running. `filer_root` is its setting of that name, if the
-    files are elsewhere. `staging` keeps copies of segments in a bucket. `tail="live"` also reads
-    what is not sealed yet, from the running broker. `verify` first compares every file with its
-    checksum in the manifest: Spark itself does not notice a byte that has changed.
+    files are elsewhere. `staging` keeps copies of segments in a bucket. Without it executors read
+    the bucket, and `undecodable="warn"` also leaves out what retention deletes until then.
+    `tail="live"` also reads what is not sealed yet, from the running broker. `verify` first
+    compares every file with its checksum in the manifest: Spark itself does not notice a byte that
+    has changed.
     Raises Unreadable, StoreError, ValueError.
     """
     data_dir = Path(data_dir)
@@ -78,18 +81,25 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
         raise ValueError("starting and ending: offsets are of one topic; read each by itself")
     if not isinstance(filer_root, Location):
         filer_root = Location(str(filer_root if filer_root is not None else data_dir / "filer"))
-    store = filer_root.open()
-    files = Files(store, Path(staging) if staging is not None else None)
+    source = _Source(spark, data_dir, filer_root)
+    if reads_bucket := filer_root.is_s3 and staging is None:
+        verify = False  # Executors compare each file with its checksum.
+    else:
+        store = filer_root.open()
+        files = Files(store, Path(staging) if staging is not None else None)
     frames: list[DataFrame] = []
     with open_manifest(data_dir / FILE_NAME) as manifest:
         for found in _topics(manifest, topic):
             sealed = _Sealed.of(manifest, found)
             if tail == "live":
-                frames.append(sealed.rest(spark, data_dir, filer_root, starting, ending))
+                frames.append(source.live(sealed, starting, ending))
                 starting_sealed, ending_sealed = sealed.within(starting, ending)
                 parts = plan(manifest, found, starting_sealed, ending_sealed)
             else:
                 parts = plan(manifest, found, starting, ending)
+            if reads_bucket:
+                frames.append(source.sealed(sealed, parts, undecodable))
+                continue
             parquet = [part for part in parts if part.segment.kind == "parquet"]
             files.fetch([part.segment for part in parquet])
             if verify:
@@ -145,32 +155,57 @@ class _Sealed(NamedTuple):
             {each: min(end, ends.get(each, end)) for each, end in self.ends.items()},
         )
 
-    def rest(
-        self,
-        spark: SparkSession,
-        data_dir: Path,
-        filer: Location,
-        starting: Starting,
-        ending: Ending,
-    ) -> DataFrame:
-        """The other part, from the broker."""
+
+class _Source(NamedTuple):
+    """Ranges of a topic through `format("smq")`."""
+
+    spark: SparkSession
+    data_dir: Path
+    filer: Location
+
+    def live(self, topic: _Sealed, starting: Starting, ending: Ending) -> DataFrame:
+        """What is not sealed of a range, from the broker."""
         given = {} if isinstance(starting, str) else starting
         until = {} if isinstance(ending, str) else ending
-        starts, ends = {}, {}
-        for partition, sealed_end in self.ends.items():
+        ranges: dict[int, tuple[int, int]] = {}
+        for partition, sealed_end in topic.ends.items():
             start = max(sealed_end, given.get(partition, 0))
             end = until.get(partition, AT_THE_END)
-            starts[str(partition)] = start
-            ends[str(partition)] = end if end == AT_THE_END else max(start, end)
+            ranges[partition] = start, end if end == AT_THE_END else max(start, end)
+        return self._frame(topic.topic, ranges, "live", fails_on_loss=True)
+
+    def sealed(self, topic: _Sealed, parts: Sequence[Part], undecodable: Undecodable) -> DataFrame:
+        """These parts; executors read them with a client of the filer."""
+        ranges = {partition: (end, end) for partition, end in topic.ends.items()}
+        for part in parts:
+            start = min(part.start, ranges[part.partition][0])
+            ranges[part.partition] = start, part.end
+        return self._frame(topic.topic, ranges, "sealed", fails_on_loss=undecodable == "fail")
+
+    def _frame(
+        self,
+        topic: str,
+        ranges: Mapping[int, tuple[int, int]],
+        tail: Literal["sealed", "live"],
+        *,
+        fails_on_loss: bool,
+    ) -> DataFrame:
+        starts = {str(partition): start for partition, (start, _) in ranges.items()}
+        ends = {str(partition): end for partition, (_, end) in ranges.items()}
         options = {
-            "dataDir": str(data_dir),
-            "filerRoot": filer.root,
-            "subscribe": self.topic,
+            "dataDir": str(self.data_dir),
+            "filerRoot": self.filer.root,
+            "filerEndpoint": self.filer.s3_endpoint,
+            "filerRegion": self.filer.s3_region,
+            "filerCredentials": self.filer.s3_credentials,
+            "subscribe": topic,
             "includeHeaders": "true",
-            "startingOffsets": json.dumps({self.topic: starts}),
-            "endingOffsets": json.dumps({self.topic: ends}),
+            "tail": tail,
+            "startingOffsets": json.dumps({topic: starts}),
+            "endingOffsets": json.dumps({topic: ends}),
+            "failOnDataLoss": str(fails_on_loss).lower(),
         }
-        rows = spark.read.format("smq").options(**options).load()
+        rows = self.spark.read.format("smq").options(**options).load()
         nothing = f.array().cast("array<struct<key:string,value:binary>>")
         return rows.withColumn("headers", f.coalesce("headers", nothing))
 

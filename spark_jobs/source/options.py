@@ -57,11 +57,17 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a broker is, as the options say: `bootstrap` or a data directory, or both."""
+    """Where a broker is, as the options say: `bootstrap` or a data directory, or both.
+
+    `filer_…` are its settings `filer.root`, `filer.s3.endpoint`, `.region`, `.credentials`.
+    """
 
     bootstrap: str | None
     data_dir: str | None
     filer_root: str | None
+    filer_endpoint: str | None = None
+    filer_region: str | None = None
+    filer_credentials: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +146,12 @@ def location(options: Mapping[str, str]) -> Location:
     """Where the broker is. Raises WrongOption."""
     given = _Given(options)
     found = Location(
-        given.get("kafka.bootstrap.servers"), given.get("dataDir"), given.get("filerRoot")
+        given.get("kafka.bootstrap.servers"),
+        given.get("dataDir"),
+        given.get("filerRoot"),
+        given.get("filerEndpoint"),
+        given.get("filerRegion"),
+        given.get("filerCredentials"),
     )
     if not found.bootstrap and not found.data_dir:
         raise WrongOption(

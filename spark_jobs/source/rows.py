@@ -143,7 +143,17 @@ class Rows:
                 return pa.repeat(pa.scalar(kinds, pa.int32()), rows.num_rows)
             return kinds
         column = rows[SEALED_COLUMN[name]]
-        if name == "headers":  # Spark's Kafka source gives null where there are none.
-            has_some = pc.greater(pc.list_value_length(column), 0)
-            return pc.if_else(has_some, column, pa.scalar(None, column.type))
-        return column
+        return _headers(column) if name == "headers" else column
+
+
+def _headers(column: pa.ChunkedArray) -> pa.Array:
+    """Null where there are none, as Spark's Kafka source gives them.
+
+    A list array with a mask: Arrow's `if_else` copies lists item by item, at a tenth of the speed.
+    """
+    lists = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if not pc.any(pc.greater(pc.list_value_length(lists), 0)).as_py():
+        return pa.nulls(len(lists), column.type)
+    ends = pa.array(lists.offsets.to_numpy())  # A mask needs them from their start.
+    is_empty = pc.fill_null(pc.equal(pc.list_value_length(lists), 0), fill_value=True)
+    return pa.ListArray.from_arrays(ends, lists.values, type=column.type, mask=is_empty)

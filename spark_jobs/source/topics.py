@@ -46,7 +46,8 @@ def find_place(location: Location) -> Place:
         data_dir = Path(location.data_dir)
         if not (data_dir / FILE_NAME).exists():
             raise Unreadable(f"dataDir: {data_dir} is not the data directory of a broker")
-        filer = Filer(location.filer_root or str(data_dir / "filer"))
+        root = location.filer_root or str(data_dir / "filer")
+        filer = _filer(location, {"filer.root": root})
         return Place(location.bootstrap or location.data_dir, data_dir, filer)
     assert location.bootstrap is not None
     with Cluster(location.bootstrap) as cluster:
@@ -54,12 +55,17 @@ def find_place(location: Location) -> Place:
     data_dir = Path(settings.get("data.dir", ""))
     if "data.dir" not in settings or not (data_dir / FILE_NAME).exists():
         return Place(location.bootstrap, None, None)
-    filer = Filer(
-        settings["filer.root"],
-        settings.get("filer.s3.endpoint", ""),
-        settings.get("filer.s3.region", ""),
+    return Place(location.bootstrap, data_dir, _filer(location, settings))
+
+
+def _filer(location: Location, settings: Mapping[str, str]) -> Filer:
+    """The filer of a broker with these settings; options win. Executors open it by themselves."""
+    return Filer(
+        location.filer_root or settings["filer.root"],
+        location.filer_endpoint or settings.get("filer.s3.endpoint", ""),
+        location.filer_region or settings.get("filer.s3.region", ""),
+        location.filer_credentials or settings.get("filer.s3.credentials", ""),
     )
-    return Place(location.bootstrap, data_dir, filer)
 
 
 class Piece(NamedTuple):

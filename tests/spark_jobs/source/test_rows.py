@@ -2,9 +2,11 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, strategies as st
 
 from shm.kernels.twin import records as plain
 from smq.client.errors import BrokerUnavailable
@@ -13,7 +15,7 @@ from smq.sealer.cold import Damaged
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.source.options import Location
-from spark_jobs.source.rows import Rows
+from spark_jobs.source.rows import Rows, _headers
 from spark_jobs.source.topics import Place, Topics, find_place
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic
@@ -97,3 +99,19 @@ def test_records_that_do_not_come_are_said(smq_broker: SmqBroker) -> None:
     place = find_place(Location(smq_broker.bootstrap, None, None))
     with pytest.raises(BrokerUnavailable, match="offsets of orders-0 up to 5 did not arrive"):
         rows_of(place, 0, 5, live=True)
+
+
+@given(
+    st.lists(st.none() | st.lists(st.sampled_from(["a", "b"]), max_size=3)),
+    st.integers(0, 5),
+    st.integers(0, 5),
+)
+def test_headers_are_null_where_there_are_none(
+    rows: list[list[str] | None], cut: int, more: int
+) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    lists: list[Any] = [each and [{"key": key, "value": b"1"} for key in each] for each in rows]
+    column = pa.chunked_array([pa.array(lists, kind).slice(cut), pa.array(lists[:more], kind)])
+    wanted = [each or None for each in [*lists[cut:], *lists[:more]]]
+    assert _headers(column).to_pylist() == wanted
+    assert _headers(column).type == kind
