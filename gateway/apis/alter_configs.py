@@ -2,6 +2,7 @@
 
 - AlterConfigs replaces all configs that a topic has of its own; IncrementalAlterConfigs sets or
   deletes some of them, and appends to or subtracts from lists.
+- Who changed what, when, and what it was before stands in the store (`smq config history`).
 - The new values are in the catalog, from which every process reads, before the answer goes out.
 - A resource changes as a whole or not at all. INVALID_CONFIG: an unknown name or a bad value.
   INVALID_REQUEST: a resource or a config that comes twice, a null value, or a setting of a broker,
@@ -25,6 +26,7 @@ from smq.model.config_values import ConfigType
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import topic_name_problem
 from smq.model.topic_configs import TOPIC_CONFIGS, own_or_default
+from smq.store.config_changes import Changer
 from smq.wire.generated.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -99,6 +101,8 @@ class _Change:
         self._topics = context.coordinator.topics
         self._node_id = context.node_id
         self._validate_only = validate_only
+        client = context.header.client_id or "", context.client_host
+        self._by = Changer(*client, context.now.wall_ms)
 
     def carry_out(self, resource: AnyResource, new: NewConfigs) -> dict[str, Any]:
         """Change one resource, or say why not: the fields of its row of the answer."""
@@ -113,7 +117,7 @@ class _Change:
                 raise _invalid("Each resource must appear at most once.")
             _check_configs(resource)
             topic = self._topic(kind, name)
-            self._topics.configure(topic, new(topic), validate_only=self._validate_only)
+            self._topics.configure(topic, new(topic), self._by, validate_only=self._validate_only)
         except BrokerError as refusal:
             sentence = refusal.message or "This server does not host this topic-partition."
             return row | {"error_code": refusal.code, "error_message": sentence}

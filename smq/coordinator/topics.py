@@ -17,6 +17,7 @@ from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import collision_key, topic_name_problem
 from smq.model.topic_configs import problem_of
+from smq.store.config_changes import Changer
 from smq.store.store import Store
 
 PARTITIONS_PER_REQUEST_MAX = 10_000  # Kafka's own limit.
@@ -138,11 +139,16 @@ class Topics:
         return changed
 
     def configure(
-        self, topic: Topic, configs: Mapping[str, str | None], *, validate_only: bool = False
+        self,
+        topic: Topic,
+        configs: Mapping[str, str | None],
+        by: Changer,
+        *,
+        validate_only: bool = False,
     ) -> Topic:
         """Give a topic of the catalog these configs in place of its own, or only validate them.
 
-        Raises BrokerError.
+        What differs is noted, with who changed it. Raises BrokerError.
         """
         problem = problem_of(configs, self._config)
         if problem is not None:
@@ -152,6 +158,7 @@ class Topics:
         self._check_room(changed, topic)
         if not validate_only and stripped != topic.configs:
             self._store.set_configs(changed)
+            self._store.config_changes.note("topic", topic.name, topic.configs, stripped, by)
             self._replace(topic, changed)
         return changed
 

@@ -170,6 +170,21 @@ MIGRATIONS = (
     """
     ALTER TABLE segments ADD COLUMN compacted_ms INTEGER NOT NULL DEFAULT 0;
     """,
+    # Who has changed which setting; the newest of them.
+    """
+    CREATE TABLE config_changes (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        changed_ms INTEGER NOT NULL,
+        resource_type TEXT NOT NULL,
+        resource TEXT NOT NULL,
+        name TEXT NOT NULL,
+        before TEXT,
+        after TEXT,
+        client_id TEXT NOT NULL,
+        client_host TEXT NOT NULL
+    );
+    CREATE INDEX config_changes_of_resource ON config_changes (resource_type, resource);
+    """,
 )
 
 # SQL functions that the steps call.

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
 from smq.model.catalog import Topic
+from smq.store.config_changes import ConfigChanges
 from smq.store.database import Database
 from smq.store.manifest import WritableManifest
 from smq.store.protocols import packed, unpacked
@@ -22,12 +23,13 @@ NUMBERS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 
 
 class Store:
-    """All tables except those that `manifest` and `transactions` have."""
+    """All tables except those that `manifest`, `transactions` and `config_changes` have."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.manifest = WritableManifest(database)
         self.transactions = TransactionTables(database)
+        self.config_changes = ConfigChanges(database)
 
     @classmethod
     def open(cls, path: Path) -> Self:

@@ -36,7 +36,7 @@ def test_every_command_works(
     monkeypatch.chdir(tmp_path)
     for command in commands():
         where = ["--bootstrap", smq_broker.bootstrap]
-        if command[0] in OF_A_DIRECTORY:
+        if command[0] in OF_A_DIRECTORY or command[:2] == ["config", "history"]:
             where = ["--data-dir", str(smq_broker.data_dir)]
         if command[0] == "restore":  # The page names the directory.
             where = []

@@ -1,12 +1,22 @@
-"""`smq config list|set|unset`: settings of a topic or of the broker, and where each is from."""
+"""`smq config list|set|unset|history`: settings, where each is from, and who has changed it."""
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smq.app.cli.client import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, cluster_with, split_pair
+from smq.app.cli.client import (
+    BOOTSTRAP_DEFAULT,
+    AsJson,
+    Bootstrap,
+    cluster_with,
+    refusal,
+    split_pair,
+)
 from smq.app.cli.output import say
+from smq.app.cli.serve import ConfigFile, load_config
+from smq.model.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +59,8 @@ def list_settings(
         say(json.dumps(facts, indent=2))
         return
     for name, each in facts.items():
-        say(f"{name}={'' if each['value'] is None else each['value']}  ({each['source']})")
+        remark = f"{each['source']}{', needs a restart' if each['read_only'] else ''}"
+        say(f"{name}={'' if each['value'] is None else each['value']}  ({remark})")
 
 
 TopicOption = Annotated[
@@ -90,6 +101,47 @@ def unset_settings(
         return
     for name in names:
         say(f"{topic}: {name} has its default")
+
+
+@app.command(
+    epilog='JSON: [{"changed_ms", "resource_type", "resource", "name", "before", "after", '
+    '"client_id", "client_host"}], the newest first; before and after are null for a default'
+)
+def history(
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Changes of a topic's settings; else all.")
+    ] = None,
+    *,
+    count: Annotated[int, typer.Option("--count", help="How many at most.", min=1)] = 100,
+    data_dir: Annotated[
+        str | None, typer.Option("--data-dir", help="The broker's data directory.")
+    ] = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who has changed which setting, when, and what it was; the newest first.
+
+    The broker keeps the newest 10,000 changes, also of topics that are gone.
+    """
+    from smq.store.config_changes import open_config_changes  # noqa: PLC0415  (as below)
+
+    settings, _ = load_config(config, {"data.dir": data_dir} if data_dir else {})
+    try:
+        changes = open_config_changes(settings.data_dir / "store.sqlite")
+        found = changes.newest(count, "topic" if topic else "", topic or "")
+        changes.close()
+    except StoreError as reason:
+        raise refusal(f"{reason}; name the broker's directory with --data-dir") from reason
+    if as_json:
+        say(json.dumps([each._asdict() for each in found], indent=2))
+        return
+    for each in found:
+        when = datetime.fromtimestamp(each.changed_ms / 1000, UTC).isoformat(" ", "milliseconds")
+        values = " -> ".join(
+            "its default" if value is None else value for value in (each.before, each.after)
+        )
+        who = f"{each.client_id or 'a client'} at {each.client_host}"
+        say(f"{when}  {each.resource_type} {each.resource}: {each.name}: {values}, by {who}")
 
 
 def _change(bootstrap: str, topic: str, new: dict[str, str], unset: list[str]) -> None:

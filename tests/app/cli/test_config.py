@@ -48,6 +48,30 @@ def test_settings_of_a_topic_are_set_and_unset(smq_session_broker: SmqBroker) ->
     assert "retention.ms" not in run(smq_session_broker, "list", "--topic", topic, "--only-set")
 
 
+def test_who_changed_what_is_told(smq_session_broker: SmqBroker) -> None:
+    topic = uuid4().hex[:8]
+    with smq_session_broker.connect() as client:
+        client.create_topic(topic, 1, {"retention.ms": "77"})
+    run(smq_session_broker, "set", "retention.ms=78", "segment.ms=9000", "--topic", topic)
+    run(smq_session_broker, "unset", "retention.ms", "--topic", topic)
+    run(smq_session_broker, "set", "segment.ms=9000", "--topic", topic)  # It was that.
+    where = ["config", "history", "--data-dir", str(smq_session_broker.data_dir)]
+    done = CliRunner().invoke(app, [*where, "--topic", topic, "--json"])
+    changes = json.loads(done.output)
+    assert [(each["name"], each["before"], each["after"]) for each in changes] == [
+        ("retention.ms", "78", None),
+        ("segment.ms", None, "9000"),
+        ("retention.ms", "77", "78"),
+    ]
+    assert {each["client_id"] for each in changes} == {"smq"}
+    assert all("127.0.0.1" in each["client_host"] for each in changes)
+    output = CliRunner().invoke(app, [*where, "--count", "1"]).output
+    assert f"topic {topic}: retention.ms: 78 -> its default, by smq at" in output
+    nothing = CliRunner().invoke(app, ["config", "history", "--data-dir", "/no/such"])
+    assert nothing.exit_code == 1
+    assert "name the broker's directory with --data-dir" in nothing.output
+
+
 def test_of_several_settings_all_are_set_or_none(smq_session_broker: SmqBroker) -> None:
     topic = uuid4().hex[:8]
     with smq_session_broker.connect() as client:

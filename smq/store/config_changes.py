@@ -1,0 +1,81 @@
+"""Who has changed which setting, and what it was before: the newest changes of all resources."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from smq.store.database import Database
+
+CHANGES_MAX = 10_000  # Older ones go: clients change settings as often as they like.
+CLIENT_CHARACTERS_MAX = 255  # Of a client's name for itself, which may be long.
+
+
+class Changer(NamedTuple):
+    """Who changes a setting: what a client calls itself, where it is, and when (wall time)."""
+
+    client_id: str
+    client_host: str
+    now_ms: int
+
+
+class ConfigChange(NamedTuple):
+    """One change of one setting of a resource ("topic"); None: it had, or has, its default."""
+
+    changed_ms: int
+    resource_type: str
+    resource: str
+    name: str
+    before: str | None
+    after: str | None
+    client_id: str
+    client_host: str
+
+
+class ConfigChanges:
+    """The table of changes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def note(
+        self,
+        kind: str,
+        resource: str,
+        before: Mapping[str, str],
+        after: Mapping[str, str],
+        by: Changer,
+    ) -> None:
+        """Note each setting of a resource that differs. Durable with the next commit."""
+        who = by.client_id[:CLIENT_CHARACTERS_MAX], by.client_host
+        self._database.change_many(
+            "INSERT INTO config_changes (changed_ms, resource_type, resource, name, before, after, "
+            "client_id, client_host) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (by.now_ms, kind, resource, name, before.get(name), after.get(name), *who)
+                for name in sorted({*before, *after})
+                if before.get(name) != after.get(name)
+            ],
+        )
+        self._database.change(
+            "DELETE FROM config_changes WHERE id <= (SELECT max(id) FROM config_changes) - ?",
+            (CHANGES_MAX,),
+        )
+
+    def newest(self, count: int, kind: str = "", resource: str = "") -> list[ConfigChange]:
+        """The newest changes, of one resource or of all, the newest first."""
+        rows = self._database.rows(
+            "SELECT changed_ms, resource_type, resource, name, before, after, client_id, "
+            "client_host FROM config_changes "
+            "WHERE ?1 = '' OR (resource_type = ?1 AND resource = ?2) ORDER BY id DESC LIMIT ?3",
+            (kind, resource, count),
+        )
+        return [ConfigChange(*row) for row in rows]
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+
+def open_config_changes(path: Path) -> ConfigChanges:
+    """The changes in the store at `path`, read-only. Raises StoreError."""
+    return ConfigChanges(Database.open_read_only(path))

@@ -1,0 +1,41 @@
+"""Who changed which setting: newest first, bounded, durable with the commit."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.store import config_changes
+from smq.store.config_changes import Changer, ConfigChange, open_config_changes
+from smq.store.store import Store
+
+
+def by(now_ms: int, client: str = "c") -> Changer:
+    return Changer(client, "/127.0.0.1", now_ms)
+
+
+def test_each_setting_that_differs_is_a_change(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s")
+    store.config_changes.note("topic", "t", {"a": "1", "b": "2"}, {"a": "1", "b": "3"}, by(7))
+    store.config_changes.note("topic", "u", {"a": "1"}, {}, by(8, "x" * 1000))
+    store.commit()
+    changes = open_config_changes(tmp_path / "s")
+    assert changes.newest(10) == [
+        ConfigChange(8, "topic", "u", "a", "1", None, "x" * 255, "/127.0.0.1"),
+        ConfigChange(7, "topic", "t", "b", "2", "3", "c", "/127.0.0.1"),
+    ]
+    assert [each.resource for each in changes.newest(1)] == ["u"]
+    assert [each.name for each in changes.newest(10, "topic", "t")] == ["b"]
+    assert changes.newest(10, "broker", "t") == []
+    changes.close()
+    store.close()
+
+
+def test_old_changes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_changes, "CHANGES_MAX", 5)
+    store = Store.open(tmp_path / "s")
+    for now_ms in range(20):
+        before, after = {"a": str(now_ms)}, {"a": str(now_ms + 1)}
+        store.config_changes.note("topic", "t", before, after, by(now_ms))
+    found = [each.changed_ms for each in store.config_changes.newest(100)]
+    assert found == [19, 18, 17, 16, 15]
+    store.close()
