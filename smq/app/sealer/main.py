@@ -27,7 +27,7 @@ from smq.app.process.notices import Lately
 from smq.app.process.peers import Peer
 from smq.app.sealer.chores import Chores
 from smq.app.sealer.worker import Surroundings
-from smq.app.sealer.workers import PATIENCE, Hands, Hire, Readers
+from smq.app.sealer.workers import Hands, Hire, Readers, Sealers, sealers_of
 from smq.filer.location import Location
 from smq.filer.mark import mark
 from smq.model.catalog import Catalog
@@ -100,13 +100,15 @@ class _Known:
 class Sealer:
     """The rounds: ask the shards, hand out what is due, again. And the doors for cold reads."""
 
-    def __init__(self, loop: Loop, inheritance: Inheritance, hire: Hire = Hands) -> None:
+    def __init__(
+        self, loop: Loop, inheritance: Inheritance, hire: Hire = Hands, sealers: int = 1
+    ) -> None:
         config = inheritance.config
         cache = inheritance.data_dir / "cache"
         empty(cache)
         at = Surroundings(inheritance.data_dir, Location.of(config), inheritance.runtime_dir, cache)
         self._loop, self._inheritance = loop, inheritance
-        self.sealing = hire(loop, "seal", at, PATIENCE.hung_ms)
+        self.sealing = Sealers(loop, "seal", at, sealers, hire)
         self.reading = Readers(loop, "cold", at, hire=hire)
         self._known = _Known()
         self._shards = {
@@ -282,7 +284,7 @@ def sealer_main(inheritance: Inheritance) -> None:
     """Seal, keep house and serve cold reads until asked to stop."""
     os.nice(NICENESS)
     loop = Loop()
-    sealer = Sealer(loop, inheritance)
+    sealer = Sealer(loop, inheritance, sealers=sealers_of(len(os.sched_getaffinity(0))))
     sealer.listen(inheritance.unix_listeners[SEALER])
     loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _: loop.stop())
     sealer.begin()

@@ -1,6 +1,7 @@
 """The sealer's hands: workers that are there while there is work, and go when they hang.
 
     Hands     one worker, one job after the other
+    Sealers   as many as processors can be spared, each for partitions of its own
     Readers   some, for what shards ask: no read waits long for another one that is slow
 
 A worker whose filer hangs cannot be told to stop, nor one that was stopped: when it has used no
@@ -29,15 +30,18 @@ from smq.wire.internal.form import Failed, Question, decode_answer, encode_quest
 from smq.wire.internal.frames import InternalFrame
 from smq.wire.internal.messages import (
     Cold,
+    Compact,
     DropUnsealed,
     FindPayloads,
     MakeInline,
+    Merge,
     OffsetForTime,
     Retain,
     Seal,
 )
 
 JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is at fault itself.
+SEALERS_MAX = 4  # More would wait for the disk.
 READERS_MAX = 3  # Each may hold pyarrow's memory, and a cache of its own.
 
 A = TypeVar("A")
@@ -212,6 +216,49 @@ class Hands:
             self._settle(Failed(f"{self._name} died of it: {self._jobs[0].question}"))
         else:
             self._send()
+
+
+def sealers_of(processors: int) -> int:
+    """How many workers seal: of two processors one is left to those who produce."""
+    return max(1, min(SEALERS_MAX, processors // 2))
+
+
+class Sealers:
+    """Workers that seal, so many at most.
+
+    One of them does all jobs of a partition, in order. The first does what concerns no partition.
+    """
+
+    def __init__(
+        self, loop: Loop, name: str, at: Surroundings, count: int, hire: Hire = Hands
+    ) -> None:
+        names = [name, *(f"{name}-{number}" for number in range(2, count + 1))]
+        self.hands = [hire(loop, each, at, PATIENCE.hung_ms) for each in names]
+
+    def do(
+        self,
+        question: Question[A],
+        answered: Callable[[A | Failed], None],
+        *,
+        is_urgent: bool = False,
+    ) -> None:
+        """Have a job done; see Hands."""
+        match question:
+            case Seal() | DropUnsealed() | Retain() | Merge() | Compact():
+                number = question.place.number
+            case _:
+                number = 0
+        self.hands[number % len(self.hands)].do(question, answered, is_urgent=is_urgent)
+
+    def look(self) -> None:
+        """See whether they have come further; to be called now and then."""
+        for hands in self.hands:
+            hands.look()
+
+    def stop(self) -> None:
+        """End the workers."""
+        for hands in self.hands:
+            hands.stop()
 
 
 @dataclass(slots=True, eq=False)

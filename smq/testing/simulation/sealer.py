@@ -148,7 +148,7 @@ class SealerProcess(Process):
         super().__init__(host, SEALER)
         self._let_others = let_others
         self._hands: list[SteppedHand] = []
-        sealer = Sealer(self.loop, host.inheritance, self._hire)
+        sealer = Sealer(self.loop, host.inheritance, self._hire, sealers=2)
         sealer.listen(self.listener(SEALER))
         sealer.begin()
 

@@ -159,7 +159,7 @@ def test_what_is_young_waits_until_space_is_wanted(loop: TidyLoop, start: Any) -
     broker.asked.clear()
     turn_until(loop, lambda: broker.asked.count(Partitions) >= 2)
     assert broker.segments() == []
-    assert not sealer.sealing.busy
+    assert not sealer.sealing.hands[0].busy
     assert _ask(loop, broker, Pressure()) is True
     turn_until(loop, lambda: broker.shard.sealed_end == 1)
 
@@ -183,8 +183,8 @@ def test_retention_deletes_what_is_sealed_and_old(
 
 def test_a_worker_that_dies_is_replaced_and_the_job_done_again(loop: TidyLoop, start: Any) -> None:
     broker, sealer = start([batch(0)])
-    turn_until(loop, lambda: sealer.sealing._pid > 0)
-    os.kill(sealer.sealing._pid, 9)
+    turn_until(loop, lambda: sealer.sealing.hands[0]._pid > 0)
+    os.kill(sealer.sealing.hands[0]._pid, 9)
     turn_until(loop, lambda: broker.shard.sealed_end == 1)
 
 
@@ -193,12 +193,12 @@ def test_a_worker_that_was_stopped_is_replaced_and_its_work_done_again(
 ) -> None:
     broker, sealer = start([batch(0)])
     turn_until(loop, lambda: broker.shard.sealed_end == 1)
-    sealer.sealing._hung_ms = 500
-    stopped = sealer.sealing._pid
+    sealer.sealing.hands[0]._hung_ms = 500
+    stopped = sealer.sealing.hands[0]._pid
     os.kill(stopped, signal.SIGSTOP)
     broker.shard.append(batch(1))
     turn_until(loop, lambda: broker.shard.sealed_end == 2)
-    assert sealer.sealing._pid != stopped
+    assert sealer.sealing.hands[0]._pid != stopped
 
 
 def test_a_worker_whose_filer_hangs_is_replaced_and_others_read_meanwhile(

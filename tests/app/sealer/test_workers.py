@@ -8,21 +8,33 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from smq.app.sealer import worker as sealer_worker, workers as sealer_hands
 from smq.app.sealer.worker import Surroundings
-from smq.app.sealer.workers import READERS_MAX, Hands, Patience, Readers
+from smq.app.sealer.workers import (
+    READERS_MAX,
+    SEALERS_MAX,
+    Hands,
+    Patience,
+    Readers,
+    Sealers,
+    sealers_of,
+)
 from smq.filer.location import Location
+from smq.model.config import Config
 from smq.model.segments import SealedPartition
+from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Failed, decode_question, encode_answer
 from smq.wire.internal.frames import InternalReader
 from smq.wire.internal.messages import (
     FOR_WORKER,
     BatchFile,
     Cold,
+    Compact,
+    DropUnsealed,
     FindPayloads,
     ForgetUnfinished,
     MakeInline,
@@ -34,6 +46,7 @@ Answers = dict[str, Any]
 FORGET = ForgetUnfinished(before_ms=0)
 
 PLACE = SealedPartition("kafka", "orders", 0, 1)
+SETTINGS = TopicSettings.of({}, Config(shards=1))
 
 
 def surroundings(directory: Path) -> Surroundings:
@@ -80,6 +93,45 @@ def test_an_urgent_job_goes_before_those_that_wait(loop: TidyLoop, hands: Hands)
         hands.do(FORGET, partial(_note, order, name), is_urgent=is_urgent)
     turn_until(loop, lambda: len(order) == 3)
     assert order == ["first", "urgent", "second"]
+
+
+def test_one_processor_of_two_is_left_to_producers() -> None:
+    assert [sealers_of(count) for count in (1, 2, 3, 4, 6, 64)] == [1, 1, 1, 2, 3, SEALERS_MAX]
+
+
+class LineOfJobs:
+    """A worker that only notes what it is to do."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.jobs: list[object] = []
+
+    def do(self, question: object, _answered: object, *, is_urgent: bool = False) -> None:
+        self.jobs.append((question, is_urgent))
+
+
+def test_partitions_are_sealed_side_by_side_and_each_by_one_worker(
+    loop: TidyLoop, tmp_path: Path
+) -> None:
+    def hire(_loop: object, name: str, _at: object, _hung_ms: int) -> Any:
+        return LineOfJobs(name)
+
+    sealers = Sealers(loop, "seal", surroundings(tmp_path), 2, hire)
+    jobs = {
+        number: [
+            Seal(1, place, 0, 1, 1),
+            Compact(1, place, SETTINGS),
+            DropUnsealed(1, place, SETTINGS, 1),
+        ]
+        for number, place in ((each, PLACE._replace(number=each)) for each in (4, 7))
+    }
+    for job in (*jobs[4], *jobs[7], FORGET):
+        sealers.do(job, lambda _answer: None, is_urgent=isinstance(job, DropUnsealed))
+    first, second = cast("list[Any]", sealers.hands)
+    assert (first.name, second.name) == ("seal", "seal-2")
+    assert [job for job, _ in first.jobs] == [*jobs[4], FORGET]
+    assert [job for job, _ in second.jobs] == jobs[7]
+    assert [is_urgent for _, is_urgent in second.jobs] == [False, False, True]
 
 
 def test_a_worker_leaves_when_there_is_nothing_to_do(
