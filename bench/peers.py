@@ -104,6 +104,12 @@ def zmq_peer(directory: Path, *, spins: bool = False) -> Peer:
     return Peer("pyzmq ipc", sender, receiver)
 
 
+def _until_taken(send: Callable[[Any], int], sample: Any) -> None:  # noqa: ANN401
+    """Send until a subscriber has it: iceoryx2 0.10 gives up on a full queue."""
+    while send(sample) == 0:
+        pass
+
+
 def iceoryx2_peer(message_bytes: int) -> Peer:
     """Loaned samples of a fixed size; the subscriber polls, and a full queue makes senders wait."""
     import ctypes  # noqa: PLC0415
@@ -133,8 +139,7 @@ def iceoryx2_peer(message_bytes: int) -> Peer:
         )
 
         def send(message: bytes) -> None:
-            while publisher.send_copy(payload.from_buffer_copy(message)) == 0:
-                pass  # 0.10 gives up on a full queue in spite of its strategy, and says so.
+            _until_taken(publisher.send_copy, payload.from_buffer_copy(message))
 
         def close() -> None:
             assert node is not None  # It lives as long as what it has made.

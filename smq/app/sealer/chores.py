@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from smq.app.sealer.workers import Hand
+from smq.app.sealer.workers import Jobs
 from smq.model.config import Config
 from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
@@ -50,7 +50,7 @@ class Chores:
 
     def __init__(
         self,
-        hands: Hand,
+        hands: Jobs,
         config: Config,
         known: Known,
         states: Mapping[int, PartitionState],

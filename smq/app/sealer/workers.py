@@ -77,8 +77,8 @@ class _Progress:
 PATIENCE = Patience()
 
 
-class Hand(Protocol):
-    """Does jobs, one after the other."""
+class Jobs(Protocol):
+    """Takes jobs; see Hands."""
 
     def do(
         self,
@@ -88,6 +88,10 @@ class Hand(Protocol):
         is_urgent: bool = False,
     ) -> None:
         """Have a job done; see Hands."""
+
+
+class Hand(Jobs, Protocol):
+    """Does jobs, one after the other."""
 
     def taking_ms(self, now_ms: int) -> int:
         """How long the job that is being done takes already; 0: there is none."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TOPICS = 3
 EVENTS_MIN, EVENTS_MAX = 10, 60
+FLOOD_TIMES = 10  # What comes then does not fit the log: see Host.is_flooded.
 MOODS = (
     0.0,
     0.3,
@@ -51,13 +52,14 @@ class Kind(NamedTuple):
 def _produce(  # noqa: PLR0913, PLR0917  (An event's numbers.)
     world: "World", client: int, topic: int, mask: int, records: int, size: int
 ) -> None:
-    """Some records to the partitions of a mask."""
+    """Some records to the partitions of a mask; in a flood, again and again."""
     incarnation = world.ledger.standing(name_of(topic))
     if incarnation is not None:
         count = incarnation.topic.partition_count
         partitions = [i for i in range(count) if mask >> i & 1] or [mask % count]
         producer = world.producers[client % len(world.producers)]
-        producer.produce(incarnation, partitions, records, size)
+        for _ in range(FLOOD_TIMES if world.host.is_flooded else 1):
+            producer.produce(incarnation, partitions, records, size)
 
 
 def _fetch(  # noqa: PLR0913, PLR0917  (An event's numbers.)

@@ -35,6 +35,8 @@ PARTITIONS_PER_LOG_MAX = 64
 CATALOG_BYTES_MAX = 1 << 16
 SEALING_SHARE = 0.25  # Of seeds; it takes most of their time.
 OFTEN_MS = 300
+LATE_MS = 1000
+LITTLE_ROOM_SEGMENTS = 4  # As much as the ring.
 KiB = 1024
 
 
@@ -63,7 +65,7 @@ class Host:
             group_initial_rebalance_delay_ms=0,
             auto_create_topics_enable=False,
             filer_root=PathOrUrl(directory / "filer"),
-            seal_ms=chance.choice((100, 1000)),
+            seal_ms=chance.choice((100, LATE_MS)),
             seal_bytes=chance.choice((1, 256, 256, 256)) * KiB,  # Small files cost a run its time.
             # Segments are merged and compacted, and replaced ones deleted, soon or not at all.
             log_retention_check_interval_ms=chance.choice((OFTEN_MS, 300_000)),
@@ -80,6 +82,9 @@ class Host:
             for n, faults in enumerate(self.faults)
         ]
         self.seals = chance.random() < SEALING_SHARE
+        self.is_flooded = self.seals and self.config.seal_ms == LATE_MS
+        if self.is_flooded:
+            self.config = replace(self.config, wal_bytes_max=LITTLE_ROOM_SEGMENTS * segment_bytes)
         self.compacts = self.seals and self.config.log_retention_check_interval_ms == OFTEN_MS
         self.is_up = False
         self._blocks: list[CatalogBlock | ClusterBlock] = []

@@ -90,7 +90,7 @@ class Rig:
         }
         self.problems: list[Failed] = []
         self.chores = Chores(
-            self.hands,  # type: ignore[arg-type]
+            self.hands,
             CONFIG,
             self.known,
             self.states,
