@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from smq.client.names import TopicPartition
 from smq.tables.plan import Unreadable
@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 MiB = 1024 * 1024
 TASK_BYTES = 32 * MiB  # Of sealed files; a task has its price, and one per segment is ruinous.
 RECORD_BYTES = 100  # What a record that is not sealed is counted as.
+
+IDS = ""  # No topic has this name.
 
 Lost = Callable[[str], None]
 """Told of records that are gone; raises if the query must fail then."""
@@ -148,24 +150,34 @@ def _bytes_of(piece: Piece) -> float:
     return segment.bytes * records / (segment.end_offset - segment.base_offset)
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+def to_json(
+    offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
     """Offsets as Spark's Kafka source writes them, always in the same order.
 
     Spark compares offsets as text: another order would be a batch without records, for ever.
+    With `ids`, the ids of topics stand below IDS: offsets of one mean nothing in its successor.
     """
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, dict[str, Any]] = {IDS: dict(sorted(ids.items()))} if ids else {}
     for name in sorted(offsets):
         found.setdefault(name.topic, {})[str(name.partition)] = offsets[name]
     return found
 
 
-def from_json(found: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Offsets of a checkpoint."""
+def from_json(found: Mapping[str, Mapping[str, Any]]) -> Offsets:
+    """Offsets of a checkpoint, SMQ's or of Spark's Kafka source."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, offsets in found.items()
+        if topic != IDS
         for partition, offset in offsets.items()
     }
+
+
+def replaced(found: Mapping[str, Mapping[str, Any]], ids: Mapping[str, str]) -> set[str]:
+    """The topics that have another id now than when these offsets were written."""
+    before = found.get(IDS, {})
+    return {topic for topic, each in ids.items() if before.get(topic, each) != each}
 
 
 def losses(fails: bool) -> Lost:  # noqa: FBT001  (what failOnDataLoss says)

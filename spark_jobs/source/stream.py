@@ -32,6 +32,7 @@ from spark_jobs.source.ranges import (
     from_json,
     losses,
     must_wait,
+    replaced,
     to_json,
 )
 from spark_jobs.source.topics import Offsets, Place, Topics, find_place
@@ -85,15 +86,23 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         edges = Edges(topics.starts(names), topics.ends(names))
         if start == BEFORE_THE_START:
             starts = resolved(topics, "starting", self._read.starting, edges, self._read)
-            return to_json(starts)
-        starts = self._starts(from_json(start), edges)
+            return to_json(starts, topics.ids(names))
+        ids = topics.ids(names)
+        starts = self._starts(self._known(start, ids), edges)
         self._commit(topics, from_json(start))
         ends = edges.ends
         if self._target is not None:
             ends = {name: max(self._target.get(name, 0), starts[name]) for name in names}
         if not isinstance(limit, ReadAllAvailable):
             ends = self._admitted(starts, ends)
-        return to_json(ends)
+        return to_json(ends, ids)
+
+    def _known(self, offsets: Json, ids: Mapping[str, str]) -> Offsets:
+        """Offsets, without those of topics that were deleted and created again since."""
+        others = replaced(offsets, ids)
+        for topic in sorted(others):
+            self._lost(f"Topic {topic} was deleted and created again")
+        return {name: at for name, at in from_json(offsets).items() if name.topic not in others}
 
     def _commit(self, topics: Topics, offsets: Offsets) -> None:
         """Tell the group how far the stream is: batches before these offsets have ended.
@@ -132,13 +141,14 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if BEFORE_THE_START in (start, end):
             return []
         place, topics = self._topics()
-        ends = from_json(end)
         there = set(self._names(topics))
+        ids = topics.ids(there)
+        ends = self._known(end, ids)
         names = sorted(ends.keys() & there)
         if gone := sorted(ends.keys() - there):
             self._lost(f"Partition {gone[0].topic}-{gone[0].partition} is gone")
         edges = Edges(topics.starts(names), topics.ends(names))
-        starts = self._starts(from_json(start), edges)
+        starts = self._starts(self._known(start, ids), edges)
         ranges = clamped(starts, {name: ends[name] for name in names}, edges, self._lost)
         return tasks_of(place, topics.pieces(ranges), self._read)
 

@@ -145,6 +145,16 @@ class Topics:
         found = cluster.retrying(cluster.topics)
         return {each.name: len(each.leaders) for each in found if not each.is_internal}
 
+    def ids(self, names: Iterable[TopicPartition]) -> dict[str, str]:
+        """The ids of these partitions' topics, as far as they exist."""
+        wanted = {each.topic for each in names}
+        if self._cluster is None:
+            found = {each.name: each.id for each in self._sealed_topics().values()}
+        else:
+            topics = self._cluster.retrying(self._cluster.topics)
+            found = {each.name: each.topic_id for each in topics}
+        return {name: each.hex for name, each in found.items() if name in wanted and each.int}
+
     def _sealed_topics(self) -> dict[str, Topic]:
         if self._manifest is None:
             return {}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as f
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import LongType, StructType
 
 from smq.client.kafka.cluster import Cluster
@@ -42,6 +42,11 @@ def offsets(zero: int, one: int) -> dict[str, dict[str, int]]:
     return {"orders": {"0": zero, "1": one}}
 
 
+def latest(source: SmqStreamReader, start: Any, limit: ReadLimit) -> dict[str, Any]:
+    """Where a batch ends, without topics' ids."""
+    return {topic: found for topic, found in source.latestOffset(start, limit).items() if topic}
+
+
 def covered(source: SmqStreamReader, start: Any, end: Any) -> int:
     tasks: Any = source.partitions(start, end)
     return sum(piece.end - piece.start for task in tasks for piece in task.pieces)
@@ -51,11 +56,11 @@ def test_the_first_batch_pins_where_the_stream_starts(broker: SmqBroker) -> None
     add(broker, 0, 10)
     source = reader(broker)
     try:
-        first = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+        first = latest(source, source.initialOffset(), ReadAllAvailable())
         assert first == offsets(5, 5)
         assert source.partitions(source.initialOffset(), first) == []
         add(broker, 10, 4)
-        assert source.latestOffset(first, ReadAllAvailable()) == offsets(7, 7)
+        assert latest(source, first, ReadAllAvailable()) == offsets(7, 7)
         assert source.reportLatestOffset() == offsets(7, 7)
         assert covered(source, first, offsets(7, 7)) == 4
     finally:
@@ -67,12 +72,12 @@ def test_limits_are_kept_unless_spark_wants_all(broker: SmqBroker) -> None:
     source = reader(broker, maxOffsetsPerTrigger=6)
     assert source.getDefaultReadLimit() == ReadMaxRows(6)
     try:
-        assert source.latestOffset(offsets(0, 0), ReadMaxRows(6)) == offsets(3, 3)
-        assert source.latestOffset(offsets(0, 0), ReadAllAvailable()) == offsets(10, 10)
+        assert latest(source, offsets(0, 0), ReadMaxRows(6)) == offsets(3, 3)
+        assert latest(source, offsets(0, 0), ReadAllAvailable()) == offsets(10, 10)
         source.prepareForTriggerAvailableNow()
         add(broker, 20, 4)
-        assert source.latestOffset(offsets(9, 9), ReadMaxRows(6)) == offsets(10, 10)
-        assert source.latestOffset(offsets(10, 10), ReadMaxRows(6)) == offsets(10, 10)
+        assert latest(source, offsets(9, 9), ReadMaxRows(6)) == offsets(10, 10)
+        assert latest(source, offsets(10, 10), ReadMaxRows(6)) == offsets(10, 10)
     finally:
         source.stop()
 
@@ -82,11 +87,11 @@ def test_few_records_wait(broker: SmqBroker) -> None:
     source = reader(broker, minOffsetsPerTrigger=6)
     assert source.getDefaultReadLimit() == ReadMinRows(6)
     try:
-        assert source.latestOffset(offsets(0, 0), ReadMinRows(6)) == offsets(10, 10)
+        assert latest(source, offsets(0, 0), ReadMinRows(6)) == offsets(10, 10)
         add(broker, 20, 4)
-        assert source.latestOffset(offsets(10, 10), ReadMinRows(6)) == offsets(10, 10)
+        assert latest(source, offsets(10, 10), ReadMinRows(6)) == offsets(10, 10)
         add(broker, 24, 2)
-        assert source.latestOffset(offsets(10, 10), ReadMinRows(6)) == offsets(13, 13)
+        assert latest(source, offsets(10, 10), ReadMinRows(6)) == offsets(13, 13)
     finally:
         source.stop()
 
@@ -124,15 +129,41 @@ def test_a_topic_that_is_gone_or_new_is_said(broker: SmqBroker) -> None:
             wait_for(lambda: not client.topics())
             with pytest.raises(Unreadable, match=r"there is no topic orders.*failOnDataLoss"):
                 strict.latestOffset(offsets(5, 5), ReadAllAvailable())
-            assert lenient.latestOffset(offsets(5, 5), ReadAllAvailable()) == {}
+            assert latest(lenient, offsets(5, 5), ReadAllAvailable()) == {}
             client.create_topic("orders", 2)
         add(broker, 0, 4)
         changed = "orders-0's offset was changed from 5 to 2, some data may have been missed"
         with pytest.raises(Unreadable, match=changed):
             strict.latestOffset(offsets(5, 5), ReadAllAvailable())
-        assert lenient.latestOffset(offsets(5, 5), ReadAllAvailable()) == offsets(2, 2)
+        assert latest(lenient, offsets(5, 5), ReadAllAvailable()) == offsets(2, 2)
         assert lenient.partitions(offsets(5, 5), offsets(2, 2)) == []
         assert covered(lenient, {}, offsets(2, 2)) == 4
+    finally:
+        strict.stop()
+        lenient.stop()
+
+
+def test_a_topic_that_was_created_again_is_another(broker: SmqBroker) -> None:
+    add(broker, 0, 6)
+    strict, lenient = reader(broker), reader(broker, failOnDataLoss="false")
+    everything = ReadAllAvailable()
+    try:
+        start = strict.latestOffset(strict.initialOffset(), everything)
+        start = strict.latestOffset(start, everything)
+        with broker.connect() as client:
+            client.delete_topic("orders")
+            wait_for(lambda: not client.topics())
+            client.create_topic("orders", 2)
+        add(broker, 100, 20)  # Its ends are behind the stream's offsets.
+        for source in (strict, reader(broker)):  # Also one that is started again.
+            with pytest.raises(Unreadable, match="Topic orders was deleted and created again"):
+                source.latestOffset(start, everything)
+            with pytest.raises(Unreadable, match="Topic orders was deleted and created again"):
+                source.partitions(start, start)
+            source.stop()
+        end = lenient.latestOffset(start, everything)
+        assert covered(lenient, start, end) == 20
+        assert covered(lenient, start, start) == 0
     finally:
         strict.stop()
         lenient.stop()
