@@ -11,8 +11,10 @@ import numpy as np
 from shm.catalog import CatalogBlock
 from shm.kernels.reader.cut import cut_batches, records_announced, run_of
 from shm.kernels.reader.lend import (
+    CURSOR_BOUND,
     CURSOR_WORDS,
     F_FIELDS,
+    READ_UNCOMMITTED,
     W_FIELDS,
     first_whole_entry,
     has_from,
@@ -42,6 +44,7 @@ def warm_reader() -> None:
         each.flags.writeable = False  # As it is where it was attached.
     wanted, cursor = np.zeros((W_FIELDS, 1), np.int64), np.zeros(CURSOR_WORDS, np.int64)
     facts = np.zeros((F_FIELDS, 1), np.int64)
+    cursor[CURSOR_BOUND] = READ_UNCOMMITTED
     place_rows(log.memory, wanted, cursor)
     lend_batches(log.memory, wanted, cursor, facts, 1)
     lend_few(log.memory, log.ring, wanted, cursor, *new_few(), 1)

@@ -20,8 +20,10 @@ import numpy as np
 
 from smq.client.client import Client, connect
 from smq.client.consuming.aio_consumer import AsyncConsumer
+from smq.client.names import OffsetsIn
 from smq.client.producing.delivery.futures import BatchFuture, Future
 from smq.client.producing.producer import Bytes, Producer
+from smq.client.producing.transactions.transaction import Transaction
 from smq.client.reference import Source
 from smq.model.references import HANDLE_BYTES_MAX, Reference
 
@@ -62,6 +64,10 @@ class AsyncProducer:
         must_wait = self._producer.must_wait(topic, bytes(HANDLE_BYTES_MAX), fields.get("key"))
         return await asyncio.to_thread(work) if must_wait else work()
 
+    def transaction(self) -> "AsyncTransaction":
+        """A transaction, for `async with`."""
+        return AsyncTransaction(self._producer.transaction())
+
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all records sent so far are acknowledged or have failed."""
         await asyncio.to_thread(self._producer.flush, timeout_s)
@@ -87,6 +93,35 @@ class AsyncProducer:
         tb: TracebackType | None,
     ) -> None:
         await asyncio.to_thread(self._producer.__exit__, kind, error, tb)
+
+
+class AsyncTransaction:
+    """The methods of Transaction, with its arguments and errors."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    async def commit_offsets(
+        self, group: AsyncConsumer | str, offsets: OffsetsIn | None = None
+    ) -> None:
+        """Commit offsets of a group if, and when, the transaction is committed."""
+        if isinstance(group, AsyncConsumer):
+            found = await group.group_offsets(offsets)
+            await asyncio.to_thread(self._transaction.commit_group, found)
+        else:
+            await asyncio.to_thread(self._transaction.commit_offsets, group, offsets)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self._transaction.__enter__)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self._transaction.__exit__, kind, error, tb)
 
 
 class AsyncClient:

@@ -13,6 +13,7 @@ from smq.client.consuming.consumer import Consumer
 from smq.client.consuming.consumer_settings import (
     BATCH_BYTES_MAX,
     DEFAULT_ASSIGNORS,
+    ISOLATION_LEVEL,
     POLL_INTERVAL_S_MAX,
     SESSION_TIMEOUT_S,
     ConsumerSettings,
@@ -36,6 +37,8 @@ BATCH_BYTES = 640 * KiB  # A topic's largest batch in two, not three; a larger o
 BUFFER_BYTES = 32 * MiB  # Kafka's buffer.memory.
 BLOCK_S = 60.0  # Kafka's max.block.ms.
 DELIVERY_TIMEOUT_S = 120.0  # Kafka's delivery.timeout.ms.
+TRANSACTION_TIMEOUT_S = 60.0  # Kafka's transaction.timeout.ms.
+TRANSACTION_LINGER_MS = 100  # Nobody sees a record before the commit, which waits for nothing.
 INT31_END = 2**31
 
 Result = TypeVar("Result")
@@ -136,8 +139,10 @@ class Client:
         buffer_bytes: int = BUFFER_BYTES,
         block_s: float = BLOCK_S,
         delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
+        transactional_id: str | None = None,
+        transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
     ) -> Producer:
-        """An idempotent producer.
+        """An idempotent producer, or one that sends in transactions.
 
         compression         none, gzip, snappy, lz4 or zstd
         linger_ms           how long a record waits for others to share its batch. With 0 it waits
@@ -146,19 +151,36 @@ class Client:
         buffer_bytes        how much may wait to be sent or acknowledged; above it `send` blocks …
         block_s             … for this long, then raises BufferFull; with 0 it raises at once
         delivery_timeout_s  a record that is not acknowledged in time fails with BrokerUnavailable
+        transactional_id    the producer sends in transactions (`Producer.transaction`), by a name
+                            that outlives it: one that is opened with the same name aborts what the
+                            former left open, and fences it. Records wait for the commit, a full
+                            batch or, if linger_ms is 0, 100 ms
+        transaction_timeout_s  a transaction that is open for longer is aborted, and its producer
+                            fenced; transaction.max.timeout.ms bounds it
+
+        Raises BrokerUnavailable, TypeError, ValueError; with a transactional_id BrokerError:
+        INVALID_TRANSACTION_TIMEOUT.
         """
         self._check_open()
         codecs = {codec.name.lower(): codec for codec in Codec}
         if text("compression", compression) not in codecs:
             raise ValueError(f"compression is {compression!r}; it should be one of {[*codecs]}")
+        if transactional_id is not None and text("transactional_id", transactional_id) == "":
+            raise ValueError("transactional_id: an empty string is no name; None is for none")
+        lingers_ms = whole_number("linger_ms", linger_ms, 0, INT31_END)
+        if transactional_id is not None and not lingers_ms:
+            lingers_ms = TRANSACTION_LINGER_MS
+        timeout_s = duration("transaction_timeout_s", transaction_timeout_s, above=0)
         options = Options(
             client_id=self._client_id,
             compression=codecs[compression],
-            linger_ms=whole_number("linger_ms", linger_ms, 0, INT31_END),
+            linger_ms=lingers_ms,
             batch_bytes=whole_number("batch_bytes", batch_bytes, KiB, INT31_END),
             buffer_bytes=whole_number("buffer_bytes", buffer_bytes, 0, 2**63),
             block_s=duration("block_s", block_s),
             delivery_timeout_s=duration("delivery_timeout_s", delivery_timeout_s),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=max(1, int(1000 * timeout_s)),
         )
         producer = Producer(self._reach, options)
         self._opened.add(producer)
@@ -177,6 +199,7 @@ class Client:
         poll_interval_s_max: float = POLL_INTERVAL_S_MAX,
         batch_bytes_max: int = BATCH_BYTES_MAX,
         spin_us: int = 0,
+        isolation_level: str = ISOLATION_LEVEL,
     ) -> Consumer:
         """A consumer of one or more topics, or of the partitions that `assign` names.
 
@@ -196,6 +219,9 @@ class Client:
                              batch is always taken
         spin_us              how long to look for records before sleeping: lower latency, at the
                              cost of a core
+        isolation_level      "read_committed": neither records of aborted transactions nor, until
+                             it is decided, what lies behind the begin of an open one;
+                             "latest" and `lag` then mean the last stable offset
 
         Raises NoSuchTopic, BrokerUnavailable, TypeError, ValueError.
         """
@@ -210,6 +236,7 @@ class Client:
             poll_interval_s_max=poll_interval_s_max,
             batch_bytes_max=batch_bytes_max,
             spin_us=spin_us,
+            isolation_level=isolation_level,
         )
         consumer = Consumer(self._reach, topics, settings)
         self._opened.add(consumer)

@@ -34,6 +34,27 @@ class RecordTooLarge(BrokerError):
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
 
 
+class ProducerFenced(BrokerError):
+    """Another producer has the transactional id, or a transaction was open for too long.
+
+    The producer can do nothing any more. What its last transaction wrote is not committed.
+    """
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(
+            ErrorCode.PRODUCER_FENCED,
+            f"another producer has begun with the transactional id {transactional_id}, or a "
+            "transaction was open for longer than its timeout: close this producer",
+        )
+
+
+class TransactionAborted(BrokerError):
+    """A transaction was aborted; its cause, if it has one, says why. The next may begin."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.TRANSACTION_ABORTABLE, message)
+
+
 class ChannelGone(Exception):
     """The broker or shard at the other end has ended, or has dropped us.
 

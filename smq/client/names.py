@@ -15,6 +15,16 @@ OffsetsIn = Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
 """Offsets by partition, as a caller passes them: plain tuples will do for names."""
 
 
+class GroupOffsets(NamedTuple):
+    """Offsets to commit for a group, and with which membership; by default: without members."""
+
+    group: str
+    offsets: Mapping[TopicPartition, int]
+    generation_id: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
 def by_topic(names: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """The partitions of each topic, in the order of the names."""
     topics: dict[str, list[int]] = {}

@@ -20,8 +20,10 @@ from smq.client.errors import (
     Overrun as Overrun,
     PayloadDamaged as PayloadDamaged,
     PayloadMissing as PayloadMissing,
+    ProducerFenced as ProducerFenced,
     RecordTooLarge as RecordTooLarge,
     ReferenceRejected as ReferenceRejected,
+    TransactionAborted as TransactionAborted,
 )
 from smq.client.names import TopicPartition as TopicPartition
 from smq.client.producing.delivery.delivery import Deliveries as Deliveries, Delivery as Delivery
@@ -31,6 +33,7 @@ from smq.client.producing.delivery.futures import (
     Future as Future,
 )
 from smq.client.producing.producer import Producer as Producer
+from smq.client.producing.transactions.transaction import Transaction as Transaction
 from smq.client.reference import Payload as Payload
 from smq.filer.content import SourceChanged as SourceChanged
 from smq.model.errors import BrokerError as BrokerError, StoreError as StoreError

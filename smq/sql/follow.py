@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from smq.client.client import Client
 from smq.sql.session import Bounds, Refused, check_reads, mentioned, run_over
-from smq.tables.live import arrived_rows
+from smq.tables.live import ISOLATION_LEVEL, arrived_rows
 
 
 def results(
@@ -21,7 +21,7 @@ def results(
     if len(names) != 1:
         raise Refused(f"a query that follows reads one topic, not {len(names)}")
     (topic,) = names
-    with client.consumer(topic, start="latest") as consumer:
+    with client.consumer(topic, start="latest", isolation_level=ISOLATION_LEVEL) as consumer:
         while True:
             rows = arrived_rows(consumer, every_s, bytes_max=bounds.memory_bytes // 2)
             if rows.num_rows:

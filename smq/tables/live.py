@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
 POLL_S = 0.5
 SILENCE_S = 30.0  # A partition's end is known; a longer wait is a wait for a broker.
 BATCH_BYTES = 4 * 1024 * 1024  # Lent at a time, beside the rows that are kept.
+ISOLATION_LEVEL = "read_committed"  # As sealed segments, which have what was committed only.
 
 
 class TooMuch(Exception):
@@ -33,12 +34,14 @@ class TooMuch(Exception):
 def live_rows(
     client: Client, topic: str, starts: Mapping[int, int], *, bytes_max: int
 ) -> tuple[pa.Table, dict[int, int]]:
-    """The records of a topic from `starts` (by partition) to each partition's present end.
+    """The committed records of a topic from `starts` (by partition) to each partition's stable end.
 
     Returns their rows (SCHEMA) and those ends. A start that retention has passed begins at the
     first record there is. Raises TooMuch, BrokerError, BrokerUnavailable.
     """
-    with client.consumer(start="earliest", batch_bytes_max=BATCH_BYTES) as consumer:
+    with client.consumer(
+        start="earliest", batch_bytes_max=BATCH_BYTES, isolation_level=ISOLATION_LEVEL
+    ) as consumer:
         consumer.assign((topic, partition) for partition in starts)
         ends = {name.partition: end for name, end in consumer.find("latest").items()}
         for name, first in consumer.find("earliest").items():
@@ -52,8 +55,9 @@ def _rows_up_to(
 ) -> pa.Table:
     tables: list[pa.Table] = []
     size, deadline = 0, consumer.clock.monotonic_s() + SILENCE_S
+    names = {TopicPartition(topic, each): end for each, end in ends.items()}
     while not _is_read(consumer, topic, ends):
-        with consumer.poll(POLL_S) as batch:
+        with consumer.poll_up_to(names, POLL_S) as batch:
             if len(batch):
                 deadline = consumer.clock.monotonic_s() + SILENCE_S
                 tables.append(_before(owned(batch.to_arrow()), ends))

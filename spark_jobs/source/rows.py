@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 from smq.client.client import Client, connect
 from smq.client.consuming.consumer import Consumer
 from smq.client.errors import BrokerUnavailable
+from smq.client.names import TopicPartition
 from smq.filer.store import Store
 from smq.sealer.cold import open_segment
 from smq.sealer.parquet import ParquetSegment
-from smq.tables.live import BATCH_BYTES, POLL_S, owned
+from smq.tables.live import BATCH_BYTES, ISOLATION_LEVEL, POLL_S, owned
 from smq.tables.plan import Part, Unreadable
 from smq.tables.raw_rows import Undecodable, raw_rows
 from spark_jobs.source.topics import Piece, Place
@@ -97,7 +98,9 @@ class Rows:
             )
 
     def _from_broker(self, client: Client, piece: Piece) -> Iterator[pa.Table]:
-        with client.consumer(start="earliest", batch_bytes_max=BATCH_BYTES) as consumer:
+        with client.consumer(
+            start="earliest", batch_bytes_max=BATCH_BYTES, isolation_level=ISOLATION_LEVEL
+        ) as consumer:
             consumer.assign([(piece.topic, piece.partition)])
             consumer.seek(piece.topic, piece.partition, piece.start)
             for rows, kinds in self._polled(consumer, piece):
@@ -111,8 +114,9 @@ class Rows:
         """Rows up to the piece's end, and perhaps behind it, with their timestamps' types."""
         clock = consumer.clock
         deadline = clock.monotonic_s() + self._silence_s
+        ends = {TopicPartition(piece.topic, piece.partition): piece.end}
         while consumer.position(piece.topic, piece.partition) < piece.end:
-            with consumer.poll(POLL_S) as batch:
+            with consumer.poll_up_to(ends, POLL_S) as batch:
                 rows = owned(batch.to_arrow())
                 kinds = pa.array(batch.are_append_times().astype(np.int32))
             if rows.num_rows:

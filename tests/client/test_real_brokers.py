@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from smq.client.client import connect
+from smq.client.errors import ProducerFenced
 from smq.client.kafka import admin
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import LATEST, Place, resolve
@@ -118,6 +119,38 @@ def test_many_partitions_are_read_in_a_session(cluster: Cluster) -> None:
                     found += [(record.partition, bytes(record.value or b"")) for record in batch]
         assert sorted(found) == sorted(sent)
     admin.delete_topic(cluster, "wide")
+
+
+def test_transactions_are_seen_whole_or_not_at_all(cluster: Cluster, topic: str) -> None:
+    def write(first: int, *, fails: bool) -> None:
+        with producer.transaction() as transaction:
+            for number in range(first, first + 100):
+                producer.send(topic, b"%d" % number)
+            transaction.commit_offsets("group", {(topic, 0): first})
+            producer.flush()
+            if fails:
+                raise KeyError(first)
+
+    with connect(cluster.bootstrap, transport="kafka") as client:
+        producer = client.producer(transactional_id="talk", compression="lz4")
+        for first in range(0, 600, 200):
+            write(first, fails=False)
+            with pytest.raises(KeyError):
+                write(first + 100, fails=True)
+        with client.consumer(group="group", start="earliest") as consumer:
+            consumer.assign([(topic, 0)])
+            assert consumer.committed() == {(topic, 0): 400}
+        with client.producer(transactional_id="talk") as successor, successor.transaction():
+            successor.send(topic, b"600")
+        with pytest.raises(ProducerFenced):
+            write(601, fails=False)
+        producer.close()
+        settings = {"start": "earliest", "isolation_level": "read_committed"}
+        with client.consumer(topic, **settings) as consumer:  # type: ignore[arg-type]
+            found = [
+                int(bytes(r.value or b"")) for r in consumer.read_until(consumer.find("latest"))
+            ]
+    assert sorted(found) == [*range(100), *range(200, 300), *range(400, 500), 600]
 
 
 def test_settings_and_topics_are_told(cluster: Cluster, topic: str) -> None:

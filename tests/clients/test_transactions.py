@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+import smq
 from smq.testing.processes import Broker
 from tests.clients.brokers import running
 
@@ -93,6 +94,41 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not(broker: Broker, to
             producer.abort_transaction(SECONDS_MAX)
     assert read(broker, topic) == committed
     assert len(read(broker, topic, "read_uncommitted")) == 180
+
+
+@pytest.mark.parametrize("transport", ["shared memory", "kafka"])
+def test_our_consumers_choose_what_they_read(broker: Broker, topic: str, transport: str) -> None:
+    producer = producer_of(broker, topic)
+    committed: list[bytes] = []
+
+    def told(consumer: smq.Consumer, count: int) -> list[bytes]:
+        found: list[bytes] = []
+        while len(found) < count:
+            with consumer.poll(SECONDS_MAX) as batch:
+                assert batch, f"{found} and no more within {SECONDS_MAX} s"
+                found += [bytes(record.value or b"") for record in batch]
+        return found
+
+    with smq.connect(broker.bootstrap, transport=transport) as client:
+        careful = client.consumer(topic, start="earliest", isolation_level="read_committed")
+        hasty = client.consumer(topic, start="earliest")
+        for number in range(6):
+            values = [f"{number}-{place}" for place in range(9)]
+            producer.begin_transaction()
+            produce(producer, topic, *values)
+            producer.flush(SECONDS_MAX)
+            assert sorted(told(hasty, 9)) == [value.encode() for value in values]
+            assert not careful.poll(0), "nothing is seen before it is decided"
+            assert sum(careful.lag().values()) == 0
+            if number % 2:
+                producer.commit_transaction(SECONDS_MAX)
+                committed += [value.encode() for value in values]
+                assert sorted(told(careful, 9)) == committed[-9:]
+            else:
+                producer.abort_transaction(SECONDS_MAX)
+        again = client.consumer(topic, start="earliest", isolation_level="read_committed")
+        assert sorted(told(again, len(committed))) == committed
+        assert again.statistics().resets == 0
 
 
 def test_a_producer_that_begins_fences_the_one_before(broker: Broker, topic: str) -> None:

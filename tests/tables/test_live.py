@@ -1,5 +1,7 @@
 """Rows of records that are not sealed yet."""
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pytest
 
@@ -33,6 +35,28 @@ def test_rows_from_given_offsets_to_the_present_end(smq_broker: SmqBroker, trans
     assert found == [(0, b"4"), (0, b"6"), (0, b"8")]
     assert rows["headers"].to_pylist() == [[{"key": "h", "value": b"1"}]] * 3
     assert rows["timestamp"].cast(pa.int64()).to_pylist() == [4_000, 6_000, 8_000]
+
+
+@pytest.mark.parametrize("transport", ["shared memory", "kafka"])
+def test_rows_are_of_committed_records(smq_broker: SmqBroker, transport: str) -> None:
+    with smq_broker.connect(transport=transport) as client:
+        client.create_topic("paid", 1)
+        with client.producer(transactional_id="shop") as producer:
+            with producer.transaction():
+                producer.send("paid", b"1")
+            with suppress(KeyError), producer.transaction():
+                producer.send("paid", b"2")
+                producer.flush()
+                raise KeyError
+            rows, ends = live_rows(client, "paid", {0: 0}, bytes_max=1 << 20)
+            assert (rows["value"].to_pylist(), ends) == ([b"1"], {0: 4})
+            with producer.transaction():
+                producer.send("paid", b"3")
+                producer.flush()
+                rows, ends = live_rows(client, "paid", {0: 0}, bytes_max=1 << 20)
+                assert (rows["value"].to_pylist(), ends) == ([b"1"], {0: 4}), "it is open"
+        rows, ends = live_rows(client, "paid", {0: 0}, bytes_max=1 << 20)
+    assert (rows["value"].to_pylist(), ends) == ([b"1", b"3"], {0: 6})
 
 
 def test_nothing_to_read_is_no_rows(smq_broker: SmqBroker) -> None:

@@ -2,12 +2,19 @@
 
 from shm.kernels.base.atomics import fence, load_acquire
 from shm.kernels.base.jit import kernel
+from shm.kernels.base.words import HEADER_BYTES, PARTITION_ROW_BYTES
 
 
 @kernel
 def acquire_word(memory, word):
     """A word of a log's header (memory: uint8), and everything its writer wrote before it."""
     return load_acquire(memory, 8 * word)
+
+
+@kernel
+def acquire_partition(memory, slot, column):
+    """A column of a partition's row, and everything its writer wrote before it."""
+    return load_acquire(memory, HEADER_BYTES + slot * PARTITION_ROW_BYTES + 8 * column)
 
 
 @kernel

@@ -8,6 +8,9 @@ Runs in the reader's process over memory it can only read. Its own state is two 
     place_rows     W_SEEKING → W_HERE (the ring has what comes next) or W_AWAY (it does not)
     lend_batches   from the cursor on, batches of the partitions that are W_HERE → facts
 
+A reader of committed records only (KIP-98) reads below the last stable offset. The ring does not
+say which records below that were aborted: up to the last that were, the partition is W_AWAY.
+
 An offset is contiguous with the batch before it, so a batch above W_NEXT means that something was
 missed: the partition is W_AWAY then, and the reader gets it elsewhere. Nothing that is read here
 can be trusted to stand still; every place is bounded before it is used, and the caller asks
@@ -39,8 +42,10 @@ from shm.kernels.base.words import (
     BATCH_RECORD_COUNT_AT,
     FLAG_IN_USE,
     FRAME_HEADER_BYTES,
+    P_ABORTED_END,
     P_FLAGS,
     P_HIGH_WATERMARK,
+    P_LAST_STABLE,
     P_LOG_END,
     P_LOG_START,
     P_NUMBER,
@@ -53,7 +58,7 @@ from shm.kernels.base.words import (
     WORD_RING_START,
     WORD_TAIL,
 )
-from shm.kernels.reader.glance import acquire_word, word_after_reading
+from shm.kernels.reader.glance import acquire_partition, acquire_word, word_after_reading
 from shm.kernels.record.records import (
     B_AT,
     B_ATTRIBUTES,
@@ -82,7 +87,7 @@ W_SLOT = 1  # Its row in the partition table as last seen, -1: none.
 W_STATE = 2
 W_NEXT = 3  # The offset the reader wants next.
 W_AFTER = 4  # … and once it has taken what it was just lent.
-W_LIMIT = 5  # The HWM when it was last looked at, -1 without a row.
+W_LIMIT = 5  # What bounded it when that was last looked at, -1 without a row.
 W_MOVED = 6  # Not of its column: a list of the columns that the last call has moved.
 W_FIELDS = 7
 
@@ -94,7 +99,13 @@ CURSOR_ENTRY = 0
 CURSOR_GENERATION = 1  # The log's, when the entry was set.
 CURSOR_MOVED = 2  # How many columns the last call has moved.
 CURSOR_AWAY = 3  # Not 0: some are W_AWAY.
-CURSOR_WORDS = 4
+CURSOR_BOUND = 4  # The column that bounds what is read: the HWM's, or the last stable offset's.
+CURSOR_WORDS = 5
+
+READ_UNCOMMITTED, READ_COMMITTED = P_HIGH_WATERMARK, P_LAST_STABLE
+
+# How many entries a reader looks at behind an open transaction, again at each look.
+LOOKED_AHEAD_MAX = 4096
 
 OVERTAKEN = -1
 
@@ -158,14 +169,26 @@ def find_row(memory, number):
 
 
 @kernel
-def look_at_limits(memory, wanted):
+def look_at_limits(memory, wanted, bound):
     """Have W_LIMIT say what is visible now. A shard that starts anew may have moved the rows."""
     for row in range(wanted.shape[1]):
         number = wanted[W_NUMBER, row]
         if not has_row(memory, wanted[W_SLOT, row], number):
             wanted[W_SLOT, row] = find_row(memory, number)
         slot = wanted[W_SLOT, row]
-        wanted[W_LIMIT, row] = -1 if slot < 0 else get_partition(memory, slot, P_HIGH_WATERMARK)
+        wanted[W_LIMIT, row] = -1 if slot < 0 else acquire_partition(memory, slot, bound)
+
+
+@kernel
+def _is_perhaps_aborted(memory, wanted, cursor, row):
+    """Whether records of aborted transactions may come next.
+
+    Asked after W_LIMIT was looked at: an abort is in P_ABORTED_END before the limit passes it.
+    """
+    slot = wanted[W_SLOT, row]
+    if cursor[CURSOR_BOUND] != READ_COMMITTED or slot < 0:
+        return False
+    return wanted[W_NEXT, row] < get_partition(memory, slot, P_ABORTED_END)
 
 
 @kernel
@@ -214,7 +237,7 @@ def place_rows(memory, wanted, cursor):
     """Find where partitions that are W_SEEKING go on; the cursor goes back as far as that takes."""
     cursor[CURSOR_GENERATION] = acquire_word(memory, WORD_GENERATION)
     cursor[CURSOR_AWAY] = 0
-    look_at_limits(memory, wanted)
+    look_at_limits(memory, wanted, cursor[CURSOR_BOUND])
     capacity, tail = get_word(memory, WORD_INDEX_CAPACITY), acquire_word(memory, WORD_INDEX_TAIL)
     entry = first_whole_entry(memory, 0, tail)
     is_overtaken = cursor[CURSOR_ENTRY] < entry
@@ -234,6 +257,8 @@ def place_rows(memory, wanted, cursor):
         entry += 1
     for row in range(wanted.shape[1]):
         _place_at_tail(memory, wanted, row)
+        if _is_perhaps_aborted(memory, wanted, cursor, row):
+            wanted[W_STATE, row] = W_AWAY
         cursor[CURSOR_AWAY] |= wanted[W_STATE, row]
 
 
@@ -296,10 +321,12 @@ def _move(wanted, cursor, row, offset):
 @kernel
 def _begin(memory, wanted, cursor):
     """Look at the limits; False: the cursor's entry, or its frame, or its life is gone."""
-    look_at_limits(memory, wanted)
+    look_at_limits(memory, wanted, cursor[CURSOR_BOUND])
     cursor[CURSOR_MOVED] = 0
     for row in range(wanted.shape[1]):
         wanted[W_AFTER, row] = wanted[W_NEXT, row]
+        if _is_perhaps_aborted(memory, wanted, cursor, row):
+            wanted[W_STATE, row] = cursor[CURSOR_AWAY] = W_AWAY
     entry, tail = cursor[CURSOR_ENTRY], acquire_word(memory, WORD_INDEX_TAIL)
     if cursor[CURSOR_GENERATION] != acquire_word(memory, WORD_GENERATION) or entry > tail:
         return False
@@ -307,6 +334,23 @@ def _begin(memory, wanted, cursor):
         return True
     i = entry % get_word(memory, WORD_INDEX_CAPACITY)
     return entry >= oldest_entry(memory) and entry_position(memory, i) >= oldest_position(memory)
+
+
+@kernel
+def _go_on_at(memory, wanted, cursor, entry, waiting):
+    """Look next at `entry`, or from `waiting` on, if a batch there is not visible yet.
+
+    Behind it, those of other partitions go ahead. An open transaction may last: then it is W_AWAY.
+    """
+    cursor[CURSOR_ENTRY] = entry if waiting < 0 else waiting
+    if waiting < 0 or entry - waiting <= LOOKED_AHEAD_MAX:
+        return
+    i = waiting % get_word(memory, WORD_INDEX_CAPACITY)
+    row = wanted_row(wanted, entry_partition(memory, i))
+    if row < 0 or cursor[CURSOR_BOUND] != READ_COMMITTED:
+        return
+    if wanted[W_LIMIT, row] < get_partition(memory, wanted[W_SLOT, row], P_HIGH_WATERMARK):
+        wanted[W_STATE, row] = cursor[CURSOR_AWAY] = W_AWAY
 
 
 @kernel
@@ -341,6 +385,5 @@ def lend_batches(memory, wanted, cursor, facts, bytes_max):
         entry += 1
     if first < tail and first < oldest_entry(memory):
         return OVERTAKEN
-    # Behind a batch that is not visible yet, those of other partitions go ahead.
-    cursor[CURSOR_ENTRY] = entry if waiting < 0 else waiting
+    _go_on_at(memory, wanted, cursor, entry, waiting)
     return count

@@ -21,7 +21,7 @@ from smq.client.consuming.batch.chunk import Record
 from smq.client.consuming.consumer import SLEEP_SECONDS_MAX, Consumer
 from smq.client.consuming.statistics import ConsumerStatistics
 from smq.client.kafka.offsets import Start
-from smq.client.names import OffsetsIn, TopicPartition
+from smq.client.names import GroupOffsets, OffsetsIn, TopicPartition
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -150,6 +150,11 @@ class AsyncConsumer:
         """Commit the positions, or these offsets."""
         await self._settle()
         await asyncio.wrap_future(self._consumer.commit_async(offsets))
+
+    async def group_offsets(self, offsets: OffsetsIn | None = None) -> GroupOffsets:
+        """What a transaction commits for our group."""
+        await self._settle()
+        return self._consumer.group_offsets(offsets)
 
     async def committed(self) -> dict[TopicPartition, int]:
         """The group's committed offsets of the assigned partitions."""

@@ -23,7 +23,11 @@ from typing import Self
 from smq.client.arguments import duration, iterator, offsets_by_partition, partition_name
 from smq.client.consuming.batch.batch import Batch
 from smq.client.consuming.batch.chunk import Record
-from smq.client.consuming.consumer_settings import ConsumerSettings, checked_topics
+from smq.client.consuming.consumer_settings import (
+    ISOLATION_LEVELS,
+    ConsumerSettings,
+    checked_topics,
+)
 from smq.client.consuming.group.commits import Committing
 from smq.client.consuming.group.group_member import GroupMember
 from smq.client.consuming.sharing import Sharing
@@ -36,8 +40,8 @@ from smq.client.consuming.statistics import ConsumerStatistics
 from smq.client.consuming.walk import Walk
 from smq.client.door.doors import Doors
 from smq.client.errors import Closed, Overrun
-from smq.client.kafka.offsets import Start, place_of, resolve
-from smq.client.names import OffsetsIn, TopicPartition
+from smq.client.kafka.offsets import READ_COMMITTED, Start, place_of
+from smq.client.names import GroupOffsets, OffsetsIn, TopicPartition
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError
 
@@ -67,13 +71,19 @@ class Consumer:
             if group is None
             else Committing(reach.cluster, group, every_s, deadline_s, reach.clock)
         )
-        self._beginnings = Beginnings(self._cluster, place_of(settings.start), self._committing)
+        level = ISOLATION_LEVELS[settings.isolation_level]
+        start = place_of(settings.start)
+        self._beginnings = Beginnings(self._cluster, start, self._committing, isolation_level=level)
         bytes_max, self._metadata_max_age_s = settings.batch_bytes_max, reach.metadata_max_age_s
         self._look_at = self.clock.monotonic_s() + self._metadata_max_age_s
         doors = None if reach.open_door is None else Doors(reach.open_door, reach.clock)
         self._reading = Reading(
-            None if doors is None else LocalSource(doors, bytes_max),
-            WireSource(self._cluster, bytes_max, deadline_s, self._beginnings),
+            None
+            if doors is None
+            else LocalSource(doors, bytes_max, is_committed=level == READ_COMMITTED),
+            WireSource(
+                self._cluster, bytes_max, deadline_s, self._beginnings, isolation_level=level
+            ),
             reach.clock,
         )
         self._member: GroupMember | None = None
@@ -125,8 +135,7 @@ class Consumer:
         self.give_back()
         wanted = place_of(place, "place")
         self._cluster.forget_topics()  # As in `assign`.
-        offsets = resolve(self._cluster, topic, [name.partition], wanted)
-        self._reading.seek(name, offsets[name.partition])
+        self._reading.seek(name, self._beginnings.find([name], wanted)[name])
 
     def pause(self, topic: str, partition: int) -> None:
         """Give no records of a partition until `resume`; in a loop, from the next record on."""
@@ -211,7 +220,16 @@ class Consumer:
         self._reading.is_given = True  # Uninterruptible with the return.
         return batch
 
-    def _await(self, timeout_s: float) -> Batch:
+    def poll_up_to(self, ends: Mapping[TopicPartition, int], timeout_s: float) -> Batch:
+        """As `poll`, but does not wait for more once all positions have reached their ends.
+
+        Markers and records of aborted transactions move positions and give no record.
+        """
+        batch = self._await(timeout_s, ends)
+        self._reading.is_given = True  # Uninterruptible with the return.
+        return batch
+
+    def _await(self, timeout_s: float, ends: Mapping[TopicPartition, int] = {}) -> Batch:
         timeout_s = duration("timeout_s", timeout_s)
         self.give_back()
         now = self.clock.monotonic_s()
@@ -222,13 +240,17 @@ class Consumer:
         self._has_waited = False
         while batch is None:
             now = self.clock.monotonic_s()
-            if now >= deadline:
+            if now >= deadline or (ends and self._has_reached(ends)):
                 return Batch([])
             if now >= spin_until:
                 self._wait(deadline - now)
                 self._has_waited = True
             batch = self.take()
         return batch
+
+    def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
+        partitions = self._reading.partitions
+        return all(partitions[name].position >= end for name, end in ends.items())
 
     def __iter__(self) -> Iterator[Record]:
         """Records as they come, without end: copies, which stay valid.
@@ -277,7 +299,7 @@ class Consumer:
         try:
             while left := {each: end for each, end in ends.items() if self.position(*each) < end}:
                 self._reading.read_only(left)
-                yield from self.walk(self._await(SLEEP_SECONDS_MAX), left)
+                yield from self.walk(self._await(SLEEP_SECONDS_MAX, left), left)
         finally:
             self._reading.read_only(None)
 
@@ -388,6 +410,18 @@ class Consumer:
         return self._sharing.commit(
             None if offsets is None else offsets_by_partition("offsets", offsets)
         )
+
+    def group_offsets(self, offsets: OffsetsIn | None = None) -> GroupOffsets:
+        """What a transaction commits for our group: the positions, or these offsets."""
+        self._check()
+        if self._sharing is None or self._settings.group is None:
+            raise ValueError("commit_offsets: only a consumer with a group can; name one, group=")
+        named = (
+            {name: each.position for name, each in self._reading.partitions.items()}
+            if offsets is None
+            else offsets_by_partition("offsets", offsets)
+        )
+        return GroupOffsets(self._settings.group, named, *self._sharing.membership)
 
     def committed(self) -> dict[TopicPartition, int]:
         """The group's committed offsets of the assigned partitions."""

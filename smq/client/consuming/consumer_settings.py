@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from smq.client.arguments import duration, text, topic_name, whole_number
-from smq.client.kafka.offsets import Start, place_of
+from smq.client.kafka.offsets import READ_COMMITTED, READ_UNCOMMITTED, Start, place_of
 
 MiB = 1024 * 1024
 INT31_END = 2**31
@@ -13,6 +13,8 @@ BATCH_BYTES_MAX = MiB  # Kafka's max.partition.fetch.bytes; and what a core's ca
 SESSION_TIMEOUT_S = 45.0  # Kafka's default.
 POLL_INTERVAL_S_MAX = 300.0  # Kafka's default.
 RANGE, ROUNDROBIN, COOPERATIVE = ASSIGNORS = "range", "roundrobin", "cooperative-sticky"
+ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+ISOLATION_LEVEL = "read_uncommitted"  # Kafka's default.
 DEFAULT_ASSIGNORS = (RANGE, ROUNDROBIN)  # librdkafka's and kafka-python's; Java knows both.
 
 
@@ -29,6 +31,7 @@ class ConsumerSettings:
     poll_interval_s_max: float = POLL_INTERVAL_S_MAX
     batch_bytes_max: int = BATCH_BYTES_MAX
     spin_us: int = 0
+    isolation_level: str = ISOLATION_LEVEL
 
     def __post_init__(self) -> None:
         place_of(self.start)
@@ -45,6 +48,9 @@ class ConsumerSettings:
         duration("poll_interval_s_max", self.poll_interval_s_max, above=0)
         whole_number("batch_bytes_max", self.batch_bytes_max, 1, INT31_END)
         whole_number("spin_us", self.spin_us, 0, INT31_END)
+        if text("isolation_level", self.isolation_level) not in ISOLATION_LEVELS:
+            allowed = [*ISOLATION_LEVELS]
+            raise ValueError(f"isolation_level is {self.isolation_level!r}, not one of {allowed}")
 
 
 def checked_topics(topics: Any) -> list[str]:  # noqa: ANN401  (whatever was given)

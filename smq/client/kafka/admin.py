@@ -45,7 +45,7 @@ TIMEOUT_MS = 30_000
 DEFAULT_OF_THE_BROKER = -1  # For partition counts and replication factors.
 RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 SOURCE_TOPIC = 1  # A setting of this topic, and not a default.
-KEY_TYPE_GROUP = 0
+KEY_TYPE_GROUP, KEY_TYPE_TRANSACTION = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +156,9 @@ def _committed(cluster: Cluster, group_id: str) -> dict[str, dict[int, int]]:
     }
 
 
-def coordinator(cluster: Cluster, group_id: str) -> int:
-    """The id of a group's coordinator."""
-    request = FindCoordinatorRequest(key=group_id, key_type=KEY_TYPE_GROUP)
+def coordinator(cluster: Cluster, name: str, key_type: int = KEY_TYPE_GROUP) -> int:
+    """The broker id of the coordinator of a group, or of a transactional id."""
+    request = FindCoordinatorRequest(key=name, key_type=key_type)
     response = cluster.anyone().ask(FIND_COORDINATOR, request)
     check(response.error_code, response.error_message)
     cluster.metadata([])

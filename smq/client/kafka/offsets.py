@@ -69,17 +69,26 @@ def timestamp_of(name: str, time: object) -> int:
 
 
 def resolve(
-    cluster: Cluster, topic: str, partitions: Iterable[int], place: Place
+    cluster: Cluster,
+    topic: str,
+    partitions: Iterable[int],
+    place: Place,
+    *,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> dict[int, int]:
-    """The offset of a place, by partition; the end of the log where no record is that late."""
+    """The offset of a place, by partition; the end of the log where no record is that late.
+
+    With READ_COMMITTED the end of the log is the last stable offset.
+    """
     partitions = list(partitions)
     if place.offset is not None:
         return dict.fromkeys(partitions, place.offset)
     assert place.timestamp is not None
-    offsets = find_offsets(cluster, topic, partitions, place.timestamp)
+    level = isolation_level
+    offsets = find_offsets(cluster, topic, partitions, place.timestamp, isolation_level=level)
     beyond = [partition for partition, offset in offsets.items() if offset < 0]
     if beyond:
-        offsets |= resolve(cluster, topic, beyond, LATEST)
+        offsets |= resolve(cluster, topic, beyond, LATEST, isolation_level=level)
     return offsets
 
 

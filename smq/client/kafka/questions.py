@@ -5,6 +5,18 @@ from typing import Generic, TypeVar
 
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Buffer, Writer
+from smq.wire.generated.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    read_add_offsets_to_txn_response,
+    write_add_offsets_to_txn_request,
+)
+from smq.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    read_add_partitions_to_txn_response,
+    write_add_partitions_to_txn_request,
+)
 from smq.wire.generated.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -52,6 +64,12 @@ from smq.wire.generated.describe_groups import (
     DescribeGroupsResponse,
     read_describe_groups_response,
     write_describe_groups_request,
+)
+from smq.wire.generated.end_txn import (
+    EndTxnRequest,
+    EndTxnResponse,
+    read_end_txn_response,
+    write_end_txn_request,
 )
 from smq.wire.generated.fetch import (
     FetchRequest,
@@ -142,6 +160,12 @@ from smq.wire.generated.sync_group import (
     SyncGroupResponse,
     read_sync_group_response,
     write_sync_group_request,
+)
+from smq.wire.generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    read_txn_offset_commit_response,
+    write_txn_offset_commit_request,
 )
 
 Request = TypeVar("Request")
@@ -260,4 +284,22 @@ OFFSET_COMMIT = Question[OffsetCommitRequest, OffsetCommitResponse](
     write_offset_commit_request,
     read_offset_commit_response,
     version_max=8,  # Later ones are for groups of the consumer protocol.
+)
+ADD_PARTITIONS_TO_TXN = Question[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse](
+    "AddPartitionsToTxn",
+    write_add_partitions_to_txn_request,
+    read_add_partitions_to_txn_response,
+    version_max=3,  # Later ones are for brokers.
+)
+ADD_OFFSETS_TO_TXN = Question[AddOffsetsToTxnRequest, AddOffsetsToTxnResponse](
+    "AddOffsetsToTxn", write_add_offsets_to_txn_request, read_add_offsets_to_txn_response
+)
+TXN_OFFSET_COMMIT = Question[TxnOffsetCommitRequest, TxnOffsetCommitResponse](
+    "TxnOffsetCommit",
+    write_txn_offset_commit_request,
+    read_txn_offset_commit_response,
+    version_max=4,  # Later ones add the group to the transaction.
+)
+END_TXN = Question[EndTxnRequest, EndTxnResponse](
+    "EndTxn", write_end_txn_request, read_end_txn_response
 )

@@ -25,7 +25,8 @@ logger = logging.getLogger(__name__)
 class MetadataThread:
     """The producer's lock is not held while a broker is asked.
 
-    ended  is called when the thread has ended, for whatever reason
+    ended   is called when the thread has ended, for whatever reason
+    enlist  takes partitions into the transaction; whether there were any
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
@@ -39,10 +40,11 @@ class MetadataThread:
         outbox: Outbox,
         *,
         ended: Callable[[], None],
+        enlist: Callable[[], bool] = lambda: False,
     ) -> None:
         self._state, self._clock, self._links = state, clock, links
         self._accumulator, self._exchange, self._topics = accumulator, exchange, topics
-        self._outbox, self._ended = outbox, ended
+        self._outbox, self._ended, self._enlist = outbox, ended, enlist
         self._refreshed_ms = -RETRY_MS
         self._requested, self._is_ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="smq-metadata", daemon=True)
@@ -74,7 +76,8 @@ class MetadataThread:
             self._ended()
 
     def _do_round(self) -> None:
-        if not self._refresh() and not self._connect():
+        has_enlisted = self._enlist()
+        if not (self._refresh() or self._connect() or has_enlisted):
             return
         with self._state.lock:
             if not self._exchange.is_closed:

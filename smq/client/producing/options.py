@@ -15,6 +15,8 @@ class Options(NamedTuple):
     buffer_bytes: int
     block_s: float
     delivery_timeout_s: float
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
 
     @property
     def delivery_timeout_ms(self) -> int:

@@ -97,6 +97,12 @@ class Outbox:
         for topic in self.open_parcels.topics():
             self.send_open(topic)
 
+    def close_open(self, topic: str) -> None:
+        """Close a topic's open parcel: it is pending, and nothing of it is sent yet."""
+        parcel, known = self.open_parcels.get(topic), self._topics.get(topic)
+        parcel.close(known.partition_count, known.keyless)
+        self._take(parcel)
+
     def send_closed(self, parcel: Parcel) -> None:
         """Send a closed parcel, or what of it may go now."""
         self._topics.get(parcel.topic).rotate_keyless()
@@ -109,7 +115,8 @@ class Outbox:
             exchange.enable_wakeups()
         # What only the thread does: close channels and open new ones, call back, push.
         has_failed = len(accumulator.pending.changed) > failed
-        is_cut_off = is_left and bool(exchange.missing())
+        queues = accumulator.queues
+        is_cut_off = is_left and bool(exchange.missing() or queues.barred())
         if accumulator.lost or has_failed or is_cut_off or exchange.must_push():
             self.wake()
 

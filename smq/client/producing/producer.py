@@ -48,6 +48,8 @@ from smq.client.producing.encode.batch_input import ABSENT, Piece, pieces_of
 from smq.client.producing.encode.columns import rows_of, values_of
 from smq.client.producing.options import Options
 from smq.client.producing.sender import Sender
+from smq.client.producing.transactions.coordinator import TransactionCoordinator
+from smq.client.producing.transactions.transaction import Transaction
 from smq.client.reach import Reach
 from smq.client.reference import HANDLE_HEADERS, Source
 from smq.model.references import CONTENT_TYPE_DEFAULT, Reference
@@ -84,10 +86,18 @@ class Producer:
             if self._is_closed:
                 raise Closed("the producer has been closed")
             if self._sender is None:
-                reach = self._reach
-                self._sender = Sender(Links(reach), self._options, reach.clock)
+                self._sender = self._new_sender()
                 _senders.add(self._sender)
             return self._sender
+
+    def _new_sender(self) -> Sender:
+        reach, options = self._reach, self._options
+        name = options.transactional_id
+        if name is None:
+            return Sender(Links(reach), options, reach.clock)
+        coordinator = TransactionCoordinator(reach, name, options.transaction_timeout_ms)
+        links = Links(reach, is_transactional=True)
+        return Sender(links, options, reach.clock, coordinator)
 
     def must_wait(self, topic: str, value: Bytes | None, key: Bytes | None) -> bool:
         """Whether `send` would have to ask for the topic's metadata, or to wait for room."""
@@ -100,6 +110,19 @@ class Producer:
     def _detach_after_fork(self) -> None:
         """In a forked child: drop the sender, whose thread is not here."""
         self._starting, self._sender = threading.Lock(), None
+        if self._options.transactional_id is not None:
+            self._is_closed = True  # A new one would fence the parent's.
+
+    def transaction(self) -> Transaction:
+        """A transaction, which `with` begins: what is sent within is committed at the end.
+
+        It is aborted if the block raises. Only for a producer with a transactional id, which sends
+        nothing outside of transactions. See `Transaction` for what the end of the block raises.
+        """
+        transacting = (self._sender or self._start()).transacting
+        if transacting is None:
+            raise ValueError("transaction: only a producer with a transactional_id has them")
+        return Transaction(transacting)
 
     def send(  # noqa: PLR0913  (each is a field of the record)
         self,
@@ -283,6 +306,8 @@ class Producer:
             sender.close_when_done()
         elif sender is not None:
             try:
+                if sender.transacting is not None:
+                    sender.transacting.close()
                 sender.flush(timeout_s)
             finally:
                 sender.close()
@@ -308,6 +333,8 @@ class Producer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In another process: a new producer."""
+        if self._options.transactional_id is not None:
+            raise TypeError("a producer with a transactional id has one process: a copy fences it")
         return Producer, (self._reach, self._options)
 
 

@@ -26,6 +26,8 @@ from smq.client.producing.producer_state import ProducerState
 from smq.client.producing.sender_thread import SenderThread
 from smq.client.producing.single_sender import SingleSender
 from smq.client.producing.topics import Topics
+from smq.client.producing.transactions.coordinator import TransactionCoordinator
+from smq.client.producing.transactions.transaction import Transacting
 
 METADATA_JOIN_S = 1.0  # `close` does not wait longer for a broker that was asked and is silent.
 
@@ -34,15 +36,24 @@ class Sender:
     """Its parts want `lock` held, its methods acquire it. In a forked child it is dead.
 
     outbox, admission, send_single, find_open  for the producer's `send`
+    transacting                                 with a transactional id: its transactions
     """
 
-    def __init__(self, links: Links, options: Options, clock: Clock) -> None:
-        producer = links.new_producer()
-        writer = BatchWriter(options.compression)
+    def __init__(
+        self,
+        links: Links,
+        options: Options,
+        clock: Clock,
+        coordinator: TransactionCoordinator | None = None,
+    ) -> None:
+        producer = links.new_producer() if coordinator is None else coordinator.begin()
+        writer = BatchWriter(options.compression, is_transactional=coordinator is not None)
         self._links = links
         self._state = state = ProducerState(clock)
         self.lock = state.lock
-        self._accumulator = Accumulator(options.client_id, producer, writer, options.batch_bytes)
+        self._accumulator = Accumulator(
+            options.client_id, producer, writer, options.batch_bytes, options.transactional_id
+        )
         self._exchange = Exchange(self._accumulator, clock)
         # Not all producers begin with partition 0.
         self._topics = Topics(links.metadata_max_age_ms, first_partition=producer[0])
@@ -51,8 +62,16 @@ class Sender:
         self.outbox = Outbox(options, clock, state, self, *core)
         parcels = self.outbox.open_parcels
         self._single_sender = SingleSender(options, clock, state, self, *core, parcels)
+        self.transacting = (
+            None
+            if coordinator is None
+            else Transacting(
+                state, coordinator, self._accumulator, self.outbox, self._unreported, self
+            )
+        )
+        enlist = _nothing if self.transacting is None else self.transacting.enlisting.enlist
         self._metadata_thread = MetadataThread(
-            state, clock, links, *core, self.outbox, ended=self._begin_to_end
+            state, clock, links, *core, self.outbox, ended=self._begin_to_end, enlist=enlist
         )
         self._thread = SenderThread(
             options, clock, state, *core, self.outbox, self._unreported, self._metadata_thread
@@ -131,7 +150,7 @@ class Sender:
 
         Raises the first error of a record whose future nobody has asked.
         """
-        self._send_and_wait(timeout_s)
+        self.send_and_wait(timeout_s)
         failures = self._take_unreported()
         if failures:
             raise failures[0].error
@@ -139,12 +158,13 @@ class Sender:
     def flush_at_exit(self, timeout_s: float) -> int:
         """At the end of the process: flush; how many records are not known to have arrived."""
         with suppress(TimeoutError, Closed):
-            self._send_and_wait(timeout_s)
+            self.send_and_wait(timeout_s)
         failed = sum(len(each.rows) for each in self._take_unreported())
         with self._state.lock:
             return failed + sum(each.unresolved for each in self._accumulator.pending)
 
-    def _send_and_wait(self, timeout_s: float | None) -> None:
+    def send_and_wait(self, timeout_s: float | None) -> None:
+        """Send all open parcels and wait until all is resolved. Raises TimeoutError, Closed."""
         with self._state.lock:
             self.outbox.send_all_open()
             waiting = [*self._accumulator.pending]
@@ -191,3 +211,8 @@ class Sender:
         self._links.close()
         for parcel in [*self.outbox.open_parcels.clear(), *self._accumulator.pending.clear()]:
             parcel.give_up(Closed("the process has forked: this is its parent's"))
+
+
+def _nothing() -> bool:
+    """Without a transactional id no partition is taken into a transaction."""
+    return False

@@ -122,7 +122,9 @@ class SenderThread:
             pending = self._accumulator.pending
             if self._state.is_draining and not self._outbox.open_parcels and not pending:
                 self._state.is_ending = True
-            needs_now = bool(self._accumulator.queues.stale_topics() or self._exchange.missing())
+            queues = self._accumulator.queues
+            is_cut_off = self._exchange.missing() or queues.barred()
+            needs_now = bool(queues.stale_topics() or is_cut_off)
             sleep_ms = self._sleep_ms(now_ms, needs_metadata=needs_now)
             return callbacks, sleep_ms, needs_now or self._topics.is_check_due(now_ms)
 

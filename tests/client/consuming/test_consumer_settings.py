@@ -12,6 +12,7 @@ def test_the_defaults_are_kafkas() -> None:
     assert settings.start == "latest"
     assert settings.session_timeout_s == 45
     assert settings.poll_interval_s_max == 300
+    assert settings.isolation_level == "read_uncommitted"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,8 @@ def test_the_defaults_are_kafkas() -> None:
         ({"batch_bytes_max": 1.5}, TypeError),
         ({"spin_us": 10**5000}, ValueError),
         ({"spin_us": None}, TypeError),
+        ({"isolation_level": "serializable"}, ValueError),
+        ({"isolation_level": 1}, TypeError),
         ({"linger": 1}, TypeError),
     ],
 )

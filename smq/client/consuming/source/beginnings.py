@@ -10,6 +10,7 @@ from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import (
     EARLIEST,
     LATEST,
+    READ_UNCOMMITTED,
     Place,
     find_offsets,
     resolve,
@@ -23,11 +24,17 @@ class Beginnings:
     """Asks the cluster, retrying transient errors. Raises NoSuchTopic, BrokerError."""
 
     def __init__(
-        self, cluster: Cluster, start: Place, committing: Committing | None = None
+        self,
+        cluster: Cluster,
+        start: Place,
+        committing: Committing | None = None,
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> None:
         self._cluster = cluster
         self._start = start
         self._committing = committing
+        self._isolation_level = isolation_level
         self.resets = 0
 
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
@@ -61,11 +68,12 @@ class Beginnings:
 
     def find(self, names: Iterable[TopicPartition], place: Place) -> dict[TopicPartition, int]:
         """The offset of a place in each partition."""
-        return {
-            TopicPartition(topic, partition): offset
-            for topic, partitions in by_topic(names).items()
-            for partition, offset in resolve(self._cluster, topic, partitions, place).items()
-        }
+        found: dict[TopicPartition, int] = {}
+        level = self._isolation_level
+        for topic, partitions in by_topic(names).items():
+            offsets = resolve(self._cluster, topic, partitions, place, isolation_level=level)
+            found |= {TopicPartition(topic, each): offset for each, offset in offsets.items()}
+        return found
 
     def at_times(
         self, times: Mapping[tuple[str, int], datetime | int]
@@ -79,7 +87,14 @@ class Beginnings:
         for pair, when in times.items():
             name = partition_name("times", pair)
             ms = timestamp_of(f"the time of {pair}", when)
-            offset = find_offsets(self._cluster, name.topic, [name.partition], ms)[name.partition]
+            offsets = find_offsets(
+                self._cluster,
+                name.topic,
+                [name.partition],
+                ms,
+                isolation_level=self._isolation_level,
+            )
+            offset = offsets[name.partition]
             found[name] = None if offset < 0 else offset
         return found
 

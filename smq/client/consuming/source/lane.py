@@ -7,13 +7,17 @@ import numpy as np
 
 from shm.kernels.reader.lend import (
     CURSOR_AWAY,
+    CURSOR_BOUND,
     CURSOR_ENTRY,
+    CURSOR_GENERATION,
     CURSOR_MOVED,
     CURSOR_WORDS,
     F_FIELDS,
     F_POSITION,
     F_ROW,
     OVERTAKEN,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
     W_AFTER,
     W_AWAY,
     W_FIELDS,
@@ -47,15 +51,16 @@ class Lane:
     Invariant: the ring has the next record of each partition, or will get it.
     """
 
-    def __init__(self, log: LogReader, batch_bytes_max: int) -> None:
+    def __init__(self, log: LogReader, batch_bytes_max: int, *, is_committed: bool = False) -> None:
         self._memory = log.memory.memory
         self._ring = log.memory.ring
         self._bytes_max = batch_bytes_max
         self.partitions: list[Partition] = []
         self._names = [partition.name for partition in self.partitions]
         self._wanted = np.empty((W_FIELDS, 0), np.int64)
-        self._cursor = np.array([_FAR, -1, 0, 0])
-        assert len(self._cursor) == CURSOR_WORDS
+        self._cursor = np.zeros(CURSOR_WORDS, np.int64)
+        self._cursor[[CURSOR_ENTRY, CURSOR_GENERATION]] = _FAR, -1
+        self._cursor[CURSOR_BOUND] = READ_COMMITTED if is_committed else READ_UNCOMMITTED
         self._before = _FAR
         self._facts = np.empty((F_FIELDS, BATCHES_MAX), np.int64)
         self._few = new_few()

@@ -8,11 +8,15 @@ from smq.client.door.doors import Doors
 
 
 class LocalSource:
-    """Reads partitions in shared memory, with a lane for each log."""
+    """Reads partitions in shared memory, with a lane for each log.
 
-    def __init__(self, doors: Doors, batch_bytes_max: int) -> None:
+    If `is_committed`, the wire reads what an aborted transaction may have records of, and what lies
+    far behind an open one.
+    """
+
+    def __init__(self, doors: Doors, batch_bytes_max: int, *, is_committed: bool = False) -> None:
         self.doors = doors
-        self._bytes_max = batch_bytes_max
+        self._bytes_max, self._is_committed = batch_bytes_max, is_committed
         self._lanes: dict[int, Lane] = {}
         self._nodes: dict[int, int] = {}  # By log.
         self._left: list[Partition] = []
@@ -31,7 +35,9 @@ class LocalSource:
                 refused.append(partition)
                 continue
             if found.log not in self._lanes:
-                self._lanes[found.log] = Lane(found.reader, self._bytes_max)
+                self._lanes[found.log] = Lane(
+                    found.reader, self._bytes_max, is_committed=self._is_committed
+                )
                 self._nodes[found.log] = found.node
             by_log.setdefault(found.log, []).append((found.number, partition))
         for log, numbered in by_log.items():

@@ -16,7 +16,7 @@ begin anew, `take` raises once the other topics have given their records, and lo
 """
 
 import select
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,17 +26,20 @@ from shm.kernels.base.words import ATTRIBUTE_CONTROL, BATCH_HEADER_BYTES
 from shm.kernels.reader.lend import F_FIELDS, F_ROW, F_START
 from shm.kernels.record.records import B_AT, B_ATTRIBUTES, B_LAST_OFFSET, scan_batches
 from smq.client.consuming.batch.chunk import Batches
+from smq.client.consuming.source.aborted import in_aborted
 from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.fetch_session import FetchSession, Spot
 from smq.client.consuming.source.source import Partition, Taken, always_intact
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import PASSING, Cluster, check
 from smq.client.kafka.connection import Connection
+from smq.client.kafka.offsets import READ_UNCOMMITTED
 from smq.client.kafka.questions import FETCH, FETCH_BY_NAME
 from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.fetch import (
+    AbortedTransaction,
     FetchResponse,
     PartitionData,
 )
@@ -71,11 +74,14 @@ class WireSource:
         batch_bytes_max: int,
         deadline_seconds: float,
         beginnings: Beginnings,
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> None:
         self._cluster, self._clock = cluster, cluster.clock
         self._bytes_max = batch_bytes_max
         self._deadline_seconds = deadline_seconds
         self._beginnings = beginnings
+        self._isolation_level = isolation_level
         self._partitions: dict[TopicPartition, Partition] = {}
         self._fetches: dict[int, _Fetch] = {}
         self._retry_at = 0.0
@@ -225,6 +231,7 @@ class WireSource:
         request = fetch.session.request(asked)
         request.max_wait_ms, request.min_bytes = FETCH_WAIT_MS, 1
         request.max_bytes = FETCH_BYTES_FACTOR * self._bytes_max
+        request.isolation_level = self._isolation_level
         fetch.connection.start(FETCH if has_ids else FETCH_BY_NAME, request)
         fetch.asked = asked
 
@@ -254,7 +261,7 @@ class WireSource:
         self._partitions[partition.name] = self._partitions.pop(
             partition.name
         )  # Now it comes last.
-        batches, after = _batches(read_only(data.records), partition)
+        batches, after = _batches(read_only(data.records), partition, data.aborted_transactions)
         return [Taken(batches, [(partition, after)], lambda _: None, always_intact)]
 
     def _fail(self, error: BrokerError) -> None:
@@ -273,8 +280,12 @@ def _passes(error: BrokerError) -> bool:
     return error.code in PASSING and not isinstance(error, NoSuchTopic)
 
 
-def _batches(data: np.ndarray, partition: Partition) -> tuple[Batches, int]:
+def _batches(
+    data: np.ndarray, partition: Partition, aborted: Sequence[AbortedTransaction] | None
+) -> tuple[Batches, int]:
     """The batches of an answer from the partition's position on, and the position behind them.
+
+    Without those of the transactions that the answer says were aborted.
 
     The last batch may be incomplete: brokers fill an answer up to its limit.
     """
@@ -289,6 +300,8 @@ def _batches(data: np.ndarray, partition: Partition) -> tuple[Batches, int]:
     wanted = (facts[B_LAST_OFFSET] >= partition.position) & (
         facts[B_ATTRIBUTES] & ATTRIBUTE_CONTROL == 0
     )
+    if aborted:
+        wanted &= ~in_aborted(facts, aborted)
     facts = np.ascontiguousarray(facts[:, wanted])
     facts[F_ROW], facts[F_START] = 0, partition.position
     return Batches(data, facts, [partition.name], is_lent=False), max(after, partition.position)

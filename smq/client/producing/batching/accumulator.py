@@ -46,12 +46,17 @@ class Accumulator:
     """
 
     def __init__(
-        self, client_id: str, producer: tuple[int, int], writer: BatchWriter, batch_bytes: int
+        self,
+        client_id: str,
+        producer: tuple[int, int],
+        writer: BatchWriter,
+        batch_bytes: int,
+        transactional_id: str | None = None,
     ) -> None:
         producer_id, first_epoch = producer
         self.pending = PendingParcels()
         self.lost = LostChannels()
-        self.queues = PartitionQueues(client_id, first_epoch, self.pending)
+        self.queues = PartitionQueues(client_id, first_epoch, self.pending, transactional_id)
         self._in_flight = InFlightRequests()
         parts = self.pending, self.queues, self._in_flight
         self._sender = BatchSender(*parts, self.lost, producer_id, writer, batch_bytes)
@@ -95,6 +100,15 @@ class Accumulator:
     def expire(self, now_ms: int) -> None:
         """Fail what is beyond its deadline."""
         self._expiry.expire(now_ms)
+
+    def abandon(self, reason: Exception | None) -> None:
+        """Fail what is not in flight, now and with each `expire`; None: no longer."""
+        self._expiry.abandon(reason)
+
+    def begin_as(self, producer_id: int, epoch: int) -> None:
+        """Be this producer from now on. Nothing is pending."""
+        self._sender.producer_id = producer_id
+        self.queues.begin_as(epoch)
 
     def fail_topic(self, topic: str) -> None:
         """The topic has been deleted: fail what waits for it."""

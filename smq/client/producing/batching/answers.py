@@ -64,7 +64,7 @@ class AnswerHandler:
                 queue.requeue(batch)
         elif batch.is_expired:
             return
-        elif code in _SEQUENCE_REFUSED:
+        elif code in _SEQUENCE_REFUSED and not queue.is_transactional:
             self._sequence_refused(queue, batch)
         else:
             queue.note_failed(batch)

@@ -58,14 +58,28 @@ class PartitionQueue:
     are IN_FLIGHT_MAX apart or more. Only one is in flight if the broker does not know the producer.
     """
 
-    def __init__(self, topic: str, partition: int, client_id: str, epoch: int = 0) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        client_id: str,
+        epoch: int = 0,
+        transactional_id: str | None = None,
+    ) -> None:
         self.topic = topic
         self.partition = partition
-        self.head = request_head(client_id, topic, partition)
+        self.is_transactional = transactional_id is not None
+        self.head = request_head(client_id, topic, partition, transactional_id)
         self.head_data = np.frombuffer(self.head, np.uint8)
         self.answer_format = answer_format(topic)
         self.leader = -1
         self.message_bytes_max = 0
+        self.begin(epoch)
+
+    def begin(self, epoch: int) -> None:
+        """Begin with nothing to send, at sequence 0 of an epoch."""
+        # Nothing is sent before the partition belongs to the transaction.
+        self.is_barred = self.is_transactional
         self.to_resend: list[Batch] = []
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
@@ -95,7 +109,8 @@ class PartitionQueue:
         return not self.to_resend and not self.waiting and self._may_follow(now_ms)
 
     def _is_led(self, now_ms: int) -> bool:
-        return now_ms >= self.retry_at_ms and not self.is_leader_stale and self.leader >= 0
+        is_known = not self.is_leader_stale and self.leader >= 0
+        return is_known and now_ms >= self.retry_at_ms and not self.is_barred
 
     def _may_follow(self, now_ms: int) -> bool:
         """Whether a new batch may follow those in flight."""

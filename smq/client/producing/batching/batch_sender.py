@@ -36,7 +36,7 @@ class BatchSender:
         batch_bytes: int,
     ) -> None:
         self._pending, self._queues, self._in_flight, self._lost = pending, queues, in_flight, lost
-        self._producer_id = producer_id
+        self.producer_id = producer_id
         self._writer = writer
         self._batch_bytes = batch_bytes
 
@@ -53,7 +53,7 @@ class BatchSender:
         room = len(queue.head) + BATCH_HEADER_BYTES + size
         if room > channel.request_bytes_max:
             return False
-        batch, stamp = Batch(single, 0, 1), Stamp(self._producer_id, queue.epoch, queue.sequence)
+        batch, stamp = Batch(single, 0, 1), Stamp(self.producer_id, queue.epoch, queue.sequence)
         in_flight = self._in_flight
         try:
             self._pending.add(single)
@@ -115,7 +115,7 @@ class BatchSender:
         if size > channel.request_bytes_max:
             return self._outgrow(queue, batch, size)
         epoch, sequence = (queue.epoch, queue.sequence) if is_new else (batch.epoch, batch.sequence)
-        stamp = Stamp(self._producer_id, epoch, sequence)
+        stamp = Stamp(self.producer_id, epoch, sequence)
         written = self._write(queue, batch, stamp, bytes_max, channel, size)
         if written is None:
             return False

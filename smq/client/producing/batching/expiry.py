@@ -1,6 +1,7 @@
 """Deadlines: what is not acknowledged in time fails, wherever it is."""
 
 from smq.client.errors import NoSuchTopic
+from smq.client.names import TopicPartition
 from smq.client.producing.batching import failures
 from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
 from smq.client.producing.batching.in_flight import InFlightRequests
@@ -18,9 +19,11 @@ class Expiry:
     ) -> None:
         self._pending, self._queues, self._in_flight = pending, queues, in_flight
         self._check_at_ms = 0  # When to check what is in flight.
+        self._abandoned: Exception | None = None
 
     def expire(self, now_ms: int) -> None:
         """Fail what is beyond its parcel's deadline."""
+        self._fail_abandoned()
         for queue in self._queues.ready():
             while queue.to_resend or queue.waiting:
                 batch = queue.next()
@@ -40,6 +43,17 @@ class Expiry:
         if not batch.parcel.is_settled(batch.first):
             batch.parcel.fail(batch.first, batch.end, failures.expired(queue, batch))
         self._pending.note_resolved(batch.parcel)
+
+    def abandon(self, reason: Exception | None) -> None:
+        """From now on fail what is to be sent, or sent again; None: no longer."""
+        self._abandoned = reason
+        self._fail_abandoned()
+
+    def _fail_abandoned(self) -> None:
+        if self._abandoned is None:
+            return
+        for queue in self._queues.ready():
+            self._queues.fail([TopicPartition(queue.topic, queue.partition)], self._abandoned)
 
     def fail_topic(self, topic: str) -> None:
         """The topic has been deleted: fail what waits for it."""

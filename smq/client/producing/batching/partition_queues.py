@@ -1,17 +1,28 @@
 """The queues of all partitions: which have something to send, and which topics are out of date."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 
+from smq.client.names import TopicPartition
 from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
 from smq.client.producing.batching.pending_parcels import Pending, PendingParcels
 
 
 class PartitionQueues:
-    """By topic and partition. A queue is ready while it has something to send, now or later."""
+    """By topic and partition. A queue is ready while it has something to send, now or later.
 
-    def __init__(self, client_id: str, first_epoch: int, pending: PendingParcels) -> None:
-        self._client_id = client_id
-        self._first_epoch = first_epoch
+    With a transactional id queues are barred until their partition belongs to the transaction.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        first_epoch: int,
+        pending: PendingParcels,
+        transactional_id: str | None = None,
+    ) -> None:
+        self._client_id, self._transactional_id = client_id, transactional_id
+        self.epoch = first_epoch
         self._pending = pending
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._ready: dict[PartitionQueue, None] = {}
@@ -21,7 +32,9 @@ class PartitionQueues:
         """A partition's queue."""
         queue = self._queues.get((topic, partition))
         if queue is None:
-            queue = PartitionQueue(topic, partition, self._client_id, self._first_epoch)
+            queue = PartitionQueue(
+                topic, partition, self._client_id, self.epoch, self._transactional_id
+            )
             self._queues[topic, partition] = queue
         return queue
 
@@ -51,6 +64,46 @@ class PartitionQueues:
     def stale_topics(self) -> set[str]:
         """The topics whose metadata should be asked for."""
         return {*self._stale}
+
+    # --- transactions ----------------------------------------------------------------------------
+
+    def barred(self) -> list[TopicPartition]:
+        """The partitions with something to send that do not belong to the transaction yet."""
+        if self._transactional_id is None:
+            return []
+        return [
+            TopicPartition(queue.topic, queue.partition) for queue in self._ready if queue.is_barred
+        ]
+
+    def unbar(self, names: Iterable[TopicPartition]) -> None:
+        """Partitions belong to the transaction from now on."""
+        for name in names:
+            self._queues[name].is_barred = False
+
+    def bar(self) -> None:
+        """A transaction has ended, and the producer's epoch has not risen."""
+        for queue in self._queues.values():
+            queue.is_barred = True
+
+    def has_enlisted(self) -> bool:
+        """Whether any partition belongs to the transaction."""
+        return any(not queue.is_barred for queue in self._queues.values())
+
+    def begin_as(self, epoch: int) -> None:
+        """Begin with another epoch: nothing is pending. An answer that is late changes nothing."""
+        assert not self._ready, "what was not sent is of the transaction that has ended"
+        self.epoch = epoch
+        for name, queue in self._queues.items():
+            self._queues[name] = begun = copy(queue)
+            begun.begin(epoch)
+
+    def fail(self, names: Iterable[TopicPartition], error: Exception) -> None:
+        """Fail all that waits for some partitions."""
+        for name in names:
+            queue = self._queues[name]
+            while queue.to_resend or queue.waiting:
+                batch = queue.next()
+                self.fail_next(queue, batch, error, batch.end)
 
     # --- what is to be sent ----------------------------------------------------------------------
 

@@ -34,8 +34,10 @@ class ProducerTopic(NamedTuple):
 class Links:
     """Connects when it is first used."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: Reach, *, is_transactional: bool = False) -> None:
         self._reach = reach
+        # A door takes no records of transactions: shards must ask the coordinator about them.
+        self._open_door = None if is_transactional else reach.open_door
         self.metadata_max_age_ms = int(1000 * reach.metadata_max_age_s)
         self._lock = threading.Lock()
         self._cluster: Cluster | None = None
@@ -82,10 +84,10 @@ class Links:
         return WireChannel(*self._ask(lambda cluster: cluster.address(node_id)))
 
     def _door(self, node_id: int) -> Door | None:
-        if self._reach.open_door is None:
+        if self._open_door is None:
             return None
         try:
-            return self._reach.open_door(node_id)
+            return self._open_door(node_id)
         except DoorUnavailable as reason:
             logger.info("producing to broker %s over the wire: %s", node_id, reason)
             return None

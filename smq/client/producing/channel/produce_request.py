@@ -25,12 +25,15 @@ _HEAD = Struct(">ihhi")  # Size, the API's key and version, correlation.
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 
 
-def request_head(client_id: str, topic: str, partition: int) -> bytes:
+def request_head(
+    client_id: str, topic: str, partition: int, transactional_id: str | None = None
+) -> bytes:
     """A Produce request of one batch up to the batch, which is all that follows."""
     writer = Writer()
     write_request_header(RequestHeader(PRODUCE_KEY, PRODUCE_VERSION, 0, client_id), writer)
     data = PartitionProduceData(index=partition, records=b"")
     request = ProduceRequest(
+        transactional_id=transactional_id,
         acks=ACKS_ALL,
         timeout_ms=PRODUCE_TIMEOUT_MS,
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],

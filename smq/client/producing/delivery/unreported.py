@@ -14,10 +14,13 @@ class UnreportedFailures:
     """Failures, the oldest first.
 
     One thread at a time may call its methods. Any thread may set `is_reported` of a failure.
+
+    first_error  of the failures that were noted, reported or not, since the caller reset it
     """
 
     def __init__(self) -> None:
         self._failures: dict[Failure, None] = {}
+        self.first_error: Exception | None = None
         self._look_at_count = LOOK_AT_COUNT
 
     def __len__(self) -> int:
@@ -27,6 +30,7 @@ class UnreportedFailures:
         """Take the unreported failures of these. Noting one twice is noting it once."""
         for fate in fates:
             for failure in fate.failures:
+                self.first_error = self.first_error or failure.error
                 if not failure.is_reported:
                     self._failures[failure] = None
         if len(self._failures) >= self._look_at_count:

@@ -11,6 +11,7 @@ import numpy as np
 
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.base.words import (
+    ATTRIBUTE_TRANSACTIONAL,
     BATCH_ATTRIBUTES_AT,
     BATCH_BASE_OFFSET_AT,
     BATCH_CRC_AT,
@@ -57,8 +58,9 @@ class Written(NamedTuple):
 class BatchWriter:
     """Writes batches of one compression. One thread at a time may use it."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec, *, is_transactional: bool = False) -> None:
         self._codec = codec
+        self._kind = ATTRIBUTE_TRANSACTIONAL if is_transactional else 0
         self._scratch = np.zeros(0, np.uint8)
 
     @property
@@ -95,14 +97,16 @@ class BatchWriter:
     ) -> Written:
         """Write a batch of rows [first, end) to out[at:], as many as fit into `bytes_max`."""
         if self._codec is Codec.NONE:
-            row, after = _encode(rows, part, 0, stamp, bytes_max, out, at)
+            row, after = _encode(rows, part, self._kind, stamp, bytes_max, out, at)
             return Written(row, after, after - at)
         if len(self._scratch) < len(out):
             self._scratch = np.zeros(len(out), np.uint8)
-        row, size = _encode(rows, part, int(self._codec), stamp, bytes_max, self._scratch, 0)
+        row, size = _encode(
+            rows, part, self._kind | int(self._codec), stamp, bytes_max, self._scratch, 0
+        )
         if find_key(self._scratch, BATCH_HEADER_BYTES, size) >= 0:
             # The broker does not look into compressed batches, so that handles go as they are.
-            row, after = _encode(rows, part, 0, stamp, bytes_max, out, at)
+            row, after = _encode(rows, part, self._kind, stamp, bytes_max, out, at)
             return Written(row, after, after - at)
         return Written(row, self._compress(size, out, at), size)
 

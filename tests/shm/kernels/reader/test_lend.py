@@ -8,9 +8,11 @@ from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.frames import frame_bytes
 from shm.kernels.base.words import (
     FLAG_IN_USE,
+    P_ABORTED_END,
     P_FLAGS,
     P_HIGH_WATERMARK,
     P_LAST_ENTRY,
+    P_LAST_STABLE,
     P_LOG_END,
     P_LOG_START,
     P_NUMBER,
@@ -23,11 +25,16 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.log.append import append_batch, make_room
 from shm.kernels.reader.lend import (
+    CURSOR_AWAY,
+    CURSOR_BOUND,
     F_FIELDS,
     F_POSITION,
     F_ROW,
     F_START,
+    LOOKED_AHEAD_MAX,
     OVERTAKEN,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
     W_AFTER,
     W_AWAY,
     W_FIELDS,
@@ -54,8 +61,8 @@ INT64_MAX = 2**63 - 1
 class Writer:
     """A log's only writer, as a shard is: a slot for each of NUMBERS."""
 
-    def __init__(self) -> None:
-        self.memory = LogMemory.create(0, RING_BYTES, RING_BYTES // 2, 4)
+    def __init__(self, ring_bytes: int = RING_BYTES) -> None:
+        self.memory = LogMemory.create(0, ring_bytes, ring_bytes // 2, 4)
         for slot, number in enumerate(NUMBERS):
             row = self.memory.partitions[slot]
             row[P_NUMBER], row[P_FLAGS], row[P_LAST_ENTRY] = number, FLAG_IN_USE, -1
@@ -87,7 +94,7 @@ class Reader:
         self.wanted[W_NUMBER] = numbers
         self.wanted[W_SLOT] = -1
         self.wanted[W_STATE] = W_SEEKING
-        self.cursor = np.array([INT64_MAX, 0, 0, 0])
+        self.cursor = np.array([INT64_MAX, 0, 0, 0, READ_UNCOMMITTED])
         self.facts = np.zeros((F_FIELDS, 64), np.int64)
 
     def place(self) -> list[int]:
@@ -164,6 +171,58 @@ def test_a_marker_takes_its_offset_and_gives_no_batch(writer: Writer) -> None:
     writer.append(0)
     writer.show(0)
     assert reader.lend() == [(0, 0, 1), (0, 3, 4)]
+
+
+def test_committed_records_end_before_an_open_transaction(writer: Writer) -> None:
+    reader = Reader(writer, NUMBERS[:2])
+    reader.cursor[CURSOR_BOUND] = READ_COMMITTED
+    reader.place()
+    for slot in (0, 0, 1, 0):
+        writer.append(slot)
+    writer.show(0, 1)
+    rows = writer.memory.partitions
+    rows[0, P_LAST_STABLE], rows[1, P_LAST_STABLE] = 2, 2
+    assert reader.lend() == [(0, 0, 1), (1, 0, 1)]
+    assert reader.lend() == []
+    rows[0, P_LAST_STABLE] = 6
+    assert reader.lend() == [(0, 2, 3), (0, 4, 5)]
+
+
+def test_what_may_be_aborted_is_for_the_wire_to_say(writer: Writer) -> None:
+    reader = Reader(writer, NUMBERS[:1])
+    reader.cursor[CURSOR_BOUND] = READ_COMMITTED
+    reader.place()
+    writer.append(0)
+    writer.append(0)
+    writer.show(0)
+    row = writer.memory.partitions[0]
+    row[P_LAST_STABLE], row[P_ABORTED_END] = 4, 3
+    assert reader.lend() == []
+    assert reader.cursor[CURSOR_AWAY]
+    assert reader.place() == [W_AWAY]
+    reader.wanted[W_NEXT, 0], reader.wanted[W_STATE, 0] = 3, W_SEEKING
+    assert reader.place() == [W_HERE]
+    assert reader.lend() == [(0, 2, 3)]
+    reader.wanted[W_NEXT, 0], reader.wanted[W_STATE, 0] = 0, W_SEEKING
+    reader.cursor[CURSOR_BOUND] = READ_UNCOMMITTED
+    assert reader.place() == [W_HERE]
+
+
+def test_a_transaction_that_stays_open_does_not_have_everything_looked_at_again() -> None:
+    writer = Writer(ring_bytes=1 << 21)
+    reader = Reader(writer, NUMBERS[:2])
+    reader.cursor[CURSOR_BOUND] = READ_COMMITTED
+    reader.place()
+    writer.append(0)
+    rows = writer.memory.partitions
+    for _ in range(LOOKED_AHEAD_MAX):
+        writer.append(1, records=1)
+    writer.show(0, 1)
+    rows[0, P_LAST_STABLE], rows[1, P_LAST_STABLE] = 0, rows[1, P_LOG_END]
+    while reader.lend(bytes_max=1 << 30):
+        assert not reader.cursor[CURSOR_AWAY] or reader.wanted[W_STATE].tolist() == [W_AWAY, W_HERE]
+    assert reader.wanted[W_STATE].tolist() == [W_AWAY, W_HERE]
+    assert reader.wanted[W_NEXT, 1] == LOOKED_AHEAD_MAX
 
 
 def test_what_the_ring_no_longer_has_is_away_and_comes_back_at_its_end(writer: Writer) -> None:

@@ -1,0 +1,235 @@
+"""Asks the coordinator of a transactional id: who the producer is, what belongs to a transaction.
+
+Brokers with KIP-890 raise the producer's epoch with each end of a transaction, and say so: a batch
+that comes late meets another epoch. With older ones the epoch stays, and rises after an abort
+(KIP-360), because it is not known which sequences the broker has.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+from smq.client.errors import ProducerFenced
+from smq.client.kafka.admin import KEY_TYPE_TRANSACTION, coordinator
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.connection import Connection
+from smq.client.kafka.questions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
+from smq.client.names import GroupOffsets, TopicPartition, by_topic
+from smq.client.reach import Reach
+from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
+from smq.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from smq.wire.generated.end_txn import EndTxnRequest
+from smq.wire.generated.init_producer_id import InitProducerIdRequest
+from smq.wire.generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+CONCURRENT_S = 0.01  # Between two looks whether the transaction before has ended.
+FENCED = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+Result = TypeVar("Result")
+
+
+class ProducerEpoch(NamedTuple):
+    """A producer id and its epoch."""
+
+    id: int
+    epoch: int
+
+
+NOBODY = ProducerEpoch(-1, -1)
+
+
+class TransactionCoordinator:
+    """Threads may share it: a lock is held while it asks. Connects when it is first used.
+
+    All methods retry what is transient, and raise ProducerFenced, BrokerError.
+    """
+
+    def __init__(self, reach: Reach, transactional_id: str, timeout_ms: int) -> None:
+        self._reach, self._name, self._timeout_ms = reach, transactional_id, timeout_ms
+        self._clock = reach.clock
+        self._lock = threading.Lock()
+        self._cluster: Cluster | None = None
+        self._producer = NOBODY
+        self._nodes: dict[str | None, int] = {}  # Of a group, None: of the transactional id.
+
+    def begin(self) -> ProducerEpoch:
+        """Fence who had the transactional id before, abort its transaction, and get an epoch.
+
+        A later call, while no transaction is open, raises our own epoch, unless somebody else has
+        the transactional id by now.
+        """
+
+        def ask(connection: Connection) -> ProducerEpoch:
+            request = InitProducerIdRequest(
+                transactional_id=self._name,
+                transaction_timeout_ms=self._timeout_ms,
+                producer_id=self._producer.id,
+                producer_epoch=self._producer.epoch,
+            )
+            response = connection.ask(INIT_PRODUCER_ID, request)
+            check(response.error_code)
+            return ProducerEpoch(response.producer_id, response.producer_epoch)
+
+        with self._lock:
+            self._producer = self._retrying(ask)
+            return self._producer
+
+    def add_partitions(self, names: Iterable[TopicPartition]) -> None:
+        """Partitions belong to the transaction from now on."""
+        topics = [
+            AddPartitionsToTxnTopic(name=topic, partitions=partitions)
+            for topic, partitions in by_topic(names).items()
+        ]
+
+        def ask(connection: Connection) -> None:
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self._name,
+                v3_and_below_producer_id=self._producer.id,
+                v3_and_below_producer_epoch=self._producer.epoch,
+                v3_and_below_topics=topics,
+            )
+            response = connection.ask(ADD_PARTITIONS_TO_TXN, request)
+            codes = [
+                each.partition_error_code
+                for topic in response.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+            ]
+            codes.sort(key=ErrorCode.OPERATION_NOT_ATTEMPTED.__eq__)  # The reason comes first.
+            for code in codes:
+                check(code)
+
+        with self._lock:
+            self._retrying(ask)
+
+    def commit_offsets(self, group: GroupOffsets) -> None:
+        """A group's offsets are committed if and when the transaction is."""
+
+        def add(connection: Connection) -> None:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self._name,
+                producer_id=self._producer.id,
+                producer_epoch=self._producer.epoch,
+                group_id=group.group,
+            )
+            check(connection.ask(ADD_OFFSETS_TO_TXN, request).error_code)
+
+        def commit(connection: Connection) -> None:
+            response = connection.ask(TXN_OFFSET_COMMIT, self._offsets_request(group))
+            for topic in response.topics:
+                for each in topic.partitions:
+                    check(each.error_code)
+
+        with self._lock:
+            self._retrying(add)
+            self._retrying(commit, of_group=group.group)
+
+    def _offsets_request(self, group: GroupOffsets) -> TxnOffsetCommitRequest:
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=each,
+                        committed_offset=group.offsets[TopicPartition(topic, each)],
+                    )
+                    for each in partitions
+                ],
+            )
+            for topic, partitions in by_topic(group.offsets).items()
+        ]
+        return TxnOffsetCommitRequest(
+            transactional_id=self._name,
+            group_id=group.group,
+            producer_id=self._producer.id,
+            producer_epoch=self._producer.epoch,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.instance_id,
+            topics=topics,
+        )
+
+    def end(self, *, committed: bool) -> ProducerEpoch | None:
+        """Commit or abort the transaction; who the producer is now, None: as before.
+
+        If it raises anything but ProducerFenced, the outcome is not known. A second call, which
+        must ask for the same, settles it.
+        """
+
+        def ask(connection: Connection) -> ProducerEpoch | None:
+            request = EndTxnRequest(
+                transactional_id=self._name,
+                producer_id=self._producer.id,
+                producer_epoch=self._producer.epoch,
+                committed=committed,
+            )
+            response = connection.ask(END_TXN, request)
+            if response.error_code == ErrorCode.INVALID_TXN_STATE:
+                raise ProducerFenced(self._name)  # A transaction is open, and it is not ours.
+            check(response.error_code)
+            if response.producer_epoch < 0:
+                return None
+            return ProducerEpoch(response.producer_id, response.producer_epoch)
+
+        with self._lock:
+            found = self._retrying(ask)
+            self._producer = found or self._producer
+            return found
+
+    def _retrying(self, ask: Callable[[Connection], Result], of_group: str | None = None) -> Result:
+        """Ask the coordinator of the transactional id, or of a group."""
+        if self._cluster is None:
+            self._cluster = self._reach.cluster()
+        cluster = self._cluster
+        deadline_s = self._clock.monotonic_s() + self._reach.deadline_seconds
+
+        def work() -> Result:
+            try:
+                return ask(self._connection(cluster, of_group))
+            except BrokerError:
+                self._nodes.clear()  # It may have another coordinator by now.
+                raise
+
+        while True:
+            try:
+                return cluster.retrying(work)
+            except BrokerError as error:
+                if error.code in FENCED:
+                    raise ProducerFenced(self._name) from error
+                is_over = self._clock.monotonic_s() >= deadline_s
+                if error.code != ErrorCode.CONCURRENT_TRANSACTIONS or is_over:
+                    raise
+            self._clock.sleep(CONCURRENT_S)
+
+    def _connection(self, cluster: Cluster, group: str | None) -> Connection:
+        if group not in self._nodes:
+            self._nodes[group] = (
+                coordinator(cluster, self._name, KEY_TYPE_TRANSACTION)
+                if group is None
+                else coordinator(cluster, group)
+            )
+        return cluster.broker(self._nodes[group])
+
+    def close(self) -> None:
+        """Close the connections; in a forked process its copies."""
+        if self._cluster is not None:
+            self._cluster.close()

@@ -1,0 +1,84 @@
+"""The coordinator of a transactional id is asked, and asked again where that helps."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import smq
+from smq.client.names import GroupOffsets, TopicPartition
+from smq.client.producing.transactions.coordinator import TransactionCoordinator
+from smq.client.reach import Reach
+from smq.model.errors import BrokerError, ErrorCode
+from smq.testing.smq_broker import SmqBroker
+
+TIMEOUT_MS = 60_000
+NAME = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def reach(smq_broker: SmqBroker) -> Reach:
+    with smq_broker.connect() as client:
+        client.create_topic("t", 1)
+    return Reach(smq_broker.bootstrap, deadline_seconds=5)
+
+
+@pytest.fixture
+def coordinator(reach: Reach) -> Iterator[TransactionCoordinator]:
+    made = TransactionCoordinator(reach, "x", TIMEOUT_MS)
+    yield made
+    made.close()
+
+
+def test_the_epoch_rises_with_each_end(coordinator: TransactionCoordinator) -> None:
+    producer = coordinator.begin()
+    for committed in (True, False, True):
+        coordinator.add_partitions([NAME])
+        coordinator.commit_offsets(GroupOffsets("g", {NAME: 0}))
+        after = coordinator.end(committed=committed)
+        assert after == producer._replace(epoch=producer.epoch + 1)
+        producer = after
+
+
+def test_who_begins_later_fences_and_who_begins_again_does_not(
+    coordinator: TransactionCoordinator, reach: Reach
+) -> None:
+    first = coordinator.begin()
+    assert coordinator.begin().epoch > first.epoch
+    coordinator.add_partitions([NAME])
+    other = TransactionCoordinator(reach, "x", TIMEOUT_MS)
+    other.begin()
+    other.add_partitions([NAME])
+    for call in (
+        lambda: coordinator.add_partitions([NAME]),
+        lambda: coordinator.commit_offsets(GroupOffsets("g", {NAME: 0})),
+        lambda: coordinator.end(committed=True),
+    ):
+        with pytest.raises(smq.ProducerFenced, match="transactional id x"):
+            call()
+    assert other.end(committed=True) is not None
+    with pytest.raises(smq.ProducerFenced):
+        coordinator.begin()
+    other.close()
+
+
+def test_what_the_coordinator_refuses_is_raised(
+    coordinator: TransactionCoordinator, reach: Reach
+) -> None:
+    greedy = TransactionCoordinator(reach, "y", 2**31 - 1)
+    with pytest.raises(BrokerError) as raised:
+        greedy.begin()
+    assert raised.value.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    greedy.close()
+    coordinator.begin()
+    with pytest.raises(BrokerError) as raised:
+        coordinator.commit_offsets(GroupOffsets("g", {NAME: 0}, 3, "nobody"))
+    assert raised.value.code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_broker_that_restarts_is_asked_again(smq_broker: SmqBroker, reach: Reach) -> None:
+    coordinator = TransactionCoordinator(reach, "x", TIMEOUT_MS)
+    producer = coordinator.begin()
+    coordinator.add_partitions([NAME])
+    smq_broker.restart()
+    assert coordinator.end(committed=True) == producer._replace(epoch=producer.epoch + 1)
+    coordinator.close()
