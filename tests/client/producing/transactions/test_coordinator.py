@@ -72,7 +72,7 @@ def test_what_the_coordinator_refuses_is_raised(
     coordinator.begin()
     with pytest.raises(BrokerError) as raised:
         coordinator.commit_offsets(GroupOffsets("g", {NAME: 0}, 3, "nobody"))
-    assert raised.value.code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert raised.value.code == ErrorCode.ILLEGAL_GENERATION
 
 
 def test_a_broker_that_restarts_is_asked_again(smq_broker: SmqBroker, reach: Reach) -> None:
