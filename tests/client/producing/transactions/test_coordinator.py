@@ -1,6 +1,6 @@
 """The coordinator of a transactional id is asked, and asked again where that helps."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -48,11 +48,12 @@ def test_who_begins_later_fences_and_who_begins_again_does_not(
     other = TransactionCoordinator(reach, "x", TIMEOUT_MS)
     other.begin()
     other.add_partitions([NAME])
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: coordinator.add_partitions([NAME]),
         lambda: coordinator.commit_offsets(GroupOffsets("g", {NAME: 0})),
         lambda: coordinator.end(committed=True),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(smq.ProducerFenced, match="transactional id x"):
             call()
     assert other.end(committed=True) is not None
