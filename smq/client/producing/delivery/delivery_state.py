@@ -31,14 +31,18 @@ class Resolver(Protocol):
 
 
 class Failure:
-    """Why some rows are not in the topic; `is_reported` once somebody has asked for it."""
+    """Why some rows are not in the topic.
 
-    __slots__ = ("error", "is_reported", "rows")
+    is_reported  somebody has asked for it
+    is_noted     it has been counted as an error of its transaction
+    """
+
+    __slots__ = ("error", "is_noted", "is_reported", "rows")
 
     def __init__(self, rows: np.ndarray, error: Exception) -> None:
         self.rows = rows
         self.error = error
-        self.is_reported = False
+        self.is_reported = self.is_noted = False
 
 
 class DeliveryState(ABC):

@@ -30,7 +30,9 @@ class UnreportedFailures:
         """Take the unreported failures of these. Noting one twice is noting it once."""
         for fate in fates:
             for failure in fate.failures:
-                self.first_error = self.first_error or failure.error
+                if not failure.is_noted:  # A parcel is noted whenever rows of it are resolved.
+                    failure.is_noted = True
+                    self.first_error = self.first_error or failure.error
                 if not failure.is_reported:
                     self._failures[failure] = None
         if len(self._failures) >= self._look_at_count:
