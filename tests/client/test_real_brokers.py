@@ -7,7 +7,7 @@ import pytest
 
 from smq.client.client import connect
 from smq.client.errors import ProducerFenced
-from smq.client.kafka import admin
+from smq.client.kafka import admin, group_admin
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import LATEST, Place, resolve
 from smq.model.errors import BrokerError, ErrorCode
@@ -151,6 +151,7 @@ def test_transactions_are_seen_whole_or_not_at_all(cluster: Cluster, topic: str)
                 int(bytes(r.value or b"")) for r in consumer.read_until(consumer.find("latest"))
             ]
     assert sorted(found) == [*range(100), *range(200, 300), *range(400, 500), 600]
+    group_admin.delete_group(cluster, "group")
 
 
 def test_settings_and_topics_are_told(cluster: Cluster, topic: str) -> None:
