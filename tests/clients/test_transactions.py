@@ -119,7 +119,6 @@ def test_our_consumers_choose_what_they_read(broker: Broker, topic: str, transpo
             producer.flush(SECONDS_MAX)
             assert sorted(told(hasty, 9)) == [value.encode() for value in values]
             assert not careful.poll(0), "nothing is seen before it is decided"
-            assert sum(careful.lag().values()) == 0
             if number % 2:
                 producer.commit_transaction(SECONDS_MAX)
                 committed += [value.encode() for value in values]
