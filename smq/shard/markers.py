@@ -5,8 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.kernels.base.words import (
-    DURABILITY_DISK,
-    DURABILITY_SHIFT,
     FLAG_READ_ONLY,
     P_FLAGS,
     P_HIGH_WATERMARK,
@@ -42,12 +40,6 @@ class Ending(NamedTuple):
         if int(row[P_HIGH_WATERMARK]) >= self.end:
             return ErrorCode.NONE
         return ErrorCode.KAFKA_STORAGE_ERROR if self.led.log.failed is not None else None
-
-
-def is_synced_topic(led: Led) -> bool:
-    """Whether a partition's topic promises what a sync keeps."""
-    flags = int(led.log.partitions.table[led.slot, P_FLAGS])
-    return (flags >> DURABILITY_SHIFT) & 3 == DURABILITY_DISK
 
 
 def end_transaction(

@@ -73,6 +73,7 @@ def _question(order: Order) -> questions.WriteMarkers | questions.SyncLogs:
         coordinator_epoch=order.coordinator_epoch,
         transaction_version=order.version,
         numbers=_numbers(order),
+        is_synced=order.is_synced,
     )
 
 

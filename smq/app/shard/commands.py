@@ -3,7 +3,7 @@ smq.wire.internal.messages.
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.shard.changes import Changes
-from smq.shard.markers import Ending, end_transaction, is_synced_topic
+from smq.shard.markers import Ending, end_transaction
 from smq.shard.shard import Led, Shard
 from smq.shard.space import watch_space
 from smq.wire.internal.form import Failed, Question, decode_question, encode_answer
@@ -191,31 +191,36 @@ class ShardCommands:
             end_transaction(self._shard, number, marker, version, now_ms)
             for number in asked.numbers
         ]
+        logs = [each.led.log for each in endings if each.led is not None]
+        ends = _tails(logs if asked.is_synced else [])
         # The turn's end writes them, and shows what that is enough for.
-        self._loop.call_later(0, partial(self._answer_markers, link, frame_id, endings))
+        self._loop.call_later(0, partial(self._answer_markers, link, frame_id, endings, ends))
 
-    def _answer_markers(self, link: Link, frame_id: int, endings: list[Ending]) -> None:
+    def _answer_markers(
+        self, link: Link, frame_id: int, endings: list[Ending], ends: list[tuple[Log, int]]
+    ) -> None:
         outcomes = [each.outcome(self._shard) for each in endings]
         known = [int(each) for each in outcomes if each is not None]
-        if len(known) == len(outcomes):
+        missing = _not_synced(ends)
+        if any(log.failed is not None for log, _ in missing):
+            link.send(encode_answer(frame_id, Failed("a log has failed")))
+        elif len(known) == len(outcomes) and not missing:
             link.send(encode_answer(frame_id, known))
         elif not link.closed:
-            again = partial(self._answer_markers, link, frame_id, endings)
+            again = partial(self._answer_markers, link, frame_id, endings, missing)
             self._loop.call_later(SYNC_POLL_MS, again)
 
     def _sync(self, link: Link, frame_id: int, asked: SyncLogs) -> None:
         found = [led for number in asked.numbers if (led := self._shard.by_number(number))]
-        logs = {led.log.number: led.log for led in found if is_synced_topic(led)}
-        ends = [(log, log.tail) for log in logs.values()]
+        ends = _tails(led.log for led in found)
         self._loop.call_later(0, partial(self._answer_sync, link, frame_id, ends))
 
     def _answer_sync(self, link: Link, frame_id: int, ends: list[tuple[Log, int]]) -> None:
-        missing = [(log, end) for log, end in ends if log.words[WORD_SYNCED] < end]
+        missing = _not_synced(ends)
         for log, _ in missing:
             if log.failed is not None:
                 link.send(encode_answer(frame_id, Failed(f"log {log.number}: {log.failed}")))
                 return
-            log.want_sync()
         if not missing:
             link.send(encode_answer(frame_id, answer=True))
         elif not link.closed:
@@ -227,3 +232,17 @@ class ShardCommands:
         if led is None:
             raise ValueError(f"partition {number} is not led here")
         return led
+
+
+def _tails(logs: Iterable[Log]) -> list[tuple[Log, int]]:
+    """Each of these logs once, and where it ends now."""
+    return [(log, log.tail) for log in {log.number: log for log in logs}.values()]
+
+
+def _not_synced(ends: list[tuple[Log, int]]) -> list[tuple[Log, int]]:
+    """The logs that are not on disk up to there; they are about to be."""
+    missing = [(log, end) for log, end in ends if log.words[WORD_SYNCED] < end]
+    for log, _ in missing:
+        if log.failed is None:
+            log.want_sync()
+    return missing

@@ -126,7 +126,10 @@ class Endings:
             self._complete(txn, now)
         commits = txn.state == S.PREPARE_COMMIT
         said = txn.producer_id, txn.epoch, commits, txn.version, self._coordinator_epoch
-        self.orders += [WriteMarkers(key, node, *said, those) for node, those in by_node.items()]
+        is_synced = commits and self._must_sync(txn)
+        self.orders += [
+            WriteMarkers(key, node, *said, is_synced, those) for node, those in by_node.items()
+        ]
 
     def _complete(self, txn: StoredTransaction, now: Now) -> None:
         del self._unmarked[txn.transactional_id]
@@ -146,6 +149,7 @@ class Endings:
         return {node: frozenset(those) for node, those in found.items()}
 
     def _must_sync(self, txn: StoredTransaction) -> bool:
+        """Whether a power loss must not tear it: one of its topics is `disk`."""
         places = map(self._find_place, txn.partitions)
         return any(place is not None and place.is_synced for place in places)
 

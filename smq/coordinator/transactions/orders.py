@@ -19,7 +19,8 @@ class Place(NamedTuple):
 class WriteMarkers(NamedTuple):
     """The markers of a decision, of the partitions that a node leads (by number).
 
-    `version`: 2 where the epoch is one more than that of the records.
+    `version`: 2 where the epoch is one more than that of the records. `is_synced`: markers count
+    when they are on disk, in every topic, because one of the transaction's is `disk`.
     """
 
     transactional_id: str
@@ -29,6 +30,7 @@ class WriteMarkers(NamedTuple):
     commits: bool
     version: int
     coordinator_epoch: int
+    is_synced: bool
     numbers: frozenset[int]
 
 

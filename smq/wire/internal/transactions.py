@@ -17,7 +17,8 @@ from smq.wire.internal.form import Question
 class WriteMarkers(Question[list[int]]):
     """End a producer's transaction in these partitions, as Kafka's WriteTxnMarkers.
 
-    Answered when the markers are durable at their topics' levels. Again is harmless: where nothing
+    Answered when the markers are durable at their topics' levels, or on disk if `is_synced`: the
+    transaction is in a `disk` topic too. Again is harmless: where nothing
     of the producer is open and its epoch is known, nothing is appended.
 
     NONE, UNKNOWN_TOPIC_OR_PARTITION (the partition is gone: there is nothing to end),
@@ -31,11 +32,12 @@ class WriteMarkers(Question[list[int]]):
     coordinator_epoch: int
     transaction_version: int
     numbers: list[int]
+    is_synced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SyncLogs(Question[bool]):
-    """Sync what these partitions have appended so far, where their topics ask for `disk`.
+    """Sync the logs of these partitions up to what they have appended so far.
 
     Answered when that is on disk; Failed when it cannot be.
     """

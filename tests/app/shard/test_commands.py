@@ -315,10 +315,11 @@ def test_the_sealer_gets_empty_batches_for_what_was_aborted_and_others_get_all(
     assert counts[False] == [(1, 2), (2, 1), (3, 1), (4, 1), (5, 1)]
 
 
-def test_logs_are_synced_for_topics_that_ask_for_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("durability", ["os", "disk"])
+def test_logs_are_synced_whatever_their_topics_promise(tmp_path: Path, durability: str) -> None:
     bench = Bench(tmp_path)
     bench.shard.take_catalog(
-        catalog(topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": "disk"})), 2
+        catalog(topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": durability})), 2
     )
     held = bench.log.syncs.syncer = HeldSyncer(bench.log.memory)
     bench.appender.append("one", 0, batch(b"x"))
@@ -335,6 +336,31 @@ def test_logs_are_synced_for_topics_that_ask_for_it(tmp_path: Path) -> None:
 
     turn_until(bench.loop, answered)
     assert decode_answer(SyncLogs, answers[0]) is True
+    bench.close()
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_markers_of_a_transaction_with_disk_topics_are_answered_when_they_are_on_disk(
+    tmp_path: Path, is_synced: bool
+) -> None:
+    bench = Bench(tmp_path)
+    held = bench.log.syncs.syncer = HeldSyncer(bench.log.memory)
+    producers = Producers(bench.shard)
+    producers.write([b"a"], (7, 0))
+    asked = replace(marker(committed=True), is_synced=is_synced)
+    answers = bench.begin(asked)
+    for _ in range(20):
+        bench.loop.run_once(0.001)
+        producers.end_turn()
+    assert bool(answers) is not is_synced
+
+    def answered() -> bool:
+        held.release()
+        bench.log.push_sync()
+        return bool(answers)
+
+    turn_until(bench.loop, answered)
+    assert decode_answer(WriteMarkers, answers[0]) == [0, 3]
     bench.close()
 
 
