@@ -1,7 +1,7 @@
 """How fast a partition is compacted, and what memory it takes: `python -m bench.compaction`.
 
 The records have keys of 16 bytes, drawn at random, and values of 100. All are sealed, none is
-compacted. What is told: records a second of the processor's time, those that are left, and
+compacted. It prints: records a second of the processor's time, those that are left, and
 the largest resident size of the process beyond what it had when the segments were made.
 """
 

@@ -1,12 +1,11 @@
 """`make bench`: SMQ beside Apache Kafka, in one run, as ratios.
 
 Both brokers run; each measurement is taken of one, then of the other, several rounds, and medians
-are compared. Who is not measured stands still (SIGSTOP). Apache Kafka is warmed up first: its first
-hundreds of megabytes are slow.
-`--only flood` floods both with `--flood-gb` of records and reads them back; SMQ takes about twice
-that of the disk. `--quick` is a look, `--only WORDS` takes some of the lines, `--write` puts the
-table into docs/performance.md and its headlines into README.md, and `--note WORDS` adds a line to
-the history.
+are compared. The other broker is stopped meanwhile (SIGSTOP). Apache Kafka is warmed up first: its
+first hundreds of megabytes are slow. `--only flood` floods both with `--flood-gb` of records and
+reads them back; SMQ takes about twice that of the disk. `--quick` is a look, `--only WORDS` takes
+some of the lines, `--write` puts the table into docs/performance.md and its headlines into
+README.md, and `--note WORDS` adds a line to the history.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What handlers get and what they may answer. No IO, no clock.
+"""The arguments of handlers, and the answers they may return. No IO, no clock.
 
 A handler returns the response message, or
 
@@ -111,7 +111,7 @@ class WaitForAny:
 
 
 class Step(NamedTuple):
-    """What a step of a request has brought: see gateway.parts.
+    """The result of one step of a request: see gateway.parts.
 
     result     the response to a portion, Ask, Relay or WaitForAny; None: nothing yet
     continues  the response's first outer row may be the last one of the response before

@@ -1,4 +1,4 @@
-"""What the handlers of the coordinator's APIs get and what they may answer. No IO, no clock.
+"""Arguments and answers of the handlers of the coordinator's APIs. No IO, no clock.
 
 A handler returns the response message, or None if the answer comes later through a ticket. Where a
 group decides, every answer goes through a ticket, so that there is one way.

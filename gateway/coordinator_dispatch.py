@@ -1,6 +1,6 @@
 """From a relayed request's bytes to its response message, in the coordinator. No IO.
 
-What a shard relays is one of the table's COORDINATOR APIs, or a Metadata request that makes topics.
+A shard relays the table's COORDINATOR APIs, and Metadata requests that create topics.
 """
 
 from collections.abc import Iterator

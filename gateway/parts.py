@@ -88,7 +88,7 @@ class Parts:
         self.pending = None
 
     def drop(self) -> None:
-        """What was made of the answer is not sent: give back what is lent to it."""
+        """The answer is not sent: return the loans of the parts made so far."""
         self._rows.release()
         self._rows = self._new_rows()
 
@@ -121,7 +121,7 @@ Handle = Callable[[Message, Any], Any]
 def taken(
     api: Api, header: RequestHeader, body: tuple[Buffer, int], handle: Handle, context: object
 ) -> Any:  # noqa: ANN401  (what handlers answer, or Parts)
-    """What comes of a request: its handler's result, or Parts. Raises PeerError.
+    """Handle a request: its handler's result, or Parts. Raises PeerError.
 
     `body`: the request, and where its body begins. One that is read later is copied: it is lent.
     """

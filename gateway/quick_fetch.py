@@ -65,7 +65,7 @@ class QuickFetch:
         return Wait(lambda: waiting.places, timeout_ms, waiting.attempt, waiting.moved)
 
     def look(self, request: np.ndarray, *, is_last: bool) -> Answer | Message | Ask | Wait | None:
-        """What a request that waits gets now; None: it waits on, for `places`.
+        """Answer a waiting request now; None: it goes on waiting, for `places`.
 
         Wait: the kernel leaves it from now on, and this is the request as it was read once.
         """
@@ -79,7 +79,7 @@ class QuickFetch:
         return result
 
     def places(self) -> list[LogSlot]:
-        """What the request that was asked last waits for."""
+        """The places that the last request waits for."""
         codes = self._state[STATE_PLACES:][: self._words[STATE_PLACE_COUNT]].tolist()
         return [(code >> 32, code & _SLOT_MASK) for code in codes]
 
@@ -100,7 +100,7 @@ class QuickFetch:
         return outcome
 
     def answer(self, sent: int = 0) -> Answer:
-        """What was answered last, but for so many bytes of it."""
+        """The rest of the last answer, after so many bytes of it."""
         assert self._log is not None, "nothing is answered without one"
         words, out = self._words, self._out.data
         lent = self._state[STATE_LENT:STATE_MESSAGE].reshape(-1, LENT_WORDS)
@@ -116,7 +116,7 @@ class QuickFetch:
 
 
 def _after(pieces: Answer, sent: int) -> Answer:
-    """What is left when so many bytes were sent."""
+    """The rest after so many bytes were sent."""
     while sent:
         piece = pieces[0]
         size = len(piece) if isinstance(piece, bytes) else piece.length

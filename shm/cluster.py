@@ -11,7 +11,7 @@
 
 Each word stands for itself: no reader needs two of them to agree, so that plain aligned loads and
 stores will do, and there is nothing to publish. A node's generation is written before the process
-that serves under it is forked. What a node counts of its logs stands in the memory of each log.
+that serves under it is forked. A node's counters of a log are in that log's memory.
 """
 
 import mmap
@@ -88,7 +88,7 @@ class ClusterBlock:
         return self._words[_STARTED_MS]
 
     def node(self, node_id: int) -> Node:
-        """What the supervisor wrote of a node."""
+        """The supervisor's entry for a node."""
         at = self._at(node_id)
         return Node(
             node_id,

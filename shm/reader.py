@@ -32,7 +32,7 @@ VIEW_DTYPE = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), (
 """An element of Arrow's binary_view layout that points into a buffer: longer than 12 bytes."""
 
 
-class Place(NamedTuple):
+class RingBatch(NamedTuple):
     """A batch in the ring."""
 
     position: int
@@ -120,7 +120,7 @@ class LogReader:
         rows = self.memory.partitions[:count]
         return {int(row[P_NUMBER]): int(row[P_HIGH_WATERMARK]) for row in rows}
 
-    def visible(self, snapshot: Snapshot, number: int) -> Iterator[Place]:
+    def visible(self, snapshot: Snapshot, number: int) -> Iterator[RingBatch]:
         """The visible batches of a partition in a snapshot, oldest first, where they lie.
 
         Ask `snapshot.is_intact()` after having read them.
@@ -131,11 +131,11 @@ class LogReader:
                 return
             yield place
 
-    def places(self, snapshot: Snapshot, number: int) -> Iterator[Place]:
+    def places(self, snapshot: Snapshot, number: int) -> Iterator[RingBatch]:
         """All batches of a partition in a snapshot, oldest first, visible or not."""
         memory, slots = self.memory, snapshot.slots()
         for slot in slots[memory.column("partition")[slots] == number]:
             position = int(memory.column("position")[slot])
             at = position % memory.layout.ring_bytes + FRAME_HEADER_BYTES
             data = memory.ring[at : at + memory.column("bytes")[slot]]
-            yield Place(position, int(memory.column("base_offset")[slot]), data)
+            yield RingBatch(position, int(memory.column("base_offset")[slot]), data)

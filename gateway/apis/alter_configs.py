@@ -44,7 +44,7 @@ from smq.wire.generated.incremental_alter_configs import (
 
 
 class Operation(IntEnum):
-    """What is done to a config."""
+    """An operation on a config."""
 
     SET = 0
     DELETE = 1
@@ -92,7 +92,7 @@ def _parts(resources: Sequence[R]) -> Iterator[Sequence[R]]:
 
 
 class _Change:
-    """What a request changes: each resource that it names once."""
+    """The resources that a request changes, each named once."""
 
     def __init__(
         self, resources: Sequence[AnyResource], context: CoordinatorContext, *, validate_only: bool

@@ -1,4 +1,4 @@
-"""What a request of each API may be, and how a long answer is made in parts.
+"""The bounds of each API's requests, and how a long answer is made in parts.
 
 Each API bounds its requests: none may hold a loop for more than 10 ms, or grow a process by more
 than 4 times its own size and a megabyte. tests/gateway/test_bounds.py sends the
@@ -30,8 +30,8 @@ class Cut:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a request may be; a larger one closes the connection, as Kafka does with what is larger
-    than socket.request.max.bytes.
+    """The bounds of a request; a larger one closes the connection, as Kafka does with what is
+    larger than socket.request.max.bytes.
 
     bytes_max     without its size
     elements_max  of all its arrays together

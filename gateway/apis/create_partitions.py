@@ -48,7 +48,7 @@ def handle(
 
 
 class _Change:
-    """What a request changes. It adds PARTITIONS_PER_REQUEST_MAX partitions at most."""
+    """The changes of a request, which adds PARTITIONS_PER_REQUEST_MAX partitions at most."""
 
     def __init__(self, request: CreatePartitionsRequest, context: CoordinatorContext) -> None:
         self._topics = context.coordinator.topics

@@ -48,7 +48,7 @@ def _checkpoint(log: Log) -> Later:
 
 
 class _Deletion:
-    """What a request deletes; `logs` are those that it changed."""
+    """The deletions of a request; `logs` are those that it changed."""
 
     def __init__(self, context: ShardContext) -> None:
         self._shard = context.shard

@@ -34,7 +34,7 @@ from smq.wire.generated.describe_configs import (
 
 
 class Resource(IntEnum):
-    """What can be described."""
+    """The types of resources that can be described."""
 
     TOPIC = 2
     BROKER = 4

@@ -368,7 +368,7 @@ def _with_cold(
 
 
 def lent_of(response: FetchResponse) -> Iterator[LentBatches | FileRange]:
-    """What a response lends: to be released when it is not sent after all."""
+    """The loans of a response, to be released if it is not sent after all."""
     for topic in response.responses:
         for partition in topic.partitions:
             if isinstance(partition.records, (LentBatches, FileRange)):

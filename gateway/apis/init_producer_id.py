@@ -1,8 +1,8 @@
 """InitProducerId (key 22), versions 0-5.
 
-- Without a transactional id: a producer id that nobody had, with epoch 0. What the client brings
-  (3, KIP-360) changes nothing, as in Kafka: an idempotent producer bumps its epoch by itself; but
-  one of id and epoch without the other is INVALID_REQUEST.
+- Without a transactional id: a producer id that nobody had, with epoch 0. The client's own id and
+  epoch (3, KIP-360) change nothing, as in Kafka: an idempotent producer bumps its epoch by itself;
+  but one of id and epoch without the other is INVALID_REQUEST.
 - An empty transactional id is INVALID_REQUEST.
 - With one: its producer id with the next epoch; whoever had the one before is fenced. A transaction
   that is open is aborted first: CONCURRENT_TRANSACTIONS until that is done.

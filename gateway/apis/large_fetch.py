@@ -148,7 +148,7 @@ def _marked(portions: Iterator[Portion]) -> Iterator[tuple[Portion, bool]]:
 
 
 def _kept(lent: LentBatches) -> bytes | LentBatches:
-    """What is lent for later: a copy if it is small and in memory."""
+    """A loan for later: a copy if it is small and in memory."""
     if lent.length <= COPIED_BYTES_MAX:
         copy = b"".join(lent.next_buffers())
         if len(copy) == lent.length:

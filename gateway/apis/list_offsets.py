@@ -11,8 +11,8 @@
 
 Of a large request few partitions are answered in a turn of the loop. Which batch has a time the
 loop's index says in a few steps; the record in it is looked for in the background, of one batch
-after the other. What a request may have inflated is limited: a batch beyond that is answered with
-what its header says.
+after the other. The bytes that a request may inflate are limited: a batch beyond that is answered
+with what its header says.
 """
 
 from collections import Counter, deque
@@ -120,7 +120,7 @@ class _Search(NamedTuple):
 
 
 class _Budget:
-    """What a request may still have inflated, over all its portions."""
+    """The bytes that a request may still inflate, over all its portions."""
 
     def __init__(self) -> None:
         self.bytes_left = INFLATED_BYTES_MAX

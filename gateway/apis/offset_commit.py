@@ -96,7 +96,7 @@ class _Commits:
 
     @cached_property
     def _refusal(self) -> ErrorCode:
-        """What the group has against it."""
+        """The error that the group answers, or NONE."""
         request, groups = self._request, self._context.coordinator.groups
         event = Commit(
             request.member_id, request.group_instance_id, request.generation_id_or_member_epoch

@@ -35,7 +35,7 @@ def handle(request: OffsetDeleteRequest, context: CoordinatorContext) -> OffsetD
 
 
 class _Deletion:
-    """What a request deletes: `numbers` of partitions. Raises BrokerError: nothing of the group."""
+    """The `numbers` of the partitions to delete. Raises BrokerError if the whole request fails."""
 
     def __init__(self, group_id: str, context: CoordinatorContext) -> None:
         if not group_id:

@@ -106,7 +106,7 @@ def _downgraded(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponse
 def _group(
     asked: OffsetFetchRequestGroup, context: CoordinatorContext, undecided: Undecided
 ) -> Iterator[OffsetFetchResponseGroup]:
-    """What is asked for in one; or everything that is committed, page by page."""
+    """The offsets that a request asks for; or all committed ones, page by page."""
     store, group_id, above = context.coordinator.store, asked.group_id, -1
     if asked.topics is not None:
         numbers = {number for each in asked.topics for number in _numbers(each, context)}

@@ -84,7 +84,7 @@ class Beginning:
         return FetchSession(self._context.header.api_version >= IDS_FROM)
 
     def portion(self, topics: Sequence[FetchTopic], response: FetchResponse) -> None:
-        """What a portion has asked for, and was answered."""
+        """Record the questions and the answers of a portion."""
         has_ids = self._session.has_ids
         if not self._is_wanted or not _are_names(topics):
             self._is_wanted = False
@@ -200,7 +200,7 @@ def _asked(topics: Sequence[FetchTopic], *, has_ids: bool) -> Iterator[Asked]:
 
 
 def _topics(asked: Sequence[Asked]) -> list[FetchTopic]:
-    """What is asked, a row a topic."""
+    """The request as rows, one a topic."""
     topics: dict[str | UUID, list[FetchPartition]] = {}
     for each in asked:
         topics.setdefault(each.topic, []).append(
@@ -221,7 +221,7 @@ def _topics(asked: Sequence[Asked]) -> list[FetchTopic]:
 
 
 def _told(response: FetchResponse, *, has_ids: bool) -> Iterator[tuple[PartitionData, Told]]:
-    """What a response tells of each partition. After an error the truth is to follow."""
+    """The ends that a response reports of each partition; -1 after an error: report them again."""
     for topic in response.responses:
         key = topic.topic_id if has_ids else topic.topic
         for data in topic.partitions:

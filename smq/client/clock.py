@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the SDK asks of a clock."""
+    """The clock that the SDK uses."""
 
     def monotonic_s(self) -> float:
         """Seconds that only grow, from an arbitrary start."""

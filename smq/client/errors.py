@@ -37,7 +37,7 @@ class RecordTooLarge(BrokerError):
 class ProducerFenced(BrokerError):
     """Another producer has the transactional id, or a transaction was open for too long.
 
-    The producer can do nothing any more. What its last transaction wrote is not committed.
+    The producer cannot continue. Its last transaction is not committed.
     """
 
     def __init__(self, transactional_id: str) -> None:

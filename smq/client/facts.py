@@ -1,4 +1,4 @@
-"""What a client asks of a broker to find its memory and its files on this host."""
+"""Asks a broker for the places of its memory and its files on this host."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -10,7 +10,7 @@ from smq.coordinator.groups import GroupRules, Groups
 from smq.coordinator.inputs import Chance, Now
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.topics import Cluster, Topics
-from smq.coordinator.transactions.orders import Place
+from smq.coordinator.transactions.orders import LedPartition
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Catalog
 from smq.model.config import MINUTE_MS, Config
@@ -34,14 +34,14 @@ class Coordinator:
             store, _transaction_rules(config), self.producer_ids, self._find_place, now
         )
 
-    def _find_place(self, number: int) -> Place | None:
+    def _find_place(self, number: int) -> LedPartition | None:
         found = self.topics.places.get(number)
         if found is None:
             return None
         topic, partition = found
         node = Catalog.leader(topic.logs[partition], self.config.shards)
         durability = own_or_default("smq.durability", topic.configs, self.config)
-        return Place(topic.name, partition, node, durability == "disk")
+        return LedPartition(topic.name, partition, node, durability == "disk")
 
 
 def _transaction_rules(config: Config) -> TransactionRules:

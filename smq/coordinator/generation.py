@@ -60,12 +60,12 @@ class Generation:
         )
 
     def change(self, group_id: str, roster: Roster) -> GroupChange:
-        """What has changed in the group since it was saved last. The roster takes it for saved."""
+        """The group's changes since it was last saved. The roster takes them as saved."""
         now = self.protocol_type, self.number, self.protocol_name, roster.leader
         return GroupChange(group_id, *now, not roster, *roster.take_changes())
 
     def stored(self, group_id: str, roster: Roster) -> StoredGroup:
-        """What of the group outlives the process."""
+        """The part of the group that outlives the process."""
         return StoredGroup(
             group_id,
             self.protocol_type,

@@ -118,12 +118,12 @@ class Group:
         return self.state is S.EMPTY and not self._members.pending
 
     def stored(self) -> StoredGroup:
-        """What outlives the process. Only an empty or stable group is stored."""
+        """The part that outlives the process. Only an empty or stable group is stored."""
         assert self.state in {S.EMPTY, S.STABLE}
         return self._generation.stored(self.group_id, self.roster)
 
     def invariants(self) -> None:
-        """What holds between any two events."""
+        """Check what must hold between any two events."""
         self._members.invariants()
         self._rebalance.invariants()
 

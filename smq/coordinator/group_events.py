@@ -1,7 +1,7 @@
-"""What can happen to a group, and what comes of it. The words of `smq.coordinator.group`.
+"""The events and effects of `smq.coordinator.group`.
 
 A ticket stands for a request whose answer may have to wait; the group gives it back with the
-answer, exactly once. What it is only the caller knows.
+answer, exactly once. Its meaning is the caller's.
 """
 
 from collections.abc import Mapping

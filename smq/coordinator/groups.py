@@ -167,7 +167,7 @@ class Groups:
         return group is not None and group.is_idle()
 
     def invariants(self) -> None:
-        """What holds between any two calls."""
+        """Check what must hold between any two calls."""
         assert self._scheduled.keys() <= self._groups.keys()
         assert {(ms, group_id) for group_id, ms in self._scheduled.items()} <= set(self._wakes)
         for group_id, group in self._groups.items():

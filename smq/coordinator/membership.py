@@ -80,7 +80,7 @@ class Membership:
             self.let_go(member, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def invariants(self) -> None:
-        """What holds between any two events."""
+        """Check what must hold between any two events."""
         self.roster.invariants()
         self.sessions.invariants()
         self.pending.invariants()

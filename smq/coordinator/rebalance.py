@@ -170,7 +170,7 @@ class Rebalance:
             self._join_deadline_ms = self._members.now_ms + extended.delay_ms
 
     def invariants(self) -> None:
-        """What holds between any two events."""
+        """Check what must hold between any two events."""
         roster = self._members.roster
         if self.state is not S.PREPARING:  # While it waits for joins, all may leave.
             assert bool(roster) == (self.state in {S.COMPLETING, S.STABLE})

@@ -37,7 +37,7 @@ class NewTopic:
 
 
 class Cluster(NamedTuple):
-    """What is fixed while the broker runs."""
+    """Facts that are fixed while the broker runs."""
 
     id: str
     log_count: int

@@ -46,7 +46,7 @@ class Facts(NamedTuple):
 
 
 class Capabilities(NamedTuple):
-    """What differs between stores."""
+    """The capabilities that differ between stores."""
 
     if_match: bool
     local_paths: bool

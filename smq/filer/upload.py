@@ -10,7 +10,8 @@ host the bytes go straight into the filer's directory, through no other process;
 whole and on disk. Moving a file copies nothing. A file without a length, such as a pipe or a file
 of /proc, is read as a stream.
 
-The source may change during the upload. What is stored matches its name, or nothing is stored.
+The source may change during the upload. The stored bytes match the object's name, or nothing is
+stored.
 """
 
 import fcntl

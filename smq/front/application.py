@@ -69,7 +69,7 @@ Health = Callable[[], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """What the front can tell of its broker. Each is called by one thread at a time.
+    """The front's sources of facts about its broker. Each is called by one thread at a time.
 
     health, readiness   {"ready": …, …}
     metrics             the page of /metrics

@@ -1,9 +1,10 @@
 """What still needs full segments: partitions that have unsealed records in them, or any at all.
 
 It is asked for every segment with every seal, and a segment may have records of 10,000 partitions.
-What a partition does not need it never needs again: sealed ends and log starts only grow, and
-numbers of partitions that are gone are not used again. So a segment's partitions are gone through
-once in its life, and the walk stands where one needs it; one call looks at no more than LOOKS_MAX.
+A partition that no longer needs a segment never needs it again: sealed ends and log starts only
+grow, and numbers of partitions that are gone are not used again. So a segment's partitions are gone
+through once in its life, and the walk stands where one needs it; one call looks at no more than
+LOOKS_MAX.
 """
 
 from collections.abc import Iterator

@@ -28,7 +28,7 @@ UNLIMITED = 2**62
 
 
 class Found(NamedTuple):
-    """What a fetch of one partition gets: places of whole batches, and their bytes.
+    """The result of a fetch of one partition: places of whole batches, and their bytes.
 
     spans   int64 [n, 2]: (position of the batch, bytes)
     """
@@ -51,7 +51,7 @@ class IndexedBatch(NamedTuple):
 class Lookup:
     """The window and the filed tables of one log.
 
-    A segment that is forgotten has no table from then on. What partitions know of it is left where
+    A forgotten segment has no table from then on. The partitions' entries for it are left where
     it is until they are asked, or get another segment: a segment may have 10,000 of them.
     """
 
@@ -266,7 +266,7 @@ class Lookup:
         return found
 
     def bytes_from(self, number: int, slot: int, offset: int) -> int:
-        """What a partition's batches take from `offset` on, in filed tables and window."""
+        """The bytes of a partition's batches from `offset` on, in filed tables and window."""
         total, filed_end = 0, offset
         for _, segment in self._filed_from(number, offset):
             assert segment.index is not None

@@ -58,7 +58,7 @@ def show(row: np.ndarray, end: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSettings:
-    """What a topic's configuration means to its partitions' rows; times in ms, sizes in bytes."""
+    """A topic's configuration as its partitions' rows hold it; times in ms, sizes in bytes."""
 
     durability: int
     batch_bytes_max: int
@@ -70,7 +70,7 @@ class PartitionSettings:
 
 
 class PartitionsCopy(NamedTuple):
-    """What a checkpoint keeps of all partitions, before it is put in order: cheap to take."""
+    """The checkpoint's data of all partitions, not yet in order: cheap to take."""
 
     table: np.ndarray
     epochs: dict[int, list[tuple[int, int]]]
@@ -164,12 +164,12 @@ class Partitions:
         row[P_UNSEALED_SINCE_MS] = since_ms if unsealed_bytes else 0
 
     def copy(self) -> PartitionsCopy:
-        """What a checkpoint keeps of all partitions, as of now."""
+        """The checkpoint's data of all partitions, as of now."""
         rows = self.table[: int(self._words[WORD_PARTITION_COUNT])]
         return PartitionsCopy(rows.copy(), self.epochs.copy())
 
     def states(self) -> list[PartitionCheckpoint]:
-        """What a checkpoint keeps of all partitions, in order."""
+        """The checkpoint's data of all partitions, in order."""
         return self.copy().states()
 
     def configure(self, number: int, settings: PartitionSettings) -> int:

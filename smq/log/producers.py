@@ -104,8 +104,8 @@ class Producers:
 class ProducersCopy:
     """A copy of a table as it was when it was begun, made while producers go on.
 
-    take() is for the loop, file() for the background's thread. What a piece has learned since the
-    beginning is taken out again: batches that lie at or above the ends that partitions had then.
+    take() is for the loop, file() for the background's thread. The changes of a piece since the
+    beginning are taken out again: batches that lie at or above the ends that partitions had then.
     """
 
     def __init__(self, table: np.ndarray, end: int) -> None:

@@ -53,7 +53,7 @@ def put_aside(directory: Path, position: int, data: np.ndarray) -> Path:
 
 
 class ReadableLog:
-    """What of a log can be found and read.
+    """Finds and reads the batches of a log.
 
     `notices` are sentences for the operator that nobody has taken yet.
     """

@@ -83,7 +83,7 @@ SCAN_ROWS = 65536
 
 @dataclass(slots=True)
 class Recovered:
-    """What a start found, to be said in one line."""
+    """The findings of a start, reported in one line."""
 
     scanned_bytes: int = 0
     damaged: list[str] = field(default_factory=list)
@@ -327,7 +327,7 @@ class _Recovery:
         replay_transactions(log, data, rows, first_position, (self._known_to, self._now_ms))
 
     def _pass_over_sealed(self, data: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> None:
-        """What is sealed is not entered: behind a freed segment it would seem to follow it."""
+        """Skip sealed frames: behind a freed segment they would seem to follow it."""
         sealed_ends = self._log.partitions.table[:, P_SEALED_END]
         ours = np.flatnonzero(rows[:, S_KIND] == FRAME_KIND_BATCH)
         ours = ours[slots[rows[ours, S_PARTITION]] >= 0]

@@ -3,8 +3,8 @@
     the loop      words, partitions (one copy)   rows of producers, a piece      the next piece …
     background                                   put in order, filed             …   encoded, saved
 
-Between two pieces the loop serves. What producers have appended meanwhile lies above the ends that
-the partitions had at the beginning, and is left out.
+Between two pieces the loop serves. Batches appended meanwhile lie above the ends that
+the partitions had at the beginning, and are left out.
 """
 
 from collections.abc import Callable

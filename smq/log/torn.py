@@ -33,7 +33,7 @@ LOOK_BYTES = 1024 * 1024  # Of a later segment: one that was begun has good fram
 
 
 class Evidence:
-    """What a start knows: `synced` is the highest position of which any good frame says so.
+    """The knowledge of a start: `synced` is the highest synced position that a good frame names.
 
     is_same_boot   the machine has not been booted since: the page cache has all that was written
     """

@@ -1,4 +1,4 @@
-"""What a start finds of transactions in scanned frames: batches open them, markers end them."""
+"""Rebuilds transactions from scanned frames at a start: batches open them, markers end them."""
 
 import numpy as np
 

@@ -122,7 +122,7 @@ class Transactions:
     # --- checkpoints -----------------------------------------------------------------------------
 
     def copy(self) -> TransactionsCopy:
-        """What a checkpoint keeps, as of now."""
+        """The checkpoint's data, as of now."""
         aborted = [each for of_partition in self._aborted.values() for each in of_partition]
         return TransactionsCopy(list(self.opened()), aborted)
 
@@ -154,7 +154,7 @@ class Transactions:
             self._show(number)
 
     def raise_to(self, number: int, offset: int) -> None:
-        """What lies below an offset is decided, for it is sealed: what is open begins there."""
+        """All below an offset is sealed, hence decided: no open transaction begins before it."""
         opened = self._open.get(number, {})
         for each in opened.values():
             if each.first_offset < offset:

@@ -74,7 +74,7 @@ def broken_relations(config: Config) -> Iterator[Problem]:
 
 
 def _alert_problems(config: Config) -> Iterator[Problem]:
-    """What is wrong with the alerts of late groups."""
+    """The problems of the rules for lag alerts."""
     try:
         rules = parse_lag_rules(config.lag_alert_rules)
     except ValueError as reason:

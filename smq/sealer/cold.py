@@ -6,7 +6,7 @@ serves the requests that follow. The cache is bounded; no file goes before the s
 open it. Opening a segment checks it against the manifest; a
 segment that differs is reported by name and never served.
 
-Who reads on where the answer before ended gets the next row group decoded while nobody asks.
+For a sequential reader the next row group is decoded ahead, while no request waits.
 """
 
 from collections import OrderedDict
@@ -125,9 +125,9 @@ class _Queue:
 class Cache:
     """Files of batches in a private directory, bounded in bytes.
 
-    Two queues, after 2Q (Johnson and Shasha, VLDB 1994). What is asked for the first time goes
+    Two queues, after 2Q (Johnson and Shasha, VLDB 1994). A first request's result goes
     soon: the files of a backlog that is read once are deleted before the system writes them to the
-    disk. What is asked for again after that is held for long.
+    disk. A result that is requested again after that is kept for long.
     """
 
     def __init__(self, directory: Path, bytes_max: int, now_ms: Callable[[], int]) -> None:
@@ -198,7 +198,7 @@ class ColdReader:
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return
-        with suppress(StoreError, OSError):  # Who asks for it is told.
+        with suppress(StoreError, OSError):  # The request for it reports the error.
             for segment in walk(self._manifest, *ahead, page=1):
                 self._batches(segment, max(ahead[1], segment.base_offset))
                 return

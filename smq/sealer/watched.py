@@ -29,7 +29,7 @@ class Watched:
         assert self._missing <= self._numbers
 
     def question(self) -> Partitions:
-        """What asks for what is new."""
+        """The question that asks for changes."""
         return Partitions(self._life, self._version)
 
     def take(self, facts: ShardFacts) -> bool:

@@ -1,1 +1,1 @@
-"""What a shard decides: which partitions it leads, what a produce or a fetch gets."""
+"""A shard's decisions: which partitions it leads, and the results of Produce and Fetch."""

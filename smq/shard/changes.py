@@ -1,4 +1,4 @@
-"""What has changed of a shard's partitions since the sealer has asked last.
+"""The changes of a shard's partitions since the sealer last asked.
 
     sealer   since 0 ─▶        version 1000, there is more      the first rows, all being new
              since 1000 ─▶     version 1730                     the rest
@@ -6,7 +6,7 @@
 
 Each change of a row gets the next version. Versions are of one life of the shard: a question with
 another life's is answered in full, and so is one that has missed deleted partitions. An answer has
-at most ROWS_MAX rows. What a question costs beside them is one pass of C over the tables.
+at most ROWS_MAX rows. Beside them a question costs one pass of C over the tables.
 """
 
 from collections import deque
@@ -98,7 +98,7 @@ class Changes:
         assert len(self._gone) <= GONE_MAX
 
     def after(self, since: int) -> Told:
-        """What has changed after a version that was told before; 0: everything."""
+        """The changes after a version that was reported before; 0: everything."""
         self._look()
         if not self._complete_from <= since <= self._version:
             since = 0

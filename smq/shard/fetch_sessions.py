@@ -11,8 +11,9 @@ columns with the logs' tables.
     SEEN_HIGH, SEEN_START                   as it was told last; -1: not, or an error
     TURN        ascends in the order in which the partitions are answered
 
-Who was answered goes to the end of that order. Eviction is Kafka's (FetchSessionCache): a session
-that was not used for EVICTION_MS goes for any other, one that is older than that for a larger one.
+An answered partition goes to the end of that order. Eviction is Kafka's (FetchSessionCache): a
+session that was not used for EVICTION_MS goes for any other, one that is older than that for a
+larger one.
 """
 
 from collections.abc import Iterable, Sequence

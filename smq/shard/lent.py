@@ -1,10 +1,10 @@
 """Batches on their way to a socket: remembered as places, turned into bytes when they are sent.
 
-A slow socket takes a part. What is left is never a pointer: when the socket can take more, the same
-bytes come from the ring if it still has them, and otherwise from the WAL, checked. What is not in
-the page cache is read in the background: other clients do not wait for the disk.
+A slow socket takes a part. The rest is never a pointer: when the socket can take more, the same
+bytes come from the ring if it still has them, and otherwise from the WAL, checked. Bytes that are
+not in the page cache are read in the background: other clients do not wait for the disk.
 
-What is held keeps its segments only while the log has space without them (smq.log.files.wal). A
+A loan keeps its segments only while the log has space without them (smq.log.files.wal). A
 connection whose bytes are gone is closed; its client asks again.
 """
 
@@ -187,7 +187,7 @@ class LentBatches:
                 segment.loans += 1
 
     def pause(self) -> None:
-        """See Sendable. What was read of the WAL is read again, not much more than it takes."""
+        """See Sendable. Bytes of the WAL are read again, not much more than the socket takes."""
         if self._from_wal is not None:
             taken = self._read_bytes - len(self._from_wal)
             self._run_bytes = min(RUN_BYTES_MAX, max(RUN_BYTES_MIN, 2 * taken))
@@ -207,8 +207,8 @@ class LentBatches:
 class FileRange:
     """Bytes of a cache file that the sealer has written for us.
 
-    While it is held the open file outlives its name. What waits keeps none open: who asks for much
-    and reads nothing would else take all descriptors.
+    While it is held the open file outlives its name. Waiting places keep no file open: a client
+    that asks for much and reads nothing would else take all descriptors.
     """
 
     def __init__(self, path: str, at: int, length: int, background: Background) -> None:

@@ -31,7 +31,7 @@ class Ending(NamedTuple):
     end: int = 0
 
     def outcome(self, shard: Shard) -> ErrorCode | None:
-        """What is to be answered; None: it is not known yet."""
+        """The answer; None: it is not known yet."""
         if self.led is None or self.error != ErrorCode.NONE:
             return self.error
         if shard.by_number(self.number) is None:

@@ -1,4 +1,4 @@
-"""What a shard does with the Produce requests that one recv brought: a few kernel calls in all."""
+"""Handles the Produce requests of one recv, with a few kernel calls in all."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -56,8 +56,9 @@ _NO_FILER = NoFiler()
 
 
 class Mark(NamedTuple):
-    """What a plan touched of a log: all of that lies below `position`. `level` is the highest
-    durability of the partitions concerned. A batch that was appended before counts as well."""
+    """The part of a log that a plan touched: all of it lies below `position`. `level` is the
+    highest durability of the partitions concerned. A batch that was appended before counts as
+    well."""
 
     log: int
     position: int

@@ -35,7 +35,7 @@ TOO_MANY = f"its batch names more than {LATER_MAX} payloads: send fewer"
 
 
 class Seen(NamedTuple):
-    """What the filer says of a payload that is there."""
+    """The filer's description of an existing payload."""
 
     length: int
     modified_ms: int
@@ -77,7 +77,7 @@ class Patience:
 
 
 class Verdict(NamedTuple):
-    """What becomes of a batch: NONE, or an error and which records it is about."""
+    """The verdict on a batch: NONE, or an error and the records that it concerns."""
 
     error: ErrorCode
     refused: list[Refused]
@@ -87,7 +87,7 @@ GOOD = Verdict(ErrorCode.NONE, [])
 
 
 class Rule(NamedTuple):
-    """What makes a handle a good one, of those whose payloads are files in a directory."""
+    """The conditions of a good handle whose payload is a file in a directory."""
 
     directory: bytes
     orphan_ms: int
@@ -160,7 +160,7 @@ class References:
         return int(own_or_default("smq.reference.orphan.ms", topic.configs, self._config))
 
     def _problem(self, reference: Reference | NotAHandle, topic: Topic | None, now_ms: int) -> str:
-        """What is wrong with a handle, as a sentence, or nothing. Raises Later."""
+        """The error of a handle, as a sentence, or nothing. Raises Later."""
         if isinstance(reference, NotAHandle):
             return str(reference)
         assert topic is not None, "a partition that is appended to belongs to a topic"

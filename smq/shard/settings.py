@@ -12,7 +12,7 @@ _LEVELS = {"memory": DURABILITY_MEMORY, "os": DURABILITY_OS, "disk": DURABILITY_
 
 
 def settings_of(topic: Topic, config: Config) -> PartitionSettings:
-    """What a topic's configuration means to the log."""
+    """A topic's configuration as the log uses it."""
     settings = TopicSettings.of(topic.configs, config)
     return PartitionSettings(
         durability=_LEVELS[settings.durability],

@@ -1,4 +1,4 @@
-"""What a shard is: the logs it serves and the partitions it leads. Decides; takes `now_ms`.
+"""A shard: the logs it serves and the partitions it leads. Decides; takes `now_ms`.
 
 The catalog says which topics there are. After each change of it the shard adopts what is new and
 its own, drops what is gone, and builds the kernels' directory anew: nobody waits for anybody.

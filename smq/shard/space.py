@@ -1,6 +1,6 @@
 """WAL space: when the sealer is called, when producers are slowed, and when they are refused.
 
-What is sealed counts as free, though it stays in the WAL until its space is wanted.
+Sealed segments count as free, though they stay in the WAL until their space is wanted.
 
     free of wal.bytes.max   1 ..... 1/2 ............ 3/8 ......... 1/4 ............... 0
                                      sealer is called   loans end     producers slowed    refused

@@ -90,7 +90,7 @@ class TransactionalProduce:
         return len(self._data)
 
     def begin(self, now_ms: int) -> AddPartitions | None:
-        """What the coordinator must be asked before it may be appended. Raises PeerError."""
+        """The questions that the coordinator must answer before an append. Raises PeerError."""
         self._parse(now_ms)
         unknown = {row.led.number: row for row in self._rows() if not row.is_open}
         if not unknown:
@@ -126,7 +126,7 @@ class TransactionalProduce:
                 self._errors[number] = self._told(code or int(ErrorCode.INVALID_TXN_STATE))
 
     def _told(self, code: int) -> int:
-        """What a client is told of the coordinator's error, as Kafka translates it."""
+        """The coordinator's error as the client gets it, translated as Kafka does."""
         if code == ErrorCode.PRODUCER_FENCED:
             return int(ErrorCode.INVALID_PRODUCER_EPOCH)
         if code == ErrorCode.TRANSACTION_ABORTABLE and self.version < ABORTABLE_FROM:

@@ -79,7 +79,7 @@ def _size_of(data: np.ndarray, at: int) -> int:
 
 
 def verdict_of(batch: np.ndarray, partition: str, settings: TopicSettings, now_ms: int) -> Verdict:
-    """What becomes of a batch; of the records that are wrong at most REASONS_MAX are named."""
+    """The verdict on a batch; at most REASONS_MAX invalid records are named."""
     columns = _columns_of(batch)
     if columns is None:
         reason = f"its records are malformed, or inflate to more than {INFLATED_BYTES_MAX} bytes"

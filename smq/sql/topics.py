@@ -26,7 +26,7 @@ _TEXT = "coalesce(try(decode({0})), {0}::VARCHAR) AS {0}"
 
 @dataclass(frozen=True, slots=True)
 class TopicRows:
-    """What a query of a topic reads.
+    """The files and records that a query of a topic reads.
 
     parts        of sealed segments, in order
     arrow        rows of raw segments and of records that are not sealed, as one Arrow table

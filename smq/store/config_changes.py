@@ -1,4 +1,4 @@
-"""Who has changed which setting, and what it was before: the newest changes of all resources."""
+"""The history of settings: each change with its author, time and former value, the newest only."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ CLIENT_CHARACTERS_MAX = 255  # Of a client's name for itself, which may be long.
 
 
 class Changer(NamedTuple):
-    """Who changes a setting: what a client calls itself, where it is, and when (wall time)."""
+    """The author of a change: the client's id, its address, and the time (wall clock)."""
 
     client_id: str
     client_host: str

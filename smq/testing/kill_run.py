@@ -85,7 +85,7 @@ class Reader:
         self._consumer.assign(places)
 
     def read(self) -> int:
-        """What has come since; how many records."""
+        """Take the records that have come since; return their number."""
         messages = self._consumer.consume(5000, 0.2)
         for message in messages:
             self._take(message)

@@ -56,7 +56,7 @@ class Broker(Protocol):
 
 
 class Process(Protocol):
-    """What is needed of a process; subprocess.Popen has it."""
+    """The part of a process's interface that is used; subprocess.Popen has it."""
 
     @property
     def pid(self) -> int: ...

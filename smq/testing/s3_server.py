@@ -100,7 +100,7 @@ def store_on(server: S3Server, prefix: str = "") -> S3Store:
 
 
 def settings_for(server: S3Server, directory: Path, prefix: str = "") -> dict[str, str]:
-    """What a broker must be told to keep its files there."""
+    """The settings of a broker that keeps its files there."""
     keys = directory / "s3-keys"
     keys.write_text("[default]\naws_access_key_id = test\naws_secret_access_key = test\n")
     return {

@@ -39,7 +39,7 @@ class Hello(NamedTuple):
         return cls(node_id, cluster_id.rstrip(b"\0").decode(errors="replace"))
 
 
-class Answer(NamedTuple):
+class AttachReply(NamedTuple):
     """The shard's message: how many descriptors come with it, or why it refuses."""
 
     descriptors: int

@@ -13,7 +13,7 @@ from shm.kernels.session import client as kernels
 from shm.session import SessionMemory
 from smq.app.shard.sessions import Sessions
 from smq.model.catalog import Topic
-from smq.wire.attach import ANSWER_BYTES, Answer, Hello
+from smq.wire.attach import ANSWER_BYTES, AttachReply, Hello
 from tests.app.fake_peers import listen, turn_until
 from tests.app.shard_client import ServerBench
 from tests.shard.shard_bench import batch, produce_request
@@ -51,7 +51,7 @@ class DoorBench(ServerBench):
         self.loop.opened.append(sock)
         return sock
 
-    def greet(self, hello: bytes) -> tuple[socket.socket, Answer | None, list[int]]:
+    def greet(self, hello: bytes) -> tuple[socket.socket, AttachReply | None, list[int]]:
         """Say something, and hear the answer; None: the socket was closed."""
         sock = self.connect()
         sock.send(hello)
@@ -67,12 +67,12 @@ class DoorBench(ServerBench):
 
         turn_until(self.loop, answered)
         ((data, descriptors),) = heard
-        return sock, Answer.decode(data) if data else None, descriptors
+        return sock, AttachReply.decode(data) if data else None, descriptors
 
     def attach(self) -> "Attached":
         """A program that is let in."""
         sock, answer, descriptors = self.greet(IDENTITY.encode())
-        assert answer == Answer(len(descriptors))
+        assert answer == AttachReply(len(descriptors))
         memory = SessionMemory.attach(descriptors[0])
         for fd in descriptors:
             os.close(fd)

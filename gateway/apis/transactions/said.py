@@ -1,4 +1,4 @@
-"""What the APIs of transactions have in common: how refusals are said to older clients."""
+"""Shared by the APIs of transactions: the error codes that older clients understand."""
 
 from smq.model.errors import ErrorCode
 

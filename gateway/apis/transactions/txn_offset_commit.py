@@ -52,7 +52,7 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
 
 
 def _refusal(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> ErrorCode:
-    """What the transaction or the group has against it."""
+    """The error that the transaction or the group answers, or NONE."""
     try:
         _check_transaction(request, context)
         _check_group(request, context)

@@ -95,7 +95,7 @@ def finish(folder: Path, about: About) -> About:
 
 
 def read(folder: Path) -> About:
-    """What a snapshot says, once all its files are found. Raises NotWhole, MadeByNewer."""
+    """Read a snapshot's description once all its files are found. Raises NotWhole, MadeByNewer."""
     if (folder / UNFINISHED).exists() or not (folder / ABOUT).exists():
         raise NotWhole(
             f"{folder} is not a whole snapshot: `smq snapshot` has not finished it, or it was not "

@@ -99,7 +99,7 @@ class Restoring:
             )
 
     def _check_filer(self, mark: Path) -> None:
-        """What an unfinished restore has brought may be there."""
+        """Files of an unfinished restore may be there."""
         is_ours = mark.exists() and mark.read_text() == self.filer_root
         if not is_ours and next(iter(self.filer.list()), None) is not None:
             raise Refused(

@@ -20,7 +20,7 @@ from smq.store.store import FILE_NAME, Store
 
 
 def coordinator_main(inheritance: Inheritance) -> None:
-    """Serve until asked to stop. What was not answered by then is not done."""
+    """Serve until asked to stop. Requests without an answer by then have no effect."""
     config, loop = inheritance.config, Loop()
     try:
         store = Store.open(inheritance.data_dir / FILE_NAME)

@@ -41,7 +41,7 @@ CLOSE_CONNECTION = b""  # The answer that has a shard close its client's connect
 
 
 class Around(NamedTuple):
-    """What is around a coordinator: nodes, where the catalog goes, time, shards' sockets."""
+    """A coordinator's surroundings: nodes, the catalog's destination, time, shards' sockets."""
 
     nodes: Callable[[], list[Node]]
     publish: Callable[[bytes], object]
@@ -139,14 +139,14 @@ class CoordinatorServer:
         self._set_alarm(now)
 
     def _ordered(self, order: Order, sent: Sent) -> None:
-        """What a shard says to an order."""
+        """Take a shard's answer to an order."""
         try:
             report(self._coordinator.transactions.endings, order, sent, self._clock())
         except StoreError as reason:
             self._start_over(reason)
 
     def _collect_answers(self) -> None:
-        """What groups and transactions have answered, as responses to those that waited for it."""
+        """The answers of groups and transactions, as responses to the waiting requests."""
         for of_group in self._coordinator.groups.take_answers(GROUP_ANSWERS_A_TURN):
             _place(of_group.ticket, of_group.answer)
         for ended in self._coordinator.transactions.take_answers():

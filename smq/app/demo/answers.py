@@ -61,7 +61,7 @@ def late_between(files: list[str], first_offset: int, end_offset: int) -> tuple[
 
 
 def delays_of_source(data: Path) -> list[list[Any]]:
-    """What the Spark job must answer, computed by DuckDB from the CSV files."""
+    """The expected result of the Spark job, computed by DuckDB from the CSV files."""
     files = [str(data / name) for name in ("flights.csv", "weather.csv", "airlines.csv")]
     with duckdb.connect() as database:
         return [[*row] for row in database.execute(ON_SOURCE, files).fetchall()]

@@ -34,7 +34,7 @@ class Broker:
         raise SystemExit(f"smq serve ended, with exit code {self._process.wait()}")
 
     def status(self) -> Status:
-        """What its supervisor says."""
+        """The supervisor's status."""
         found = read_status(self.data_dir)
         if found is None:
             raise SystemExit("the broker is gone")

@@ -65,7 +65,7 @@ async def _serve(inheritance: Inheritance) -> None:
     config = inheritance.config
     store = Location.of(config).open()
     if store.capabilities.local_paths:
-        with suppress(StoreError):  # Who uploads is told.
+        with suppress(StoreError):  # The uploader gets the error.
             store.sweep(before_ms=0)  # What a front before us was killed over.
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
     hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})

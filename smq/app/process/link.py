@@ -56,7 +56,7 @@ class Link:
 
     @property
     def unsent_bytes(self) -> int:
-        """What the other side has not taken yet."""
+        """The bytes that the peer has not received yet."""
         return len(self._unsent)
 
     def send(self, frame: bytes) -> None:

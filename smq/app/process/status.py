@@ -108,5 +108,5 @@ def attach_logs(status: Status) -> list[LogMemory]:
 
 
 def counters_of(memory: LogMemory) -> dict[str, int]:
-    """What the shard has counted of a log since the broker's start."""
+    """The shard's counters of a log since the broker's start."""
     return {name: int(memory.words[word]) for name, word in COUNTERS.items()}

@@ -46,7 +46,7 @@ class Known(Protocol):
 
 
 class Chores:
-    """What is due, and what of it is being done. `states` is as the shards said it last."""
+    """The chores that are due, and those in progress. `states` is the shards' last report."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Chores:
             self._line.popleft()()
 
     def invariants(self) -> None:
-        """What holds between any two answers."""
+        """Check what must hold between any two answers."""
         assert len(self._line) + self._is_in_hand <= self._retaining + self._sweeping
         assert 0 <= self._sweeping <= SWEEP_CHORES
         assert self._retaining >= 0

@@ -76,7 +76,7 @@ class Surroundings(NamedTuple):
 
 
 class Worker:
-    """Does jobs. What a job needs is opened, and imported, when the first of its kind comes."""
+    """Does jobs. The first job of a kind opens and imports what the kind needs."""
 
     merge_run_min = RUN_MIN
 

@@ -68,7 +68,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _Progress:
-    """What of the processor a worker has had, and since when it is no more."""
+    """A worker's processor time, and since when it has not grown."""
 
     ticks: int = -1
     since_ms: int = 0
@@ -347,7 +347,7 @@ class Readers:
 
 
 def _subject(question: Question[Any]) -> str:
-    """What a question is about, in words."""
+    """Describe a question in words."""
     match question:
         case FindPayloads():
             return f"payload {question.keys[0]}"

@@ -1,4 +1,4 @@
-"""What a shard does for our other processes, over its unix socket: the FOR_SHARD of
+"""A shard's commands for our other processes, over its unix socket: the FOR_SHARD of
 smq.wire.internal.messages.
 """
 

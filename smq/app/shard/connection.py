@@ -100,7 +100,7 @@ class Slot:
             piece.release()
 
     def lent(self) -> list[Sendable]:
-        """What is lent to it."""
+        """Its loans."""
         return [piece for piece in self.pieces if not isinstance(piece, (bytes, memoryview))]
 
 
@@ -219,7 +219,7 @@ class Connection:
 
     @property
     def standing(self) -> int:
-        """What a kernel may do for it: see `clients` of shm.kernels.turn.words.
+        """What a kernel may do for this connection: see `clients` of shm.kernels.turn.words.
 
         It may take requests if the connection holds no part of one, waits for no answer, and may
         send more.

@@ -1,10 +1,10 @@
-"""What a shard sees of the filer: whether a payload is there.
+"""A shard's view of the filer: whether a payload is there.
 
 On a filer of this host that is a stat, a few microseconds. Another store is asked by the sealer,
 for the shard's loop never waits: until the answer is known producers are told to send again, which
 all of them do by themselves, and what is known is kept for a while.
 
-One question is on its way at a time. What is wanted meanwhile goes with the next one, so that the
+One question is on its way at a time. Later ones are combined in the next one, so that the
 payloads of a batch are asked for together, so that a request for very many does not delay others.
 """
 

@@ -63,7 +63,7 @@ class Buffer:
 
 @dataclass(slots=True, eq=False)
 class Rest:
-    """What a connection holds of an unfinished request: a buffer, bytes, or nothing.
+    """The part of an unfinished request that a connection holds: a buffer, bytes, or nothing.
 
     since_ns  when its first bytes came (monotonic)
     is_lent   the buffer is larger than it has earned
@@ -91,7 +91,7 @@ class Holder(Protocol):
 
     @property
     def rest(self) -> Rest:
-        """What it holds."""
+        """The part received so far."""
 
 
 HolderT = TypeVar("HolderT", bound=Holder)

@@ -1,4 +1,4 @@
-"""The rim of a shard: sockets, the turn, long polls, relays. What it does is decided elsewhere.
+"""The rim of a shard: sockets, the turn, long polls, relays. Decisions are made elsewhere.
 
 A turn of the loop, where a kernel does not take it whole (smq.app.shard.quick_turns):
 

@@ -125,7 +125,7 @@ class SessionTable:
         return next(session for session in self.all() if session.fd == fd)
 
     def invariants(self) -> None:
-        """What holds between any two calls. Looks at all slots."""
+        """Check what must hold between any two calls. Looks at all slots."""
         rows_of: dict[int, int] = {}
         for row, numbers in enumerate(self._watched):
             assert not numbers or self._sessions[row] is not None

@@ -29,7 +29,7 @@ from smq.model.errors import PeerError
 from smq.model.setting import KiB, MiB
 from smq.shard.produce import Produced
 from smq.shard.shard import Shard
-from smq.wire.attach import HELLO_BYTES, Answer, Hello
+from smq.wire.attach import HELLO_BYTES, AttachReply, Hello
 
 INBOX_BYTES_MIN = 4 * MiB  # Some batches of a megabyte under way; pages not used are not there.
 ANSWERS_BYTES = 256 * KiB  # To 2,000 requests. A client that takes none is served no more.
@@ -137,7 +137,7 @@ class Sessions:
             refusal = self._refusal(Hello.decode(said), uid) if said else ""
             if refusal:
                 self._may_not(sock, refusal)
-                sock.send(Answer(0, refusal).encode())
+                sock.send(AttachReply(0, refusal).encode())
             elif said:  # Else it has hung up.
                 self._begin(sock, pid)
         except OSError:
@@ -170,7 +170,7 @@ class Sessions:
         memory = SessionMemory.create(self._inbox_bytes, ANSWERS_BYTES)
         descriptors = [memory.fd, *self._descriptors]
         try:
-            socket.send_fds(sock, [Answer(len(descriptors)).encode()], descriptors)
+            socket.send_fds(sock, [AttachReply(len(descriptors)).encode()], descriptors)
         finally:
             os.close(memory.fd)
         if not len(self._scratch):

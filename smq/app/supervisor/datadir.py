@@ -155,7 +155,7 @@ def new_cluster_id() -> str:
 
 
 def read_meta(directory: Path) -> Meta:
-    """What a directory's meta.json says; of a new cluster if there is none.
+    """Read a directory's meta.json; that of a new cluster if there is none.
 
     Raises SystemExit with a sentence, and OSError.
     """

@@ -3,7 +3,7 @@
     lock the data directory → sizes → sockets → kernels → what a newer SMQ has made
         → a generation, durable → memory → forks
 
-What can be refused is refused before anything is taken. Nothing here starts a thread: a fork
+Refusals come before anything is taken. Nothing here starts a thread: a fork
 copies one thread only, and the locks of all.
 """
 

@@ -34,7 +34,7 @@ RESTART_PAUSE_MS_MAX = 5000
 
 
 class Mains(NamedTuple):
-    """What the processes run. Each returns when `inheritance.stop_requested()`."""
+    """The main functions of the processes. Each returns when `inheritance.stop_requested()`."""
 
     shard: Callable[[Inheritance, int], None]
     coordinator: Callable[[Inheritance], None]

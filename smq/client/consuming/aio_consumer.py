@@ -152,7 +152,7 @@ class AsyncConsumer:
         await asyncio.wrap_future(self._consumer.commit_async(offsets))
 
     async def group_offsets(self, offsets: OffsetsIn | None = None) -> GroupOffsets:
-        """What a transaction commits for our group."""
+        """The offsets that a transaction commits for our group."""
         await self._settle()
         return self._consumer.group_offsets(offsets)
 
@@ -166,7 +166,7 @@ class AsyncConsumer:
         return self._consumer.transport
 
     def statistics(self) -> ConsumerStatistics:
-        """What has been read so far."""
+        """Counters of the records read so far."""
         return self._consumer.statistics()
 
     async def close(self, *, commit: bool = True) -> None:

@@ -412,7 +412,7 @@ class Consumer:
         )
 
     def group_offsets(self, offsets: OffsetsIn | None = None) -> GroupOffsets:
-        """What a transaction commits for our group: the positions, or these offsets."""
+        """The offsets that a transaction commits for our group: the positions, or these offsets."""
         self._check()
         if self._sharing is None or self._settings.group is None:
             raise ValueError("commit_offsets: only a consumer with a group can; name one, group=")
@@ -438,7 +438,7 @@ class Consumer:
         return "shared memory" if self._reading.is_local else "kafka"
 
     def statistics(self) -> ConsumerStatistics:
-        """What has been read so far."""
+        """Counters of the records read so far."""
         rebalances = 0 if self._sharing is None else self._sharing.rebalances
         return ConsumerStatistics.of(self._reading.counts, self._beginnings.resets, rebalances)
 
@@ -455,7 +455,7 @@ class Consumer:
             return
         self._put_back()
         if self._lent is not None:
-            with suppress(Overrun):  # Whoever continues reads it again.
+            with suppress(Overrun):  # The next reader fetches it again.
                 self._lent.release()
         if commit and self._sharing is not None:
             self._sharing.give_up(self.assignment())

@@ -8,7 +8,7 @@ from smq.client.consuming.source.reading import Counts
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """What a consumer has read, and from where.
+    """Counters of a consumer: records and bytes, by where they came from.
 
     records        records read; those that are read again count again (after an overrun, an
                    interrupted poll, or a loop that was left)

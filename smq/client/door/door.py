@@ -11,10 +11,10 @@
 
 A door is a producer's channel (smq.client.producing's `Channel`) and a consumer's `ReadingDoor`.
 
-Whoever waits shakes hands with the shard in the session's memory (shm.kernels.session.client), then
-sleeps on the attach socket, over which the shard sends a byte. The shard has ended, or has dropped
-this session, when that socket closes. Every call then raises ChannelGone. A new door may be opened
-at once: it waits in line while the shard restarts.
+A waiting thread shakes hands with the shard in the session's memory (shm.kernels.session.client),
+then sleeps on the attach socket, over which the shard sends a byte. The shard has ended, or has
+dropped this session, when that socket closes. Every call then raises ChannelGone. A new door may be
+opened at once: it waits in line while the shard restarts.
 
 Threads: one may send (reserve, commit, send_one) while another one waits and takes answers.
 Processes: a fork closes its copies of the doors; the parent's stay open.
@@ -55,7 +55,7 @@ from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import ChannelGone
 from smq.model.catalog import Catalog
 from smq.model.errors import PeerError
-from smq.wire.attach import ANSWER_BYTES, DESCRIPTORS_BEFORE_LOGS, LOGS_MAX, Answer, Hello
+from smq.wire.attach import ANSWER_BYTES, DESCRIPTORS_BEFORE_LOGS, LOGS_MAX, AttachReply, Hello
 
 ATTACH_SECONDS_MAX = 5.0  # A shard restarts in less.
 ROOM_SLICE_NS = 50_000_000  # While waiting for room: how often to check that the shard lives.
@@ -396,7 +396,7 @@ def _descriptors(sock: socket.socket) -> Sequence[int]:
     maximum = DESCRIPTORS_BEFORE_LOGS + LOGS_MAX
     data, descriptors, _, _ = socket.recv_fds(sock, ANSWER_BYTES, maximum, socket.MSG_CMSG_CLOEXEC)
     try:
-        _check_answer(Answer.decode(data), len(descriptors))
+        _check_answer(AttachReply.decode(data), len(descriptors))
     except PeerError:
         for fd in descriptors:
             os.close(fd)
@@ -404,7 +404,7 @@ def _descriptors(sock: socket.socket) -> Sequence[int]:
     return descriptors
 
 
-def _check_answer(answer: Answer, descriptors: int) -> None:
+def _check_answer(answer: AttachReply, descriptors: int) -> None:
     if answer.refusal or answer.descriptors != descriptors:
         raise PeerError(answer.refusal or "descriptors are missing")
 

@@ -50,7 +50,7 @@ KEY_TYPE_GROUP, KEY_TYPE_TRANSACTION = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a group has committed in a partition, and where the partition ends."""
+    """A group's committed offset in a partition, and the partition's end."""
 
     topic: str
     partition: int

@@ -3,7 +3,7 @@
 An ack that nobody waits for wakes nobody: waking a thread for each of many single records would
 cost more than sending them. So the sender's thread may nap for NAP_MS, during which answers do not
 wake it. The next `send`, or a call that asks for a result, takes the answers that have come by
-then. Whoever waits for one has the thread woken by it.
+then. A thread that waits for an answer is woken by it.
 """
 
 import logging

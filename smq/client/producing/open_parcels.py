@@ -82,7 +82,7 @@ class OpenParcels:
         return not taken or taken + size_bytes <= self._options.buffer_bytes
 
     def first_room(self, size_bytes: int) -> int:
-        """What a new parcel reserves whose first record has this size."""
+        """The bytes that a new parcel reserves if its first record has this size."""
         taken = self._pending.buffered_bytes + self._reserved_bytes
         left = self._options.buffer_bytes - taken
         return min(max(size_bytes, min(FIRST_BYTES, left)), self._options.batch_bytes)

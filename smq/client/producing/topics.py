@@ -1,4 +1,4 @@
-"""What a producer knows of the topics it sends to, and when to ask the cluster again."""
+"""The topics that a producer sends to, and when to ask the cluster about them again."""
 
 from smq.client.producing.channel.links import ProducerTopic
 

@@ -19,7 +19,7 @@ from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.transactions import decisions
 from smq.coordinator.transactions.decisions import NO_EPOCH, NO_ID, End, ProducerEpoch
 from smq.coordinator.transactions.ids import TransactionalIds
-from smq.coordinator.transactions.orders import Order, Place, SyncFirst, WriteMarkers
+from smq.coordinator.transactions.orders import LedPartition, Order, SyncFirst, WriteMarkers
 from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import StoredTransaction
@@ -61,7 +61,7 @@ class Endings:
         store: Store,
         ids: TransactionalIds,
         producer_ids: ProducerIds,
-        find_place: Callable[[int], Place | None],
+        find_place: Callable[[int], LedPartition | None],
     ) -> None:
         self._offsets, self._ids, self._producer_ids = store.transactions, ids, producer_ids
         self._find_place = find_place

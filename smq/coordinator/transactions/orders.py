@@ -7,7 +7,7 @@ was deleted meanwhile needs nothing any more.
 from typing import NamedTuple, TypeAlias
 
 
-class Place(NamedTuple):
+class LedPartition(NamedTuple):
     """Where a partition is: in its topic, and on which node. `is_synced`: its topic is `disk`."""
 
     topic: str

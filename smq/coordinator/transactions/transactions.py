@@ -13,7 +13,7 @@ from smq.coordinator.transactions import decisions
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
 from smq.coordinator.transactions.endings import Ended, Endings
 from smq.coordinator.transactions.ids import TransactionalIds
-from smq.coordinator.transactions.orders import Order, Place
+from smq.coordinator.transactions.orders import LedPartition, Order
 from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset, StoredTransaction
@@ -37,7 +37,7 @@ class Transactions:
         store: Store,
         rules: TransactionRules,
         producer_ids: ProducerIds,
-        find_place: Callable[[int], Place | None],
+        find_place: Callable[[int], LedPartition | None],
         now: Now,
     ) -> None:
         self._tables, self._rules, self._producer_ids = store.transactions, rules, producer_ids

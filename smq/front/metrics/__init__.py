@@ -1,1 +1,1 @@
-"""What the broker counts, as Prometheus reads it."""
+"""The broker's counters in Prometheus's format."""

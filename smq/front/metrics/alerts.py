@@ -35,7 +35,7 @@ class Event(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """What a webhook gets."""
+        """The body of a webhook's request."""
         return {
             "event": "lag",
             "state": "firing" if self.is_firing else "resolved",
@@ -57,7 +57,7 @@ class Alerts:
         self._firing: dict[tuple[int, str], int] = {}
 
     def look(self, offsets: Iterable[GroupOffset], now_ms: int) -> list[Event]:
-        """What has changed. `now_ms` is the wall clock's, for the events."""
+        """The alerts that began or ended. `now_ms` is the wall clock's, for the events."""
         lags = lags_of(offsets)
         above = {
             (number, group)

@@ -1,4 +1,4 @@
-"""What is known of a broker when its metrics are asked for."""
+"""The facts about a broker that its metrics are made from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Lane(Enum):
-    """What a job is for: WAL files, tables and checkpoints, what is read, the ring's pages, records
+    """The purpose of a job: WAL files, tables and checkpoints, reads, the ring's pages, records
     that are looked for in batches."""
 
     FILES = 0

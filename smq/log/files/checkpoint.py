@@ -40,7 +40,7 @@ BYTES_PIECE = 1 << 20  # … copied: the loop waits for Python's lock meanwhile.
 
 @dataclass(slots=True)
 class PartitionCheckpoint:
-    """What the checkpoint keeps of a partition; offsets are Kafka's.
+    """A partition's row in the checkpoint; offsets are Kafka's.
 
     `epochs` is the leader-epoch history: (epoch, offset of its first record), oldest first.
     """

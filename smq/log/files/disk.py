@@ -14,7 +14,7 @@ PIECE_BYTES = 64 * 1024  # Of a long file, at a time: it stays in the caches.
 
 
 class Disk(Protocol):
-    """What the log asks of a file system. Every method raises OSError.
+    """The file system's functions that the log uses. Every method raises OSError.
 
     writes_plainly   write() is no more than pwrite: kernels may call that by themselves
     """
@@ -82,7 +82,7 @@ class Disk(Protocol):
 
 
 def told(error: OSError) -> str:
-    """What the operating system said, and what to do if that is known."""
+    """The operating system's error, and advice if there is any."""
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     return f"{error} (free some space)" if is_full else str(error)
 

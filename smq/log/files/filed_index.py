@@ -123,7 +123,7 @@ class FiledIndex:
         return count, int(sizes[count - 1])
 
     def bytes_from(self, number: int, offset: int) -> int:
-        """What the partition's batches take from the one that holds `offset` on."""
+        """The bytes of the partition's batches from the one that holds `offset`."""
         start, stop = self._ranges.get(number, (0, 0))
         if self._sums is None:
             self._sums = np.concatenate([[0], np.cumsum(self.entries["bytes"], dtype=np.int64)])

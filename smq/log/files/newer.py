@@ -1,10 +1,10 @@
-"""What a newer SMQ has written to a log: told before anything changes, and never cut.
+"""Detects a log that a newer SMQ has written: before anything changes, and without cutting it.
 
     a file of an unknown version             the checkpoint refuses the start; an index is made anew
     a frame of an unknown, skippable kind    it stays in the WAL as it is, as long as its segment
     a frame of any other unknown kind        the start is refused
 
-Whoever serves a data directory calls refuse_newer() before it takes a generation. A start that
+`smq serve` calls refuse_newer() before it takes a generation. A start that
 meets such a frame later, behind a damaged table for example, ends there as well.
 """
 

@@ -1,6 +1,6 @@
 """The table of what our own processes ask each other.
 
-A question names the type of its answer: `class FindEnds(Question[Ends])`. Who asks gets that type,
+A question names the type of its answer: `class FindEnds(Question[Ends])`. The asker gets that type,
 or Failed; a misspelt field is a type error. Both travel as smq.wire.internal.form says.
 
     shard  ──FOR_SEALER──▶               sealer    ──FOR_WORKER──▶  its workers
@@ -20,7 +20,7 @@ from smq.wire.internal.transactions import AddPartitions, FindTransactions, Sync
 
 
 class PartitionState(NamedTuple):
-    """What a shard says of a partition of its own."""
+    """The state of a partition, as its shard reports it."""
 
     number: int
     log: int
@@ -32,7 +32,7 @@ class PartitionState(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a full segment of the log holds of a partition's unsealed records."""
+    """The unsealed records of a partition that a full segment of the log holds."""
 
     end_offset: int
     newest_ms: int

@@ -12,7 +12,7 @@ from smq.app.process.clock import monotonic_ms
 from smq.app.shard.sessions import ATTACHING_MAX, HELLO_MS_MAX, INBOX_BYTES_MIN, inbox_bytes
 from smq.client.producing.encode.batch_writer import BatchWriter
 from smq.model.config import Config
-from smq.wire.attach import HELLO_BYTES, Answer, Hello
+from smq.wire.attach import HELLO_BYTES, AttachReply, Hello
 from smq.wire.compression import Codec
 from tests.app.door_bench import IDENTITY, Attached, DoorBench, Make, produced
 from tests.app.fake_peers import turn_until
@@ -35,7 +35,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def test_who_says_the_right_thing_gets_memory_and_descriptors(make: Make) -> None:
     bench = make(topic("one"))
     sock, answer, descriptors = bench.greet(IDENTITY.encode())
-    assert answer == Answer(4)
+    assert answer == AttachReply(4)
     assert len(descriptors) == 4
     assert bench.sessions.count() == 1
     sock.close()
@@ -48,7 +48,7 @@ def test_who_says_the_right_thing_gets_memory_and_descriptors(make: Make) -> Non
 def test_another_broker_s_program_is_told_so(make: Make, hello: Hello) -> None:
     bench = make()
     _, answer, descriptors = bench.greet(hello.encode())
-    assert answer == Answer(0, "this is another broker or node")
+    assert answer == AttachReply(0, "this is another broker or node")
     assert (descriptors, bench.sessions.count()) == ([], 0)
 
 
@@ -93,7 +93,7 @@ def test_only_so_many_are_let_in_and_the_next_one_is_told(make: Make) -> None:
     inside = [bench.attach() for _ in range(3)]
     _, answer, _ = bench.greet(IDENTITY.encode())
     refusal = "3 programs are attached already, as many as max.sessions allows"
-    assert answer == Answer(0, refusal)
+    assert answer == AttachReply(0, refusal)
     assert [refusal in notice for notice in bench.sessions.notices] == [True]
     inside[0].socket.close()
     turn_until(bench.loop, lambda: bench.sessions.count() < 3)

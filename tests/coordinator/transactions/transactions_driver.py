@@ -8,7 +8,7 @@ from smq.coordinator.inputs import Now
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
 from smq.coordinator.transactions.endings import EndAnswer
-from smq.coordinator.transactions.orders import Order, Place, SyncFirst, WriteMarkers
+from smq.coordinator.transactions.orders import LedPartition, Order, SyncFirst, WriteMarkers
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Topic
 from smq.store.rows import CommittedOffset
@@ -40,10 +40,10 @@ class TransactionsDriver:
     def _load(self) -> Transactions:
         return Transactions(self.store, RULES, ProducerIds(self.store), self._find_place, self.now)
 
-    def _find_place(self, number: int) -> Place | None:
+    def _find_place(self, number: int) -> LedPartition | None:
         if number in self.gone:
             return None
-        return Place("t", number - 1, 1 + number % 2, is_synced=number > 4)
+        return LedPartition("t", number - 1, 1 + number % 2, is_synced=number > 4)
 
     # Requests
 

@@ -1,1 +1,1 @@
-"""What a poll gives: batches of records, lent or copied."""
+"""The result of a poll: batches of records, lent or copied."""

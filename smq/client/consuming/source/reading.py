@@ -34,7 +34,7 @@ RETURN_SECONDS = 0.5  # How often a partition on the wire without new records lo
 
 @dataclass(slots=True)
 class Counts:
-    """What has been read so far. Records that are read again count again."""
+    """Counters of the records read so far. Records that are read again count again."""
 
     records: int = 0
     records_from_rings: int = 0

@@ -1,6 +1,6 @@
 """One partition's batches, as a producer has them: waiting, in flight, to be sent again.
 
-What may be sent when, and why, says smq.client.producing.batching.accumulator.
+The rules of sending are in smq.client.producing.batching.accumulator.
 """
 
 from bisect import insort

@@ -8,7 +8,7 @@ from smq.client.errors import ChannelGone
 from smq.client.producing.channel.channel import Channel
 
 NodeAnswers = tuple[int, list[bytes] | ChannelGone]
-"""What a broker has answered, or that its channel is gone."""
+"""The answer of a broker, or the end of its channel."""
 
 
 class Channels:

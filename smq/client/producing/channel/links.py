@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProducerTopic(NamedTuple):
-    """What a producer must know of a topic."""
+    """The facts of a topic that a producer needs."""
 
     leaders: tuple[int, ...]
     message_bytes_max: int

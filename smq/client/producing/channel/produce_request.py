@@ -51,7 +51,7 @@ def put_head(out: np.ndarray, head: bytes, end: int, correlation_id: int) -> Non
 
 
 class ProduceAnswer(NamedTuple):
-    """What a broker says to a request of one batch."""
+    """The answer of a broker to a request of one batch."""
 
     correlation_id: int
     error_code: int

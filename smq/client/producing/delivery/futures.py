@@ -1,4 +1,4 @@
-"""What a producer returns for records: futures, which name a row of a parcel and nothing else.
+"""The futures that a producer returns: each names a row of a parcel and holds nothing else.
 
 A million of them take two words each. A future has its result as soon as the broker has
 acknowledged the batch that its row is in.

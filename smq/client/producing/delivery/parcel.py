@@ -131,7 +131,7 @@ class Parcel(DeliveryState):
         self._start(rows, len(partitions), int(self._bounds[-1]) if len(partitions) else 0)
 
     def fill_one(self, values: Values, partition: int) -> None:
-        """Take values for one partition. What is the same for all of them is kept once."""
+        """Take values for one partition. Common attributes are stored once."""
         row_count = len(values.offsets) - 1
         self.partitions, self._timestamps = partition, values.timestamp
         self._start(values, row_count, values_bound(values, 0, row_count))

@@ -70,7 +70,7 @@ class BatchWriter:
 
     @staticmethod
     def least_bytes(bound: int) -> int:
-        """What a batch of one record takes at least, given the bytes that suffice for it."""
+        """The least size of a batch of one record, given the bytes that suffice for it."""
         return bound - RECORD_HEAD_BYTES_MAX + BATCH_HEADER_BYTES
 
     def room(self, bound: int, one_record: int, bytes_max: int) -> int:

@@ -39,7 +39,7 @@ class GroupMember(Protocol):
 
 
 class Waiting(Protocol):
-    """What waits for the producer's records."""
+    """A request that waits for the producer's records."""
 
     def send_and_wait(self, timeout_s: float | None) -> None:
         """Send all open parcels and wait until all is resolved."""
@@ -49,7 +49,7 @@ class Waiting(Protocol):
 
 
 class Transacting:
-    """What a producer with a transactional id does about its transactions, one after the other.
+    """The transactions of a producer with a transactional id, one after the other.
 
     _unsettled  the end of the last one, which nobody may have heard: it is repeated before the next
     """
