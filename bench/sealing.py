@@ -21,6 +21,7 @@ from smq.model.segments import SealedPartition
 from smq.sealer.decode import Piece, cut
 from smq.sealer.parquet import ParquetSegment
 from smq.sealer.payloads import CHUNK_BYTES, payloads_of
+from smq.sealer.room import Room
 from smq.sealer.seal import parquet_writer
 
 MB = 1e6
@@ -89,10 +90,10 @@ def batches_of(shape: Shape, size: int) -> list[bytes]:
     return [*chunks, chunk]
 
 
-def seal(chunks: list[bytes], clock: Clock) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Segments as (base offset, end offset, file)."""
+def seal(chunks: list[bytes], room: Room, clock: Clock) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Segments as (base offset, end offset, file); each file is valid until the next."""
     base = end = size = 0
-    writer = parquet_writer(PLACE, log_append_time=False)
+    writer = parquet_writer(PLACE, log_append_time=False, room=room)
     for number, chunk in enumerate(chunks):
         for piece in clock("cut", _pieces, chunk):
             clock("payloads", payloads_of, piece)
@@ -102,7 +103,8 @@ def seal(chunks: list[bytes], clock: Clock) -> Iterator[tuple[int, int, np.ndarr
             file = read_only(clock("write", writer.finish, base, end))
             clock("checksum", crc32c, file, 0, len(file))
             yield base, end, file
-            writer, base, size = parquet_writer(PLACE, log_append_time=False), end, 0
+            writer = parquet_writer(PLACE, log_append_time=False, room=room)
+            base, size = end, 0
 
 
 def _pieces(chunk: bytes) -> list[Piece]:
@@ -134,14 +136,15 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=512, help="of batches, of each shape")
     options = parser.parse_args()
     pa.set_cpu_count(1)
-    for warm in seal(batches_of(SHAPES[2], 1_000_000), Clock()):  # Kernels, Arrow.
+    room = Room()
+    for warm in seal(batches_of(SHAPES[1], SEGMENT_BYTES), room, Clock()):  # Kernels, Arrow.
         read(warm[2], Clock())
     for shape in SHAPES:
         chunks = batches_of(shape, int(options.mb * MB))
         size = sum(map(len, chunks))
         making, reading, files, back = Clock(), Clock(), 0, 0
         records = 0
-        for _, end, file in seal(chunks, making):
+        for _, end, file in seal(chunks, room, making):
             records = end
             files += len(file)
             back += read(file, reading)

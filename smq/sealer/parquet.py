@@ -17,7 +17,6 @@ import base64
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from io import BytesIO
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -53,14 +52,17 @@ from shm.kernels.record.records import (
 )
 from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
 from smq.sealer.decode import Kind, Piece
+from smq.sealer.room import Room
 from smq.wire.markers import write_empty
 
 KiB, MiB = 1024, 1024 * 1024
 FORMAT = "1"
 ROW_GROUP_ROWS = 64 * KiB  # Small, so that a cold read of a few records decodes little.
 ROW_GROUP_BYTES = 8 * MiB  # The same, for large records: what stays in a core's cache is quick.
-SAMPLE_BYTES = 256 * KiB  # Of values, which say whether compressing a segment's values pays.
-WORTH = 0.9  # It does if the sample shrinks below this share of itself.
+PAGE_BYTES = 256 * KiB  # What a core's nearest caches hold while it is compressed and copied.
+SAMPLE_BYTES = 256 * KiB  # Of values, which say how compressing a segment's values pays.
+WORTH = 0.9  # It does if the sample shrinks below this share, of itself or of what is quicker.
+LEVEL, QUICK_LEVEL = 1, -3  # Zstandard's: the second takes half of the time.
 BATCH_BYTES = 256 * KiB  # Of batches that are read back: a client may ask for few bytes.
 HEADER_HEAD_BYTES_MAX = 10  # Two lengths.
 TIMESTAMP_US_MAX = (2**63 - 1) // 1000
@@ -102,6 +104,7 @@ _SETTINGS: dict[str, Any] = {
     "column_encoding": {"_offset": _DELTA, "_ts_ms": _DELTA, "_ts": _DELTA},
     "write_statistics": ["_offset", "_ts_ms", "_ts"],
     "write_page_index": True,
+    "data_page_size": PAGE_BYTES,
 }
 
 
@@ -114,12 +117,10 @@ def _views_of(piece: Piece) -> pa.Table:
     """The same, with keys and values as views into the piece."""
     columns, arena = piece.columns, piece.arena
     times = columns[C_TIMESTAMP]
-    fits = (times <= TIMESTAMP_US_MAX) & (times >= -TIMESTAMP_US_MAX)
-    micros = pa.array(np.where(fits, times, 0) * 1000, mask=~fits)
     arrays = [
         pa.array(columns[C_OFFSET]),
         pa.array(times),
-        micros.view(SCHEMA.field("_ts").type),
+        _micros_of(times).view(SCHEMA.field("_ts").type),
         binary_views(arena, columns[C_KEY_AT], columns[C_KEY_LENGTH]),
         binary_views(arena, columns[C_VALUE_AT], columns[C_VALUE_LENGTH]),
         _headers_of(piece),
@@ -127,8 +128,20 @@ def _views_of(piece: Piece) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=_WRITTEN)
 
 
+def _micros_of(times: np.ndarray) -> pa.Array:
+    if not len(times) or -TIMESTAMP_US_MAX <= times.min() <= times.max() <= TIMESTAMP_US_MAX:
+        return pa.array(times * 1000)
+    fits = (times <= TIMESTAMP_US_MAX) & (times >= -TIMESTAMP_US_MAX)
+    return pa.array(np.where(fits, times, 0) * 1000, mask=~fits)
+
+
 def _headers_of(piece: Piece) -> pa.Array:
     headers, arena = piece.headers, piece.arena
+    if not headers.shape[1]:
+        none = pa.array(np.zeros(piece.columns.shape[1] + 1, np.int32))
+        return pa.ListArray.from_arrays(
+            none, pa.array([], _HEADER), type=SCHEMA.field("_headers").type
+        )
     keys = binary_views(arena, headers[H_KEY_AT], headers[H_KEY_LENGTH]).cast(pa.binary())
     values = binary_views(arena, headers[H_VALUE_AT], headers[H_VALUE_LENGTH]).cast(pa.binary())
     try:
@@ -142,14 +155,18 @@ def _headers_of(piece: Piece) -> pa.Array:
 
 
 class ParquetWriter:
-    """Builds one Parquet segment from records and markers, in memory."""
+    """Builds one Parquet segment from records and markers, in memory: in a room of its own, or in
+    one that other writers have used before."""
 
-    def __init__(self, labels: dict[str, str], *, log_append_time: bool) -> None:
+    def __init__(
+        self, labels: dict[str, str], *, log_append_time: bool, room: Room | None = None
+    ) -> None:
         self._labels = {
             **labels,
             "timestamp_type": LOG_APPEND_TIME if log_append_time else CREATE_TIME,
         }
-        self._file = BytesIO()
+        self._file = room or Room()
+        self._file.begin()
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
@@ -197,7 +214,7 @@ class ParquetWriter:
             self._epochs.append([offset, epoch])
 
     def finish(self, base_offset: int, end_offset: int) -> memoryview:
-        """The segment's bytes."""
+        """The segment's bytes, valid until the room has another writer."""
         self._write(everything=True)
         facts = {
             **self._labels,
@@ -211,7 +228,7 @@ class ParquetWriter:
         writer = self._writer or _open(self._file, _WRITTEN.empty_table())
         writer.add_key_value_metadata({f"smq.{key}": fact for key, fact in facts.items()})
         writer.close()
-        return self._file.getbuffer()
+        return self._file.written().data
 
     def _write(self, *, everything: bool) -> None:
         rows = sum(table.num_rows for table in self._waiting)
@@ -230,31 +247,37 @@ class ParquetWriter:
     def _check(self) -> None:
         """Note where the file ends, and the CRC-32C of what was written since the last note."""
         start = self._checks[-1][0] if self._checks else 0
-        end = self._file.tell()
-        written = read_only(self._file.getbuffer()[start:end])
-        self._checks.append([end, int(crc32c(written, 0, len(written)))])
+        written = read_only(self._file.written(start))
+        self._checks.append([self._file.tell(), int(crc32c(written, 0, len(written)))])
 
 
-def _open(file: BytesIO, first: pa.Table) -> pq.ParquetWriter:
-    """A writer of a file whose first rows these are: they decide whether it compresses values."""
-    codecs = dict.fromkeys(_LEAVES, "zstd")
-    if not _shrinks(first["_value"]):
+def _open(file: Room, first: pa.Table) -> pq.ParquetWriter:
+    """A writer of a file whose first rows these are: they decide how it compresses values."""
+    codecs, levels = dict.fromkeys(_LEAVES, "zstd"), dict.fromkeys(_LEAVES, LEVEL)
+    level = _level_for(first["_value"])
+    if level is None:
         codecs["_value"] = "none"
-    levels = {leaf: 1 for leaf, codec in codecs.items() if codec == "zstd"}
+        del levels["_value"]
+    else:
+        levels["_value"] = level
     return pq.ParquetWriter(
         file, _WRITTEN, compression=codecs, compression_level=levels, **_SETTINGS
     )
 
 
-def _shrinks(values: pa.ChunkedArray) -> bool:
-    """Whether compressing pays, by a sample from the middle of these values."""
+def _level_for(values: pa.ChunkedArray) -> int | None:
+    """At which level compressing pays, by a sample from the middle of these values; None: it does
+    not."""
     sample = bytearray()
     for value in values[len(values) // 2 :]:
         if value.is_valid:
             sample += memoryview(value.as_buffer())[:SAMPLE_BYTES]
         if len(sample) >= SAMPLE_BYTES:
             break
-    return len(pa.compress(sample, "zstd", asbytes=True)) <= WORTH * len(sample)
+    size, quick = (len(pa.Codec("zstd", level).compress(sample)) for level in (LEVEL, QUICK_LEVEL))
+    if min(size, quick) > WORTH * len(sample):
+        return None
+    return QUICK_LEVEL if size > WORTH * quick else LEVEL
 
 
 class Span(NamedTuple):

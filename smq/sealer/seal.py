@@ -24,6 +24,7 @@ from smq.sealer.parquet import ParquetWriter
 from smq.sealer.payloads import CHUNK_BYTES, payloads_of
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.raw import RawWriter
+from smq.sealer.room import Room
 
 MiB = 1024 * 1024
 # A file is built in memory, and query engines prefer this size, whatever `smq.seal.bytes` is.
@@ -41,14 +42,14 @@ class Gone(Exception):
 class _Open:
     """A segment under construction."""
 
-    def __init__(self, place: SealedPartition, base_offset: int, first: Piece) -> None:
+    def __init__(self, place: SealedPartition, base_offset: int, first: Piece, room: Room) -> None:
         self.base_offset = self.end_offset = base_offset
         self.kind = Kind.RAW if first.kind is Kind.RAW else Kind.ROWS
         self.log_append_time = first.log_append_time
         self.writer = (
             RawWriter()
             if self.kind is Kind.RAW
-            else parquet_writer(place, log_append_time=first.log_append_time)
+            else parquet_writer(place, log_append_time=first.log_append_time, room=room)
         )
         self.record_count = self.sent_bytes = 0
         self.times: list[int] = []
@@ -71,19 +72,22 @@ class _Open:
         self.payloads.update(payloads_of(piece))
 
 
-def parquet_writer(place: SealedPartition, *, log_append_time: bool) -> ParquetWriter:
-    """A writer of a segment of this partition."""
+def parquet_writer(
+    place: SealedPartition, *, log_append_time: bool, room: Room | None = None
+) -> ParquetWriter:
+    """A writer of a segment of this partition; see there for the room."""
     labels = {"namespace": place.namespace, "topic": place.topic, "partition": str(place.partition)}
-    return ParquetWriter(labels, log_append_time=log_append_time)
+    return ParquetWriter(labels, log_append_time=log_append_time, room=room)
 
 
 class Sealing(NamedTuple):
-    """The job, and the ports it uses. `now_ms` is the wall clock."""
+    """The job, and the ports it uses. `now_ms` is the wall clock; files are built in the room."""
 
     store: Store
     shard: ShardPort
     manifest: ManifestPort
     now_ms: Callable[[], int]
+    room: Room
 
     def seal(self, place: SealedPartition, sealed_end: int, end: int, segment_bytes: int) -> int:
         """Seal a partition's records of [sealed_end, end); returns the new sealed end.
@@ -97,7 +101,7 @@ class Sealing(NamedTuple):
         for piece in self._pieces(place.number, position, end, chunk_bytes):
             if segment is not None and not segment.takes(piece):
                 position, segment = self._commit(place, segment), None
-            segment = segment or _Open(place, position, piece)
+            segment = segment or _Open(place, position, piece, self.room)
             segment.add(piece)
             if (
                 max(segment.sent_bytes, segment.writer.size) >= segment_bytes

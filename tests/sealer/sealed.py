@@ -12,6 +12,7 @@ from smq.model.catalog import Topic
 from smq.model.segments import SealedPartition
 from smq.sealer.cold import Cache, ColdReader
 from smq.sealer.ports import ManifestPort, ShardPort
+from smq.sealer.room import Room
 from smq.sealer.seal import Sealing
 from smq.store.manifest import WritableManifest
 from smq.store.store import Store as SqlStore
@@ -53,7 +54,7 @@ def seal(  # noqa: PLR0913  (A job has many sides.)
 ) -> int:
     """Seal the partition; where it is sealed up to then."""
     times = count(first_ms)
-    job = Sealing(store, shard, manifest, lambda: next(times))
+    job = Sealing(store, shard, manifest, lambda: next(times), Room())
     return job.seal(PLACE, sealed_end, end, segment_bytes)
 
 

@@ -14,7 +14,15 @@ from shm.arrow import read_only
 from shm.kernels.twin import records as plain
 from smq.sealer import parquet
 from smq.sealer.decode import Kind, cut
-from smq.sealer.parquet import ParquetSegment, ParquetWriter, table_of
+from smq.sealer.parquet import (
+    LEVEL,
+    QUICK_LEVEL,
+    ParquetSegment,
+    ParquetWriter,
+    _level_for,
+    table_of,
+)
+from smq.sealer.room import Room
 from smq.testing.records import INT64_MAX, YEAR_2263_MS, plain_batches
 from smq.wire.markers import write_empty
 from smq.wire.records import read_batches
@@ -204,6 +212,30 @@ def test_values_are_compressed_where_a_sample_of_them_shrinks(
     assert codecs.pop("_value") == codec
     assert set(codecs.values()) == {"ZSTD"}
     assert _read(sealed) == records
+
+
+@pytest.mark.parametrize(
+    ("values", "level"),
+    [
+        ([Random(i).randbytes(500) + bytes(500) for i in range(99)], QUICK_LEVEL),
+        ([b"%d apples, %d pears, and a nut " % (i, i * i) * 20 for i in range(999)], LEVEL),
+        ([Random(i).randbytes(1000) for i in range(99)], None),
+    ],
+)
+def test_a_thorough_compression_is_chosen_where_it_saves_more_than_a_quick_one(
+    values: list[bytes], level: int | None
+) -> None:
+    assert _level_for(pa.chunked_array([values])) == level
+
+
+def test_a_room_holds_one_segment_after_the_other() -> None:
+    room = Room()
+    for number in range(3):
+        records = [_one(i, i, Random(number).randbytes(99)) for i in range(9)]
+        writer = ParquetWriter(LABELS, log_append_time=False, room=room)
+        for piece in cut(_sent(records)):
+            writer.add(piece)
+        assert _read(bytes(writer.finish(0, 9))) == records
 
 
 def test_a_row_group_ends_where_its_bytes_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from smq.sealer.housekeeping import Housekeeping, drop_unsealed
 from smq.sealer.merge_plan import RUN_MIN
 from smq.sealer.pages import Pages
 from smq.sealer.payloads import PayloadSweep, look_up
+from smq.sealer.room import Room
 from smq.store.store import FILE_NAME
 from smq.wire.internal.form import Failed, Question, decode_question, encode_answer
 from smq.wire.internal.frames import InternalReader
@@ -126,7 +127,7 @@ class Worker:
         """Seal a partition; up to which offset it is sealed now."""
         from smq.sealer.seal import Gone, Sealing  # noqa: PLC0415  (It imports pyarrow.)
 
-        sealing = Sealing(self.store, self._shard(job.node), self.manifest, wall_ms)
+        sealing = Sealing(self.store, self._shard(job.node), self.manifest, wall_ms, self._room)
         try:
             return sealing.seal(job.place, job.sealed_end, job.end, job.segment_bytes)
         except Gone:
@@ -256,6 +257,10 @@ class Worker:
     def manifest(self) -> StoredManifest:
         coordinator = self._asker(socket_path(self._at.runtime_dir, COORDINATOR))
         return StoredManifest(self._at.data_dir / FILE_NAME, coordinator)
+
+    @cached_property
+    def _room(self) -> Room:
+        return Room()
 
     @cached_property
     def _segment_files(self) -> Pages:
