@@ -16,13 +16,17 @@ OffsetsIn = Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
 
 
 class GroupOffsets(NamedTuple):
-    """Offsets to commit for a group, and with which membership; by default: without members."""
+    """Offsets to commit for a group, and with which membership; by default: without members.
+
+    `metadata` is a note that the broker keeps beside each of the offsets.
+    """
 
     group: str
     offsets: Mapping[TopicPartition, int]
     generation_id: int = -1
     member_id: str = ""
     instance_id: str | None = None
+    metadata: str = ""
 
 
 def by_topic(names: Iterable[TopicPartition]) -> dict[str, list[int]]:

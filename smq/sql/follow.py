@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from smq.client.client import Client
-from smq.sql.session import Bounds, Refused, check_reads, mentioned, run_over
+from smq.sql.session import Bounds, Refused, mentioned, run_over, understood
 from smq.tables.live import ISOLATION_LEVEL, arrived_rows
 
 
@@ -16,7 +16,7 @@ def results(
 
     Raises Refused, TooMuch, BrokerError.
     """
-    check_reads(query)
+    query = understood(query)
     names = mentioned(query, client.topics())
     if len(names) != 1:
         raise Refused(f"a query that follows reads one topic, not {len(names)}")

@@ -30,9 +30,16 @@ BATCH_ROWS = 10_000
 RAW_SCHEMA = "raw"
 _IDENTIFIER = re.compile(r'"((?:[^"]|"")*)"|([A-Za-z_][A-Za-z_0-9]*)')
 READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\(\s*format\s+\w+\s*\)\s*)?", re.IGNORECASE)
+_COLUMNS = re.compile(r"\s*show\s+columns\s+(from|in)\s", re.IGNORECASE)
+_TABLES = "SELECT name FROM topics ORDER BY name"
+_DATABASES = f"SELECT '{NAMESPACE_DEFAULT}' AS database_name"
 _LISTS = {
-    "show tables": "SELECT name FROM topics ORDER BY name",
-    "show databases": f"SELECT '{NAMESPACE_DEFAULT}' AS database_name",
+    "show tables": _TABLES,
+    f"show tables from {NAMESPACE_DEFAULT}": _TABLES,
+    f"show tables in {NAMESPACE_DEFAULT}": _TABLES,
+    "show databases": _DATABASES,
+    "show schemas": _DATABASES,
 }
 
 
@@ -70,19 +77,40 @@ class Topics:
         return sorted(topics), found
 
 
-def check_reads(query: str) -> None:
-    """Raises Refused if a query is not one statement that reads."""
+def understood(query: str) -> str:
+    """The query that DuckDB runs for one: SHOW COLUMNS FROM topic is DESCRIBE topic.
+
+    Raises Refused if it is not one statement that reads.
+    """
+    if (listed := _LISTS.get(_folded(query))) is not None:
+        return listed
+    query = _COLUMNS.sub("DESCRIBE ", query, count=1)
+    kind = _kind(query)
+    if kind is duckdb.StatementType.EXPLAIN:  # EXPLAIN ANALYZE runs it, and COPY would write.
+        explain = _EXPLAIN.match(query)
+        if explain is None or (kind := _kind(query[explain.end() :])) in READING[1:]:
+            raise Refused("explain a query like this: EXPLAIN [ANALYZE] SELECT …")
+    if kind not in READING:
+        raise Refused(
+            f"{kind.name} is not a query: SELECT, SHOW TABLES, SHOW DATABASES, DESCRIBE, SUMMARIZE "
+            "and EXPLAIN are; write with `smq produce`"
+        )
+    return query
+
+
+def _kind(query: str) -> duckdb.StatementType:
+    """What the only statement of a query is. Raises Refused."""
     try:
         statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
         raise Refused(_sentence(error)) from error
     if len(statements) != 1:
         raise Refused(f"one statement at a time, not {len(statements)}")
-    if statements[0].type not in READING:
-        raise Refused(
-            f"{statements[0].type.name} is not a query: SELECT, SHOW TABLES, SHOW DATABASES, "
-            "DESCRIBE, SUMMARIZE and EXPLAIN are; write with `smq produce`"
-        )
+    return statements[0].type
+
+
+def _folded(query: str) -> str:
+    return " ".join(query.rstrip("; \n").lower().split())
 
 
 def mentioned(query: str, topics: Collection[str]) -> list[str]:
@@ -108,7 +136,7 @@ def running(query: str, topics: Topics, bounds: Bounds) -> Iterator[pa.RecordBat
 
     Raises Refused, also from the batches; Unreadable, TooMuch, StoreError, BrokerError.
     """
-    check_reads(query)
+    query = understood(query)
     all_names, rows = topics.rows(query, bounds.memory_bytes // 2)
     with _database(rows, bounds) as database, _limit(database, bounds) as is_late:
         try:
@@ -138,11 +166,9 @@ def run_over(query: str, topic: str, rows: pa.Table, bounds: Bounds) -> pa.Table
 def _run(
     database: duckdb.DuckDBPyConnection, query: str, names: list[str], rows: list[TopicRows]
 ) -> pa.RecordBatchReader:
-    wanted = " ".join(query.rstrip("; \n").lower().split())
-    if wanted in _LISTS:
+    if query == _TABLES:
         database.register("topics", pa.table({"name": pa.array(names, pa.string())}))
-        query = _LISTS[wanted]
-    elif wanted.startswith("explain"):
+    elif _EXPLAIN.match(query):
         return _explained(database, query, rows)
     return database.sql(query).to_arrow_reader(BATCH_ROWS)
 
@@ -186,7 +212,14 @@ def _database(rows: list[TopicRows], bounds: Bounds) -> Iterator[duckdb.DuckDBPy
 
 
 def _connected(bounds: Bounds) -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"memory_limit": f"{bounds.memory_bytes}B", "temp_directory": ""})
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{bounds.memory_bytes}B",
+        "temp_directory": "",
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,  # A name is a topic, never a variable of ours.
+    }
+    return duckdb.connect(config=settings)
 
 
 def _create_views(database: duckdb.DuckDBPyConnection, topic: str, select: str) -> None:

@@ -6,12 +6,15 @@ process may be killed at any time: it holds nothing.
 """
 
 import json
+import resource
 import sys
 from base64 import b64encode
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from smq.client.client import Client, connect
 from smq.client.errors import BrokerUnavailable
@@ -20,6 +23,9 @@ from smq.model.errors import BrokerError, StoreError
 from smq.sql.session import Bounds, Refused, Topics, running
 from smq.tables.live import TooMuch
 from smq.tables.plan import Unreadable
+
+KiB, MiB = 1024, 1024 * 1024
+BESIDE_BYTES = 256 * MiB  # Threads, the broker's client, the JSON.
 
 
 class Task(NamedTuple):
@@ -85,9 +91,22 @@ def plain(value: object) -> object:
     return str(value)
 
 
+def bound_memory(more_bytes: int) -> None:
+    """Let this process allocate so much more at most; a call that needs more fails, or dies.
+
+    DuckDB's own limit does not count what a single function builds: repeat('x', 4000000000).
+    """
+    pa.array([0])  # Arrow reserves an arena first.
+    status = Path("/proc/self/status").read_text()
+    now_kib = next(int(line.split()[1]) for line in status.splitlines() if "VmData:" in line)
+    bound = now_kib * KiB + more_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
+
+
 def main() -> None:
     """The program."""
     task = Task(**json.load(sys.stdin))
+    bound_memory(2 * task.memory_bytes + BESIDE_BYTES)
     sys.stdout.write(json.dumps(answer(task), ensure_ascii=True, allow_nan=True))
 
 

@@ -6,6 +6,7 @@ DataFrame. Options prune instead, and so does a schema with fewer columns.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -25,12 +26,14 @@ from spark_jobs.source.options import (
     WrongOption,
     batch_options,
     include_headers,
+    is_plan,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from smq.client.names import TopicPartition
     from spark_jobs.source.ranges import Edges
     from spark_jobs.source.topics import Offsets, Piece, Place, Topics
 
@@ -46,6 +49,7 @@ COLUMNS = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
+PLAN_COLUMNS = {"topic": "string", "partition": "int", "start": "bigint", "end": "bigint"}
 
 
 class SmqDataSource(DataSource):
@@ -57,7 +61,9 @@ class SmqDataSource(DataSource):
         return "smq"
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka source."""
+        """The columns of Spark's Kafka source; with mode=plan those of a range."""
+        if is_plan(self.options):
+            return ", ".join(f"`{name}` {kind}" for name, kind in PLAN_COLUMNS.items())
         with_headers = include_headers(self.options)
         names = [name for name in COLUMNS if with_headers or name != "headers"]
         return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
@@ -105,31 +111,31 @@ class Task(InputPartition):
         self.place, self.pieces = place, pieces
 
 
+class Ranges(InputPartition):
+    """The ranges of a batch, of a stream with mode=plan: its rows."""
+
+    def __init__(self, ranges: "Mapping[TopicPartition, tuple[int, int]]") -> None:
+        super().__init__(None)
+        self.ranges = list(ranges.items())
+
+
 class SmqReader(DataSourceReader):
     """A batch read: planned in the driver, done in executors."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._read, self._ending = batch_options(options)
+        if is_plan(options):
+            raise WrongOption("mode is 'plan'; it must be rows, except in streams")
         self._columns = columns_of(schema)
 
     def partitions(self) -> list[InputPartition]:
         """The tasks. Raises Unreadable, BrokerError, StoreError, WrongOption."""
-        from spark_jobs.source.ranges import Edges, clamped, losses  # noqa: PLC0415  (see above)
         from spark_jobs.source.topics import Topics, find_place  # noqa: PLC0415  (see above)
 
         place = find_place(self._read.location)
         with Topics(place, reads_live=self._read.reads_live) as topics:
             names = topics.selected(self._read.selection)
-            edges = Edges(topics.starts(names), topics.ends(names))
-            starts = resolved(topics, "starting", self._read.starting, edges, self._read)
-            ends = resolved(topics, "ending", self._ending, edges, self._read)
-            for name, start in starts.items():
-                if start > ends[name] and self._ending.everywhere != LATEST:
-                    raise WrongOption(
-                        f"{name.topic}-{name.partition} starts at offset {start}, behind its end "
-                        f"{ends[name]}"
-                    )
-            ranges = clamped(starts, ends, edges, losses(self._read.fails_on_loss))
+            ranges = planned(topics, names, self._read, self._ending)
             return tasks_of(place, topics.pieces(ranges), self._read)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -137,14 +143,37 @@ class SmqReader(DataSourceReader):
         return read_task(partition, self._columns, self._read)
 
 
-def columns_of(schema: StructType) -> "pa.Schema":
+def planned(
+    topics: "Topics", names: "Sequence[TopicPartition]", read: ReadOptions, ending: Bound
+) -> "dict[TopicPartition, tuple[int, int]]":
+    """The range of each partition that a batch reads.
+
+    Raises WrongOption, Unreadable, BrokerError, StoreError.
+    """
+    from spark_jobs.source.ranges import Edges, clamped, losses  # noqa: PLC0415  (see above)
+
+    edges = Edges(topics.starts(names), topics.ends(names))
+    starts = resolved(topics, "starting", read.starting, edges, read)
+    ends = resolved(topics, "ending", ending, edges, read)
+    for name, start in starts.items():
+        if start > ends[name] and ending.everywhere != LATEST:
+            raise WrongOption(
+                f"{name.topic}-{name.partition} starts at offset {start}, behind its end "
+                f"{ends[name]}"
+            )
+    return clamped(starts, ends, edges, losses(read.fails_on_loss))
+
+
+def columns_of(
+    schema: StructType, columns: Mapping[str, str] = MappingProxyType(COLUMNS)
+) -> "pa.Schema":
     """The Arrow schema that Spark requires. Raises WrongOption if a column is none of ours."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  (see SmqDataSource)
 
     for field in schema.fields:
         kind = field.dataType.simpleString()
-        if COLUMNS.get(field.name) != kind:
-            allowed = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
+        if columns.get(field.name) != kind:
+            allowed = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
             raise WrongOption(f"the schema has {field.name} {kind}; the columns are {allowed}")
     return to_arrow_schema(schema, timezone="UTC")
 
@@ -188,6 +217,12 @@ def read_task(
     task: InputPartition | None, columns: "pa.Schema", read: ReadOptions
 ) -> "Iterator[pa.RecordBatch]":
     """The rows of a task; nothing for the task that Spark makes if there is none."""
+    if isinstance(task, Ranges):
+        import pyarrow as pa  # noqa: PLC0415  (see SmqDataSource)
+
+        spans = [dict(zip(PLAN_COLUMNS, [*name, *span], strict=True)) for name, span in task.ranges]
+        yield pa.RecordBatch.from_pylist(spans, columns)
+        return
     from spark_jobs.source.rows import Rows  # noqa: PLC0415  (see SmqDataSource)
 
     if isinstance(task, Task):

@@ -16,6 +16,16 @@ EARLIEST, LATEST = -2, -1  # Offsets that stand for the first record and the end
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 EXAMPLE_OFFSETS = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 EXAMPLE_PARTITIONS = '{"topicA":[0,1],"topicB":[0,1]}'
+BOUNDS = (
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "failOnDataLoss",
+)
 REFUSED = {
     "auto.offset.reset": "set startingOffsets to earliest or latest instead",
     "key.deserializer": "keys are bytes; cast them in the DataFrame",
@@ -35,7 +45,7 @@ class Selection(NamedTuple):
     """Which topics are read: a list, a pattern of whole names, or named partitions."""
 
     topics: frozenset[str] = frozenset()
-    pattern: str | None = None
+    pattern: str | re.Pattern[str] | None = None
     partitions: frozenset[TopicPartition] = frozenset()
 
 
@@ -140,6 +150,11 @@ class _Given:
 def include_headers(options: Mapping[str, str]) -> bool:
     """Whether rows have headers."""
     return _Given(options).flag("includeHeaders", default=False)
+
+
+def is_plan(options: Mapping[str, str]) -> bool:
+    """Whether a stream has the ranges of its batches as rows, and no records."""
+    return _Given(options).choice("mode", "rows", "plan") == "plan"
 
 
 def location(options: Mapping[str, str]) -> Location:

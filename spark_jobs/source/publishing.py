@@ -1,117 +1,145 @@
-"""Publishes the batches of a stream to topics, each exactly once.
+"""Publishes the batches of a stream to topics, each exactly once. The broker remembers which.
 
-A batch's rows are in files, in a directory beside the query's checkpoint. Before the first record
-is sent, `state.json` says which files they are, and where each partition ended. Each record has a
-header with the query, the batch and its number. After a crash the publisher reads what follows
-those ends, and sends the records that are missing, from the same files: Spark may give the rows of
-a repeated batch in another order. A lock keeps a publisher whose driver has died, and the one that
-continues its work, apart.
+A batch is one transaction: its records, and a note that it is published. The note is a committed
+offset of a group without members, named after the query: the number of the next batch, and a
+checksum of what the checkpoint says of this one. The query's name is also the transactional id, so
+a publisher whose driver was replaced is fenced, and what it left open is aborted.
+
+The note also recognizes a checkpoint that is not the one of the last batch: an older copy, or a new
+one under an old name. Its batches have the same numbers and other records; they are refused.
 """
 
-import fcntl
 import json
-import os
-import secrets
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from smq.client.client import Client, connect
+from smq.client.errors import ProducerFenced
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.group_admin import Committed, committed
+from smq.client.locate import bootstrap_of
+from smq.client.names import GroupOffsets, TopicPartition
 from smq.client.producing.producer import Producer
 from smq.tables.plan import Unreadable
 from spark_jobs.source.options import WrongOption
 
-FORMAT = 1
-HEADER = "smq.batch"
-STATE = "state.json"
+PREFIX = "spark-sink-"
 STEPS_PER_SECOND = 10  # Into how many parts a second's records are cut.
-_HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
-Rows = tuple[int, pa.RecordBatch]
+TRANSACTION_S = 900  # The broker's bound (transaction.max.timeout.ms).
+ABANDONED_S = 24 * 3600  # A file so much older than those of a batch: no driver publishes it.
 
 
-def stage_directory(options: Mapping[str, str]) -> Path:
-    """Where a stream's rows wait to be published: of all its nodes. Raises WrongOption."""
-    given = {name.lower(): value for name, value in options.items()}
-    if (named := given.get("stagingdir")) is not None:
-        return Path(named)
-    checkpoint = given.get("checkpointlocation")
-    if checkpoint is None:
-        raise WrongOption("set checkpointLocation as an option of writeStream: rows wait beside it")
-    parts = urlsplit(checkpoint)
-    if parts.scheme not in {"", "file"}:
-        raise WrongOption(
-            f"checkpointLocation is {checkpoint}: set stagingDir to a directory that all nodes "
-            "have; rows wait there"
-        )
-    return Path(parts.path) / "smq-sink"
+class Place(NamedTuple):
+    """Where a query keeps what the sink needs.
 
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What the query is doing: publishing this batch, or done with it.
-
-    query  a name of its own, in the records' headers
-    ends   by topic and partition: the end before the batch
+    directory   rows wait here
+    checkpoint  the query's, if it is a directory
+    query       the name that its user gave it, if any
     """
 
-    query: str
-    batch: int = -1
-    is_done: bool = True
-    files: list[str] = field(default_factory=list)
-    ends: dict[str, dict[str, int]] = field(default_factory=dict)
-    format: int = FORMAT
+    directory: Path
+    checkpoint: Path | None
+    query: str | None
+
+    def name(self) -> str:
+        """The query's name, for the broker. Raises Unreadable."""
+        if self.query is not None:
+            return PREFIX + self.query
+        assert self.checkpoint is not None
+        path = self.checkpoint / "metadata"
+        try:
+            return PREFIX + str(json.loads(path.read_text())["id"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Unreadable(f"{path} does not say the query's id: {error}") from error
+
+    def mark(self, batch: int) -> str:
+        """A checksum of what the checkpoint says of a batch; empty if it is no directory.
+
+        Spark writes that before the batch runs, and never again.
+        """
+        if self.checkpoint is None:
+            return ""
+        path = self.checkpoint / "offsets" / str(batch)
+        try:
+            return f"{zlib.crc32(path.read_bytes()):08x}"
+        except OSError as error:
+            raise Unreadable(
+                f"{path} cannot be read: {error}. checkpointLocation must be the query's own"
+            ) from error
+
+
+def place_of(options: Mapping[str, str]) -> Place:
+    """Where a stream's rows wait to be published, and whose they are. Raises WrongOption."""
+    given = {name.lower(): value for name, value in options.items()}
+    query, staging = given.get("queryid"), given.get("stagingdir")
+    location = given.get("checkpointlocation")
+    if location is None:
+        raise WrongOption("set checkpointLocation as an option of writeStream: rows wait beside it")
+    parts = urlsplit(location)
+    if parts.scheme in {"", "file"}:
+        checkpoint = Path(parts.path)
+        return Place(Path(staging) if staging else checkpoint / "smq-sink", checkpoint, query)
+    if not staging or not query:
+        raise WrongOption(
+            f"checkpointLocation is {location}: set stagingDir to a directory that all nodes "
+            "have, where rows wait, and queryId to a name of this query's own"
+        )
+    return Place(Path(staging), None, query)
 
 
 class Publisher:
-    """Publishes batches from a directory. `topic`: of all rows; None: each row names its own.
+    """Publishes a query's batches. `topic`: of all rows; None: each row names its own.
 
     `pace` bounds the records a second.
     """
 
     def __init__(
-        self, address: str, directory: Path, topic: str | None, pace: int | None = None
+        self, address: str, place: Place, topic: str | None, pace: int | None = None
     ) -> None:
-        self._address, self._directory, self._topic = address, directory, topic
-        self._pace = pace
+        self._address, self._place, self._topic, self._pace = address, place, topic, pace
 
     def publish(self, batch: int, files: Sequence[str]) -> None:
         """Publish a batch; nothing if that was done. Raises Unreadable, BrokerError."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        with self._locked():
-            state = self._read()
-            if state.is_done and batch > state.batch:
-                with connect(self._address) as client:
-                    ends = _ends(client, self._topics(files))
-                    state = State(state.query, batch, is_done=False, files=[*files], ends=ends)
-                    self._write(state)
-                    self._send(client, state, landed=set())
-            elif not state.is_done:
-                if batch != state.batch:
+        name, mark = self._place.name(), self._place.mark(batch)
+        topics = self._topics(files)
+        if topics:
+            with connect(self._address) as client:
+                _check_there(client, topics)
+                try:
+                    self._publish(client, name, Committed(batch + 1, mark), topics, files)
+                except ProducerFenced as error:
                     raise Unreadable(
-                        f"{self._directory} is in the middle of batch {state.batch}, not {batch}: "
-                        "it belongs to another query, or its checkpoint was changed"
-                    )
-                with connect(self._address) as client:
-                    self._send(client, state, _landed(client, state))
-            for name in self._directory.glob("*.arrow"):
-                name.unlink(missing_ok=True)
+                        f"batch {batch} of {name} is not published: another driver publishes this "
+                        f"query's batches, or it took longer than {TRANSACTION_S} s "
+                        "(maxOffsetsPerTrigger makes batches smaller)"
+                    ) from error
+        self._forget(files)
 
-    def _send(self, client: Client, state: State, landed: set[int]) -> None:
-        with client.producer() as producer:
-            for first, rows in self._rows(state.files):
-                numbers = np.arange(first, first + rows.num_rows)
-                missing = np.array([each not in landed for each in numbers.tolist()], np.bool_)
-                marked = _marked(rows, f"{state.query}/{state.batch}/", numbers)
-                self._send_paced(producer, marked.filter(pa.array(missing)))
-            producer.flush()
-        self._write(State(state.query, state.batch))
+    def _publish(
+        self, client: Client, name: str, note: Committed, topics: set[str], files: Sequence[str]
+    ) -> None:
+        producer = client.producer(transactional_id=name, transaction_timeout_s=TRANSACTION_S)
+        with producer:  # From here on nobody else publishes under this name.
+            if _is_published(name, note, self._last(name)):
+                return
+            with producer.transaction() as transaction:
+                for rows in self._rows(files):
+                    self._send_paced(producer, rows)
+                offsets = {TopicPartition(topic, 0): note.offset for topic in topics}
+                transaction.commit_group(GroupOffsets(name, offsets, metadata=note.metadata))
+
+    def _last(self, name: str) -> Committed | None:
+        """The note of the last batch that was published."""
+        with Cluster(bootstrap_of(self._address)) as cluster:
+            found = cluster.retrying(lambda: committed(cluster, name))
+        return max(found.values(), default=None)
 
     def _send_paced(self, producer: Producer, rows: pa.RecordBatch) -> None:
         if self._pace is None:
@@ -124,16 +152,12 @@ class Publisher:
             producer.flush()
             time.sleep(max(0.0, due_s - time.monotonic()))
 
-    def _rows(self, files: Sequence[str]) -> Iterator[Rows]:
-        """The batches of some files, with the number of each one's first row."""
-        first = 0
+    def _rows(self, files: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for name in files:
-            path = self._directory / name
+            path = self._place.directory / name
             try:
                 with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-                    for batch in stream:
-                        yield first, batch
-                        first += batch.num_rows
+                    yield from stream
             except (OSError, pa.ArrowException) as error:
                 raise Unreadable(
                     f"{path} cannot be read: {error}. All nodes need the directory (stagingDir)"
@@ -141,41 +165,49 @@ class Publisher:
 
     def _topics(self, files: Sequence[str]) -> set[str]:
         if self._topic is not None:
-            return {self._topic}
-        return {
-            topic for _, rows in self._rows(files) for topic in pc.unique(rows["topic"]).to_pylist()
-        }
+            return {self._topic} if files else set()
+        found: set[str] = set()
+        for rows in self._rows(files):
+            found |= set(pc.unique(_named(rows)).to_pylist())
+        return found
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with (self._directory / "lock").open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+    def _forget(self, files: Sequence[str]) -> None:
+        """Delete the files of a batch that is published, and those that dead drivers left."""
+        newest_s = 0.0
+        for path in (self._place.directory / each for each in files):
+            newest_s = max(newest_s, _written_s(path))
+            path.unlink(missing_ok=True)
+        for path in self._place.directory.glob("*.arrow"):
+            if _written_s(path) < newest_s - ABANDONED_S:
+                path.unlink(missing_ok=True)
 
-    def _read(self) -> State:
-        path = self._directory / STATE
-        if not path.exists():
-            return State(secrets.token_hex(8))
-        try:
-            found = json.loads(path.read_text())
-            assert found["format"] == FORMAT
-            return State(**found)
-        except (ValueError, KeyError, TypeError, AssertionError) as error:
-            raise Unreadable(f"{path} is not the state of a sink of this version") from error
 
-    def _write(self, state: State) -> None:
-        """Replace the state, durably."""
-        new = self._directory / f".{STATE}"
-        with new.open("w") as file:
-            json.dump(asdict(state), file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.rename(self._directory / STATE)
-        directory = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+def _written_s(path: Path) -> float:
+    """When a file was written; 0: it is gone."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _is_published(name: str, note: Committed, last: Committed | None) -> bool:
+    """Whether a batch was published. Raises Unreadable for one of another checkpoint."""
+    if last is None or note.offset > last.offset:
+        return False
+    is_known = note.metadata and last.metadata
+    if note.offset == last.offset and not (is_known and note.metadata != last.metadata):
+        return True
+    raise Unreadable(
+        f"batch {note.offset - 1} of {name} was published from another checkpoint, up to batch "
+        f"{last.offset - 1}: this checkpoint is an older copy, or a new one under an old name. "
+        "Nothing was written. Use the former checkpoint, or a new one (and another queryId), "
+        "with startingOffsets at the first record that is still to be written"
+    )
+
+
+def _check_there(client: Client, topics: set[str]) -> None:
+    if missing := sorted(topics - client.topics().keys()):
+        raise Unreadable(f"there is no topic {missing[0]}; create it first")
 
 
 def send(producer: Producer, rows: pa.RecordBatch, topic: str | None) -> None:
@@ -185,75 +217,18 @@ def send(producer: Producer, rows: pa.RecordBatch, topic: str | None) -> None:
     if topic is not None:
         producer.send_batch(topic, _without_topic(rows))
         return
-    for name in pc.unique(rows["topic"]).to_pylist():
-        if name is None:
-            raise Unreadable("null topic present in the data. Use the topic option")
-        chosen = rows.filter(pc.equal(rows["topic"], name))
-        producer.send_batch(name, _without_topic(chosen))
+    names = _named(rows)
+    for name in pc.unique(names).to_pylist():
+        producer.send_batch(name, _without_topic(rows.filter(pc.equal(names, name))))
+
+
+def _named(rows: pa.RecordBatch) -> pa.Array:
+    """The topics of rows."""
+    names = rows["topic"]
+    if names.null_count:
+        raise Unreadable("null topic present in the data. Use the topic option")
+    return names
 
 
 def _without_topic(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.select([name for name in rows.schema.names if name != "topic"])
-
-
-def _marked(rows: pa.RecordBatch, prefix: str, numbers: np.ndarray) -> pa.RecordBatch:
-    """Rows with one more header each: which of the batch's records it is."""
-    marks = pc.binary_join_element_wise(prefix, pa.array(numbers).cast(pa.string()), "")
-    ours = pa.StructArray.from_arrays(
-        [pa.repeat(HEADER, len(rows)), marks.cast(pa.binary())], fields=list(_HEADER_TYPE)
-    )
-    counts = np.zeros(len(rows), np.int64)
-    theirs = pa.array([], _HEADER_TYPE)
-    if "headers" in rows.schema.names:
-        lengths = pc.fill_null(pc.list_value_length(rows["headers"]), 0)
-        counts = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
-        theirs = rows["headers"].flatten().cast(_HEADER_TYPE)
-    ends = np.concatenate([[0], np.cumsum(counts + 1)])
-    places = np.empty(ends[-1], np.int64)
-    is_ours = np.zeros(ends[-1], np.bool_)
-    is_ours[ends[1:] - 1] = True
-    places[is_ours] = len(theirs) + np.arange(len(rows))
-    places[~is_ours] = np.arange(len(theirs))
-    items = pa.concat_arrays([theirs, ours]).take(pa.array(places))
-    headers = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items)
-    columns = {name: rows[name] for name in rows.schema.names}
-    return pa.record_batch({**columns, "headers": headers})
-
-
-def _ends(client: Client, topics: set[str]) -> dict[str, dict[str, int]]:
-    counts = client.topics()
-    if missing := sorted(topics - counts.keys()):
-        raise Unreadable(f"there is no topic {missing[0]}; create it first")
-    found: dict[str, dict[str, int]] = {topic: {} for topic in sorted(topics)}
-    with client.consumer(start="earliest") as consumer:
-        consumer.assign((topic, each) for topic in topics for each in range(counts[topic]))
-        for name, end in consumer.find("latest").items():
-            found[name.topic][str(name.partition)] = end
-    return found
-
-
-def _landed(client: Client, state: State) -> set[int]:
-    """The numbers of the records of an unfinished batch that the topics have."""
-    counts = client.topics()
-    prefix = f"{state.query}/{state.batch}/".encode()
-    found: set[int] = set()
-    with client.consumer(start="earliest") as consumer:
-        names = [(topic, each) for topic in state.ends for each in range(counts.get(topic, 0))]
-        if not names:
-            return found
-        consumer.assign(names)
-        firsts, ends = consumer.find("earliest"), consumer.find("latest")
-        for name in ends:
-            start = state.ends[name.topic].get(str(name.partition), 0)
-            if firsts[name] > start:
-                raise Unreadable(
-                    f"batch {state.batch} was published in part, and {name.topic}-{name.partition} "
-                    f"has lost its offsets {start} to {firsts[name]} since: nobody knows which "
-                    "records are missing. Delete the query's checkpoint, or go on without the rest"
-                )
-            consumer.seek(name.topic, name.partition, min(start, ends[name]))
-        for record in consumer.read_until(ends):
-            for key, value in record.headers:
-                if key == HEADER and value is not None and value.startswith(prefix):
-                    found.add(int(value[len(prefix) :]))
-    return found

@@ -1,8 +1,8 @@
 """`write.format("smq")` and `writeStream.format("smq")`: rows to topics.
 
-A batch write sends from its tasks; a task that Spark repeats sends again. A stream is exactly once.
-Its tasks put their rows into files beside the checkpoint, and the driver publishes a batch's files:
-see `spark_jobs.source.publishing`.
+A batch write sends from its tasks; a task that Spark repeats sends again. A stream is exactly once:
+its tasks put their rows into files beside the checkpoint, and the driver publishes a batch's files
+in one transaction, see `spark_jobs.source.publishing`.
 """
 
 import os
@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from smq.client.client import connect
 from spark_jobs.source.options import WrongOption, location, pace
-from spark_jobs.source.publishing import Publisher, send, stage_directory
+from spark_jobs.source.publishing import Publisher, place_of, send
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ class SmqStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._address = _address(options)
         self._topic = checked_topic(options, schema)
-        self._directory = stage_directory(options)
+        self._place = place_of(options)
         self._pace = pace(options)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
@@ -78,9 +78,9 @@ class SmqStreamWriter(DataSourceStreamArrowWriter):
         first = next(iterator, None)
         if first is None:
             return Staged(None)
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._place.directory.mkdir(parents=True, exist_ok=True)
         name = f"{secrets.token_hex(16)}.arrow"
-        with (self._directory / name).open("xb") as file:
+        with (self._place.directory / name).open("xb") as file:
             with pa.ipc.new_stream(file, first.schema) as stream:
                 stream.write_batch(first)
                 for batch in iterator:
@@ -91,13 +91,13 @@ class SmqStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's)
         """Publish a batch, once."""
-        publisher = Publisher(self._address, self._directory, self._topic, self._pace)
+        publisher = Publisher(self._address, self._place, self._topic, self._pace)
         publisher.publish(batchId, _names(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Forget the files of a batch that failed."""
         for name in _names(messages):
-            (self._directory / name).unlink(missing_ok=True)
+            (self._place.directory / name).unlink(missing_ok=True)
 
 
 def checked_topic(options: Mapping[str, str], schema: StructType) -> str | None:

@@ -23,8 +23,16 @@ from pyspark.sql.types import StructType
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError
 from smq.tables.plan import Unreadable
-from spark_jobs.source.data_source import columns_of, read_task, resolved, tasks_of
-from spark_jobs.source.options import stream_options
+from spark_jobs.source.data_source import (
+    COLUMNS,
+    PLAN_COLUMNS,
+    Ranges,
+    columns_of,
+    read_task,
+    resolved,
+    tasks_of,
+)
+from spark_jobs.source.options import is_plan, stream_options
 from spark_jobs.source.ranges import (
     Edges,
     admitted,
@@ -52,7 +60,8 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._read, self._admission = stream_options(options)
         self._lost = losses(self._read.fails_on_loss)
-        self._columns = columns_of(schema)
+        self._plans = is_plan(options)
+        self._columns = columns_of(schema, PLAN_COLUMNS if self._plans else COLUMNS)
         self._opened: tuple[Place, Topics] | None = None
         self._target: Offsets | None = None
         self._batch_at_s: float | None = None
@@ -150,6 +159,8 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         edges = Edges(topics.starts(names), topics.ends(names))
         starts = self._starts(self._known(start, ids), edges)
         ranges = clamped(starts, {name: ends[name] for name in names}, edges, self._lost)
+        if self._plans:
+            return [Ranges(ranges)] if ranges else []
         return tasks_of(place, topics.pieces(ranges), self._read)
 
     def _starts(self, start: Offsets, edges: Edges) -> Offsets:

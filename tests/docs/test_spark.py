@@ -31,7 +31,7 @@ def test_what_the_page_shows_works(
         "output": str(tmp_path / "output"),
     }
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(programs) == 4
+    assert len(programs) == 5
     for program in programs:
         exec(program, names)
     said, _ = capfd.readouterr()
@@ -39,5 +39,7 @@ def test_what_the_page_shows_works(
     assert said.endswith('{"orders": {"0": 10, "1": 10}}\n')
     written = sorted(int(row.value) for row in spark.read.parquet(names["output"]).collect())
     assert written == list(range(20))
+    fast = sorted(int(row.value) for row in spark.read.parquet(names["output"] + "-fast").collect())
+    assert fast == list(range(20))
     assert len(values(smq_broker, "numbers")) == 1000
     assert values(smq_broker, "copies") == list(range(20))

@@ -91,9 +91,9 @@ def send(client: Client, first: int, count: int, topic: str = "orders") -> None:
             producer.send(topic, b"%d" % each, key=b"k", partition=each % 2, headers=headers)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
+def wait_for(condition: Callable[[], bool], seconds_max: float = SECONDS_MAX) -> None:
     """Until something is so."""
-    deadline = time.monotonic() + SECONDS_MAX
+    deadline = time.monotonic() + seconds_max
     while not condition():
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(POLL_SECONDS)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from shm.kernels.twin import records as plain
@@ -14,6 +15,7 @@ from smq.tables.plan import Unreadable
 from smq.testing.records import INT64_MAX
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.read import SCHEMA, read_topic
+from spark_jobs.source.options import WrongOption
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic, send, wait_for
 
@@ -90,11 +92,10 @@ def test_what_cannot_be_decoded_is_named(
     spark: SparkSession, seal_topic: SealTopic, tmp_path: Path
 ) -> None:
     garbage = plain.batch([plain.PlainRecord(2, 0, None, None)], end_offset=4, inflated=b"garbage")
-    _, raw, _ = seal_topic([batch(0, 2), garbage, batch(4)])
-    with pytest.raises(Unreadable, match=f"offsets 2 to 4 in .*{raw.path}"):
+    seal_topic([batch(0, 2), garbage, batch(4)])
+    with pytest.raises(PySparkException, match="orders-0: the records at offsets 2 to 4"):
         _offsets(spark, tmp_path)
-    with pytest.warns(UserWarning, match="offsets 2 to 4"):
-        assert _offsets(spark, tmp_path, undecodable="warn") == [0, 1, 4]
+    assert _offsets(spark, tmp_path, undecodable="warn") == [0, 1, 4]
     assert _offsets(spark, tmp_path, ending={0: 2}) == [0, 1]
 
 
@@ -165,5 +166,28 @@ def test_topics_and_what_is_not_sealed(spark: SparkSession, smq_broker: SmqBroke
     assert [n for _, n in read("orders", starting={0: 3, 1: 8}, ending={0: 7, 1: 9})] == [
         6, 8, 10, 12, 17,
     ]  # fmt: skip
-    with pytest.raises(ValueError, match="offsets are of one topic"):
+    named = '{"orders":{"0":3,"1":8},"orders-2":{"0":-2,"1":4}}'
+    assert [n for _, n in read(re.compile("orders.*"), startingOffsets=named)] == [
+        6, 8, 10, 12, 14, 16, 17, 18, 19, 0, 2, 4, 6, 8, 9,
+    ]  # fmt: skip
+    with pytest.raises(WrongOption, match="starting and ending are of one topic"):
         read(["orders", "orders-2"], starting={0: 1})
+    with pytest.raises(WrongOption, match="read_topic has no option groupId; it has startingOff"):
+        read("orders", groupId="g")
+    with pytest.raises(Unreadable, match="orders has no partition 2"):
+        read("orders", starting={2: 1})
+
+
+def test_times_prune_segments(spark: SparkSession, seal_topic: SealTopic, tmp_path: Path) -> None:
+    batches = [
+        plain.batch([plain.PlainRecord(n, 1000 * n, None, b"")], end_offset=n + 1) for n in range(8)
+    ]
+    segments = seal_topic(batches, segment_bytes=1)
+    assert len(segments) == 8
+    rows = read_topic(
+        spark, "orders", data_dir=tmp_path, startingTimestamp="2500", endingTimestamp="5000"
+    )
+    assert [Path(each).name for each in sorted(rows.inputFiles())] == [
+        Path(each.path).name for each in segments[3:5]
+    ]
+    assert sorted(row.offset for row in rows.collect()) == [3, 4]

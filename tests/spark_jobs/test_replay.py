@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs import replay
-from spark_jobs.source.publishing import HEADER
 from tests.spark_jobs.conftest import RunJob, frame, send
 
 pytestmark = pytest.mark.spark
@@ -17,7 +16,7 @@ Found = dict[bytes, tuple[bytes | None, int, int, list[tuple[str, bytes | None]]
 
 
 def records(broker: SmqBroker, topic: str) -> Found:
-    """By value: key, partition, timestamp, and headers but the sink's."""
+    """By value: key, partition, timestamp, and headers."""
     with broker.connect() as client, client.consumer(topic, start="earliest") as consumer:
         found = [*consumer.read_until(consumer.find("latest"))]
     assert len({bytes(record.value or b"") for record in found}) == len(found), (
@@ -25,8 +24,7 @@ def records(broker: SmqBroker, topic: str) -> Found:
     )
     return {
         bytes(record.value or b""): (
-            record.key, record.partition, record.timestamp_ms,
-            [each for each in record.headers if each[0] != HEADER],
+            record.key, record.partition, record.timestamp_ms, [*record.headers],
         )
         for record in found
     }  # fmt: skip

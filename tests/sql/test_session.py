@@ -75,7 +75,9 @@ def test_topics_join_and_windows_work(live: Topics) -> None:
 def test_lists_of_topics_and_their_columns(live: Topics) -> None:
     assert rows_of("SHOW  tables;", live) == [{"name": "my-topic"}]
     assert rows_of("show databases", live) == [{"database_name": "kafka"}]
+    assert rows_of("SHOW TABLES FROM kafka", live) == [{"name": "my-topic"}]
     described = rows_of('DESCRIBE "my-topic"', live)
+    assert described == rows_of('SHOW COLUMNS FROM "my-topic"', live)
     assert [(row["column_name"], row["column_type"]) for row in described[:5]] == [
         ("partition", "INTEGER"),
         ("offset", "BIGINT"),
@@ -111,6 +113,23 @@ def test_explain_names_segments_and_live_offsets(sealed: Topics, live: Topics) -
         "PRAGMA enable_external_access = true",
         "CREATE TABLE t (i INTEGER)",
         "DELETE FROM orders",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{segment}' (USE_TMP_FILE false)",
+        "EXPLAIN (FORMAT json) COPY (SELECT 1) TO '{segment}' (USE_TMP_FILE false)",
+        "/**/ EXPLAIN ANALYZE COPY (SELECT 1) TO '{segment}' (USE_TMP_FILE false)",
+        "EXPLAIN /**/ ANALYZE COPY (SELECT 1) TO '{segment}' (USE_TMP_FILE false)",
+        "EXPLAIN EXPLAIN ANALYZE SELECT 1",
+        "EXPLAIN ANALYZE DROP VIEW orders",
+        "SELECT * FROM query('COPY (SELECT 1) TO ''{segment}'' (USE_TMP_FILE false)')",
+        "SELECT * FROM read_parquet('{segment}/../*.parquet'), orders",
+        "SELECT * FROM sniff_csv('/etc/passwd')",
+        "SUMMARIZE FROM read_csv('/etc/passwd')",
+        "SELECT * FROM sqlite_scan('{data_dir}/store.sqlite', 'topics')",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM duckdb_secrets()",
+        "SELECT * FROM rows",
+        "SELECT * FROM query",
+        "CALL pragma_version()",
+        "USE raw",
         "SELECT 1; SELECT 2",
         "",
         "SELEC 1",
@@ -119,8 +138,11 @@ def test_explain_names_segments_and_live_offsets(sealed: Topics, live: Topics) -
     ],
 )
 def test_only_topics_are_read_and_nothing_is_written(sealed: Topics, query: str) -> None:
+    (segment,) = list(sealed.data_dir.rglob("00000000000000000000-*.parquet"))
+    before = segment.read_bytes()
     with pytest.raises(Refused):
-        rows_of(query.format(data_dir=sealed.data_dir), sealed)
+        rows_of(query.format(data_dir=sealed.data_dir, segment=segment), sealed)
+    assert segment.read_bytes() == before
     assert not (sealed.data_dir / "x").exists()
     assert not (sealed.data_dir / "x.db").exists()
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,18 +45,35 @@ def test_a_failure_is_a_sentence(tmp_path: Path, seal_topic: SealTopic) -> None:
     assert "the topics are orders" in answer(task(tmp_path, "SELECT * FROM nope"))["error"]
 
 
+def run(task: Task) -> dict[str, Any]:
+    ended = subprocess.run(
+        [sys.executable, "-m", "smq.sql.worker"],
+        input=json.dumps(task._asdict()),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    told: dict[str, Any] = json.loads(ended.stdout) if ended.returncode == 0 else {"error": "died"}
+    return told
+
+
 @pytest.mark.slow
 def test_it_is_a_program(tmp_path: Path, seal_topic: SealTopic) -> None:
     seal_topic([batch(0, 2)])
-    ended = subprocess.run(
-        [sys.executable, "-m", "smq.sql.worker"],
-        input=json.dumps(task(tmp_path, "SELECT count(*) AS n FROM orders")._asdict()),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert json.loads(ended.stdout)["rows"] == [[2]]
+    assert run(task(tmp_path, "SELECT count(*) AS n FROM orders"))["rows"] == [[2]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "expression",
+    ["repeat('x', 4000000000)", "format('{:2000000000d}', 1)", "lpad('x', 2000000000, 'y')"],
+)
+def test_a_function_that_builds_too_much_fails(
+    tmp_path: Path, seal_topic: SealTopic, expression: str
+) -> None:
+    seal_topic([batch(0, 2)])
+    assert "error" in run(task(tmp_path, f"SELECT length({expression})"))
 
 
 def test_values_as_json() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import Cluster, check
@@ -42,6 +43,13 @@ class Refused:
     error_code: int
 
 
+class Committed(NamedTuple):
+    """A committed offset, and the note that was committed with it."""
+
+    offset: int
+    metadata: str
+
+
 def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:
     """State and members of a group.
 
@@ -63,11 +71,18 @@ def delete_group(cluster: Cluster, group_id: str) -> None:
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
     """All committed offsets of a group, by topic and partition."""
+    return {name: each.offset for name, each in committed(cluster, group_id).items()}
+
+
+def committed(cluster: Cluster, group_id: str) -> dict[TopicPartition, Committed]:
+    """All committed offsets of a group with their notes, by topic and partition."""
     request = OffsetFetchRequest(group_id=group_id, topics=None)
     response = _ask_coordinator(cluster, group_id, OFFSET_FETCH, request)
     check(response.error_code)
     return {
-        TopicPartition(topic.name, each.partition_index): each.committed_offset
+        TopicPartition(topic.name, each.partition_index): Committed(
+            each.committed_offset, each.metadata or ""
+        )
         for topic in sorted(response.topics, key=lambda topic: topic.name)
         for each in sorted(topic.partitions, key=lambda each: each.partition_index)
         if each.committed_offset >= 0

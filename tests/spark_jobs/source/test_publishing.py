@@ -1,4 +1,4 @@
-"""A stream's batches reach topics once, whatever dies."""
+"""A stream's batches reach topics once, whatever dies, and only from their own checkpoint."""
 
 import random
 import subprocess
@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
+from smq.client.names import GroupOffsets, TopicPartition
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.source.options import WrongOption
-from spark_jobs.source.publishing import (
-    HEADER,
-    Publisher,
-    State,
-    _ends,
-    _marked,
-    send,
-    stage_directory,
-)
+from spark_jobs.source.publishing import PREFIX, Place, Publisher, place_of
 
 KILLS = 12
+
+
+def checkpoint(directory: Path, query: str = "q", batches: int = 10, made: str = "") -> Place:
+    """The checkpoint of a query whose batches are planned; `made` tells one from another."""
+    (directory / "offsets").mkdir(parents=True, exist_ok=True)
+    (directory / "metadata").write_text(f'{{"id":"{query}"}}')
+    for batch in range(batches):
+        (directory / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{batch}{made}")
+    return place_of({"checkpointLocation": str(directory)})
 
 
 def stage(directory: Path, name: str, first: int, count: int, **columns: list[object]) -> str:
@@ -37,7 +37,11 @@ def stage(directory: Path, name: str, first: int, count: int, **columns: list[ob
 
 
 def values(broker: SmqBroker, topic: str = "orders") -> list[int]:
-    with broker.connect() as client, client.consumer(topic, start="earliest") as consumer:
+    """Of the committed records."""
+    with (
+        broker.connect() as client,
+        client.consumer(topic, start="earliest", isolation_level="read_committed") as consumer,
+    ):
         return sorted(
             int(bytes(record.value or b""))
             for record in consumer.read_until(consumer.find("latest"))
@@ -52,32 +56,62 @@ def broker(smq_broker: SmqBroker) -> SmqBroker:
 
 
 def test_a_batch_is_published_once(broker: SmqBroker, tmp_path: Path) -> None:
-    for batch in (0, 0, 1, 0, 1):
-        file = stage(tmp_path, "a.arrow", 10 * batch, 10)
-        Publisher(broker.bootstrap, tmp_path, "orders").publish(batch, [file])
-        assert list(tmp_path.glob("*.arrow")) == []
-    assert values(broker) == list(range(20))
+    place = checkpoint(tmp_path)
+    for batch in (0, 0, 1, 1, 3):  # Batch 2 had no rows.
+        file = stage(place.directory, "a.arrow", 10 * batch, 10)
+        Publisher(broker.bootstrap, place, "orders").publish(batch, [file])
+        Publisher(broker.bootstrap, place, "orders").publish(2, [])
+        assert list(place.directory.glob("*.arrow")) == []
+    assert values(broker) == [*range(20), *range(30, 40)]
 
 
-@pytest.mark.parametrize("landed", [0, 1, 450, 1000])
-def test_a_batch_that_was_cut_short_is_completed_from_its_own_files(
-    broker: SmqBroker, tmp_path: Path, landed: int
+def test_what_a_dead_driver_left_open_is_aborted(broker: SmqBroker, tmp_path: Path) -> None:
+    place = checkpoint(tmp_path)
+    with broker.connect() as client:
+        dead = client.producer(transactional_id=place.name())
+        transaction = dead.transaction()
+        transaction.__enter__()
+        dead.send_batch("orders", {"value": [b"%d" % each for each in range(500)]})
+        dead.flush()
+        group = GroupOffsets(place.name(), {TopicPartition("orders", 0): 1}, metadata="")
+        transaction.commit_group(group)
+        file = stage(place.directory, "a.arrow", 0, 1000)
+        Publisher(broker.bootstrap, place, "orders").publish(0, [file])
+        with pytest.raises(Exception, match="another producer has begun"):
+            transaction.__exit__(None, None, None)
+    assert values(broker) == list(range(1000))
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+def test_batches_of_another_checkpoint_are_refused(
+    broker: SmqBroker, tmp_path: Path, batch: int
 ) -> None:
-    files = [stage(tmp_path, "a.arrow", 0, 600), stage(tmp_path, "b.arrow", 600, 400)]
-    publisher = Publisher(broker.bootstrap, tmp_path, "orders")
-    with broker.connect() as client, client.producer() as producer:
-        producer.send("orders", b"5000")  # Of somebody else.
-        producer.flush()
-        state = State("q", 7, is_done=False, files=files, ends=_ends(client, {"orders"}))
-        publisher._write(state)
-        for first, rows in publisher._rows(files):
-            numbers = pa.array(range(first, first + rows.num_rows)).to_numpy()
-            marked = _marked(rows, "q/7/", numbers)
-            send(producer, marked.slice(0, max(0, landed - first)), "orders")
-        producer.send("orders", b"5001")
-    again = stage(tmp_path, "other.arrow", 9000, 1000)  # Spark may order a repeated batch anew.
-    Publisher(broker.bootstrap, tmp_path, "orders").publish(7, [again])
-    assert values(broker) == [*range(1000), 5000, 5001]
+    place = checkpoint(tmp_path / "first")
+    for each in range(3):
+        file = stage(place.directory, "a.arrow", 10 * each, 10)
+        Publisher(broker.bootstrap, place, "orders").publish(each, [file])
+    copy = checkpoint(tmp_path / "second", made=" planned anew")
+    file = stage(copy.directory, "a.arrow", 100, 10)
+    with pytest.raises(Unreadable, match=rf"batch {batch} of .*-q was published from another"):
+        Publisher(broker.bootstrap, copy, "orders").publish(batch, [file])
+    assert values(broker) == list(range(30))
+    exact = Place(tmp_path / "second", None, "q")  # Not a directory: only numbers are compared.
+    file = stage(exact.directory, "a.arrow", 20, 10)
+    Publisher(broker.bootstrap, exact, "orders").publish(2, [file])
+    assert values(broker) == list(range(30))
+
+
+def test_a_batch_that_fails_leaves_nothing(broker: SmqBroker, tmp_path: Path) -> None:
+    place = checkpoint(tmp_path)
+    good = stage(place.directory, "a.arrow", 0, 10)
+    huge = pa.table({"value": pa.array([b"x" * (64 << 20)], pa.binary())})
+    with pa.ipc.new_stream(place.directory / "b.arrow", huge.schema) as stream:
+        stream.write_table(huge)
+    with pytest.raises(Exception, match=r"large|MESSAGE_TOO_LARGE"):
+        Publisher(broker.bootstrap, place, "orders").publish(0, [good, "b.arrow"])
+    assert values(broker) == []
+    Publisher(broker.bootstrap, place, "orders").publish(0, [good])
+    assert values(broker) == list(range(10))
 
 
 def test_rows_name_topics_keys_partitions_and_headers(broker: SmqBroker, tmp_path: Path) -> None:
@@ -91,8 +125,9 @@ def test_rows_name_topics_keys_partitions_and_headers(broker: SmqBroker, tmp_pat
         "partition": pa.array([1, None, 0], pa.int32()),
         "headers": headers,
     }
-    file = stage(tmp_path, "a.arrow", 0, 3, **columns)
-    Publisher(broker.bootstrap, tmp_path, None).publish(0, [file])
+    place = checkpoint(tmp_path)
+    file = stage(place.directory, "a.arrow", 0, 3, **columns)
+    Publisher(broker.bootstrap, place, None).publish(0, [file])
     assert values(broker, "others") == [1]
     with broker.connect() as client, client.consumer("orders", start="earliest") as consumer:
         found = {
@@ -100,51 +135,45 @@ def test_rows_name_topics_keys_partitions_and_headers(broker: SmqBroker, tmp_pat
             for record in consumer.read_until(consumer.find("latest"))
         }
     key, first = found[1, b"0"]
-    assert (key, first[:2]) == (b"k", (("a", b"1"), ("a", None)))
-    assert [name for name, _ in first] == ["a", "a", HEADER]
-    assert [name for name, _ in found[0, b"2"][1]] == [HEADER]
+    assert (key, first) == (b"k", (("a", b"1"), ("a", None)))
+    assert found[0, b"2"][1] == ()
 
 
 def test_what_cannot_be_published_is_said(broker: SmqBroker, tmp_path: Path) -> None:
-    publisher = Publisher(broker.bootstrap, tmp_path, None)
-    nowhere = stage(tmp_path, "a.arrow", 0, 1, topic=["nowhere"])
+    place = checkpoint(tmp_path, batches=1)
+    publisher = Publisher(broker.bootstrap, place, None)
+    nowhere = stage(place.directory, "a.arrow", 0, 1, topic=["nowhere"])
     with pytest.raises(Unreadable, match="there is no topic nowhere; create it first"):
         publisher.publish(0, [nowhere])
+    without = stage(place.directory, "b.arrow", 0, 1, topic=pa.nulls(1, pa.string()))
+    with pytest.raises(Unreadable, match="null topic present in the data"):
+        publisher.publish(0, [without])
     with pytest.raises(Unreadable, match=r"gone.arrow cannot be read.*stagingDir"):
         publisher.publish(0, ["gone.arrow"])
-    publisher._write(State("q", 3, is_done=False))
-    with pytest.raises(Unreadable, match="in the middle of batch 3, not 4"):
-        publisher.publish(4, [])
-    (tmp_path / "state.json").write_text('{"format": 9}')
-    with pytest.raises(Unreadable, match="not the state of a sink of this version"):
-        publisher.publish(4, [])
-
-
-def test_records_that_retention_took_are_not_guessed(broker: SmqBroker, tmp_path: Path) -> None:
-    file = stage(tmp_path, "a.arrow", 0, 5)
-    publisher = Publisher(broker.bootstrap, tmp_path, "orders")
-    publisher._write(State("q", 0, is_done=False, files=[file], ends={"orders": {"0": 0, "1": 0}}))
-    with broker.connect() as client, client.producer() as producer:
-        producer.send("orders", b"1", partition=0)
-        producer.flush()
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for deleted in admin.delete_records([TopicPartition("orders", 0, 1)]).values():
-        deleted.result(30)
-    with pytest.raises(Unreadable, match="has lost its offsets 0 to 1 since"):
-        publisher.publish(0, [file])
+    with pytest.raises(Unreadable, match=r"offsets/7 cannot be read"):
+        publisher.publish(7, [nowhere])
+    (tmp_path / "metadata").unlink()
+    with pytest.raises(Unreadable, match="metadata does not say the query's id"):
+        publisher.publish(0, [nowhere])
 
 
 @pytest.mark.parametrize(
-    ("options", "path"),
+    ("options", "place"),
     [
-        ({"stagingDir": "/a"}, "/a"),
-        ({"checkpointLocation": "/c", "stagingDir": "/a"}, "/a"),
-        ({"CheckpointLocation": "/c"}, "/c/smq-sink"),
-        ({"checkpointLocation": "file:///c"}, "/c/smq-sink"),
+        ({"checkpointLocation": "/c", "stagingDir": "/a"}, Place(Path("/a"), Path("/c"), None)),
+        ({"CheckpointLocation": "/c"}, Place(Path("/c/smq-sink"), Path("/c"), None)),
+        (
+            {"checkpointLocation": "file:///c", "queryId": "q"},
+            Place(Path("/c/smq-sink"), Path("/c"), "q"),
+        ),
+        (
+            {"checkpointLocation": "s3a://b/c", "stagingDir": "/a", "queryId": "q"},
+            Place(Path("/a"), None, "q"),
+        ),
     ],
 )
-def test_rows_wait_beside_the_checkpoint(options: dict[str, str], path: str) -> None:
-    assert stage_directory(options) == Path(path)
+def test_rows_wait_beside_the_checkpoint(options: dict[str, str], place: Place) -> None:
+    assert place_of(options) == place
 
 
 @pytest.mark.parametrize(
@@ -152,25 +181,32 @@ def test_rows_wait_beside_the_checkpoint(options: dict[str, str], path: str) -> 
     [
         ({}, "set checkpointLocation as an option of writeStream"),
         ({"checkpointLocation": "s3a://b/c"}, "set stagingDir to a directory that all nodes have"),
+        ({"checkpointLocation": "s3a://b/c", "stagingDir": "/a"}, "and queryId to a name"),
     ],
 )
 def test_a_place_for_the_rows_is_needed(options: dict[str, str], said: str) -> None:
     with pytest.raises(WrongOption, match=said):
-        stage_directory(options)
+        place_of(options)
+
+
+def test_a_query_has_one_name(tmp_path: Path) -> None:
+    assert checkpoint(tmp_path, query="a").name() == PREFIX + "a"
+    assert Place(tmp_path, None, "b").name() == PREFIX + "b"
 
 
 PROGRAM = """
 import sys
 from pathlib import Path
 from spark_jobs.source.publishing import Publisher
-from tests.spark_jobs.source.test_publishing import stage
+from tests.spark_jobs.source.test_publishing import checkpoint, stage
 bootstrap, directory = sys.argv[1], Path(sys.argv[2])
 commits = directory / "commits"
 commits.mkdir(exist_ok=True)
+place = checkpoint(directory)
 print("ready", flush=True)
 for batch in range(len(list(commits.iterdir())), 6):  # As Spark: the first without a commit.
-    file = stage(directory, f"{batch}.arrow", 5000 * batch, 5000)
-    Publisher(bootstrap, directory, "orders").publish(batch, [file])
+    file = stage(place.directory, f"{batch}.arrow", 5000 * batch, 5000)
+    Publisher(bootstrap, place, "orders").publish(batch, [file])
     (commits / str(batch)).touch()
 print("done", flush=True)
 """

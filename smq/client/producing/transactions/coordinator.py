@@ -151,6 +151,7 @@ class TransactionCoordinator:
                     TxnOffsetCommitRequestPartition(
                         partition_index=each,
                         committed_offset=group.offsets[TopicPartition(topic, each)],
+                        committed_metadata=group.metadata,
                     )
                     for each in partitions
                 ],

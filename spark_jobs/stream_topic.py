@@ -1,0 +1,91 @@
+"""A topic as a stream at the speed of Spark's own reader: Python plans, Spark reads.
+
+    stream = stream_topic(spark, "orders", dataDir=data_dir, startingOffsets="earliest")
+    query = stream.foreach_batch(write, checkpoint="/checkpoints/orders", availableNow=True)
+
+The stream itself has no records, only the range of each partition (`format("smq")` with
+mode=plan). For each batch `write(rows, batch_id)` gets a DataFrame of these ranges, as `read_topic`
+makes it. Spark's checkpoint says which ranges are done: after a crash the last batch is repeated
+with the same ranges, so a `write` that replaces what the batch wrote before is exactly once.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from smq.client.names import TopicPartition
+from spark_jobs.native import Reading
+from spark_jobs.source.options import WrongOption, stream_options
+from spark_jobs.source.topics import Topics, find_place
+
+Then = Callable[[DataFrame, int], None]
+
+
+def stream_topic(
+    spark: SparkSession,
+    topic: str | Sequence[str],
+    *,
+    staging: Path | str | None = None,
+    verify: bool = False,
+    **options: object,
+) -> "TopicStream":
+    """The stream of a topic, or of several. `options` are those of `format("smq")`.
+
+    `staging` and `verify` are as in `read_topic`. Raises WrongOption.
+    """
+    names = [topic] if isinstance(topic, str) else [*topic]
+    given = {"subscribe": ",".join(names)} | {name: _text(each) for name, each in options.items()}
+    return TopicStream(spark, given, Path(staging) if staging is not None else None, verify=verify)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class TopicStream:
+    """See above."""
+
+    def __init__(
+        self, spark: SparkSession, options: dict[str, str], staging: Path | None, *, verify: bool
+    ) -> None:
+        self._read, _ = stream_options(options)
+        if any(name.lower() in {"mode", "includeheaders"} for name in options):
+            raise WrongOption("stream_topic decides mode and includeHeaders: rows have headers")
+        self._spark, self._options = spark, options
+        self._staging, self._verifies = staging, verify
+
+    def foreach_batch(
+        self,
+        then: Then,
+        *,
+        checkpoint: Path | str,
+        **trigger: Any,  # noqa: ANN401  (Spark's)
+    ) -> StreamingQuery:
+        """Start the stream. `trigger` is that of Spark's `trigger(…)`; batches have records."""
+
+        def each(plan: DataFrame, batch: int) -> None:
+            if ranges := plan.collect():
+                then(self._rows(ranges), batch)
+
+        plans = self._spark.readStream.format("smq").options(**self._options)
+        writer = plans.option("mode", "plan").load().writeStream.foreachBatch(each)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        return writer.option("checkpointLocation", str(checkpoint)).start()
+
+    def _rows(self, ranges: Sequence[Row]) -> DataFrame:
+        place = find_place(self._read.location)
+        with Topics(place, reads_live=self._read.reads_live) as topics:
+            pieces = topics.pieces(
+                {
+                    TopicPartition(each["topic"], each["partition"]): (each["start"], each["end"])
+                    for each in ranges
+                }
+            )
+        reading = Reading(
+            self._spark, place, self._staging, self._verifies, self._read.fails_on_loss
+        )
+        return reading.frame(pieces)

@@ -1,0 +1,164 @@
+"""Two streams whose driver, workers and broker are killed at random: each row arrives once.
+
+One writes a Parquet table, which shows what the source gives; the other a topic, through the sink.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from smq.testing.smq_broker import SmqBroker
+from spark_jobs.session import java_home
+from tests.spark_jobs.conftest import ROOT, wait_for
+from tests.spark_jobs.source.test_publishing import values
+
+pytestmark = pytest.mark.spark
+
+ROWS = 1500  # Sent before each kill; a batch has some 200.
+MOMENT_S_MAX = 3.0
+START_S_MAX = 240.0
+ENDS_MAX = 3  # How often the last run may fail before its streams end: each time it is repeated.
+VICTIMS = ("driver", "worker", "broker")
+
+PROGRAM = """
+import sys
+from spark_jobs import start_session
+
+data_dir, directory, mode = sys.argv[1:]
+small = {
+    "spark.master": "local[2,4]",  # A task that dies is repeated, as on a cluster.
+    "spark.driver.memory": "1g",
+    "spark.local.dir": directory + "/local",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+with start_session("kills", **small) as spark:
+
+    def source():
+        rows = spark.readStream.format("smq").option("dataDir", data_dir)
+        rows = rows.option("subscribe", "orders").option("startingOffsets", "earliest")
+        return rows.option("maxOffsetsPerTrigger", 200).load().select("key", "value")
+
+    trigger = {"availableNow": True} if mode == "finish" else {"processingTime": "0 seconds"}
+    table = source().writeStream.format("parquet").option("path", directory + "/table")
+    table = table.option("checkpointLocation", directory + "/of-table").trigger(**trigger).start()
+    copies = source().writeStream.format("smq").option("dataDir", data_dir)
+    copies = copies.option("topic", "copies").option("checkpointLocation", directory + "/of-topic")
+    copies = copies.trigger(**trigger).start()
+    table.awaitTermination()
+    copies.awaitTermination()
+"""
+
+
+class Driver:
+    """The program, in a process group of its own, with its JVM and workers."""
+
+    def __init__(self, broker: SmqBroker, directory: Path, mode: str) -> None:
+        command = [sys.executable, "-c", PROGRAM, str(broker.data_dir), str(directory), mode]
+        environment = {**os.environ, "PYTHONPATH": ROOT, "JAVA_HOME": str(java_home())}
+        self._log = (directory / "driver.log").open("ab")
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=self._log, stderr=self._log, start_new_session=True
+        )
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(60)
+
+    def kill_worker(self, chance: random.Random) -> None:
+        """One of the processes in which Spark runs Python, if there is one now."""
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        workers = [each for each in family if "pyspark.daemon" in " ".join(_command(each))]
+        if workers:
+            chance.choice(workers).kill()
+
+    def ends_within(self, seconds: float) -> bool:
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def _batches(directory: Path) -> int:
+    return sum(1 for each in directory.glob("of-*/commits/[0-9]*"))
+
+
+def _send(broker: SmqBroker, first: int) -> None:
+    with broker.connect() as client, client.producer() as producer:
+        producer.send_batch("orders", {"value": [b"%d" % (first + n) for n in range(ROWS)]})
+
+
+def _strike(
+    victim: str, driver: Driver, broker: SmqBroker, directory: Path, chance: random.Random
+) -> None:
+    """Kill something at a random moment."""
+    done = _batches(directory)
+    if driver.ends_within(chance.uniform(0, MOMENT_S_MAX)):
+        return  # What was killed before has ended it.
+    if victim == "broker":
+        broker.kill(chance.choice(["shard-1", "coordinator", "sealer"]))
+    elif victim == "worker":
+        _wait_for_batches(driver, directory, done + 1)
+        driver.kill_worker(chance)
+    else:
+        if chance.random() < 0.7:  # Else perhaps while it starts.
+            _wait_for_batches(driver, directory, done + chance.randrange(1, 8))
+        driver.kill()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)]
+)
+def test_every_row_once_whatever_is_killed(
+    smq_broker: SmqBroker, tmp_path: Path, kills: int
+) -> None:
+    chance = random.Random(kills)
+    with smq_broker.connect() as client:
+        client.create_topic("orders", 2, {"smq.seal.ms": "2000"})
+        client.create_topic("copies", 2)
+    driver = Driver(smq_broker, tmp_path, "follow")
+    for number in range(kills):
+        _send(smq_broker, number * ROWS)
+        if driver.process.poll() is not None:
+            driver = Driver(smq_broker, tmp_path, "follow")
+        _strike(VICTIMS[number % len(VICTIMS)], driver, smq_broker, tmp_path, chance)
+    driver.kill()
+    for _ in range(ENDS_MAX):
+        driver = Driver(smq_broker, tmp_path, "finish")
+        if driver.process.wait(3 * START_S_MAX) == 0:
+            break
+    assert driver.process.returncode == 0, (tmp_path / "driver.log").read_text()[-4000:]
+    wanted = list(range(kills * ROWS))
+    assert values(smq_broker, "copies") == wanted
+    assert _table(tmp_path) == wanted
+
+
+def _wait_for_batches(driver: Driver, directory: Path, count: int) -> None:
+    wait_for(lambda: _batches(directory) >= count or driver.process.poll() is not None, START_S_MAX)
+
+
+def _table(directory: Path) -> list[int]:
+    """The values of a table that a stream wrote: of the files in its log."""
+    log = directory / "table" / "_spark_metadata"
+    names: set[str] = set()
+    for path in log.glob("[0-9]*"):
+        lines = path.read_text().splitlines()[1:]
+        names |= {line.split('"path":"')[1].split('"')[0].rpartition("/")[2] for line in lines}
+    tables = [pq.read_table(directory / "table" / name, columns=["value"]) for name in names]
+    return sorted(int(each) for table in tables for each in table["value"].to_pylist())
