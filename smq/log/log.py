@@ -46,6 +46,7 @@ from smq.log.partitions import PartitionSettings
 from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
 from smq.log.repair import Health, note_failed_sync
+from smq.log.room import WORD_SPACE_LIMIT
 from smq.log.sealed_ends import SealedEnds
 from smq.log.sync import Syncer, Syncs
 from smq.log.transactions import Transactions
@@ -146,6 +147,7 @@ class Log(ReadableLog):
         life before, and a repair, which writes a fresh file beside the one it replaces.
         """
         self.words[WORD_SPACE_END] = self.wal.space_end(self.words[WORD_WRITTEN])
+        self.words[WORD_SPACE_LIMIT] = self.wal.limit
 
     def fit_disk(self) -> None:
         """Take no more of the disk than leaves room for others, and give back what is too much."""

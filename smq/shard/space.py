@@ -11,6 +11,7 @@ Slowing is smq.shard.throttle's. Refusing (KAFKA_STORAGE_ERROR) is the kernel's,
 exact, whatever comes in one turn.
 """
 
+from shm.kernels.base.words import FRAME_BYTES_MIN
 from smq.log.files.wal import LOANS_END_BELOW
 from smq.log.log import Log
 from smq.shard.shard import Shard
@@ -19,6 +20,16 @@ from smq.shard.throttle import SLOW_BELOW
 SEAL_BELOW = 0.5
 CALM_FROM = 0.625  # It is not said again before so much was free.
 assert SLOW_BELOW < LOANS_END_BELOW < SEAL_BELOW  # No producer waits for a reader.
+
+
+def pace(room_bytes: int, limit_bytes: int) -> str:
+    """What sealing does for a log that has so much room, in a few words."""
+    if room_bytes >= SEAL_BELOW * limit_bytes:
+        return "trails"
+    if room_bytes >= SLOW_BELOW * limit_bytes:
+        return "hurries"
+    is_full = room_bytes < FRAME_BYTES_MIN
+    return f"hurries, producers are {'refused' if is_full else 'slowed'}"
 
 
 def watch_space(shard: Shard, now_ms: int) -> bool:

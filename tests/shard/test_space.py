@@ -8,7 +8,7 @@ from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, P_LOG_END, WORD_TAIL
 from smq.log.log import Log
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Shard
-from smq.shard.space import watch_space
+from smq.shard.space import pace, watch_space
 from smq.wire.records import Record, write_batch
 from tests.shard.shard_bench import (
     NOW_MS,
@@ -37,6 +37,16 @@ def error_of(appender: Appender, name: str, records: bytes) -> int:
 
 def small_shard(directory: Path) -> Shard:
     return new_shard(directory, topic("a"), topic("b", range(2, 3)), wal_bytes_max=LIMIT)
+
+
+def test_what_sealing_does_is_said_as_room_goes() -> None:
+    paces = [pace(room, LIMIT) for room in range(LIMIT, -1, -(LIMIT // 64))]
+    assert list(dict.fromkeys(paces)) == [
+        "trails",
+        "hurries",
+        "hurries, producers are slowed",
+        "hurries, producers are refused",
+    ]
 
 
 def full_shard(directory: Path) -> tuple[Shard, Appender]:

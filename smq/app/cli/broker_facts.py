@@ -16,7 +16,9 @@ from shm.kernels.base import words
 from shm.segment import LogMemory
 from smq.app.process.clock import wall_ms
 from smq.app.process.status import COUNTERS, attach_logs, counters_of, read_status
+from smq.log.room import room_of
 from smq.model.catalog import Topic
+from smq.shard.space import pace
 from smq.store.manifest import Manifest, open_manifest
 
 
@@ -57,8 +59,17 @@ def _logs(memories: list[LogMemory], window_s: float) -> list[dict[str, Any]]:
         counters = counters_of(memory)
         rates = {name: round((counters[name] - old[name]) / window_s) for name in COUNTERS}
         tail, start = int(memory.words[words.WORD_TAIL]), int(memory.words[words.WORD_RING_START])
+        room = room_of(memory.words)
         logs.append(
-            {"log": log, "counters": counters, "per_s": rates, "bytes_in_ring": tail - start}
+            {
+                "log": log,
+                "counters": counters,
+                "per_s": rates,
+                "bytes_in_ring": tail - start,
+                "wal_bytes_max": room.limit_bytes,
+                "wal_room_bytes": room.bytes,
+                "sealing": pace(room.bytes, room.limit_bytes),
+            }
         )
     return logs
 

@@ -23,7 +23,8 @@ INTERVAL_S = 2.0
 CLEAR = "\x1b[H\x1b[2J"  # A terminal's: home, and erase all.
 JSON = (
     'JSON: {"cluster_id", "bootstrap", "http", "ready", "up_ms", "processes": {NAME: {"pid", '
-    '"ready", "restarts"}}, "nodes": [], "logs": [{"log", "counters", "per_s", "bytes_in_ring"}], '
+    '"ready", "restarts"}}, "nodes": [], "logs": [{"log", "counters", "per_s", "bytes_in_ring", '
+    '"wal_bytes_max", "wal_room_bytes", "sealing"}], '
     '"topics": [], "bytes": {}, "groups": [], "missing": [SENTENCE]}'
 )
 
@@ -99,12 +100,16 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
             f"{node['sessions']:>8}"
         )
     yield ""
-    yield f"{'log':<6} {'records in':>12} {'records/s':>11} {'in':>13} {'out':>13}"
+    yield (
+        f"{'log':<6} {'records in':>12} {'records/s':>11} {'in':>13} {'out':>13} "
+        f"{'WAL needed':>11}  sealing"
+    )
     for log in facts["logs"]:
         rates = log["per_s"]
         yield (
             f"{log['log']:<6} {log['counters']['records_in']:>12,} {rates['records_in']:>11,} "
-            f"{size(rates['bytes_in']):>11}/s {size(rates['bytes_out']):>11}/s"
+            f"{size(rates['bytes_in']):>11}/s {size(rates['bytes_out']):>11}/s "
+            f"{size(log['wal_bytes_max'] - log['wal_room_bytes']):>11}  {log['sealing']}"
         )
     yield ""
     for name, count in facts["bytes"].items():

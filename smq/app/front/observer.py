@@ -32,6 +32,7 @@ from smq.front.metrics.facts import (
     PartitionFacts,
     ProcessFacts,
 )
+from smq.log.room import room_of
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import StoreError
 from smq.store.overview import Committed, Overview, Sealed, open_overview
@@ -189,14 +190,14 @@ class Observer:
         for memory in self._memories:
             word = memory.words
             tail, start = word[words.WORD_TAIL], word[words.WORD_RING_START]
-            room = max(0, word[words.WORD_SPACE_END] - tail)
+            room = room_of(word)
             yield LogFacts(
                 int(word[words.WORD_LOG]),
                 counters_of(memory),
                 int(word[words.WORD_RING_BYTES]),
                 max(0, tail - start),
-                wal_bytes_max,
-                min(wal_bytes_max, room),
+                room.limit_bytes or wal_bytes_max,
+                room.bytes,
                 max(0, tail - word[words.WORD_SYNCED]),
             )
 

@@ -56,7 +56,9 @@ from smq.wire.internal.messages import (
     Seal,
 )
 
-NICENESS = 10  # Sealing trails: it must not take a core from clients that wait for an ack.
+# Sealing trails: it must not take a core from clients that wait for an ack. Linux derives the
+# priority of its reads and writes from it, too.
+NICENESS = 10
 POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
 PROBE_WAIT_MS = 5000  # A filer that does not answer does not hold up the start any longer.
 PROBE_RETRY_MS = 5000

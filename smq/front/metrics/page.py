@@ -94,7 +94,11 @@ class _Few(Collector):
         columns: list[tuple[str, str, Callable[[Any], float]]] = [
             ("ring_bytes", "Size of the ring.", lambda x: x.ring_bytes),
             ("ring_used_bytes", "Bytes that the ring holds.", lambda x: x.ring_used_bytes),
-            ("wal_bytes_max", "The setting wal.bytes.max.", lambda x: x.wal_bytes_max),
+            (
+                "wal_bytes_max",
+                "What the WAL may take: wal.bytes.max, or what the disk has room for.",
+                lambda x: x.wal_bytes_max,
+            ),
             ("wal_room_bytes", "Bytes until producers are refused.", lambda x: x.wal_room_bytes),
             ("unsynced_bytes", "Bytes that were not synced yet.", lambda x: x.unsynced_bytes),
         ]

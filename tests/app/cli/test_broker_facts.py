@@ -17,6 +17,7 @@ def test_every_log_is_counted_and_every_byte_placed(tmp_path: Path) -> None:
     assert all(
         log["counters"].keys() == log["per_s"].keys() == set(COUNTERS) for log in facts["logs"]
     )
+    assert {log["sealing"] for log in facts["logs"]} == {"trails"}
     assert [node["connections"] for node in facts["nodes"]] == [0, 0]
     assert [node["sessions"] for node in facts["nodes"]] == [0, 0]
     assert facts["bytes"]["write_ahead_logs"] == 8192
