@@ -1,16 +1,4 @@
-"""The one table of APIs: from it come dispatch, the ApiVersions answer and docs/api_versions.md.
-
-SHARD       every node answers it itself
-COORDINATOR a node relays it, as it came, to the coordinator, which answers from the same table
-KERNEL      Produce: parsed, appended and answered by shm.kernels.request.produce
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
-from functools import cached_property
-from types import ModuleType
-from typing import Any
+"""The one table of APIs: from it come dispatch, the ApiVersions answer and docs/api_versions.md."""
 
 from gateway.apis import (
     acls,
@@ -49,6 +37,7 @@ from gateway.apis import (
     sync_group,
     update_features,
 )
+from gateway.apis.api import Api, Where
 from gateway.apis.bounds import (
     GROUP,
     NAMED,
@@ -65,12 +54,13 @@ from gateway.apis.bounds import (
 from gateway.apis.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    describe_producers,
     describe_transactions,
     end_txn,
     list_transactions,
     txn_offset_commit,
+    write_txn_markers,
 )
-from smq.wire.api import API_BY_NAME
 from smq.wire.generated import (
     add_offsets_to_txn as add_offsets_to_txn_codec,
     add_partitions_to_txn as add_partitions_to_txn_codec,
@@ -90,6 +80,7 @@ from smq.wire.generated import (
     describe_configs as describe_configs_codec,
     describe_groups as describe_groups_codec,
     describe_log_dirs as describe_log_dirs_codec,
+    describe_producers as describe_producers_codec,
     describe_quorum as describe_quorum_codec,
     describe_topic_partitions as describe_topic_partitions_codec,
     describe_transactions as describe_transactions_codec,
@@ -116,63 +107,12 @@ from smq.wire.generated import (
     sync_group as sync_group_codec,
     txn_offset_commit as txn_offset_commit_codec,
     update_features as update_features_codec,
+    write_txn_markers as write_txn_markers_codec,
 )
 
+__all__ = ["APIS", "API_BY_KEY", "Api", "Where"]
+
 NO_AUTHORIZER = "all: there is no authorizer, as in Kafka by default"
-
-
-class Where(Enum):
-    """Which process answers an API."""
-
-    KERNEL = "kernel"
-    SHARD = "shard"
-    COORDINATOR = "coordinator"
-
-
-@dataclass(frozen=True)
-class Api:
-    """One row of the table: key and versions come from the codecs.
-
-    `in_parts` makes the steps of a request that is too large to be handled whole, where the parts
-    are not independent of each other.
-    """
-
-    name: str
-    where: Where
-    codec: ModuleType
-    handle: Callable[..., Any] | None
-    left_out: str = ""
-    bounds: Bounds = SMALL
-    in_parts: Callable[..., Any] | None = None
-
-    @cached_property
-    def key(self) -> int:
-        return API_BY_NAME[self.name].key
-
-    @cached_property
-    def versions(self) -> range:
-        facts = API_BY_NAME[self.name]
-        return range(facts.first_version, facts.last_version + 1)
-
-    @cached_property
-    def advertised(self) -> tuple[int, int, int]:
-        first = 0 if self.where is Where.KERNEL else self.versions.start
-        return self.key, first, self.versions.stop - 1
-
-    @cached_property
-    def read_request(self) -> Callable[..., Any]:
-        return getattr(self.codec, f"read_{self._snake()}_request")  # type: ignore[no-any-return]
-
-    @cached_property
-    def write_response(self) -> Callable[..., Any]:
-        return getattr(self.codec, f"write_{self._snake()}_response")  # type: ignore[no-any-return]
-
-    def cut(self, version: int) -> Cut | None:
-        """How a version is answered in parts, if it ever is."""
-        return next((each for each in self.bounds.cuts if version >= each.first_version), None)
-
-    def _snake(self) -> str:
-        return self.codec.__name__.rpartition(".")[2]
 
 
 def _advertised() -> list[tuple[int, int, int]]:
@@ -328,6 +268,14 @@ APIS: tuple[Api, ...] = (
     ),
     Api("EndTxn", Where.COORDINATOR, end_txn_codec, end_txn.handle),
     Api(
+        "WriteTxnMarkers",
+        Where.SHARD,
+        write_txn_markers_codec,
+        write_txn_markers.handle,
+        "",
+        Bounds(SMALL.bytes_max, write_txn_markers.MARKERS_MAX),
+    ),
+    Api(
         "TxnOffsetCommit",
         Where.COORDINATOR,
         txn_offset_commit_codec,
@@ -451,6 +399,18 @@ APIS: tuple[Api, ...] = (
     ),
     Api("DescribeCluster", Where.SHARD, describe_cluster_codec, describe_cluster.handle),
     Api(
+        "DescribeProducers",
+        Where.SHARD,
+        describe_producers_codec,
+        describe_producers.handle,
+        "",
+        Bounds(
+            SMALL.bytes_max,
+            WHOLE_ELEMENTS_MAX,
+            (Cut(0, (), ("topics", "partitions", "active_producers")),),
+        ),
+    ),
+    Api(
         "DescribeTransactions",
         Where.COORDINATOR,
         describe_transactions_codec,
@@ -463,7 +423,7 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         list_transactions_codec,
         list_transactions.handle,
-        "patterns (2)",
+        "",
         Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, (Cut(0, (), ("transaction_states",)),)),
     ),
     Api(

@@ -62,6 +62,15 @@ class Producers:
         """The row after the last that was ever used."""
         return int(self.table[0, H_TOP]) + 1
 
+    def rows_of(self, numbers: list[int]) -> dict[int, np.ndarray]:
+        """The rows of these partitions that have producers; milliseconds for a full table."""
+        partitions = self.table[1 : self._end, R_PARTITION]
+        rows = np.flatnonzero(np.isin(partitions, np.array(numbers, np.int64) + 1))
+        rows = rows[np.argsort(partitions[rows], kind="stable")]
+        there, starts = np.unique(partitions[rows], return_index=True)
+        pieces = np.split(rows + 1, starts[1:])
+        return dict(zip((there - 1).tolist(), pieces, strict=False))
+
     def expire(self, oldest_ms: int) -> int:
         """Forget some producers that were silent since `oldest_ms`; how many. Call it often."""
         return int(expire_producers(self.table, oldest_ms, ROWS_AT_ONCE))

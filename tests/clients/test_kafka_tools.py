@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from smq.testing.kafka import KafkaUnavailable, kafka_jars
 from smq.testing.processes import Broker
@@ -139,3 +140,32 @@ def test_where_a_topic_lies_and_who_leads(broker: Broker) -> None:
     assert "CurrentVoters:" in status
     run(broker, f"{TOOLS}.FeatureCommand", "describe")
     assert run(broker, f"{TOOLS}.ClientMetricsCommand", "--list").split() == []
+
+
+def test_transactions_are_listed_described_and_aborted(broker: Broker) -> None:
+    topics(broker, "--create", "--topic", "ledger", "--partitions", "1")
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "transactional.id": "app-1",
+            "transaction.timeout.ms": 600_000,
+        }
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("ledger", b"x", partition=0)
+    assert producer.flush(TOOL_SECONDS_MAX) == 0
+    command = f"{TOOLS}.TransactionsCommand"
+    place = ("--topic", "ledger", "--partition", "0")
+    assert "Ongoing" in run(broker, command, "list", "--transactional-id-pattern", "app-.")
+    assert "Ongoing" not in run(broker, command, "list", "--transactional-id-pattern", "app-..")
+    described = run(broker, command, "describe", "--transactional-id", "app-1")
+    assert "ledger-0" in described
+    [_, known] = run(broker, command, "describe-producers", *place).splitlines()
+    assert known.split()[-1] == "0", "where the transaction begins"
+    hanging = run(broker, command, "find-hanging", "--topic", "ledger", "--partition", "0")
+    assert len(hanging.splitlines()) == 1, "the coordinator knows it"
+    run(broker, command, "abort", *place, "--start-offset", "0")
+    [_, ended] = run(broker, command, "describe-producers", *place).splitlines()
+    assert ended.split()[-1] == "None"
+    assert offsets(broker, "ledger", "-1") == "ledger:0:2", "a record and its marker"

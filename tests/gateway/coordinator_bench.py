@@ -35,7 +35,7 @@ def decoded(name: str, version: int, body: bytes) -> Any:
     api = API_BY_KEY[API_BY_NAME[name].key]
     correlation_id, at = read_response_header(body, 0, api.key, version)
     assert correlation_id == 77
-    read = getattr(api.codec, api.write_response.__name__.replace("write_", "read_"))
+    read = getattr(api.codec, api.write_response.__name__.replace("write_", "read_", 1))
     return read(body, at, version)
 
 

@@ -124,3 +124,14 @@ def test_a_copy_knows_nothing_that_came_after_its_beginning() -> None:
     copy.file(first, *EVERYWHERE)
     copy.file(second, *EVERYWHERE)
     assert (copy.filed == rows_of([3], range(ROWS_AT_ONCE))).all()
+
+
+def test_the_rows_of_partitions_are_found_in_one_walk() -> None:
+    producers = producers_of([4, 2, 9], range(50))
+    found = producers.rows_of([9, 3, 4])
+    assert set(found) == {4, 9}
+    assert Producers(KEY).rows_of([1]) == {}
+    for number in (4, 9):
+        rows = producers.table[found[number]]
+        assert (rows[:, R_PARTITION] == number + 1).all()
+        assert rows[:, R_PRODUCER_ID].tolist() == list(range(50))

@@ -107,6 +107,7 @@ _MADE_UP_FIELDS: dict[str, Callable[[Any, Names], Any]] = {
     "producer_id": _numbered("producer"),
     "log_append_time_ms": _time,
     "timestamp": _time,
+    "last_timestamp": _time,
 }
 
 

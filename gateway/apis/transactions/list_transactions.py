@@ -1,18 +1,20 @@
-"""ListTransactions (key 66), versions 0-1 (KIP-664).
+"""ListTransactions (key 66), versions 0-2 (KIP-664).
 
 - Each transactional id is listed by the node that FindCoordinator names for it, and by no other:
   admin clients ask every node and join the answers.
 - States that nothing can be in come back as unknown; filters of state and producer both apply.
 - From 1: only what began so long ago (KIP-994). What never began did so in 1970, as in Kafka.
-
-Left out: patterns (2): a regular expression of anybody's could hold the coordinator for long.
+- From 2: only names that match a regular expression (KIP-1152); INVALID_REGULAR_EXPRESSION for
+  what is none (gateway.apis.transactions.patterns). An empty one matches all.
 """
 
 from collections.abc import Iterator
 
 from gateway.apis.find_coordinator import coordinator_of
+from gateway.apis.transactions.patterns import Pattern
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.transactions.states import TransactionState
+from smq.model.errors import BrokerError
 from smq.store.rows import StoredTransaction
 from smq.wire.generated.list_transactions import (
     ListTransactionsRequest,
@@ -22,16 +24,20 @@ from smq.wire.generated.list_transactions import (
 
 STATES = {*TransactionState, "PrepareEpochFence"}  # The last is Kafka's: nothing is in it here.
 PART_IDS = 500  # One that is listed takes some microseconds.
+MATCHED_MAX = 1_000_000  # Letters of a part's names times the pattern's size: some milliseconds.
 
 
 def handle(
     request: ListTransactionsRequest, context: CoordinatorContext
 ) -> Iterator[ListTransactionsResponse]:
     """The transactional ids of the node that asks, in parts."""
-    transactions = list(context.coordinator.transactions)
     unknown = [state for state in request.state_filters if state not in STATES]
-    wanted = _Wanted(request, context)
-    for first in range(0, max(1, len(transactions)), PART_IDS):
+    try:
+        wanted = _Wanted(request, context)
+    except BrokerError as refusal:
+        yield ListTransactionsResponse(error_code=refusal.code)
+        return
+    for part in _parts(list(context.coordinator.transactions), wanted.pattern):
         yield ListTransactionsResponse(
             unknown_state_filters=unknown,
             transaction_states=[
@@ -40,27 +46,45 @@ def handle(
                     producer_id=txn.producer_id,
                     transaction_state=txn.state,
                 )
-                for txn in transactions[first : first + PART_IDS]
+                for txn in part
                 if wanted.has(txn)
             ],
         )
 
 
+def _parts(
+    transactions: list[StoredTransaction], pattern: Pattern | None
+) -> Iterator[list[StoredTransaction]]:
+    """The transactional ids, as many at a time as may be looked at; one part at least."""
+    part: list[StoredTransaction] = []
+    matched = 0
+    for txn in transactions:
+        part.append(txn)
+        matched += len(txn.transactional_id) * (pattern.size if pattern else 0)
+        if len(part) == PART_IDS or matched >= MATCHED_MAX:
+            yield part
+            part, matched = [], 0
+    yield part
+
+
 class _Wanted:
-    """What a request asks for, of the node that asks."""
+    """What a request asks for, of the node that asks. Raises BrokerError."""
 
     def __init__(self, request: ListTransactionsRequest, context: CoordinatorContext) -> None:
         self._states = frozenset(request.state_filters)
         self._producers = frozenset(request.producer_id_filters)
         self._least_age_ms, self._context = request.duration_filter, context
+        text = request.transactional_id_pattern
+        self.pattern = Pattern(text) if text else None
 
     def has(self, txn: StoredTransaction) -> bool:
         """Whether a transactional id is to be listed."""
-        context = self._context
+        name, context = txn.transactional_id, self._context
         age_ms = context.now.wall_ms - txn.started_ms
         return (
             (not self._states or txn.state in self._states)
             and (not self._producers or txn.producer_id in self._producers)
             and (self._least_age_ms < 0 or age_ms >= self._least_age_ms)
-            and coordinator_of(txn.transactional_id, context.nodes).id == context.node_id
+            and coordinator_of(name, context.nodes).id == context.node_id
+            and (self.pattern is None or self.pattern.matches(name))
         )

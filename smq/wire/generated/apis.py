@@ -24,6 +24,7 @@ APIS = (
     (24, "AddPartitionsToTxn", 0, 5, 3),
     (25, "AddOffsetsToTxn", 0, 4, 3),
     (26, "EndTxn", 0, 5, 3),
+    (27, "WriteTxnMarkers", 1, 2, 1),
     (28, "TxnOffsetCommit", 0, 5, 3),
     (29, "DescribeAcls", 1, 3, 2),
     (30, "CreateAcls", 1, 3, 2),
@@ -42,8 +43,9 @@ APIS = (
     (55, "DescribeQuorum", 0, 2, 0),
     (57, "UpdateFeatures", 0, 2, 0),
     (60, "DescribeCluster", 0, 2, 0),
+    (61, "DescribeProducers", 0, 0, 0),
     (65, "DescribeTransactions", 0, 0, 0),
-    (66, "ListTransactions", 0, 1, 0),
+    (66, "ListTransactions", 0, 2, 0),
     (74, "ListConfigResources", 0, 1, 0),
     (75, "DescribeTopicPartitions", 0, 0, 0),
 )

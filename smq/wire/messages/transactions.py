@@ -55,6 +55,26 @@ EndTxn 26 versions 0-5 flexible 3+
         producer_id                           int64                          5+    =-1
         producer_epoch                        int16                          5+    =-1
 
+WriteTxnMarkers 27 versions 1-2 flexible 1+
+    WriteTxnMarkersRequest
+        markers                               []WritableTxnMarker
+            producer_id                       int64
+            producer_epoch                    int16
+            transaction_result                bool
+            topics                            []WritableTxnMarkerTopic
+                name                          string
+                partition_indexes             []int32
+            coordinator_epoch                 int32
+            transaction_version               int8                           2+
+    WriteTxnMarkersResponse
+        markers                               []WritableTxnMarkerResult
+            producer_id                       int64
+            topics                            []WritableTxnMarkerTopicResult
+                name                          string
+                partitions                    []WritableTxnMarkerPartitionResult
+                    partition_index           int32
+                    error_code                int16
+
 TxnOffsetCommit 28 versions 0-5 flexible 3+
     TxnOffsetCommitRequest
         transactional_id                      string
@@ -79,6 +99,27 @@ TxnOffsetCommit 28 versions 0-5 flexible 3+
                 partition_index               int32
                 error_code                    int16
 
+DescribeProducers 61 versions 0-0 flexible 0+
+    DescribeProducersRequest
+        topics                                []TopicRequest
+            name                              string
+            partition_indexes                 []int32
+    DescribeProducersResponse
+        throttle_time_ms                      int32
+        topics                                []TopicResponse
+            name                              string
+            partitions                        []PartitionResponse
+                partition_index               int32
+                error_code                    int16
+                error_message                 string?                        0+    =null
+                active_producers              []ProducerState
+                    producer_id               int64
+                    producer_epoch            int32
+                    last_sequence             int32                          =-1
+                    last_timestamp            int64                          =-1
+                    coordinator_epoch         int32
+                    current_txn_start_offset  int64                          =-1
+
 DescribeTransactions 65 versions 0-0 flexible 0+
     DescribeTransactionsRequest
         transactional_ids                     []string
@@ -96,11 +137,12 @@ DescribeTransactions 65 versions 0-0 flexible 0+
                 topic                         string
                 partitions                    []int32
 
-ListTransactions 66 versions 0-1 flexible 0+
+ListTransactions 66 versions 0-2 flexible 0+
     ListTransactionsRequest
         state_filters                         []string
         producer_id_filters                   []int64
         duration_filter                       int64                          1+    =-1
+        transactional_id_pattern              string?                        2+    =null
     ListTransactionsResponse
         throttle_time_ms                      int32
         error_code                            int16

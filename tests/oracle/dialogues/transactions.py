@@ -33,6 +33,7 @@ from tests.oracle.talk import Talk
 CONCURRENT = 51
 INIT, ADD, OFFSETS, END, COMMIT = 4, 3, 3, 4, 3  # Versions of what is only needed beforehand.
 BATCHED = 4
+PATTERNS = 2  # ListTransactions.
 V2 = 5  # EndTxn and TxnOffsetCommit: an end bumps the epoch (KIP-890).
 
 
@@ -446,6 +447,14 @@ def transactions_listed(talk: Talk) -> None:
         ask("for an hour", duration_filter=3_600_000)
         ask("for no time", duration_filter=0)
         ask("for less than no time", duration_filter=-7)
+    if talk.version >= PATTERNS:
+        ask("by its name", transactional_id_pattern=other.name)
+        ask("by a pattern", transactional_id_pattern=f"{talk.own()}.*oth[a-f]r")
+        ask("by a pattern of no id", transactional_id_pattern=talk.own("o"))
+        ask("by a pattern and a state", transactional_id_pattern=".*", state_filters=["Ongoing"])
+        ask("by an empty pattern", transactional_id_pattern="")
+        for bad in ("(", "[a", "*", "(?=a)", r"(a)\1"):
+            ask(f"by {bad}", transactional_id_pattern=bad)
 
 
 @dialogue("DescribeTransactions")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from smq.model.errors import ErrorCode
 from smq.wire.generated.list_transactions import ListTransactionsRequest
 from tests.gateway.apis.transactions.producers import begin, open_
 from tests.gateway.coordinator_bench import CoordinatorBench
@@ -23,7 +24,7 @@ def listed(bench: CoordinatorBench, version: int = 1, **fields: Any) -> set[tupl
     return set(found)
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", [0, 1, 2])
 def test_ids_are_listed_by_state_and_producer(bench: CoordinatorBench, version: int) -> None:
     producer, other = begin(bench), begin(bench, "other")
     open_(bench, producer, "t", 0)
@@ -53,3 +54,23 @@ def test_very_many_are_listed_in_parts(bench: CoordinatorBench) -> None:
     for number in range(1200):
         bench.coordinator.transactions.begin(f"id-{number}", 1000, None, bench.now)
     assert len(listed(bench)) == 1200
+
+
+def test_ids_are_listed_by_a_pattern(bench: CoordinatorBench) -> None:
+    for name in ("app-1", "app-2", "other"):
+        begin(bench, name)
+    assert {name for name, _ in listed(bench, 2, transactional_id_pattern="app-.")} == {
+        "app-1",
+        "app-2",
+    }
+    assert len(listed(bench, 2, transactional_id_pattern="")) == 3
+    request = ListTransactionsRequest(transactional_id_pattern="(")
+    answer = bench.ask("ListTransactions", 2, request)
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert answer.transaction_states == []
+
+
+def test_very_many_are_matched_in_parts(bench: CoordinatorBench) -> None:
+    for number in range(40):
+        bench.coordinator.transactions.begin(f"{number:02}{'x' * 9000}", 1000, None, bench.now)
+    assert len(listed(bench, 2, transactional_id_pattern="0.x*")) == 10

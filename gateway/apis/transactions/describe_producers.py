@@ -1,0 +1,112 @@
+"""DescribeProducers (key 61), version 0 (KIP-664).
+
+- Each idempotent producer that a partition remembers: its epoch, its last sequence and the time of
+  its last batch, the epoch of the coordinator that last ended a transaction of it, and where its
+  open transaction begins. What is none is -1.
+- INVALID_TOPIC_EXCEPTION; UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gateway.context import ShardContext
+from shm.kernels.log.producers import (
+    R_BATCH_COUNT,
+    R_BATCHES,
+    R_COORDINATOR_EPOCH,
+    R_EPOCH,
+    R_LAST_MS,
+    R_NEWEST,
+    R_PARTITION,
+    R_PRODUCER_ID,
+)
+from smq.model.errors import ErrorCode
+from smq.model.names import is_valid_topic_name
+from smq.shard.shard import Led, Shard
+from smq.wire.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+PART_ROWS = 300  # Producers and partitions of a part: a few milliseconds.
+_NONE = np.empty(0, np.int64)
+_LAST_SEQUENCE, _TIMESTAMP = 1, 3  # Of a batch in a producer's row.
+
+
+def handle(
+    request: DescribeProducersRequest, context: ShardContext
+) -> Iterator[DescribeProducersResponse]:
+    """The producers of each partition, in parts."""
+    rows = [TopicResponse(name=each.name) for each in request.topics if not each.partition_indexes]
+    held, last, partitions = 0, "", list[PartitionResponse]()
+    for topic, piece in _pieces(request, context.shard):
+        if held >= PART_ROWS:
+            yield DescribeProducersResponse(topics=rows)
+            rows, held, last = [], 0, ""
+        if topic != last or not partitions:
+            last, partitions = topic, []
+            rows.append(TopicResponse(name=topic, partitions=partitions))
+        partitions.append(piece)
+        held += 1 + len(piece.active_producers)
+    yield DescribeProducersResponse(topics=rows)
+
+
+def _pieces(
+    request: DescribeProducersRequest, shard: Shard
+) -> Iterator[tuple[str, PartitionResponse]]:
+    """Each partition with some of its producers; one with many comes several times."""
+    asked = dict.fromkeys(
+        (topic.name, index) for topic in request.topics for index in topic.partition_indexes
+    )
+    found = {place: _find(*place, shard) for place in asked}
+    rows = _rows([led for led in found.values() if isinstance(led, Led)])
+    for (topic, index), led in found.items():
+        if isinstance(led, ErrorCode):
+            yield topic, PartitionResponse(partition_index=index, error_code=led)
+            continue
+        those = rows.get(led.number, _NONE)
+        for first in range(0, max(1, len(those)), PART_ROWS):
+            described = [_described(led, row) for row in those[first : first + PART_ROWS].tolist()]
+            producers = [each for each in described if each is not None]
+            yield topic, PartitionResponse(partition_index=index, active_producers=producers)
+
+
+def _find(name: str, index: int, shard: Shard) -> Led | ErrorCode:
+    if not is_valid_topic_name(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    topic = shard.catalog.by_name.get(name)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else shard.find(topic, index)
+
+
+def _rows(those: list[Led]) -> dict[int, np.ndarray]:
+    """The rows of each partition's producers. Each log's table is looked through once."""
+    numbers = dict[int, list[int]]()
+    for led in those:
+        numbers.setdefault(led.log.number, []).append(led.number)
+    logs = {led.log.number: led.log for led in those}
+    found = dict[int, np.ndarray]()
+    for log_number, of_log in numbers.items():
+        found |= logs[log_number].producers.rows_of(of_log)
+    return found
+
+
+def _described(led: Led, row: int) -> ProducerState | None:
+    """A producer; None: the log has forgotten it since its row was found."""
+    state = led.log.producers.table[row].tolist()
+    if state[R_PARTITION] != led.number + 1:
+        return None
+    newest = R_BATCHES + 4 * state[R_NEWEST]
+    has_batches = state[R_BATCH_COUNT] > 0
+    opened = led.log.transactions.open_of(led.number, state[R_PRODUCER_ID])
+    return ProducerState(
+        producer_id=state[R_PRODUCER_ID],
+        producer_epoch=state[R_EPOCH],
+        last_sequence=state[newest + _LAST_SEQUENCE] if has_batches else -1,
+        last_timestamp=state[newest + _TIMESTAMP] if has_batches else state[R_LAST_MS],
+        coordinator_epoch=state[R_COORDINATOR_EPOCH] - 1,
+        current_txn_start_offset=-1 if opened is None else opened.first_offset,
+    )

@@ -1,0 +1,114 @@
+"""WriteTxnMarkers (key 27), versions 1-2 (KIP-98, KIP-664, KIP-1228).
+
+Ends a producer's transaction in partitions, for an administrator who has found one that hangs. Our
+own coordinator asks shards otherwise (smq.wire.internal.transactions). It is not told: as in Kafka,
+what is aborted here may still be committed elsewhere.
+
+- Answered when each marker is durable. Nothing is appended where nothing of the producer is open.
+- UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER; INVALID_PRODUCER_EPOCH for a producer epoch
+  that is past; TRANSACTION_COORDINATOR_FENCED for a coordinator epoch that is past.
+- A coordinator epoch counts only as far as our coordinator has come: one that is too high must not
+  fence it.
+"""
+
+from collections.abc import Sequence
+
+from gateway.context import LogSlot, ShardContext, Wait
+from smq.model.errors import ErrorCode
+from smq.shard.markers import Ending, end_transaction
+from smq.shard.shard import Led, Shard
+from smq.wire.generated.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from smq.wire.markers import Marker
+
+DURABLE_WITHIN_MS = 30_000  # request.timeout.ms of Kafka's brokers.
+MARKERS_MAX = 300  # Elements of a request: appending a marker takes some dozen microseconds.
+
+_Place = tuple[int, str, int]  # A producer, a topic's name, a partition's index.
+
+
+def handle(
+    request: WriteTxnMarkersRequest, context: ShardContext
+) -> WriteTxnMarkersResponse | Wait:
+    """Append the markers; the answer waits until all are durable."""
+    writing = _Writing(context)
+    for marker in request.markers:
+        writing.append(marker)
+    answer = writing.attempt(is_last=False)
+    if answer is not None:
+        return answer
+    return Wait(writing.find_places, DURABLE_WITHIN_MS, writing.attempt, writing.moved)
+
+
+class _Writing:
+    """The markers of a request. `_endings` has each place once: a later marker's answer counts."""
+
+    def __init__(self, context: ShardContext) -> None:
+        self._shard, self._now_ms = context.shard, context.now_ms
+        self._endings: dict[_Place, Ending] = {}
+
+    def append(self, marker: WritableTxnMarker) -> None:
+        """End the producer's transaction in each partition."""
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                place = marker.producer_id, topic.name, index
+                self._endings[place] = self._end(marker, topic.name, index)
+
+    def _end(self, asked: WritableTxnMarker, name: str, index: int) -> Ending:
+        led = _find(name, index, self._shard)
+        if isinstance(led, ErrorCode):
+            return Ending(-1, None, led)
+        if asked.producer_id < 0 or asked.producer_epoch < 0:
+            return Ending(-1, None, ErrorCode.UNKNOWN_SERVER_ERROR)
+        known = led.log.transactions.coordinator_epoch(led.number, asked.producer_id)
+        epoch = min(asked.coordinator_epoch, max(0, known))
+        producer = asked.producer_id, asked.producer_epoch
+        marker = Marker(*producer, asked.transaction_result, epoch)
+        version = asked.transaction_version
+        return end_transaction(self._shard, led.number, marker, version, self._now_ms)
+
+    def find_places(self) -> Sequence[LogSlot]:
+        """Where a moving high watermark may bring the answer nearer."""
+        those = (each.led for each in self._endings.values())
+        return sorted({(led.log.number, led.slot) for led in those if led is not None})
+
+    def moved(self, _: Sequence[LogSlot]) -> WriteTxnMarkersResponse | None:
+        """Some high watermarks have moved."""
+        return self.attempt(is_last=False)
+
+    def attempt(self, *, is_last: bool) -> WriteTxnMarkersResponse | None:
+        """The answer, or None while a marker is not durable yet."""
+        late = ErrorCode.REQUEST_TIMED_OUT if is_last else None
+        outcomes = {place: each.outcome(self._shard) for place, each in self._endings.items()}
+        known = {place: late if code is None else code for place, code in outcomes.items()}
+        codes = {place: code for place, code in known.items() if code is not None}
+        return self._answer(codes) if len(codes) == len(known) else None
+
+    def _answer(self, codes: dict[_Place, ErrorCode]) -> WriteTxnMarkersResponse:
+        rows: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
+        for (producer_id, name, index), code in codes.items():
+            result = WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+            rows.setdefault(producer_id, {}).setdefault(name, []).append(result)
+        return WriteTxnMarkersResponse(
+            markers=[
+                WritableTxnMarkerResult(
+                    producer_id=producer_id,
+                    topics=[
+                        WritableTxnMarkerTopicResult(name=name, partitions=partitions)
+                        for name, partitions in topics.items()
+                    ],
+                )
+                for producer_id, topics in rows.items()
+            ]
+        )
+
+
+def _find(name: str, index: int, shard: Shard) -> Led | ErrorCode:
+    topic = shard.catalog.by_name.get(name)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else shard.find(topic, index)
