@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test console-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long docs clean
+.PHONY: setup check test console-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long spark-kills bench-spark docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -56,6 +56,12 @@ bench-flood: setup  ## Floods and backlogs, SMQ beside Apache Kafka: an hour, 40
 bench-sealing: setup  ## How fast one core makes segments and reads them back. ARGS=--mb 1024
 	$(BIN)/python -m bench.sealing $(ARGS)
 
+bench-spark: setup  ## Spark and SQL over topics, beside Spark's own readers and its Kafka source. ARGS="--quick --only scans"
+	$(BIN)/python -m bench.spark $(ARGS)
+
+spark-kills: setup  ## Streams whose driver, workers and broker are killed 20 times: each row once, at source and sink.
+	$(BIN)/pytest -q --timeout 3600 -m long tests/spark_jobs/test_kills.py
+
 record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with. PART=words: only these dialogues.
 	$(BIN)/python -m tests.oracle.record $(PART)
 
@@ -78,7 +84,7 @@ console-test: setup  ## The console in Debian's Chromium (apt-get install chromi
 	$(BIN)/pytest -q --timeout 300 tests/app/front/test_console_pages.py
 
 spark-long: setup  ## Spark on a cluster of two workers, with a bucket: minutes.
-	$(BIN)/pytest -q --timeout 900 -m long tests/spark_jobs
+	$(BIN)/pytest -q --timeout 900 -m long --deselect tests/spark_jobs/test_kills.py tests/spark_jobs
 
 docs: setup  ## Write the generated parts of docs/, and build its pages as one site: build/site/index.html.
 	$(BIN)/python -m smq.app.documentation

@@ -1,17 +1,30 @@
-"""Watches a stream: a line of JSON for each batch, until it ends or is stopped."""
+"""Watches a stream: a line of JSON for each batch, until it ends or is stopped.
+
+A Python source cannot add to the metrics of a query's progress. It reports the latest offsets, so
+what Spark's Kafka source has as metrics is computed from the progress: `behind`.
+"""
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, Protocol
 
 from pyspark.errors import StreamingQueryException
 
 from smq.tables.plan import Unreadable
+from spark_jobs.source.ranges import from_json
+from spark_jobs.source.topics import Offsets
 
 EVERY_SECONDS = 2
 SHOWN = ("batchId", "numInputRows", "durationMs")
-OURS = ("Unreadable: ", "WrongOption: ", "BrokerUnavailable: ", "BrokerError: ")
+OURS = (
+    "Unreadable: ",
+    "WrongOption: ",
+    "BrokerUnavailable: ",
+    "BrokerError: ",
+    "TransactionAborted: ",
+)
 
 
 class Query(Protocol):
@@ -37,12 +50,38 @@ def watch(query: Query) -> None:
             for progress in query.recentProgress:
                 if progress["batchId"] > said:
                     said = progress["batchId"]
-                    sys.stdout.write(json.dumps({name: progress[name] for name in SHOWN}) + "\n")
+                    told = {name: progress[name] for name in SHOWN} | behind(progress)
+                    sys.stdout.write(json.dumps(told) + "\n")
             sys.stdout.flush()
     except KeyboardInterrupt:
         query.stop()
     except StreamingQueryException as error:
         raise Unreadable(_reason(str(error))) from error
+
+
+def behind(progress: Mapping[str, Any]) -> dict[str, float]:
+    """By how many records a query's partitions are behind: the metrics of Spark's Kafka source.
+
+    `progress` is one of `query.recentProgress`. Nothing for sources that do not report offsets.
+    """
+    lags: list[int] = []
+    for source in progress.get("sources", ()):
+        try:
+            ends, latest = (_offsets(source[name]) for name in ("endOffset", "latestOffset"))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue  # Not of our kind.
+        lags += [max(0, latest[name] - end) for name, end in ends.items() if name in latest]
+    if not lags:
+        return {}
+    return {
+        "minOffsetsBehindLatest": min(lags),
+        "maxOffsetsBehindLatest": max(lags),
+        "avgOffsetsBehindLatest": fmean(lags),
+    }
+
+
+def _offsets(found: object) -> Offsets:
+    return from_json(json.loads(found) if isinstance(found, str) else dict(found))  # type: ignore[call-overload]
 
 
 def _reason(text: str) -> str:

@@ -10,13 +10,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from smq.model.errors import StoreError
 from smq.tables.plan import Unreadable
+from spark_jobs.startup import quiet_start
 
 JAVA_MIN = 17
 VERSION_WAIT_S = 20
@@ -46,7 +48,8 @@ def start_session(name: str, **settings: str) -> SparkSession:
         builder = builder.master("local[*]")
     for key, value in {**SETTINGS, **settings}.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with quiet_start() if SparkContext._gateway is None else nullcontext():  # noqa: SLF001  (None: no Java process yet)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from smq.tables.plan import Unreadable
-from spark_jobs.progress import watch
+from spark_jobs.progress import behind, watch
 
 
 class FakeQuery:
@@ -39,6 +39,21 @@ def test_each_batch_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     watch(FakeQuery(3))
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert said == [{"batchId": n, "numInputRows": 10 * n, "durationMs": {}} for n in range(4)]
+
+
+def test_how_far_a_query_is_behind_is_told_as_kafkas_source_does() -> None:
+    ids = {"": {"orders": "an id"}}
+    source = {
+        "endOffset": ids | {"orders": {"0": 5, "1": 9}},
+        "latestOffset": json.dumps({"orders": {"0": 8, "1": 9, "2": 4}}),
+    }
+    others = [{"endOffset": 3, "latestOffset": None}, {"endOffset": "x"}]
+    assert behind({"sources": [source, *others]}) == {
+        "minOffsetsBehindLatest": 0,
+        "maxOffsetsBehindLatest": 3,
+        "avgOffsetsBehindLatest": 1.5,
+    }
+    assert behind({"sources": others}) == {}
 
 
 def test_a_user_stops_a_stream() -> None:

@@ -1,5 +1,7 @@
 """Which Java a session gets."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,12 @@ def test_java_home_wins_then_the_path_then_the_packaged_one(
 def test_what_cannot_be_read_ends_a_program_with_a_sentence(reason: Exception) -> None:
     with pytest.raises(SystemExit, match=f"smq: {reason}"), refusals():
         raise reason
+
+
+@pytest.mark.spark
+def test_a_session_starts_without_a_word() -> None:
+    program = "from spark_jobs import start_session; start_session('quiet').stop(); print('done')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=True
+    )
+    assert (done.stdout, done.stderr) == ("done\n", "")

@@ -32,8 +32,8 @@ def spark(
     job: Annotated[
         str,
         typer.Argument(
-            help="audit, backfill, compact_keys, decode, dedup, flight_delays, ingest, lag, "
-            "replay, topic_stats.",
+            help="audit, backfill, compact_keys, decode, dedup, departures, flight_delays, "
+            "ingest, lag, replay, topic_stats.",
             autocompletion=jobs,
         ),
     ],

@@ -1,1 +1,1 @@
-"""`make demo`: the whole system on real input, told as a story of four scenes."""
+"""`make demo`: the whole system on real input, told as a story of five scenes."""

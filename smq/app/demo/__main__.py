@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from smq.app.demo import answers, dataset
+from smq.app.demo import answers, dataset, fresh
 from smq.app.demo.broker import Broker, run_module
 from smq.app.demo.member import TOPIC
 from smq.app.demo.traffic import Group, Sending, create_topics, send_file, send_flights
@@ -175,6 +175,19 @@ class Story:
             f"DuckDB on the source CSV agrees on {len(rows) - len(different)}"
         )
 
+    def fresh(self) -> None:
+        """Scene five: flights depart now; a Spark stream and SQL count them as they come."""
+        with self.console.status("Spark starts a stream"):
+            log = self.directory / "stream.log"
+            told = fresh.depart(self.broker, self.source / "flights.csv", log)
+        self.must_be("flights in the stream, by carrier", told.streamed, told.sent)
+        self.must_be("flights in the SQL query, by carrier", told.counted, told.sent)
+        self.say(
+            f"{fresh.COUNT:,} flights depart, {fresh.A_SECOND:,} a second: a Spark stream had each "
+            f"at most {told.stream_age_ms_max / 1000:.1f} s later; `smq sql` counted them by "
+            f"carrier when the youngest was {told.query_age_ms / 1000:.2f} s old"
+        )
+
     def report(self, sending: Sending) -> None:
         """The end: what it was, in numbers."""
         p50, p99 = np.percentile(np.array(sending.latencies_s) * 1000, [50, 99])
@@ -205,6 +218,7 @@ def tell(directory: Path) -> int:
         }
         story.seal({TOPIC: dataset.FLIGHT_COUNT} | side, live)
         story.spark(expected)
+        story.fresh()
         story.report(sending)
     finally:
         story.broker.stop()

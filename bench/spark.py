@@ -1,0 +1,334 @@
+"""How fast Spark and SQL read topics: `python -m bench.spark`, a table of ratios from one run.
+
+It needs the extras `spark`, `sql` and `bench`; the lines beside Spark's Kafka source also Maven and
+Java, for Apache Kafka and that source's jars. Whatever is compared takes turns; a line gives the
+median of the rounds, the first of which is not counted.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession, functions as f
+
+from bench.spark_inputs import (
+    fill,
+    fill_kafka,
+    kafka_source_jars,
+    segments_of,
+    wait_sealed,
+)
+from smq.filer.location import Location
+from smq.model.segments import directory_of
+from smq.sql.session import Bounds, Topics, running
+from smq.testing.kafka import Kafka, KafkaUnavailable
+from smq.testing.smq_broker import SmqCommand
+from spark_jobs import read_topic, start_session, stream_topic
+from spark_jobs.native import FILE_SCHEMA
+
+RECORDS = 5_000_000
+SQL_SEALED, SQL_LIVE = 10_000_000, 1_000_000
+KAFKA_RECORDS = 2_000_000
+ROUNDS = 6
+STREAM_BATCHES = 5
+RATE, FRESH_S, WARM_S = 20_000, 20.0, 10.0
+SEALS = {"smq.seal.ms": "2000"}
+STAYS = {"smq.seal.ms": "3600000", "smq.seal.bytes": str(1 << 40)}
+SMQ_SETTINGS = {"shards": "1"}
+GiB = 1 << 30
+SQL_BYTES = 4 * GiB
+
+
+class Line(NamedTuple):
+    """A line of the table. `figure` is of SMQ, `other` of what it is compared with."""
+
+    words: str
+    figure: float
+    other: float | None
+    target: str
+
+    def __str__(self) -> str:
+        ratio = "" if self.other is None else f"{self.figure / self.other:.2f}"
+        other = "" if self.other is None else f"{self.other:,.2f}"
+        return f"| {self.words} | {self.figure:,.2f} | {other} | {ratio} | {self.target} |"
+
+
+class Bench:
+    """A broker, a Spark session, and the lines so far."""
+
+    def __init__(self, broker: SmqCommand, spark: SparkSession, scale: float) -> None:
+        self.broker, self.spark, self.scale = broker, spark, scale
+        self.directory = broker.data_dir.parent / "bench"
+
+    def count(self, records: int) -> int:
+        """So many records, or fewer in a quick run."""
+        return max(10_000, int(records * self.scale))
+
+    def plain(self, topic: str) -> DataFrame:
+        """The files of a topic, without anything of ours."""
+        filer = self.broker.data_dir / "filer"
+        paths = [str(filer / each.path) for each in segments_of(self.broker, topic)]
+        base = str(filer / directory_of("kafka", topic))
+        return self.spark.read.schema(FILE_SCHEMA).option("basePath", base).parquet(*paths)
+
+    def topic(self, topic: str) -> DataFrame:
+        """A topic through `read_topic`."""
+        return read_topic(self.spark, topic, data_dir=self.broker.data_dir)
+
+    def rows(self, source: str, topic: str, bootstrap: str, **options: str) -> DataFrame:
+        """A topic through a source of Kafka's kind."""
+        reader = self.spark.read.format(source).option("kafka.bootstrap.servers", bootstrap)
+        return reader.option("subscribe", topic).options(**options).load()
+
+
+def noop(rows: DataFrame) -> None:
+    """Read all of it."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
+    """The median seconds of each."""
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds + 1):
+        for name, act in ways.items():
+            began = time.perf_counter()
+            act()
+            taken[name].append(time.perf_counter() - began)
+    return {name: statistics.median(each[1:]) for name, each in taken.items()}
+
+
+def scans(bench: Bench) -> list[Line]:
+    """Whole and narrow reads beside Spark's reader over the same files; the Python source."""
+    count = bench.count(RECORDS)
+    fill(bench.broker, "scan", count, SEALS)
+    wait_sealed(bench.broker, "scan", count)
+    plain, ours = bench.plain("scan"), bench.topic("scan")
+    lines: list[Line] = []
+
+    def compare(words: str, target: str, **ways: Callable[[], object]) -> None:
+        taken = in_turns(ways)
+        ours_s = taken.pop("ours")
+        (other_s,) = taken.values()
+        million = count / 1e6
+        lines.append(Line(words, million / ours_s, million / other_s, target))
+        print(lines[-1], flush=True)
+
+    compare(
+        "read_topic, all columns: M rows/s, beside spark.read.parquet", "≥ 0.95",
+        ours=lambda: noop(ours), plain=lambda: noop(plain),
+    )  # fmt: skip
+    compare(
+        "read_topic, sum(length(value)), max(offset)", "≥ 0.95",
+        ours=lambda: ours.agg(f.sum(f.length("value")), f.max("offset")).collect(),
+        plain=lambda: plain.agg(f.sum(f.length("_value")), f.max("_offset")).collect(),
+    )  # fmt: skip
+    compare(
+        "read_topic, count of 10,000 offsets", "≥ 0.95",
+        ours=lambda: ours.where("offset between 50000 and 59999").count(),
+        plain=lambda: plain.where("_offset between 50000 and 59999").count(),
+    )  # fmt: skip
+    bootstrap = bench.broker.bootstrap
+    compare(
+        'format("smq"), all columns, beside spark.read.parquet', "≥ 0.45",
+        ours=lambda: noop(bench.rows("smq", "scan", bootstrap, includeHeaders="true")),
+        plain=lambda: noop(plain),
+    )  # fmt: skip
+    return lines
+
+
+def streams(bench: Bench) -> list[Line]:
+    """The plan stream beside Spark's file stream over the same files."""
+    if not segments_of_or_none(bench, "scan"):
+        scans(bench)
+    count = bench.count(RECORDS)
+    each = max(1, count // STREAM_BATCHES)
+    base = str(bench.broker.data_dir / "filer" / directory_of("kafka", "scan"))
+    files = len(segments_of(bench.broker, "scan"))
+
+    def ours() -> float:
+        stream = stream_topic(
+            bench.spark, "scan", dataDir=bench.broker.data_dir, startingOffsets="earliest",
+            maxOffsetsPerTrigger=each, tail="sealed",
+        )  # fmt: skip
+        with tempfile.TemporaryDirectory() as checkpoint:
+            query = stream.foreach_batch(
+                lambda rows, _: noop(rows), checkpoint=checkpoint, availableNow=True
+            )
+            query.awaitTermination()
+            return _batches_s(query)
+
+    def theirs() -> float:
+        reader = bench.spark.readStream.schema(FILE_SCHEMA)
+        reader = reader.option("maxFilesPerTrigger", max(1, files // STREAM_BATCHES))
+        writer = reader.parquet(base).writeStream.foreachBatch(lambda rows, _: noop(rows))
+        with tempfile.TemporaryDirectory() as checkpoint:
+            query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+            running_query = query.start()
+            running_query.awaitTermination()
+            return _batches_s(running_query)
+
+    taken: dict[str, list[float]] = {"ours": [], "theirs": []}
+    for _ in range(4):
+        taken["ours"].append(ours())
+        taken["theirs"].append(theirs())
+    ours_s, theirs_s = (statistics.median(taken[name][1:]) for name in ("ours", "theirs"))
+    words = "stream_topic: M rows/s, beside Spark's file stream"
+    return [Line(words, count / 1e6 / ours_s, count / 1e6 / theirs_s, "≥ 0.85")]
+
+
+def segments_of_or_none(bench: Bench, topic: str) -> int:
+    """How many segments a topic has; 0 too if it does not exist."""
+    try:
+        return len(segments_of(bench.broker, topic))
+    except ValueError:
+        return 0
+
+
+def _batches_s(query: Any) -> float:  # noqa: ANN401  (Spark's)
+    """The time of a query's batches with records."""
+    progress = [each for each in query.recentProgress if each["durationMs"].get("addBatch")]
+    return float(sum(each["durationMs"]["triggerExecution"] for each in progress)) / 1000
+
+
+def freshness(bench: Bench) -> list[Line]:
+    """From a record's timestamp until a stream's batch has it, at RATE records a second."""
+    with bench.broker.connect() as client:
+        client.create_topic("fresh", 4, SEALS)
+    delays: list[np.ndarray[Any, np.dtype[np.float64]]] = []
+    began_s = time.time()  # noqa: TID251  (timestamps of records)
+
+    def take(rows: DataFrame, _: int) -> None:
+        stamps = rows.select(f.unix_millis("timestamp").alias("ms")).toArrow()["ms"].to_numpy()
+        now_ms = 1000 * time.time()  # noqa: TID251  (timestamps of records)
+        delays.append((now_ms - stamps)[stamps > 1000 * (began_s + WARM_S)])
+
+    reader = bench.spark.readStream.format("smq").option("subscribe", "fresh")
+    reader = reader.option("dataDir", str(bench.broker.data_dir))
+    writer = reader.option("startingOffsets", "earliest").load().writeStream.foreachBatch(take)
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = writer.option("checkpointLocation", checkpoint).start()
+        _feed(bench, WARM_S + FRESH_S)
+        query.processAllAvailable()
+        query.stop()
+    p50, p99 = np.percentile(np.concatenate(delays), [50, 99]) / 1000
+    words = f"a record is in a stream's batch, {RATE:,} records/s:"
+    return [Line(f"{words} p50 s", p50, None, ""), Line(f"{words} p99 s", p99, None, "≤ 2")]
+
+
+def _feed(bench: Bench, seconds: float) -> None:
+    """RATE records a second, in hundredths of a second."""
+    done, step = threading.Event(), RATE // 100
+    values = [b"x" * 100] * step
+    with bench.broker.connect() as client, client.producer() as producer:
+        due_s = time.monotonic()
+        end_s = due_s + seconds
+        while due_s < end_s:
+            producer.send_batch("fresh", {"value": values})
+            due_s += 0.01
+            done.wait(max(0.0, due_s - time.monotonic()))
+
+
+def beside_kafka(bench: Bench, kafka: Kafka) -> list[Line]:
+    """Our reads beside Spark's Kafka source, which reads the same from SMQ and from Kafka."""
+    count = bench.count(KAFKA_RECORDS)
+    fill(bench.broker, "peer", count, SEALS)
+    wait_sealed(bench.broker, "peer", count)
+    fill_kafka(kafka.bootstrap, "peer", count)
+    ours, theirs = bench.broker.bootstrap, kafka.bootstrap
+    taken = in_turns(
+        {
+            "read_topic": lambda: noop(bench.topic("peer")),
+            'format("smq")': lambda: noop(bench.rows("smq", "peer", ours)),
+            "SMQ": lambda: noop(bench.rows("kafka", "peer", ours)),
+            "Kafka": lambda: noop(bench.rows("kafka", "peer", theirs)),
+        },
+        rounds=3,
+    )
+    rates = {name: count / 1e6 / seconds for name, seconds in taken.items()}
+    words = "{}: M rows/s, beside Spark's Kafka source from {}"
+    return [
+        Line(words.format(way, broker), rates[way], rates[broker], "≥ 2")
+        for way in ("read_topic", 'format("smq")')
+        for broker in ("SMQ", "Kafka")
+    ]  # fmt: skip
+
+
+def sql(bench: Bench) -> list[Line]:
+    """Counts with DuckDB, in a process that runs, and as a command."""
+    sealed, live = bench.count(SQL_SEALED), bench.count(SQL_LIVE)
+    fill(bench.broker, "sealed", sealed, SEALS)
+    fill(bench.broker, "live", live, STAYS)
+    wait_sealed(bench.broker, "sealed", sealed)
+    filer = Location(str(bench.broker.data_dir / "filer"))
+    lines: list[Line] = []
+    with bench.broker.connect() as client:
+        topics = Topics(bench.broker.data_dir, filer, client)
+        for topic, count, target in (("sealed", sealed, "≤ 1"), ("live", live, "≤ 0.5")):
+            query = f"SELECT count(*) AS n FROM {topic}"  # noqa: S608  (a name of ours)
+
+            def ask(query: str = query, count: int = count) -> None:
+                with running(query, topics, Bounds(SQL_BYTES)) as rows:
+                    assert rows.read_all()["n"].to_pylist() == [count]
+
+            def command(query: str = query) -> None:
+                program = [sys.executable, "-m", "smq.app.cli.main", "sql", query]
+                place = ["--bootstrap", bench.broker.bootstrap, "--memory", "4096"]
+                subprocess.run([*program, *place], check=True, capture_output=True)
+
+            taken = in_turns({"query": ask, "command": command}, rounds=3)
+            words = f"smq sql, count of {count:,} {topic} records: s"
+            lines.append(Line(words, taken["query"], None, target))
+            lines.append(Line(f"{words}, with the program's start", taken["command"], None, ""))
+    return lines
+
+
+PARTS: dict[str, Callable[[Bench], list[Line]]] = {
+    "scans": scans,
+    "streams": streams,
+    "freshness": freshness,
+    "sql": sql,
+}
+KAFKA = "kafka"
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a fiftieth of the records")
+    parser.add_argument("--only", nargs="+", choices=[*PARTS, KAFKA], help="these parts")
+    given = parser.parse_args()
+    wanted = given.only or [*PARTS, KAFKA]
+    settings = {"spark.driver.memory": "4g"}
+    lines: list[Line] = []
+    with tempfile.TemporaryDirectory(prefix="smq-bench-") as name, ExitStack() as stack:
+        directory = Path(name)
+        kafka: Kafka | None = None
+        if KAFKA in wanted:
+            try:
+                settings["spark.jars"] = ",".join(kafka_source_jars())
+                kafka = stack.enter_context(Kafka(directory / "kafka", {"num.partitions": "4"}))
+            except KafkaUnavailable as reason:
+                print(f"without Spark's Kafka source: {reason}", file=sys.stderr)
+        settings["spark.local.dir"] = str(directory / "local")
+        broker = stack.enter_context(SmqCommand(directory / "smq", SMQ_SETTINGS))
+        spark = stack.enter_context(start_session("bench", **settings))
+        bench = Bench(broker, spark, 0.02 if given.quick else 1.0)
+        for part in [each for each in PARTS if each in wanted]:
+            lines += PARTS[part](bench)
+        if kafka is not None:
+            lines += beside_kafka(bench, kafka)
+    print("\n| measure | SMQ | other | ratio | target |\n|---|---|---|---|---|")
+    print("\n".join(map(str, lines)))
+
+
+if __name__ == "__main__":
+    main()

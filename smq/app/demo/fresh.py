@@ -1,0 +1,74 @@
+"""Flights that depart now: a Spark stream counts them, and SQL does, while they come."""
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from smq.app.demo.broker import Broker
+from smq.app.demo.dataset import encode, rows
+from smq.client.client import connect
+from smq.filer.location import Location
+from smq.sql.session import Bounds, Topics, running
+
+TOPIC = "departures"  # Of spark_jobs.departures too.
+COUNT, A_SECOND = 4_000, 1_000
+STEPS_A_SECOND = 50
+QUERY = """
+    SELECT value->>'carrier' AS carrier, count(*) AS flights, max(timestamp) AS youngest
+    FROM departures GROUP BY 1
+"""
+QUERY_BYTES = 256 << 20
+STREAM_S_MAX = 180.0
+
+
+class Fresh(NamedTuple):
+    """Flights by carrier: as sent, as the stream had them, as SQL counted them; and their ages."""
+
+    sent: dict[str, int]
+    streamed: dict[str, int]
+    counted: dict[str, int]
+    stream_age_ms_max: int
+    query_age_ms: float
+
+
+def depart(broker: Broker, flights: Path, log: Path) -> Fresh:
+    """Start the stream, send flights at a rate, ask SQL right after the last one."""
+    command = [sys.executable, "-m", "spark_jobs.departures", "--data-dir", str(broker.data_dir)]
+    with connect(broker.data_dir) as client, log.open("w") as murmurs:
+        client.create_topic(TOPIC, 2)
+        with subprocess.Popen(  # noqa: S603  (ourselves)
+            [*command, "--until", str(COUNT)], stdout=subprocess.PIPE, stderr=murmurs, text=True
+        ) as stream:
+            assert stream.stdout is not None
+            if stream.stdout.readline() != "ready\n":
+                raise SystemExit(f"the stream did not start: {log.read_text()}")
+            sent: Counter[str] = Counter()
+            with client.producer() as producer:
+                due_s = time.monotonic()
+                for number, row in enumerate(islice(rows(flights), COUNT)):
+                    if number % (A_SECOND // STEPS_A_SECOND) == 0:
+                        due_s += 1 / STEPS_A_SECOND
+                        time.sleep(max(0.0, due_s - time.monotonic()))
+                    producer.send(TOPIC, encode(row), key=str(row["carrier"]).encode())
+                    sent[str(row["carrier"])] += 1
+                producer.flush()
+            filer = Location(str(broker.status().filer_root))
+            counted, age_ms = _ask(Topics(broker.data_dir, filer, client))
+            told, _ = stream.communicate(timeout=STREAM_S_MAX)
+    streamed: dict[str, Any] = json.loads(told)
+    return Fresh(dict(sent), streamed["flights"], counted, streamed["age_ms_max"], age_ms)
+
+
+def _ask(topics: Topics) -> tuple[dict[str, int], float]:
+    """Flights by carrier, and the age of the youngest when the answer was there."""
+    with running(QUERY, topics, Bounds(QUERY_BYTES)) as found:
+        answer = found.read_all().to_pylist()
+    youngest = max(row["youngest"] for row in answer).replace(tzinfo=UTC)
+    age_ms = (datetime.now(UTC) - youngest).total_seconds() * 1000
+    return {row["carrier"]: row["flights"] for row in answer}, age_ms
