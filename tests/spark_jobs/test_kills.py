@@ -8,6 +8,8 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.spark
 ROWS = 1500  # Sent before each kill; a batch has some 200.
 MOMENT_S_MAX = 3.0
 START_S_MAX = 240.0
-ENDS_MAX = 3  # How often the last run may fail before its streams end: each time it is repeated.
+ENDS_MAX = 5  # How often the last run may fail before its streams end: each time it is repeated.
 VICTIMS = ("driver", "worker", "broker")
 
 PROGRAM = """
@@ -62,10 +64,10 @@ class Driver:
     def __init__(self, broker: SmqBroker, directory: Path, mode: str) -> None:
         command = [sys.executable, "-c", PROGRAM, str(broker.data_dir), str(directory), mode]
         environment = {**os.environ, "PYTHONPATH": ROOT, "JAVA_HOME": str(java_home())}
-        self._log = (directory / "driver.log").open("ab")
-        self.process = subprocess.Popen(
-            command, env=environment, stdout=self._log, stderr=self._log, start_new_session=True
-        )
+        with (directory / "driver.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
 
     def kill(self) -> None:
         if self.process.poll() is None:
@@ -74,10 +76,11 @@ class Driver:
 
     def kill_worker(self, chance: random.Random) -> None:
         """One of the processes in which Spark runs Python, if there is one now."""
-        family = psutil.Process(self.process.pid).children(recursive=True)
-        workers = [each for each in family if "pyspark.daemon" in " ".join(_command(each))]
-        if workers:
-            chance.choice(workers).kill()
+        with suppress(psutil.NoSuchProcess):  # It has just ended, or the driver has.
+            family = psutil.Process(self.process.pid).children(recursive=True)
+            workers = [each for each in family if "pyspark.daemon" in " ".join(_command(each))]
+            if workers:
+                chance.choice(workers).kill()
 
     def ends_within(self, seconds: float) -> bool:
         try:
@@ -85,6 +88,9 @@ class Driver:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+
+Drive = Callable[[str], Driver]
 
 
 def _command(process: psutil.Process) -> list[str]:
@@ -121,26 +127,42 @@ def _strike(
         driver.kill()
 
 
+@pytest.fixture
+def drive(smq_broker: SmqBroker, tmp_path: Path) -> Iterator[Drive]:
+    """Start a driver; none outlives the test."""
+    started: list[Driver] = []
+
+    def start(mode: str) -> Driver:
+        started.append(Driver(smq_broker, tmp_path, mode))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for each in started:
+            each.kill()
+
+
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     "kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)]
 )
 def test_every_row_once_whatever_is_killed(
-    smq_broker: SmqBroker, tmp_path: Path, kills: int
+    smq_broker: SmqBroker, tmp_path: Path, drive: Drive, kills: int
 ) -> None:
     chance = random.Random(kills)
     with smq_broker.connect() as client:
         client.create_topic("orders", 2, {"smq.seal.ms": "2000"})
         client.create_topic("copies", 2)
-    driver = Driver(smq_broker, tmp_path, "follow")
+    driver = drive("follow")
     for number in range(kills):
         _send(smq_broker, number * ROWS)
         if driver.process.poll() is not None:
-            driver = Driver(smq_broker, tmp_path, "follow")
+            driver = drive("follow")
         _strike(VICTIMS[number % len(VICTIMS)], driver, smq_broker, tmp_path, chance)
     driver.kill()
     for _ in range(ENDS_MAX):
-        driver = Driver(smq_broker, tmp_path, "finish")
+        driver = drive("finish")
         if driver.process.wait(3 * START_S_MAX) == 0:
             break
     assert driver.process.returncode == 0, (tmp_path / "driver.log").read_text()[-4000:]
