@@ -112,4 +112,5 @@ def _before(rows: pa.Table, ends: Mapping[int, int]) -> pa.Table:
     """The rows before the ends of their partitions."""
     end_of = np.zeros(max(ends) + 1, np.int64)
     end_of[list(ends)] = list(ends.values())
-    return rows.filter(pa.array(rows["offset"].to_numpy() < end_of[rows["partition"].to_numpy()]))
+    is_before = rows["offset"].to_numpy() < end_of[rows["partition"].to_numpy()]
+    return rows if is_before.all() else rows.filter(pa.array(is_before))
