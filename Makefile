@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test console-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long spark-kills bench-spark docs clean
+.PHONY: setup check test console-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long spark-kills bench-spark wheel docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -85,6 +85,18 @@ console-test: setup  ## The console in Debian's Chromium (apt-get install chromi
 
 spark-long: setup  ## Spark on a cluster of two workers, with a bucket: minutes.
 	$(BIN)/pytest -q --timeout 900 -m long --deselect tests/spark_jobs/test_kills.py tests/spark_jobs
+
+# Of each Python that `WHEEL_PYTHONS` names the wheel has kernels; they need Numba.
+WHEEL_PYTHONS ?= $(BIN)/python
+
+wheel: setup  ## dist/*.whl with compiled kernels for the usual processors; minutes.
+	rm -rf build/wheel dist
+	mkdir -p build/wheel
+	cp -r smq shm gateway spark_jobs pyspark_smq pyproject.toml README.md LICENSE build/wheel
+	find build/wheel -name __pycache__ -prune -exec rm -rf {} +
+	for python in $(WHEEL_PYTHONS); do $$python -m shm.warm.ship build/wheel/shm || exit 1; done
+	$(BIN)/python -m pip --quiet --disable-pip-version-check wheel build/wheel --no-deps --wheel-dir dist
+	$(BIN)/python -m tests.wheel_smoke dist/*.whl
 
 docs: setup  ## Write the generated parts of docs/, and build its pages as one site: build/site/index.html.
 	$(BIN)/python -m smq.app.documentation

@@ -1,6 +1,8 @@
-"""What ships: builds the wheel, installs it beside nothing of this checkout, and asks it for help.
+"""What ships: `python -m tests.wheel_smoke [WHEEL]`.
 
-An editable installation lies about that. Dependencies are those of the environment.
+Builds a wheel of this checkout, installs it beside nothing of it, and asks it for help: an editable
+installation lies about that. Dependencies are those of the environment. A WHEEL that is given, of
+`make wheel`, brings compiled kernels: a broker and a program must then compile none.
 """
 
 import subprocess
@@ -9,32 +11,47 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from bench.first_message import first_message, install
+
 FOLDERS = {"smq", "shm", "gateway", "spark_jobs", "pyspark_smq"}
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        target = Path(directory)
-        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "wheel", ".", "--no-deps", "--wheel-dir", directory], check=True)
-        (wheel,) = target.glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            names = archive.namelist()
-        folders = {name.split("/")[0] for name in names if ".dist-info" not in name}
-        assert folders == FOLDERS, f"the wheel holds {folders}"
-        installed = target / "installed"
-        subprocess.run(
-            [*pip, "install", str(wheel), "--no-deps", "--target", str(installed)], check=True
-        )
-        code = (
-            f"import sys; sys.path[:0] = [{str(installed)!r}]\n"
-            "import smq.app.supervisor.composition as c; from smq.app.cli.main import app\n"
-            f"assert c.__file__.startswith({str(installed)!r}), c.__file__\n"
-            "app(['--help'])"
-        )
-        subprocess.run(
-            [sys.executable, "-c", code], check=True, cwd=directory, stdout=subprocess.DEVNULL
-        )
+        if sys.argv[1:]:
+            check_that_nothing_is_compiled(Path(sys.argv[1]), Path(directory))
+        else:
+            check_help(build(Path(directory)), Path(directory))
+
+
+def build(directory: Path) -> Path:
+    """A wheel of this checkout, without compiled kernels."""
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", ".", "--no-deps", "--wheel-dir", str(directory)], check=True)
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
+def check_help(wheel: Path, directory: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    folders = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert folders == FOLDERS, f"the wheel holds {folders}"
+    python = install(wheel, directory / "venv")
+    code = (
+        "import smq.app.supervisor.composition as c; from smq.app.cli.main import app\n"
+        f"assert c.__file__.startswith({str(directory)!r}), c.__file__\n"
+        "app(['--help'])"
+    )
+    command = [str(python), "-c", code]
+    subprocess.run(command, check=True, cwd=directory, stdout=subprocess.DEVNULL)
+
+
+def check_that_nothing_is_compiled(wheel: Path, directory: Path) -> None:
+    took = first_message(wheel, directory)
+    assert not any("compil" in line for line in took.said), took.said
+    assert took.compiled == 0, f"{took.compiled} kernels were compiled"
+    print(f"{wheel.name}: the first message after {took.ready_s + took.message_s:.1f} s")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 Numba's own cache looks only at the file of the function it compiles and would serve a stale kernel
 after a helper in another file has changed. So the cache directory is named by a hash of all kernel
 sources and of numba's version; it lies in the user's cache directory, which also works when the
-installation is read-only. NUMBA_CACHE_DIR, when set, is respected.
+installation is read-only. NUMBA_CACHE_DIR, when set, is respected. A wheel brings compiled kernels
+for the usual processors (`shipped.py`).
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from shm.interrupts import without_interrupts
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_SOURCES = next(each for each in Path(__file__).resolve().parents if each.name == "shm")
+SOURCES = next(each for each in Path(__file__).resolve().parents if each.name == "shm")
 # No kernel is called through a C pointer: making the wrappers for it slowed the first start.
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
@@ -30,14 +31,20 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+def sources_digest() -> str:
+    """A digest of all kernel sources and of numba's version."""
+    digest = hashlib.sha256(version("numba").encode())
+    for source in sorted(SOURCES.rglob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
 def cache_directory() -> Path:
     """Where compiled kernels are kept; the directory exists and can be written."""
-    digest = hashlib.sha256(version("numba").encode())
-    for source in sorted(_SOURCES.rglob("*.py")):
-        digest.update(source.read_bytes())
+    name = sources_digest()[:16]
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{os.getuid()}"):
-        directory = root / "smq" / "kernels" / digest.hexdigest()[:16]
+        directory = root / "smq" / "kernels" / name
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError:
@@ -57,6 +64,9 @@ import numpy.ma  # noqa: E402, F401
 from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 
 from shm.kernels.base.parts import PartCompiler  # noqa: E402
+from shm.kernels.base.shipped import KernelCache, features_here, find_shipped  # noqa: E402
+
+SHIPPED = find_shipped(SOURCES, sources_digest(), features_here())
 
 _PART_OPTIONS = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
 
@@ -78,7 +88,9 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     whose locked instructions took two thirds of a small request's time.
     The interpreted function stays at hand as the attribute `py_func`.
     """
-    compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
+    compiled: Any = numba.njit(**_OPTIONS)(function)
+    # In the place of `cache=True`, which gives a kernel the cache that only this machine fills.
+    compiled._cache = KernelCache(function, SOURCES, SHIPPED)  # noqa: SLF001
     # What the dispatcher, which is C, calls when it has no version for the arguments yet. An
     # interrupt in the midst of it left Numba's lock held, or LLVM with half a function.
     compile_for_args = without_interrupts(compiled._compile_for_args)  # noqa: SLF001

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shm.kernels.base.jit import cache_directory
+from shm.kernels.base.jit import SHIPPED, cache_directory
 from shm.warm.client import warm_client
 from shm.warm.reader import warm_reader
 from shm.warm.shard import warm, warm_rest, warm_turns
@@ -41,7 +41,7 @@ def warm_kernels() -> None:
     gc.disable()
     started_ms = monotonic_ms()
     complete = cache_directory() / COMPLETE
-    if complete.exists():
+    if complete.exists() or (SHIPPED and SHIPPED.whole()):
         warm()
     else:
         say("compiling the kernels, once on this machine …")

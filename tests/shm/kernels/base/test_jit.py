@@ -36,7 +36,7 @@ def test_the_cache_is_named_by_sources_and_version_in_the_users_cache_directory(
     sources = tmp_path / "shm" / "kernels"
     sources.mkdir(parents=True)
     (sources / "one.py").write_text("x = 1")
-    monkeypatch.setattr(jit, "_SOURCES", sources)
+    monkeypatch.setattr(jit, "SOURCES", sources)
     second = cache_directory()
     (sources / "one.py").write_text("x = 2")
     third = cache_directory()
