@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from numba.core.caching import UserProvidedCacheLocator
 
@@ -27,6 +28,7 @@ from shm.kernels.base.shipped import (
     made_of,
 )
 
+LOCATOR: Any = UserProvidedCacheLocator  # It names the folder that has a source file's kernels.
 COMPILE = """
 from shm.warm.client import warm_client
 from shm.warm.reader import warm_reader
@@ -59,7 +61,7 @@ def _collect(caches: Path, folder: Path) -> Path:
     """Move Numba's files below `caches` into `folder`, by their sources' folders."""
     shutil.rmtree(folder, ignore_errors=True)
     for source in sorted({each.parent for each in SOURCES.rglob("*.py")}):
-        cached = caches / UserProvidedCacheLocator.get_suitable_cache_subpath(str(source / "x.py"))
+        cached = caches / LOCATOR.get_suitable_cache_subpath(str(source / "x.py"))
         if cached.is_dir():
             shutil.copytree(cached, folder / source.relative_to(SOURCES))
     files = sorted(each for each in folder.rglob("*.nb?"))
@@ -73,5 +75,6 @@ def _collect(caches: Path, folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    for each in ship(Path(sys.argv[1])):
-        print(f"{each}: {sum(file.stat().st_size for file in each.rglob('*') if file.is_file()):,} bytes")  # noqa: T201, E501
+    for made in ship(Path(sys.argv[1])):
+        size = sum(each.stat().st_size for each in made.rglob("*") if each.is_file())
+        print(f"{made}: {size:,} bytes")  # noqa: T201

@@ -116,6 +116,15 @@ class Config:
         "", "URL that each alert is posted to as JSON, beside the line on stderr."
     )
 
+    otlp_endpoint: str = setting(
+        "",
+        "URL that metrics are sent to by OTLP over HTTP, `http://collector:4318/v1/metrics`. Needs "
+        "`http.port` and the extra `otel`.",
+    )
+    otlp_interval_ms: int = setting(
+        60_000, "How often they are sent.", at_least=1000, at_most=60 * MINUTE_MS
+    )
+
     ring_bytes: int = setting(
         0,
         "Size of each log's ring in shared memory; a multiple of `wal.segment.bytes`.",
@@ -159,6 +168,13 @@ class Config:
         "Lowers latency, costs a core.",
         at_least=0,
         at_most=1_000_000,
+    )
+    slow_request_ms: int = setting(
+        100,
+        "A request that takes longer is kept for `/debug/slow`; what its client asked to wait for "
+        "does not count.",
+        at_least=1,
+        at_most=60 * MINUTE_MS,
     )
     connections_max_idle_ms: int = setting(
         10 * MINUTE_MS, "A connection without a request for this long is closed.", at_least=1000

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
+from shm.timings import Timings
 from smq.app.process.inheritance import (
     COORDINATOR,
     SEALER,
@@ -68,6 +69,7 @@ class FakeSealedBroker:
             log_count=1,
             nodes=ClusterBlock.create(1, 1, 0),
             catalog=catalog,
+            timings=Timings.create(4),
             logs={},
             tcp_listeners={},
             unix_listeners={SEALER: listen(socket_path(self.runtime_dir, SEALER))},

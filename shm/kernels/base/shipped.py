@@ -1,13 +1,14 @@
 """Compiled kernels that come with the wheel, so that a first start need not compile.
 
-    shm/compiled/<processor>-<python>/manifest.json     what they were made of, and each file's digest
-                                     /<folder>/*.nbi    Numba's index of one kernel's versions
-                                     /<folder>/*.nbc    machine code
+    shm/compiled/<processor>-<python>/manifest.json    what they were made of, each file's digest
+                                     /<folder>/*.nbi   Numba's index of one kernel's versions
+                                     /<folder>/*.nbc   machine code
 
-`python -m shm.warm.ship` makes them. They are used where sources, Numba, llvmlite and Python are the
-same and the processor has what they need. A file is used only if it has its digest; what is missing
-or damaged is compiled on the spot. The machine's own cache comes first: Numba compiles for exactly
-this processor, and the difference was not measurable (docs/operations.md).
+`python -m shm.warm.ship` makes them. They are used where sources, Numba, llvmlite and Python are
+the same and the processor has what they need. A file is used only if it has its digest; what is
+missing or damaged is compiled on the spot. The machine's own cache comes first. Kernels compiled
+for exactly this processor are not faster: `NUMBA_CPU_NAME=x86-64-v2 NUMBA_CPU_FEATURES=
+python -m bench.kernels` compares.
 """
 
 import hashlib

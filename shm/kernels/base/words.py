@@ -33,6 +33,8 @@ COUNTER_FETCH_REQUESTS = 68
 COUNTER_BYTES_OUT = 69
 COUNTER_FETCHES_FROM_WAL = 70
 COUNTER_FETCHES_FROM_SEALED = 71
+COUNTER_SYNCS = 72  # Of the disk; these two are the sync thread's.
+COUNTER_SYNC_NS = 73
 
 # --- Partition rows: indices of int64 columns -----------------------------------------------------
 PARTITION_COLUMNS = 24

@@ -6,7 +6,7 @@ int64 array of one process:
     0 REQUESTED   requests ever posted (futex)     1 STOP       nonzero: leave
     2 ERRNO       nonzero: a sync failed; nothing more is synced until it is cleared
     3 DONE        requests served                  4 EVENT_FD   written to after each round
-    5 ONE         what is written there
+    5 ONE         what is written there            6 CLOCK      what clock_gettime says, two words
     8 + 2 * (n % 64)   the n-th request: descriptor, position synced when it is done
 
 SYNC POINT with smq.log.sync: the poster fills the request, then releases REQUESTED; here it is
@@ -18,11 +18,12 @@ from numba import types
 
 from shm.kernels.base.atomics import address, futex_wait, futex_wake, load_acquire, store_release
 from shm.kernels.base.jit import kernel
-from shm.kernels.base.memory import release_word
-from shm.kernels.base.words import WORD_SYNCED
+from shm.kernels.base.memory import get_word, release_word, set_word
+from shm.kernels.base.words import COUNTER_SYNC_NS, COUNTER_SYNCS, WORD_SYNCED
 
 BOX_WORDS = 136
 BOX_REQUESTED, BOX_STOP, BOX_ERRNO, BOX_DONE, BOX_EVENT_FD, BOX_ONE = 0, 1, 2, 3, 4, 5
+BOX_CLOCK = 6
 BOX_REQUESTS_AT = 8
 BOX_REQUESTS = 64
 WAIT_NS = 1_000_000_000
@@ -31,6 +32,20 @@ LOOKS = 300  # Before it sleeps: who was just acknowledged may send the next at 
 _fdatasync = types.ExternalFunction("fdatasync", types.int32(types.int32))
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 _write = types.ExternalFunction("write", types.int64(types.int32, types.int64, types.int64))
+_clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
+_CLOCK_MONOTONIC = 1
+
+
+@kernel
+def _now_ns(box):
+    _clock_gettime(np.int32(_CLOCK_MONOTONIC), address(box, BOX_CLOCK))
+    return box[BOX_CLOCK] * 1_000_000_000 + box[BOX_CLOCK + 1]
+
+
+@kernel
+def _count_sync(memory, took_ns):
+    set_word(memory, COUNTER_SYNCS, get_word(memory, COUNTER_SYNCS) + 1)
+    set_word(memory, COUNTER_SYNC_NS, get_word(memory, COUNTER_SYNC_NS) + took_ns)
 
 
 @kernel
@@ -42,8 +57,10 @@ def _sync_round(memory, box, done, requested):
         while last + 1 < requested and box[BOX_REQUESTS_AT + 2 * ((last + 1) % BOX_REQUESTS)] == fd:
             last += 1
         upto = box[BOX_REQUESTS_AT + 2 * (last % BOX_REQUESTS) + 1]
+        began_ns = _now_ns(box)
         if _fdatasync(np.int32(fd)) != 0:
             return np.int64(-1)
+        _count_sync(memory, _now_ns(box) - began_ns)
         release_word(memory, WORD_SYNCED, upto)
         done = last + 1
         store_release(box, BOX_DONE, done)

@@ -25,6 +25,8 @@ from shm.kernels.base.atomics import address, load_acquire
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, release_word, ring_at
 from shm.kernels.base.words import (
+    COUNTER_FETCH_REQUESTS,
+    COUNTER_PRODUCE_REQUESTS,
     DURABILITY_DISK,
     DURABILITY_OS,
     WORD_RING_BYTES,
@@ -54,6 +56,9 @@ from shm.kernels.turn.waiting import (
 )
 from shm.kernels.turn.words import (
     AWAKE,
+    BEGAN_FETCHED,
+    BEGAN_NS,
+    BEGAN_PRODUCED,
     CATALOG,
     DUE_NS,
     HAS_IDLED,
@@ -76,6 +81,9 @@ from shm.kernels.turn.words import (
     SESSION,
     SPIN_NS,
     SPIN_UNTIL_NS,
+    TIME_BUCKETS,
+    TIME_SUMS_AT,
+    TIMES_AT,
     TURN_COUNT,
     TURNS_NS,
     UNSENT_FD,
@@ -264,6 +272,31 @@ def _begin(turn):
 
 
 @kernel
+def _begin_turn(turn, memory):
+    """Something has come: a turn begins."""
+    turn[TURN_COUNT] += 1
+    turn[IS_SHORT] = 1
+    turn[BEGAN_NS] = now_ns(turn, CLOCK_MONOTONIC)
+    turn[BEGAN_PRODUCED] = get_word(memory, COUNTER_PRODUCE_REQUESTS)
+    turn[BEGAN_FETCHED] = get_word(memory, COUNTER_FETCH_REQUESTS)
+
+
+@kernel
+def _note_times(turn, memory, at_ns):
+    """The turn has answered its requests: note how long each took."""
+    took_ns = at_ns - turn[BEGAN_NS]
+    produced = get_word(memory, COUNTER_PRODUCE_REQUESTS) - turn[BEGAN_PRODUCED]
+    fetched = get_word(memory, COUNTER_FETCH_REQUESTS) - turn[BEGAN_FETCHED]
+    bucket, left_us = 0, took_ns // 1000
+    while left_us > 0 and bucket < TIME_BUCKETS - 1:
+        bucket, left_us = bucket + 1, left_us >> 1
+    turn[TIMES_AT + bucket] += produced
+    turn[TIMES_AT + TIME_BUCKETS + bucket] += fetched
+    turn[TIME_SUMS_AT] += produced * took_ns
+    turn[TIME_SUMS_AT + 1] += fetched * took_ns
+
+
+@kernel
 def take_turns(
     turn,
     events,
@@ -304,8 +337,7 @@ def take_turns(
             break
         if load_acquire(published, 0) != turn[CATALOG]:
             break
-        turn[TURN_COUNT] += 1
-        turn[IS_SHORT] = 1
+        _begin_turn(turn, log[0])
         turn[ROW] = turn[ROW_COUNT] = plan[HEAD_OUT_START] = 0
         is_going_on = receive(
             turn, events, count, clients, data, log, producing, fetching, waiting, sessions
@@ -318,6 +350,7 @@ def take_turns(
             break
         is_going_on &= _send_answers(turn, clients, sessions, out)
         at_ns = now_ns(turn, CLOCK_MONOTONIC)
+        _note_times(turn, log[0], at_ns)
         is_going_on &= at_ns < turn[UNTIL_NS]
         if not is_going_on:
             _rest(turn, sessions, at_ns)

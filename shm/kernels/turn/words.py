@@ -38,7 +38,14 @@ import platform
 ROWS_AT, ROW_WORDS = 32, 3
 ROW_FD, ROW_START, ROW_END = 0, 1, 2
 ROWS_MAX = 256  # Of one turn.
-TURN_WORDS = ROWS_AT + ROW_WORDS * ROWS_MAX
+# How long turns took that answered requests: counts of Produce by bucket, then those of Fetch, and
+# the sums of both in ns. Bucket b has those that took less than 2 ** b microseconds.
+TIMES_AT = ROWS_AT + ROW_WORDS * ROWS_MAX
+TIME_BUCKETS = 26
+TIME_SUMS_AT = TIMES_AT + 2 * TIME_BUCKETS
+BEGAN_NS = TIME_SUMS_AT + 2  # Of the present turn, and what was counted before it.
+BEGAN_PRODUCED, BEGAN_FETCHED = BEGAN_NS + 1, BEGAN_NS + 2
+TURN_WORDS = BEGAN_NS + 3
 EVENTS_MAX = 64
 MSG_DONTWAIT, MSG_NOSIGNAL = 0x40, 0x4000  # Flags of recv and send.
 # struct epoll_event is packed on x86 alone: in words of 32 bits.

@@ -19,6 +19,7 @@ from pathlib import Path
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
 from shm.segment import LogMemory
+from shm.timings import Timings
 from smq.model.catalog import Catalog
 from smq.model.config import Config
 
@@ -86,6 +87,7 @@ class Inheritance:
     log_count: int
     nodes: ClusterBlock
     catalog: CatalogBlock
+    timings: Timings
     logs: dict[int, LogMemory]
     tcp_listeners: Mapping[int, socket.socket]
     unix_listeners: Mapping[str, socket.socket]

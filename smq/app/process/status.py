@@ -14,6 +14,7 @@ from pathlib import Path
 from shm.cluster import ClusterBlock
 from shm.kernels.base import words
 from shm.segment import LogMemory
+from shm.timings import Timings
 
 COUNTERS = {
     "produce_requests": words.COUNTER_PRODUCE_REQUESTS,
@@ -24,6 +25,8 @@ COUNTERS = {
     "bytes_out": words.COUNTER_BYTES_OUT,
     "fetches_from_wal": words.COUNTER_FETCHES_FROM_WAL,
     "fetches_from_sealed": words.COUNTER_FETCHES_FROM_SEALED,
+    "syncs": words.COUNTER_SYNCS,
+    "sync_ns": words.COUNTER_SYNC_NS,
 }
 """The words of a log's memory that its shard counts in, by name."""
 
@@ -42,7 +45,7 @@ class Status:
     """A running broker, as its supervisor knows it.
 
     `http` is the front's address, "" when there is none. Memory is named by paths that the broker's
-    user may open: the cluster block, and that of each log in the order of the logs.
+    user may open: the cluster block, the timings, and that of each log in the order of the logs.
     """
 
     cluster_id: str
@@ -51,6 +54,7 @@ class Status:
     supervisor_pid: int
     started_ms: int
     cluster_block: str
+    timings: str = ""
     log_memories: Sequence[str]
     ring_bytes: int
     wal_segment_bytes: int
@@ -105,6 +109,20 @@ def attach_logs(status: Status) -> list[LogMemory]:
         except OSError:
             break
     return attached
+
+
+def attach_timings(status: Status) -> Timings | None:
+    """How long requests took, read-only; None: it went with its supervisor."""
+    try:
+        fd = os.open(status.timings, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return Timings.attach(fd)
+    except ValueError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def counters_of(memory: LogMemory) -> dict[str, int]:

@@ -3,11 +3,15 @@
 from typing import NamedTuple
 
 from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS, WORD_SYNCED, WORD_WRITTEN
+from smq.app.process.clock import monotonic_ns
 from smq.app.shard.connection import Connection, Slot
+from smq.app.shard.request_times import PRODUCE_KEY, RequestTimes, Timing
 from smq.app.shard.session import Session
 from smq.log.log import Log
 from smq.shard.produce import Marks
 from smq.shard.shard import Shard
+
+ATTACHED = "a program that is attached"  # Instead of an address.
 
 
 class _Ack(NamedTuple):
@@ -31,6 +35,7 @@ class Acks:
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
+        self.times: RequestTimes | None = None
         self._open_now: list[_Ack] = []
         self._failed: set[int] = set()  # Logs, until they are written again.
         self._open_when_synced: list[_Ack] = []
@@ -62,6 +67,7 @@ class Acks:
         assert all(mark.position <= self._shard.logs[mark.log].tail for mark in marks)
         if slot is None:
             slot = Slot(is_open=False)
+            slot.timing = self._timing(client, len(answers))
             client.slots.append(slot)
         slot.pieces.append(answers)
         slot.length = len(answers)
@@ -73,6 +79,14 @@ class Acks:
         ack = _Ack(client, slot, marks, synced)
         self._open_when_synced.append(ack)
 
+    def _timing(self, client: Connection | Session, size: int) -> Timing | None:
+        if self.times is None:
+            return None
+        host = client.host if isinstance(client, Connection) else ATTACHED
+        timing = self.times.begin(PRODUCE_KEY, 0, monotonic_ns(), size, host)
+        timing.handled()
+        return timing
+
     def open(self) -> list[Connection | Session]:
         """Open those that are due; whose they are."""
         opened, waiting, self._open_now = [], self._open_now, []
@@ -83,7 +97,7 @@ class Acks:
             client = ack.client
             assert client.acks_due > 0
             assert not ack.slot.is_open, "an answer is due once"
-            ack.slot.is_open = True
+            ack.slot.open()
             client.acks_due -= 1
             client.is_held = client.is_held and client.acks_due > 0
             opened.append(client)

@@ -119,6 +119,7 @@ class Answering:
         self, connection: Connection, slot: Slot, parts: Parts, wait: WaitForAny
     ) -> None:
         """Go on when there may be enough; the time runs from the first wait on."""
+        _wait_as_asked(slot)
         if parts.due_ns == 0:
             parts.due_ns = monotonic_ns() + wait.timeout_ms * 1_000_000
         connection.working -= 1  # It is read on: else it could leave unseen.
@@ -210,6 +211,7 @@ class Answering:
             connection.polls.discard(poll)
             self.settle(connection, slot, dispatched, result)
 
+        _wait_as_asked(slot)
         poll = self._polls.add(wait, settle)
         connection.polls.add(poll)
 
@@ -221,6 +223,7 @@ class Answering:
         wait: tuple[WaitForMany, int],
     ) -> None:
         """Answer when there is enough to read; `wait` is with when it is over (monotonic, ns)."""
+        _wait_as_asked(slot)
         many, due_ns = wait
         for_any = WaitForAny(many.find_codes(), many.timeout_ms, has_moved=False)
 
@@ -234,6 +237,12 @@ class Answering:
 
         poll = self._polls.add_wide(for_any, due_ns, go_on)
         connection.polls.add(poll)
+
+
+def _wait_as_asked(slot: Slot) -> None:
+    """The client wants the answer to wait: that makes it no slow one."""
+    if slot.timing is not None:
+        slot.timing.is_patient = True
 
 
 def _let_go(dispatched: Dispatched, response: Message) -> None:

@@ -27,6 +27,7 @@ from smq.shard.references import Patience
 
 if TYPE_CHECKING:
     from smq.app.shard.long_polls import LongPoll, WidePoll
+    from smq.app.shard.request_times import Timing
 
 PROGRESS_MS = 30_000  # While answers are stuck, the client must have taken in each such time …
 PROGRESS_BYTES = 256 * 1024  # … so much: far less than Kafka's clients need for their timeouts.
@@ -50,13 +51,15 @@ class Slot:
 
     is_sending   it is the first one and did not go at once: all it needs is held
     is_waiting   its turn has not come: what is lent to it is held
+    timing       when it was asked for, if anybody counts that
     """
 
-    __slots__ = ("is_open", "is_sending", "is_waiting", "length", "pieces")
+    __slots__ = ("is_open", "is_sending", "is_waiting", "length", "pieces", "timing")
 
     def __init__(self, pieces: Iterable[bytes | Sendable] = (), *, is_open: bool) -> None:
         self.pieces: deque[bytes | memoryview | Sendable] = deque(pieces)
         self.is_open, self.is_sending, self.is_waiting = is_open, False, False
+        self.timing: Timing | None = None
         self.length = sum(map(_length, self.pieces))
         for piece in self.lent():
             piece.wait()
@@ -84,7 +87,13 @@ class Slot:
                 self.is_waiting, run = True, []
         if run:
             self.pieces.append(b"".join(run))
+        self.open()
+
+    def open(self) -> None:
+        """It may go."""
         self.is_open = True
+        if self.timing is not None:
+            self.timing.answered()
 
     def hold(self) -> None:
         """Begin to send it, in several parts. Raises OSError."""
@@ -322,6 +331,8 @@ class Connection:
         self._sent_bytes += sent
         self._advance(slot, sent)
         if not slot.pieces:
+            if slot.timing is not None:
+                slot.timing.sent()
             self.slots.popleft()
             if self._counted:
                 self._unsent_bytes -= self._counted.popleft()

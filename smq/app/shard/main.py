@@ -47,7 +47,9 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         loop, node_id, inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
     )
     take_catalog = partial(_take_catalog, inheritance, shard)
-    server = ShardServer(loop, shard, peers, take_catalog, inheritance.catalog.words)
+    timings = inheritance.timings.node(node_id)
+    published = inheritance.catalog.words
+    server = ShardServer(loop, shard, peers, take_catalog, published, timings=timings)
     commands = ShardCommands(loop, shard, peers)
     commands.listen(inheritance.unix_listeners[shard_name(node_id)])
     sessions = _sessions(loop, inheritance, shard, server)
@@ -158,6 +160,7 @@ def housekeep(
 
     def once() -> None:
         server.clients.close_idle()
+        server.count_turns()
         tell_clients()
         commands.watch_space()
         commands.watch_transactions()

@@ -101,6 +101,11 @@ class QuickTurns:
         self.sessions = SessionTable(len(watched))
         self._words[SESSION_SPIN_NS] = 1000 * shard.config.session_spin_us
 
+    @property
+    def words(self) -> np.ndarray:
+        """The words of the turn (shm.kernels.turn.words)."""
+        return self._turn
+
     # --- whose requests the kernel takes ---------------------------------------------------------
 
     def note(self, client: Connection | Session) -> None:

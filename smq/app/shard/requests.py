@@ -18,11 +18,12 @@ from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.log.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, STOP_PLAN_FULL
 from shm.kernels.request.fetch_request import FETCH_KEY
 from shm.kernels.request.produce import VERSION_MAX, VERSION_MIN
-from smq.app.process.clock import wall_ms
+from smq.app.process.clock import monotonic_ns, wall_ms
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
 from smq.app.shard.connection import SHARE, Connection, Slot
 from smq.app.shard.receive import Buffer
+from smq.app.shard.request_times import RequestTimes, Timing
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
 from smq.app.shard.transactional import TransactionalRequests
@@ -34,6 +35,7 @@ from smq.wire.headers import read_request_header
 API_KEY_BYTES = 2
 PRODUCE_KEY = 0
 _KEY_AND_VERSION = Struct(">hh")
+WAIT_FOR_MEMBERS = {11, 14}  # JoinGroup and SyncGroup, which the coordinator answers.
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
 
 
@@ -52,10 +54,11 @@ class Requests:
         answering: Answering,
         touched: Touched,
         transactional: TransactionalRequests,
+        times: RequestTimes,
     ) -> None:
         self._shard, self._producing, self._quick_fetch = shard, producing, quick_fetch
         self._acks, self._answering, self._touched = acks, answering, touched
-        self._transactional = transactional
+        self._transactional, self._times = transactional, times
 
     def take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer, until the connection is full."""
@@ -125,7 +128,7 @@ class Requests:
 
         `left_ms` is how long it may wait still, if it has waited before.
         """
-        request = data.data[start:end]
+        request, began_ns = data.data[start:end], monotonic_ns()
         found = None
         if request[:API_KEY_BYTES] == _FETCH:
             found = self._quick_fetch.run(data, start, end)
@@ -140,12 +143,25 @@ class Requests:
             return
         slot, result = Slot(is_open=False), dispatched.result
         connection.slots.append(slot)
+        slot.timing = self._begin(connection, dispatched, began_ns, end - start)
         if isinstance(result, Relay):
+            slot.timing.is_patient = dispatched.header.api_key in WAIT_FOR_MEMBERS
             self._answering.relay(connection, slot, request)
             return
         if isinstance(result, Wait) and left_ms is not None:
             result = replace(result, timeout_ms=left_ms)
         self._answering.settle(connection, slot, dispatched, result)
+
+    def _begin(
+        self, connection: Connection, dispatched: Dispatched, began_ns: int, size: int
+    ) -> Timing:
+        header = dispatched.header
+        client = f"{connection.host} {header.client_id or ''}".rstrip()
+        timing = self._times.begin(
+            header.api_key, header.api_version, began_ns, size + SIZE_BYTES, client
+        )
+        timing.handled()
+        return timing
 
     def produce(
         self, session: Session, data: np.ndarray, end: int, first: Produced | None = None

@@ -17,6 +17,7 @@ from gateway.quick_fetch import QuickFetch
 from shm.kernels.base.words import DURABILITY_MEMORY
 from shm.kernels.log.plan import STOP_NEED_MORE
 from shm.kernels.turn.spin import SPIN_MAX_NS, SPIN_SYNC_NS
+from shm.timings import NodeTimings
 from smq.app.process.clock import monotonic_ms, monotonic_ns, wall_ms
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peers
@@ -31,6 +32,7 @@ from smq.app.shard.parked_fetches import ParkedFetches
 from smq.app.shard.payloads import payloads_of
 from smq.app.shard.quick_turns import QuickTurns
 from smq.app.shard.receive import Buffer, BufferPool
+from smq.app.shard.request_times import RequestTimes
 from smq.app.shard.requests import Requests
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
@@ -47,7 +49,8 @@ class ShardServer:
     """Serves clients for a shard. `peers` reaches coordinator and sealer.
 
     `published` is the version of the catalog that was published last (int64), `read_catalog` has
-    the shard take that one. A simulation has `acks` of its own.
+    the shard take that one. A simulation has `acks` of its own. `timings` is where requests' times
+    are counted, for others to read.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (what a server is made of)
@@ -58,6 +61,7 @@ class ShardServer:
         read_catalog: Callable[[], bool],
         published: np.ndarray,
         acks: Acks | None = None,
+        timings: NodeTimings | None = None,
     ) -> None:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
         payloads = payloads_of(shard.config, peers, monotonic_ms)
@@ -67,6 +71,8 @@ class ShardServer:
         fetching = QuickFetch(shard)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)
         self._acks = acks or Acks(shard)
+        times = RequestTimes(timings or NodeTimings.private(), shard.config.slow_request_ms)
+        self._times = self._acks.times = times
         slots = max(log.memory.layout.partition_capacity for log in shard.logs.values())
         self._polls = LongPolls(loop, slots)
         self._answering = Answering(peers, self._polls, Steps(loop))
@@ -80,7 +86,7 @@ class ShardServer:
         )
         ends = self._acks, self._answering, self.touched
         transactional = TransactionalRequests(loop, peers, shard, transactions, *ends)
-        self.requests = Requests(shard, producing, fetching, *ends, transactional)
+        self.requests = Requests(shard, producing, fetching, *ends, transactional, times)
         self._parked = ParkedFetches(loop, quick_turns, self._take_over)
         self.turns = KernelTurns(
             loop, shard, quick_turns, producing, self._buffers, self._acks, self._answering,
@@ -111,6 +117,10 @@ class ShardServer:
         for poll in connection.polls:
             self._polls.drop(poll)
         connection.polls.clear()
+
+    def count_turns(self) -> None:
+        """Count how long the kernel's turns took; called once a second."""
+        self._times.count_turns(self._quick_turns.words)
 
     def stop(self) -> None:
         """Take no new clients and no new requests; answer what was asked."""

@@ -207,7 +207,10 @@ class Session:
         if self.closed:
             return
         while self.slots and self.slots[0].is_open:
-            self._unsent += self.slots.popleft().pieces  # type: ignore[arg-type]
+            slot = self.slots.popleft()
+            self._unsent += slot.pieces  # type: ignore[arg-type]
+            if slot.timing is not None:
+                slot.timing.sent()
         if self._unsent:
             self._put()
         if self.is_closing and not self.slots and not self._is_blocked:

@@ -22,6 +22,7 @@ from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
 from shm.layout import PARTITIONS_PER_LOG_MAX
 from shm.segment import LogMemory
+from shm.timings import Timings
 from smq.app.process.clock import wall_ms
 from smq.app.process.inheritance import (
     COORDINATOR,
@@ -91,6 +92,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         log_count=meta.log_count,
         nodes=ClusterBlock.create(config.shards, os.getpid(), wall_ms()),
         catalog=CatalogBlock.create(),
+        timings=Timings.create(config.shards),
         logs={log: _log_memory(log, config) for log in range(meta.log_count)},
         tcp_listeners=tcp_listeners,
         unix_listeners=unix_listeners,

@@ -266,6 +266,7 @@ class Supervisor:
             supervisor_pid=nodes.supervisor_pid,
             started_ms=nodes.started_ms,
             cluster_block=memory_path(nodes.fd),
+            timings=memory_path(estate.timings.fd),
             log_memories=[memory_path(memory.fd) for memory in estate.logs.values()],
             ring_bytes=estate.config.ring_bytes,
             wal_segment_bytes=estate.config.wal_segment_bytes,

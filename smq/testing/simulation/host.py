@@ -13,6 +13,7 @@ from random import Random
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
 from shm.segment import LogMemory
+from shm.timings import Timings
 from smq.app.process.inheritance import (
     COORDINATOR,
     SEALER,
@@ -87,7 +88,7 @@ class Host:
             self.config = replace(self.config, wal_bytes_max=LITTLE_ROOM_SEGMENTS * segment_bytes)
         self.compacts = self.seals and self.config.log_retention_check_interval_ms == OFTEN_MS
         self.is_up = False
-        self._blocks: list[CatalogBlock | ClusterBlock] = []
+        self._blocks: list[CatalogBlock | ClusterBlock | Timings] = []
         self._stop = Stop()
         self.inheritance: Inheritance
         self.listeners: dict[str, Listener] = {}
@@ -100,7 +101,8 @@ class Host:
         segment, ring = self.config.wal_segment_bytes, self.config.ring_bytes
         nodes = ClusterBlock.create(shards, 1, 0)
         catalog = CatalogBlock.create(CATALOG_BYTES_MAX)
-        self._blocks = [nodes, catalog]
+        timings = Timings.create(shards)
+        self._blocks = [nodes, catalog, timings]
         self.inheritance = Inheritance(
             config=self.config,
             data_dir=self.directory,
@@ -110,6 +112,7 @@ class Host:
             log_count=self.log_count,
             nodes=nodes,
             catalog=catalog,
+            timings=timings,
             logs={
                 n: LogMemory.in_process(n, ring, segment, PARTITIONS_PER_LOG_MAX)
                 for n in range(self.log_count)

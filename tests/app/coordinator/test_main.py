@@ -10,6 +10,7 @@ import pytest
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
+from shm.timings import Timings
 from smq.app.coordinator.main import coordinator_main
 from smq.app.process.child import EXIT_REFUSED, fork
 from smq.app.process.inheritance import COORDINATOR, Inheritance, Stop
@@ -47,6 +48,7 @@ class Estate(OneChild):
             log_count=2,
             nodes=ClusterBlock.create(2, os.getpid(), 0),
             catalog=self.catalog,
+            timings=Timings.create(4),
             logs={},
             tcp_listeners={},
             unix_listeners={COORDINATOR: self.listener},

@@ -13,6 +13,7 @@ import pytest
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
 from shm.segment import LogMemory
+from shm.timings import Timings
 from smq.app.process.asker import Asker
 from smq.app.process.child import fork
 from smq.app.process.inheritance import Inheritance, Stop, attach_name, shard_name, socket_path
@@ -58,6 +59,7 @@ class Estate(OneChild):
             log_count=1,
             nodes=ClusterBlock.create(1, os.getpid(), 0),
             catalog=self.catalog,
+            timings=Timings.create(4),
             logs={0: LogMemory.create(0, RING_BYTES, SEGMENT_BYTES, 1024)},
             tcp_listeners={NODE: self.listener},
             unix_listeners={

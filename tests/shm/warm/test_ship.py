@@ -1,4 +1,4 @@
-"""Kernels compiled for a class of processors load on this one, and damaged ones are compiled anew."""
+"""Kernels compiled for a class of processors load on this one; damaged ones are compiled anew."""
 
 import os
 import shutil
@@ -15,7 +15,8 @@ from shm.warm.ship import ship
 USE = """
 import numpy as np
 from shm.kernels.base.crc32c import crc32c
-print(hex(crc32c(np.frombuffer(b"123456789", np.uint8), 0, 9)), sum(crc32c.stats.cache_hits.values()))
+check = crc32c(np.frombuffer(b"123456789", np.uint8), 0, 9)
+print(hex(check), sum(crc32c.stats.cache_hits.values()))
 """
 
 

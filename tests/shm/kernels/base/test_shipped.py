@@ -25,7 +25,7 @@ def put(shm: Path, processor: str, sources: str = "digest") -> Path:
 
 def found(shm: Path, features: frozenset[str]) -> str | None:
     shipped = find_shipped(shm, "digest", features)
-    return shipped and shipped.processor
+    return shipped.processor if shipped else None
 
 
 def test_the_best_that_the_processor_can_run_is_taken(tmp_path: Path) -> None:
@@ -54,7 +54,8 @@ def test_a_manifest_that_nobody_can_read_is_none(tmp_path: Path, text: str) -> N
 
 
 def test_a_file_that_is_damaged_missing_or_not_listed_is_not_read(tmp_path: Path) -> None:
-    shipped = find_shipped(tmp_path, "digest", V2 if put(tmp_path, "x86-64-v2") else V3)
+    put(tmp_path, "x86-64-v2")
+    shipped = find_shipped(tmp_path, "digest", V2)
     assert isinstance(shipped, Shipped)
     file = shipped.folder / "kernels" / "one.nbc"
     assert shipped.whole()

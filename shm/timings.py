@@ -1,0 +1,144 @@
+"""How long requests took: memory that each shard writes for itself, and everybody may read.
+
+    0         64                        of each node, NODE_WORDS:
+    +---------+------+------+---        +--------------+-----------+-----------+----------------+
+    | magic,  | node | node | …         | counts of    | sums, ns, | how many  | the last SLOW  |
+    | nodes   | 1    | 2    |           | each API by  | of each   | were slow | slow requests, |
+    +---------+------+------+---        | bucket       | API       |           | a ring of rows |
+                                        +--------------+-----------+-----------+----------------+
+
+Bucket b of a histogram counts requests of less than 2 ** b microseconds, the last one all others.
+Words are int64, little endian, each for itself. A row of the ring is published by its number, which
+is 0 while the row is written: a reader copies, and looks at the number again.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from shm.kernels.turn.words import TIME_BUCKETS
+from shm.segment import seal_against_writers
+
+MAGIC = 0x0001_54_51_4D_53  # "SMQT" and the version of this map, little endian.
+HEADER_WORDS = 8
+BUCKETS = TIME_BUCKETS
+APIS = 128  # Kafka's keys end below 100.
+SLOW = 1000
+CLIENT_WORDS = 8  # 64 bytes of UTF-8.
+ROW_WORDS = 8 + CLIENT_WORDS
+_NUMBER, _API, _VERSION, _AT_MS, _HANDLED, _WAITED, _SENT, _BYTES = range(8)
+_SUMS_AT = APIS * BUCKETS
+_SLOW_COUNT_AT = _SUMS_AT + APIS
+_SLOW_AT = _SLOW_COUNT_AT + 8
+NODE_WORDS = _SLOW_AT + SLOW * ROW_WORDS
+
+
+class SlowRequest(NamedTuple):
+    """A request that took long: microseconds in its handler, waiting, and until it was sent."""
+
+    api_key: int
+    version: int
+    at_ms: int
+    handled_us: int
+    waited_us: int
+    sent_us: int
+    bytes: int
+    client: str
+
+
+class Timings:
+    """The memory. A shard is the only writer of its node's part."""
+
+    def __init__(self, fd: int, *, writable: bool) -> None:
+        self.fd = fd
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        mapping = mmap.mmap(fd, os.fstat(fd).st_size, prot=protection)
+        self._words = np.frombuffer(mapping, np.int64)
+
+    @classmethod
+    def create(cls, node_count: int) -> "Timings":
+        """New memory, of nodes 1 to `node_count`."""
+        fd = os.memfd_create("smq-timings", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, 8 * (HEADER_WORDS + node_count * NODE_WORDS))
+        self = cls(fd, writable=True)
+        seal_against_writers(fd)
+        self._words[:2] = MAGIC, node_count
+        return self
+
+    @classmethod
+    def attach(cls, fd: int) -> "Timings":
+        """Another process's, read-only. Raises ValueError: it is something else."""
+        if os.fstat(fd).st_size < 8 * HEADER_WORDS:
+            raise ValueError("this descriptor has no timings")
+        self = cls(fd, writable=False)
+        if self._words[0] != MAGIC:
+            raise ValueError("this descriptor has no timings of this version")
+        return self
+
+    @property
+    def node_count(self) -> int:
+        return int(self._words[1])
+
+    def node(self, node_id: int) -> "NodeTimings":
+        """The part of a node."""
+        assert 1 <= node_id <= self.node_count, node_id
+        at = HEADER_WORDS + (node_id - 1) * NODE_WORDS
+        return NodeTimings(self._words[at : at + NODE_WORDS])
+
+    def nodes(self) -> list["NodeTimings"]:
+        """The parts of all nodes, in their order."""
+        return [self.node(node_id) for node_id in range(1, self.node_count + 1)]
+
+
+class NodeTimings:
+    """What one shard writes, and others read.
+
+    counts  int64 [APIS, BUCKETS]
+    sums    int64 [APIS], ns
+    """
+
+    def __init__(self, words: np.ndarray) -> None:
+        self._words = words
+        self.counts = words[:_SUMS_AT].reshape(APIS, BUCKETS)
+        self.sums = words[_SUMS_AT:_SLOW_COUNT_AT]
+        self._rows = words[_SLOW_AT:].reshape(SLOW, ROW_WORDS)
+
+    @classmethod
+    def private(cls) -> "NodeTimings":
+        """Of this process alone, for tests."""
+        return cls(np.zeros(NODE_WORDS, np.int64))
+
+    def count(self, api_key: int, took_ns: int) -> None:
+        """A request took so long."""
+        if 0 <= api_key < APIS:
+            bucket = min((took_ns // 1000).bit_length(), BUCKETS - 1)
+            self.counts[api_key, bucket] += 1
+            self.sums[api_key] += took_ns
+
+    def add_slow(self, slow: SlowRequest) -> None:
+        """Keep a request that took long."""
+        number = int(self._words[_SLOW_COUNT_AT]) + 1
+        row = self._rows[(number - 1) % SLOW]
+        row[_NUMBER] = 0
+        row[_API : _BYTES + 1] = slow[:-1]
+        name = slow.client.encode()[: 8 * CLIENT_WORDS].ljust(8 * CLIENT_WORDS, b"\0")
+        row[_BYTES + 1 :] = np.frombuffer(name, np.int64)
+        row[_NUMBER] = self._words[_SLOW_COUNT_AT] = number
+
+    @property
+    def slow_count(self) -> int:
+        """How many were slow, ever."""
+        return int(self._words[_SLOW_COUNT_AT])
+
+    def slow(self) -> Iterator[SlowRequest]:
+        """The last SLOW requests that took long, the newest first."""
+        last = self.slow_count
+        for number in range(last, max(0, last - SLOW), -1):
+            row = self._rows[(number - 1) % SLOW]
+            copy = row.copy()
+            if copy[_NUMBER] == number == row[_NUMBER]:
+                client = copy[_BYTES + 1 :].tobytes().rstrip(b"\0").decode(errors="replace")
+                yield SlowRequest._make([*copy[_API : _BYTES + 1].tolist(), client])

@@ -1,0 +1,69 @@
+"""A node counts how long its requests took, and keeps the last slow ones; others read them."""
+
+import os
+
+import pytest
+
+from shm.timings import APIS, BUCKETS, SLOW, NodeTimings, SlowRequest, Timings
+
+
+def a_slow_one(number: int, client: str = "c") -> SlowRequest:
+    return SlowRequest(1, 12, 1_700_000_000_000, number, 2, 3, 4, client)
+
+
+def test_another_process_reads_what_a_node_counts_and_nobody_else_may_write() -> None:
+    ours = Timings.create(2)
+    theirs = Timings.attach(ours.fd)
+    ours.node(2).count(3, 5_000)
+    ours.node(2).add_slow(a_slow_one(1, "ünï"))
+    first, second = theirs.nodes()
+    assert first.counts.sum() == 0
+    assert second.counts[3, 3] == 1  # 5 us: less than 2 ** 3.
+    assert second.sums[3] == 5_000
+    assert list(second.slow()) == [a_slow_one(1, "ünï")]
+    with pytest.raises(ValueError, match="read-only"):
+        theirs.node(1).count(0, 1)
+    os.close(ours.fd)
+
+
+def test_buckets_are_powers_of_two_of_microseconds_and_the_last_takes_all_others() -> None:
+    node = NodeTimings.private()
+    for took_ns in (0, 999, 1_000, 1_999, 2_000, 10**15):
+        node.count(0, took_ns)
+    assert node.counts[0].tolist() == [2, 2, 1, *[0] * (BUCKETS - 4), 1]
+    node.count(APIS, 1)
+    node.count(-1, 1)
+    assert node.counts.sum() == 6
+
+
+def test_the_last_slow_requests_are_kept_and_the_newest_comes_first() -> None:
+    node = NodeTimings.private()
+    for number in range(SLOW + 5):
+        node.add_slow(a_slow_one(number))
+    kept = [each.handled_us for each in node.slow()]
+    assert kept == list(range(SLOW + 4, 4, -1))
+    assert node.slow_count == SLOW + 5
+
+
+def test_a_row_that_is_being_written_is_left_out() -> None:
+    node = NodeTimings.private()
+    node.add_slow(a_slow_one(1))
+    node.add_slow(a_slow_one(2))
+    node._rows[0, 0] = 0
+    assert [each.handled_us for each in node.slow()] == [2]
+
+
+def test_a_long_name_is_cut() -> None:
+    node = NodeTimings.private()
+    node.add_slow(a_slow_one(1, "x" * 100))
+    assert [each.client for each in node.slow()] == ["x" * 64]
+
+
+def test_something_else_is_not_taken_for_timings() -> None:
+    fd = os.memfd_create("other")
+    with pytest.raises(ValueError, match="no timings"):
+        Timings.attach(fd)
+    os.ftruncate(fd, 4096)
+    with pytest.raises(ValueError, match="of this version"):
+        Timings.attach(fd)
+    os.close(fd)
