@@ -1,4 +1,4 @@
-"""From `pip install` to the first message on a fresh machine: `python -m bench.first_message WHEEL`.
+"""From `pip install` to the first message, by `python -m bench.first_message WHEEL`.
 
 A virtual environment that has the wheel, and borrows the dependencies of this one: how long their
 download takes says nothing about SMQ. Nothing is compiled before it: caches are empty.
@@ -20,7 +20,7 @@ with smq.connect(sys.argv[1]) as client:
     client.create_topic("first")
     with client.producer() as producer:
         producer.send("first", b"message").result()
-    with client.consumer("first", start="earliest") as consumer, consumer.poll(timeout_s=30) as batch:
+    with client.consumer("first", start="earliest") as reader, reader.poll(timeout_s=30) as batch:
         assert [bytes(record.value) for record in batch] == [b"message"]
 """
 

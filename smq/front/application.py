@@ -17,7 +17,7 @@ requests, and the gate refuses unknown Host headers (smq.front.gate).
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from anyio import CapacityLimiter
@@ -31,7 +31,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from smq.filer.store import Store
-from smq.front.debug import Look, routes as debug_routes
+from smq.front.debug import Inside, Look, routes as debug_routes
 from smq.front.files import METHODS, Files
 from smq.front.gate import (
     HEALTH_PATH,
@@ -73,13 +73,14 @@ class Broker:
 
     health, readiness   {"ready": …, …}
     metrics             the page of /metrics
-    look                what there is to know, for /debug
+    look, insides       what there is to know, for /debug
     """
 
     health: Health
     readiness: Health
     metrics: Callable[[], bytes]
     look: Look
+    insides: Mapping[str, Inside] = field(default_factory=dict)
 
 
 def application(
@@ -119,7 +120,7 @@ def application(
         Route(HEALTH_PATH, healthy, methods=["GET"]),
         Route(LIVE_PATH, living, methods=["GET"]),
         Route(READY_PATH, ready, methods=["GET"]),
-        *debug_routes(broker.look),
+        *debug_routes(broker.look, broker.insides),
         Route("/metrics", counted, methods=["GET"]),
         Route("/filer/{key:path}", Files(store, space).answer, methods=METHODS),
     ]

@@ -2,15 +2,22 @@
 
     /debug/processes    CPU, memory, descriptors, threads of each process
     /debug/logs         counters and positions of each log
-    /debug/partitions   offsets and sizes of each partition, ?topic=… for one topic
+    /debug/partitions   offsets and sizes of each partition, where its log and its sealed segments
+                        end; ?topic=… for one topic
     /debug/groups       committed offsets and lag of each group, ?group=… for one group
+    /debug/members      state, generation, members and timers of each group
+    /debug/slow         the last 1,000 slow requests of each node, and where their time went
+    /debug/connections  clients, as the kernel lists them
+    /debug/helpers      each process, its threads, and what it has started
+    /debug/locks        who holds the locks of the data directory
+    /debug/stacks       the Python stack of each thread, by py-spy (the extra `debug`)
 
 There is nothing of a record in it. Other hosts get 403: until there is authentication, nobody else
 is known to be an operator.
 """
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from anyio import CapacityLimiter
@@ -23,12 +30,22 @@ from smq.front.gate import error
 from smq.front.metrics.facts import Facts
 
 Look = Callable[[], Facts]
+Inside = Callable[[], list[dict[str, Any]]]  # Raises StoreError.
 ROWS_MAX = 10_000  # Of an answer: about two megabytes.
 
 
-def routes(look: Look) -> list[Route]:
-    """The routes; `look` returns the facts, and is called by one thread at a time."""
-    limiter = CapacityLimiter(1)
+def routes(look: Look, insides: Mapping[str, Inside]) -> list[Route]:
+    """The routes; `look` returns the facts. One thread at a time calls it, and the `insides`."""
+    limiter, searching = CapacityLimiter(1), CapacityLimiter(1)
+
+    def found(name: str, find: Inside) -> Route:
+        async def answer(request: Request) -> Response:
+            if not is_from_here(request):
+                return error(403, "only programs on the broker's host may ask for this")
+            rows = await run_sync(find, limiter=searching)
+            return JSONResponse({name: rows[:ROWS_MAX], "count": len(rows)})
+
+        return Route(f"/debug/{name}", answer, methods=["GET"])
 
     def route(name: str, rows_of: Callable[[Facts, Request], Iterable[Any]]) -> Route:
         async def answer(request: Request) -> Response:
@@ -46,6 +63,7 @@ def routes(look: Look) -> list[Route]:
         route("logs", lambda facts, _: facts.logs),
         route("partitions", _partitions),
         route("groups", _groups),
+        *(found(name, find) for name, find in insides.items()),
     ]
 
 

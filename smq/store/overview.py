@@ -25,6 +25,27 @@ class Committed(NamedTuple):
     offset: int
 
 
+class GroupMember(NamedTuple):
+    """A member and its timers."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+
+
+class Group(NamedTuple):
+    """A group at its last stable generation; `empty_since_ms`: when its last member left."""
+
+    group_id: str
+    protocol_type: str | None
+    generation: int
+    empty_since_ms: int | None
+    members: tuple[GroupMember, ...]
+
+
 class Overview:
     """Reads a store that its coordinator writes."""
 
@@ -62,6 +83,34 @@ class Overview:
                 " LEFT JOIN group_members USING (group_id) GROUP BY groups.group_id"
             )
         )
+
+    def references(self, payload: str) -> list[tuple[str, int, int, int]]:
+        """Sealed segments that refer to a payload: topic, partition, base and end offset."""
+        return [
+            (topic, partition, base, end)
+            for topic, partition, base, end in self._database.rows(
+                "SELECT topics.name, partition, payloads.base_offset, end_offset FROM payloads"
+                " JOIN segments USING (partition_number, base_offset)"
+                " JOIN partitions ON partitions.number = payloads.partition_number"
+                " JOIN topics ON topics.id = topic_id WHERE payloads.id = ?"
+                " ORDER BY 1, 2, 3 LIMIT 100",
+                (payload,),
+            )
+        ]
+
+    def groups(self) -> list[Group]:
+        """Every group with its members."""
+        members: dict[str, list[GroupMember]] = {}
+        for group_id, *row in self._database.rows(
+            "SELECT group_id, member_id, instance_id, client_id, client_host, session_timeout_ms,"
+            " rebalance_timeout_ms FROM group_members ORDER BY group_id, position"
+        ):
+            members.setdefault(group_id, []).append(GroupMember(*row))
+        rows = self._database.rows(
+            "SELECT group_id, protocol_type, generation, empty_since_ms FROM groups"
+            " ORDER BY group_id"
+        )
+        return [Group._make([*row, tuple(members.get(row[0], ()))]) for row in rows]
 
     def close(self) -> None:
         """Close the database."""

@@ -23,7 +23,7 @@ FACTS = Facts(
 
 
 def asked_from(host: str, path: str, facts: Facts = FACTS) -> Any:
-    inner: ASGIApp = Starlette(routes=routes(lambda: facts))
+    inner: ASGIApp = Starlette(routes=routes(lambda: facts, {"slow": lambda: [{"api": "Fetch"}]}))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await inner({**scope, "client": (host, 5)}, receive, send)

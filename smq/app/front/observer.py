@@ -12,19 +12,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 
+from gateway.apis.table import API_BY_KEY
 from shm.cluster import ClusterBlock
 from shm.kernels.base import words
+from shm.timings import NodeTimings, Timings
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.status import (
     COUNTERS,
     ProcessStatus,
     Status,
     attach_logs,
+    attach_timings,
     counters_of,
     read_status,
 )
 from smq.front.metrics.ends import Ends
 from smq.front.metrics.facts import (
+    BOUNDS_S,
+    ApiTimes,
     Facts,
     GroupOffset,
     LogFacts,
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from shm.segment import LogMemory
 
 SEALED_MS = 15_000  # How old the sizes of sealed segments may be: SQLite scans all of them.
+BUCKETS_SHOWN = [round(1e6 * each).bit_length() - 1 for each in BOUNDS_S]
 SAMPLE_MS = 10_000  # Between two samples of the partitions' ends.
 
 
@@ -51,6 +57,7 @@ class Observer:
         self._data_dir = data_dir
         self._version = version("smq-broker")
         self._memories: list[LogMemory] = []
+        self._timings: Timings | None = None
         self._overview: Overview | None = None
         self._store_version = -1
         self._topics: list[Topic] = []
@@ -71,6 +78,7 @@ class Observer:
         status, block = found
         if not self._memories:  # They are the supervisor's, and live as long as we do.
             self._memories = attach_logs(status)
+            self._timings = attach_timings(status)
         self._read_store()
         rows = self._rows()
         partitions = list(self._partitions(rows, block))
@@ -84,6 +92,8 @@ class Observer:
             partitions=partitions,
             offsets=[*self._offsets(rows)],
             members=self._members,
+            times=[*self._times()],
+            slow_requests=sum(each.slow_count for each in self._nodes_timings()),
             disk_free_bytes=shutil.disk_usage(self._data_dir).free,
             missing=tuple(self._missing),
         )
@@ -154,6 +164,7 @@ class Observer:
         nothing, node_count = Sealed(0, 0), block.node_count
         columns = (words.P_LOG_START, words.P_HIGH_WATERMARK, words.P_UNSEALED_BYTES)
         firsts, ends, unsealed = (rows[:, each].tolist() for each in columns)
+        more = rows[:, [words.P_LAST_STABLE, words.P_SEALED_END, words.P_EPOCH]].tolist()
         is_led = (rows[:, words.P_FLAGS] != 0).tolist()
         for topic in self._topics:
             for partition, number in enumerate(topic.partition_numbers):
@@ -169,6 +180,8 @@ class Observer:
                     unsealed[number],
                     sealed.bytes,
                     sealed.segments,
+                    topic.logs[partition],
+                    *more[number],
                 )
 
     def _offsets(self, rows: np.ndarray) -> Iterator[GroupOffset]:
@@ -199,7 +212,27 @@ class Observer:
                 room.limit_bytes or wal_bytes_max,
                 room.bytes,
                 max(0, tail - word[words.WORD_SYNCED]),
+                tail,
+                word[words.WORD_WRITTEN],
+                word[words.WORD_SYNCED],
+                start,
             )
+
+    def _nodes_timings(self) -> list[NodeTimings]:
+        return self._timings.nodes() if self._timings else []
+
+    def _times(self) -> Iterator[ApiTimes]:
+        """How long requests took, of each API that was asked."""
+        nodes = self._nodes_timings()
+        if not nodes:
+            return
+        counts = np.sum([each.counts for each in nodes], axis=0)
+        sums = np.sum([each.sums for each in nodes], axis=0)
+        for key in np.flatnonzero(counts.any(axis=1)).tolist():
+            name = API_BY_KEY[key].name if key in API_BY_KEY else str(key)
+            below = np.cumsum(counts[key])
+            some = tuple(below[BUCKETS_SHOWN].tolist())
+            yield ApiTimes(name, some, int(below[-1]), int(sums[key]) / 1e9)
 
 
 class _Table:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
@@ -11,8 +12,10 @@ from typing import Any
 
 from uvicorn import Config as UvicornConfig, Server
 
+from smq.app.front import otlp
 from smq.app.front.desk.decode import decoded
 from smq.app.front.desk.desk import SdkDesk
+from smq.app.front.insides import insides
 from smq.app.front.metrics import Metrics, keep_counting as keep_sampling, keep_watching
 from smq.app.front.observer import Observer
 from smq.app.front.queries import Queries
@@ -79,12 +82,14 @@ async def _serve(inheritance: Inheritance) -> None:
         readiness=partial(readiness, inheritance.data_dir, metrics.look),
         metrics=metrics.page,
         look=metrics.look,
+        insides=insides(inheritance.data_dir),
     )
     queries = Queries(inheritance.data_dir, config)
     console = Console(
         metrics.recent,
         metrics.history,
         SdkDesk(inheritance.data_dir),
+        store,
         decoded,
         Guard(inheritance.console_token),
     )
@@ -107,6 +112,7 @@ async def _serve(inheritance: Inheritance) -> None:
         ),
         inheritance,
     )
+    sender = _sender(inheritance, metrics)
     counting = asyncio.create_task(keep_counting(space))
     watching = asyncio.create_task(keep_watching(metrics))
     sampling = asyncio.create_task(keep_sampling(metrics))
@@ -115,6 +121,20 @@ async def _serve(inheritance: Inheritance) -> None:
     counting.cancel()
     watching.cancel()
     sampling.cancel()
+    if sender is not None:
+        sender.shutdown(1000 * STOP_WAIT_S)
+
+
+def _sender(inheritance: Inheritance, metrics: Metrics) -> Any:  # noqa: ANN401  (an extra's)
+    """Who sends metrics by OTLP; None: nobody wants them."""
+    config = inheritance.config
+    if not config.otlp_endpoint:
+        return None
+    if not otlp.is_installed():
+        sys.stderr.write(f"front: {otlp.MISSING}\n")
+        return None
+    settings = config.otlp_endpoint, config.otlp_interval_ms, inheritance.cluster_id
+    return otlp.start_sending(*settings, metrics.recent)
 
 
 def health(data_dir: Path) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@
     /topics/<topic>                  a topic             /console/rates     the charts' numbers
     /topics/<topic>/messages         its records         /console/static/…  scripts and styles
     /topics/<topic>/messages/<p>/<o> a record
+    /files, /files/one?key           the filer   /settings          settings, and who changed them
 
 Pages are whole without scripts; scripts add charts, previews and actions. An action is a POST whose
 answer is a sentence, or a header that tells the page where to go (HX-Redirect).
@@ -22,12 +23,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from smq.filer.store import Store
 from smq.front.console.desk import Desk
 from smq.front.console.guard import Answer, Guard
 from smq.front.console.history import History
 from smq.front.console.templates import render
 from smq.front.metrics.facts import Facts
-from smq.model.errors import BrokerError, ErrorCode, PeerError, StoreError
+from smq.model.errors import BrokerError, ErrorCode, NotFound, PeerError, StoreError
 
 AT_ONCE = 4  # Pages that ask the broker: each has a thread, and records in memory.
 FIELDS_MAX = 100
@@ -43,6 +45,7 @@ class Console:
     facts: Callable[[], Facts]
     history: History
     desk: Desk
+    store: Store
     decode: Callable[[str, bytes], dict[str, Any]]
     guard: Guard
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(AT_ONCE))
@@ -118,7 +121,7 @@ def _status(reason: Exception) -> int:
     if isinstance(reason, ValueError):
         return 400
     if not isinstance(reason, BrokerError):
-        return 502
+        return 404 if isinstance(reason, NotFound) else 502
     if reason.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return 404
     return 503 if reason.code == ErrorCode.BROKER_NOT_AVAILABLE else 409

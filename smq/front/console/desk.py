@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from smq.store.config_changes import ConfigChange
+
 PREVIEW_BYTES = 2048  # Of a key and of a value in a list.
 HEADERS_MAX = 100  # Of a record in a list.
 PARTITIONS_AT_ONCE = 64  # That a list of records reads; of a topic with more one is to be chosen.
@@ -79,6 +81,25 @@ class Setting(NamedTuple):
     is_read_only: bool
 
 
+class BrokerSetting(NamedTuple):
+    """A setting of the broker; `source` says in words where its value is from."""
+
+    name: str
+    value: str
+    source: str
+    is_read_only: bool
+    is_secret: bool
+
+
+class Reference(NamedTuple):
+    """A sealed segment, of the offsets from base to before end, that refers to a payload."""
+
+    topic: str
+    partition: int
+    base: int
+    end: int
+
+
 class Member(NamedTuple):
     """A member of a group and its partitions."""
 
@@ -142,6 +163,18 @@ class Desk(Protocol):
 
     def settings(self, topic: str) -> list[Setting]:
         """The settings of a topic."""
+        ...
+
+    def broker_settings(self) -> list[BrokerSetting]:
+        """The settings of the broker."""
+        ...
+
+    def changes(self, count: int) -> list[ConfigChange]:
+        """The newest changes of settings of any resource."""
+        ...
+
+    def references(self, payload: str) -> list[Reference]:
+        """The sealed segments that refer to a payload, by its id."""
         ...
 
     def create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> int:

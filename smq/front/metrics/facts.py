@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+# Upper bounds of the histograms of requests' times: powers of two of microseconds.
+BOUNDS_S = tuple(2**each / 1e6 for each in (6, 7, 8, 9, 10, 11, 12, 13, 15, 17, 19, 21, 23))
+
 
 class ProcessFacts(NamedTuple):
     """A process of the broker; all zero but restarts while it is down."""
@@ -27,7 +30,11 @@ class NodeFacts(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """A log: its counters since the broker's start by name, and how full it is, in bytes."""
+    """A log: its counters since the broker's start by name, and how full it is, in bytes.
+
+    The last four are positions: where it ends, what the WAL has, what the disk has, and where what
+    the ring holds begins.
+    """
 
     log: int
     counters: Mapping[str, int]
@@ -36,6 +43,10 @@ class LogFacts(NamedTuple):
     wal_bytes_max: int
     wal_room_bytes: int
     unsynced_bytes: int
+    tail: int = 0
+    written: int = 0
+    synced: int = 0
+    ring_start: int = 0
 
 
 class PartitionFacts(NamedTuple):
@@ -49,6 +60,19 @@ class PartitionFacts(NamedTuple):
     unsealed_bytes: int
     sealed_bytes: int
     segments: int
+    log: int = 0
+    stable_offset: int = 0
+    sealed_end_offset: int = 0
+    leader_epoch: int = 0
+
+
+class ApiTimes(NamedTuple):
+    """How long requests of an API took; `below`: how many less than each of BOUNDS_S."""
+
+    api: str
+    below: tuple[int, ...]
+    requests: int
+    seconds: float
 
 
 class GroupOffset(NamedTuple):
@@ -75,5 +99,7 @@ class Facts:
     partitions: Sequence[PartitionFacts] = ()
     offsets: Sequence[GroupOffset] = ()
     members: Mapping[str, int] = field(default_factory=dict)
+    times: Sequence[ApiTimes] = ()
+    slow_requests: int = 0
     disk_free_bytes: int = 0
     missing: Sequence[str] = ()

@@ -7,19 +7,20 @@ Names of kafka_exporter stand beside our own, so that dashboards made for Kafka 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
 )
 from prometheus_client.registry import Collector
 
-from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts
+from smq.front.metrics.facts import BOUNDS_S, Facts, GroupOffset, PartitionFacts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -29,6 +30,11 @@ def page(facts: Facts) -> bytes:
     registry = CollectorRegistry()
     registry.register(_Few(facts))
     return generate_latest(registry) + "".join(_many(facts)).encode()
+
+
+def few(facts: Facts) -> Iterator[Metric]:
+    """What there is a few of: of the broker, its processes, nodes, logs and APIs."""
+    return _Few(facts).collect()
 
 
 class _Few(Collector):
@@ -55,6 +61,7 @@ class _Few(Collector):
         yield from self._processes()
         yield from self._nodes()
         yield from self._logs()
+        yield from self._times()
 
     def _processes(self) -> Iterator[Metric]:
         columns: list[tuple[type[Any], str, str, Callable[[Any], float]]] = [
@@ -86,10 +93,13 @@ class _Few(Collector):
     def _logs(self) -> Iterator[Metric]:
         logs = self._facts.logs
         for name in logs[0].counters if logs else ():
-            words = f"{name.replace('_', ' ').capitalize()}, of a log."
-            counter = CounterMetricFamily(f"smq_log_{name}", words, labels=["log"])
+            words = f"{name.replace('_ns', ' seconds').replace('_', ' ').capitalize()}, of a log."
+            is_time = name.endswith("_ns")
+            shown = name.replace("_ns", "_seconds") if is_time else name
+            counter = CounterMetricFamily(f"smq_log_{shown}", words, labels=["log"])
             for each in logs:
-                counter.add_metric([str(each.log)], each.counters[name])
+                count = each.counters[name]
+                counter.add_metric([str(each.log)], count / 1e9 if is_time else count)
             yield counter
         columns: list[tuple[str, str, Callable[[Any], float]]] = [
             ("ring_bytes", "Size of the ring.", lambda x: x.ring_bytes),
@@ -107,6 +117,16 @@ class _Few(Collector):
             for each in logs:
                 metric.add_metric([str(each.log)], value(each))
             yield metric
+
+    def _times(self) -> Iterator[Metric]:
+        words = "How long requests took, without what their clients wanted to wait."
+        metric = HistogramMetricFamily("smq_request_seconds", words, labels=["api"])
+        for each in self._facts.times:
+            buckets = [(str(x), n) for x, n in zip(BOUNDS_S, each.below, strict=True)]
+            metric.add_metric([each.api], [*buckets, ("+Inf", each.requests)], each.seconds)
+        yield metric
+        words = "Requests that took longer than slow.request.ms."
+        yield CounterMetricFamily("smq_slow_requests", words, self._facts.slow_requests)
 
 
 def _many(facts: Facts) -> Iterator[str]:
@@ -161,23 +181,30 @@ def _labels(each: GroupOffset) -> str:
     return f'{{consumergroup="{_text(each.group)}",{where}}}'
 
 
-def _sums(facts: Facts) -> Iterator[str]:
-    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+def sums(facts: Facts) -> Iterator[tuple[str, str, list[tuple[dict[str, str], int]]]]:
+    """Over the partitions of each topic that a group reads: name, what it is, labels and sums."""
+    found: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for each in facts.offsets:
-        of_topic = sums[each.group, each.topic]
+        of_topic = found[each.group, each.topic]
         of_topic[0] += each.offset
         of_topic[1] += each.lag
     for name, words, column in (
         ("kafka_consumergroup_current_offset_sum", "The committed offsets of a topic.", 0),
         ("kafka_consumergroup_lag_sum", "Records behind the ends of a topic.", 1),
     ):
+        rows = [
+            ({"consumergroup": group, "topic": topic}, each[column])
+            for (group, topic), each in found.items()
+        ]
+        yield name, words, rows
+
+
+def _sums(facts: Facts) -> Iterator[str]:
+    for name, words, rows in sums(facts):
         yield _head(name, words)
-        yield from _sum_lines(name, ((key, each[column]) for key, each in sums.items()))
-
-
-def _sum_lines(name: str, sums: Iterable[tuple[tuple[str, str], int]]) -> Iterator[str]:
-    for (group, topic), count in sums:
-        yield f'{name}{{consumergroup="{_text(group)}",topic="{_text(topic)}"}} {count}\n'
+        for labels, value in rows:
+            shown = ",".join(f'{key}="{_text(each)}"' for key, each in labels.items())
+            yield f"{name}{{{shown}}} {value}\n"
 
 
 def _head(name: str, words: str) -> str:

@@ -28,6 +28,9 @@ PAGES = [
     "/topics/clicks/messages/0/0",
     "/groups",
     "/groups/one?group=readers",
+    "/files",
+    "/files?in=payloads/kafka/clicks/",
+    "/settings?only=set",
     "/topics/nothing",
 ]
 

@@ -34,6 +34,25 @@ def test_a_scraper_reads_it_and_many_scrapers_read_one_page(broker: SmqBroker) -
     assert answers == [200] * 100
 
 
+def test_requests_that_a_kernel_answers_are_timed_too(broker: SmqBroker) -> None:
+    with broker.connect() as client, client.producer() as producer:
+        client.create_topic("t", 1)
+        for _ in range(20):
+            producer.send("t", b"v").result()
+
+    def counted() -> float:
+        page = ask(broker, "GET", "/metrics").body.decode()
+        families = {each.name: each for each in text_string_to_metric_families(page)}
+        samples = families["smq_request_seconds"].samples
+        return sum(
+            each.value
+            for each in samples
+            if each.name.endswith("_count") and each.labels["api"] == "Produce"
+        )
+
+    eventually(lambda: counted() >= 20, "20 requests are counted")
+
+
 def test_a_broker_is_ready_and_can_be_looked_into(broker: SmqBroker) -> None:
     told = ask(broker, "GET", "/health/ready")
     assert (told.status, told.json["ready"]) == (200, True)

@@ -2,19 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from smq.filer.local import LocalStore
+from smq.filer.store import Store
 from smq.front.console.console import Console
 from smq.front.console.desk import (
+    BrokerSetting,
     Found,
     GroupRow,
     GroupState,
     Move,
     NewRecord,
+    Reference,
     Seen,
     Setting,
     Wanted,
@@ -24,8 +29,10 @@ from smq.front.console.history import History
 from smq.front.console.routes import console_routes
 from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts, ProcessFacts
 from smq.model.errors import BrokerError, ErrorCode
+from smq.store.config_changes import ConfigChange
 from tests.front.asgi import Answer, call
 
+NOWHERE = LocalStore(Path("/nonexistent/filer"))
 TOKEN = "the-token"
 HOSTILE = "<script>alert('x')</script>\u202e"
 FACTS = Facts(
@@ -53,6 +60,8 @@ class FakeDesk:
     cursor: dict[int, int] = field(default_factory=dict)
     done: list[Any] = field(default_factory=list)
     members: tuple[Any, ...] = ()
+    of_broker: list[BrokerSetting] = field(default_factory=list)
+    changed: list[ConfigChange] = field(default_factory=list)
 
     def read(self, wanted: Wanted) -> Found:
         self.done.append(wanted)
@@ -72,6 +81,15 @@ class FakeDesk:
         if topic != "clicks":
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {topic}")
         return [Setting("retention.ms", "5", True, False), Setting("x", HOSTILE, False, True)]
+
+    def broker_settings(self) -> list[BrokerSetting]:
+        return self.of_broker
+
+    def changes(self, count: int) -> list[ConfigChange]:
+        return self.changed[:count]
+
+    def references(self, payload: str) -> list[Reference]:
+        return [Reference("clicks", 1, 100, 200)] if payload == "known" else []
 
     def create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> int:
         self.done.append(("create", topic, partitions, dict(configs)))
@@ -111,6 +129,7 @@ class Browser:
     desk: FakeDesk = field(default_factory=FakeDesk)
     facts: Facts = FACTS
     history: History = field(default_factory=History)
+    store: Store = NOWHERE
     decoded: dict[str, Any] = field(default_factory=dict)
     host: str = "127.0.0.1"
 
@@ -137,7 +156,12 @@ class Browser:
 
     def _app(self) -> ASGIApp:
         console = Console(
-            lambda: self.facts, self.history, self.desk, lambda *_: self.decoded, Guard(TOKEN)
+            lambda: self.facts,
+            self.history,
+            self.desk,
+            self.store,
+            lambda *_: self.decoded,
+            Guard(TOKEN),
         )
         inner = Starlette(routes=console_routes(console))
 

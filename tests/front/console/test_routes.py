@@ -15,6 +15,8 @@ from tests.front.console.fake_desk import Browser, FakeDesk, seen
         "/topics/clicks/messages/0/5",
         "/groups",
         "/groups/one?group=readers",
+        "/files",
+        "/settings",
     ],
 )
 def test_each_page_is_whole_without_scripts(path: str) -> None:

@@ -22,19 +22,25 @@ from smq.client.kafka.topic_changes import add_partitions, alter_topic
 from smq.client.locate import KAFKA, bootstrap_of
 from smq.client.names import TopicPartition, by_topic
 from smq.front.console.desk import (
+    BrokerSetting,
     Found,
     GroupRow,
     GroupState,
     Member,
     Move,
     NewRecord,
+    Reference,
     Seen,
     Setting,
     Wanted,
 )
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.store.config_changes import ConfigChange, open_config_changes
+from smq.store.overview import open_overview
 from smq.wire.generated.describe_groups import DescribedGroup
 
+# Kafka's ConfigSource, as DescribeConfigs says it (KIP-226).
+SOURCES = {1: "topic", 2: "changed", 3: "changed", 4: "set at the start", 5: "default"}
 PATIENCE_S = 5.0  # For a broker that does not answer.
 
 
@@ -99,6 +105,37 @@ class SdkDesk:
             )
             for each in sorted(found, key=lambda each: each.name)
         ]
+
+    def broker_settings(self) -> list[BrokerSetting]:
+        """The settings of the broker."""
+        with self._cluster() as cluster:
+            found = admin.broker_configs(cluster)
+        return [
+            BrokerSetting(
+                each.name,
+                "" if each.value is None else each.value,
+                SOURCES.get(each.config_source, "unknown"),
+                each.read_only,
+                each.is_sensitive,
+            )
+            for each in sorted(found, key=lambda each: each.name)
+        ]
+
+    def changes(self, count: int) -> list[ConfigChange]:
+        """The newest changes of settings of any resource."""
+        table = open_config_changes(self._data_dir / "store.sqlite")
+        try:
+            return list(table.newest(count, "", ""))
+        finally:
+            table.close()
+
+    def references(self, payload: str) -> list[Reference]:
+        """The sealed segments that refer to a payload, by its id."""
+        overview = open_overview(self._data_dir / "store.sqlite")
+        try:
+            return [Reference(*each) for each in overview.references(payload)]
+        finally:
+            overview.close()
 
     def create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> int:
         """Create a topic. The number of its partitions."""

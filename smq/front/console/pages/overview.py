@@ -12,6 +12,7 @@ from smq.front.metrics.alerts import lags_of
 from smq.front.metrics.facts import Facts
 
 CHARTED = ("records_in", "bytes_in", "bytes_out", "produce_requests", "fetch_requests")
+PARTS = {"cards": "overview_cards.html", "facts": "overview_facts.html"}  # They come anew.
 GROUPS_SHOWN = 10  # Those that are most behind.
 
 
@@ -20,8 +21,7 @@ def overview_routes(console: Console) -> list[Route]:
 
     async def overview(request: Request) -> Response:
         facts = await console.look()
-        part = request.query_params.get("part")
-        name = "overview_facts.html" if part else "overview.html"
+        name = PARTS.get(request.query_params.get("part", ""), "overview.html")
         return render(name, _values(console, facts))
 
     async def rates(request: Request) -> Response:

@@ -70,7 +70,7 @@ function clock(seconds) {
 function draw(element, data) {
   const labels = element.dataset.labels.split(",");
   const base = element.dataset.unit === "bytes" ? 1024 : 1000;
-  const axis = { stroke: color("--soft"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") } };
+  const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 } };
   const paths = labels.map((label, number) => ({
     label, width: 2, stroke: color(`--chart-${number}`),
     value: (_, value) => (value === null || value === undefined ? "–" : short(value, base)),

@@ -1,0 +1,126 @@
+"""Files of the filer: a folder at a time, one file, and the records that refer to a payload."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from smq.filer.store import KEY_BYTES_MAX, Facts, Store
+from smq.front.console.console import Console
+from smq.front.console.templates import render
+
+ROWS_A_PAGE = 100  # A folder costs a listing of its own.
+BEHIND = "/\U0010ffff"  # After a folder's name: behind all that is in it.
+_SEGMENT = re.compile(
+    r"topics/kafka/(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})"
+    r"/(?P<base>\d{20})-(?P<end>\d{1,20})-[^/]*"
+)
+_PAYLOAD = re.compile(r"payloads/[^/]+/[^/]+/(?P<id>[^/]+)")
+
+
+class Row(NamedTuple):
+    """A folder (`facts` is None) or a file."""
+
+    name: str
+    key: str
+    facts: Facts | None
+
+
+class Listing(NamedTuple):
+    """Some of a folder. `after`: from where to go on, "": there is no more."""
+
+    rows: list[Row]
+    after: str
+
+
+class Segment(NamedTuple):
+    """A sealed segment, by its name: the records from `base` to before `end`."""
+
+    topic: str
+    partition: int
+    base: int
+    end: int
+
+
+def file_routes(console: Console) -> list[Route]:
+    """The routes."""
+
+    async def folder(request: Request) -> Response:
+        prefix, after = (_key(request, name) for name in ("in", "after"))
+        found = await console.ask(listing, console.store, prefix, after)
+        more = f"?{urlencode({'in': prefix, 'after': found.after})}" if found.after else ""
+        where = {"crumbs": list(crumbs(prefix)), "rows": found.rows, "is_first": not after}
+        return render("files.html", {"title": "Files", "here": "/files", "more": more, **where})
+
+    async def one(request: Request) -> Response:
+        key = _key(request, "key")
+        facts = await console.ask(console.store.head, key)
+        payload = _PAYLOAD.fullmatch(key)
+        named_by = await console.ask(console.desk.references, payload["id"]) if payload else []
+        folder_key, slash, name = key.rpartition("/")
+        values = {
+            "title": name,
+            "here": "/files",
+            "facts": facts,
+            "crumbs": list(crumbs(folder_key + slash)),
+            "segment": segment_of(key),
+            "is_payload": payload is not None,
+            "named_by": named_by,
+        }
+        return render("file.html", values)
+
+    return [console.page("/files", folder), console.page("/files/one", one)]
+
+
+def _key(request: Request, name: str) -> str:
+    key = request.query_params.get(name, "")
+    if len(key.encode()) > KEY_BYTES_MAX + len(BEHIND.encode()):
+        raise ValueError(f"a key has at most {KEY_BYTES_MAX} bytes")
+    return key
+
+
+def listing(store: Store, prefix: str, after: str) -> Listing:
+    """The folders and files right below `prefix` ("" or with a slash at its end)."""
+    rows: list[Row] = []
+    at: str | None = after
+    while at is not None:
+        found, at = _listed(store, prefix, at, rows)
+        if not found:
+            return Listing(rows, "")
+        if len(rows) >= ROWS_A_PAGE:
+            return Listing(rows, at or rows[-1].key)
+    return Listing(rows, "")
+
+
+def _listed(store: Store, prefix: str, after: str, rows: list[Row]) -> tuple[bool, str | None]:
+    """Add files up to the next folder, and that; whether there was any, and where to go on."""
+    is_any = False
+    for facts in store.list(prefix, after):
+        is_any = True
+        name, slash, _ = facts.key[len(prefix) :].partition("/")
+        if slash:
+            rows.append(Row(name, f"{prefix}{name}/", None))
+            return True, f"{prefix}{name}{BEHIND}"
+        rows.append(Row(name, facts.key, facts))
+        if len(rows) >= ROWS_A_PAGE:
+            return True, facts.key
+    return is_any, None
+
+
+def crumbs(prefix: str) -> Iterator[tuple[str, str]]:
+    """The folders on the way to `prefix`: names and keys."""
+    parts = prefix.split("/")[:-1]
+    for count, name in enumerate(parts, 1):
+        yield name, "/".join(parts[:count]) + "/"
+
+
+def segment_of(key: str) -> Segment | None:
+    """What a key says of a sealed segment; None: it is something else."""
+    found = _SEGMENT.fullmatch(key)
+    if found is None:
+        return None
+    return Segment(found["topic"], int(found["partition"]), int(found["base"]), int(found["end"]))
