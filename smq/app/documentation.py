@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.apis.table import APIS, Where
+from smq.app import sdk_reference
 from smq.app.cli.reference import reference
 from smq.app.load import workload
 from smq.model import config
@@ -46,6 +47,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "docs/topic_configs.md": _topic_configs,
     "docs/api_versions.md": _apis,
     "docs/cli.md": reference,
+    "docs/sdk_reference.md": sdk_reference.reference,
     "docs/bench.md": workload.documentation,
 }
 

@@ -14,6 +14,9 @@ ROOM_SHARE_MIN = 0.25  # Of wal.bytes.max: below, producers are slowed.
 DISK_FREE_BYTES_MIN = 4 * GiB  # Below, the log leaves the rest of the disk to others.
 DESCRIPTORS_SHARE_MAX = 0.8
 LAG_S_MAX = 3600.0
+CLOCK_MOVED_S_MAX = 5.0  # The kernel tells when it booted by whole seconds.
+FILER_S_MAX = 1.0
+CGROUP_SHARE_MAX = 0.9
 
 
 class ProcessLimits(NamedTuple):
@@ -26,12 +29,21 @@ class ProcessLimits(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """What the kernel says of the machine, in bytes; times in seconds."""
+    """What the kernel says of the machine, in bytes; times in seconds.
+
+    filer_s         until the filer has answered, None: it has not
+    clock_moved_s   by how much the clock was set since the shards were started
+    cgroup_bytes    what this container has of memory, of how much; 0: it has no limit
+    """
 
     memory_bytes: int
     memory_available_bytes: int
     sync_s: float
     clock_is_synchronized: bool | None
+    filer_s: float | None = 0.0
+    clock_moved_s: float = 0.0
+    cgroup_bytes: int = 0
+    cgroup_bytes_max: int = 0
 
 
 def findings(
@@ -101,6 +113,30 @@ def _machine(machine: Machine, ring_bytes: int) -> Iterator[str]:
         )
     if machine.clock_is_synchronized is False:
         yield "the clock is not synchronized, and retention follows it; run chrony or ntpd"
+    if abs(machine.clock_moved_s) > CLOCK_MOVED_S_MAX:
+        yield (
+            f"the clock was set by {machine.clock_moved_s:+.0f} s since the broker started: "
+            "retention by time and timestamps follow it; restart producers that stamp records"
+        )
+    yield from _filer(machine)
+    if machine.cgroup_bytes > CGROUP_SHARE_MAX * machine.cgroup_bytes_max > 0:
+        yield (
+            f"{size(machine.cgroup_bytes)} of the container's {size(machine.cgroup_bytes_max)} are "
+            "in use, shared memory included; raise its memory limit, or lower ring.bytes"
+        )
+
+
+def _filer(machine: Machine) -> Iterator[str]:
+    if machine.filer_s is None:
+        yield (
+            "the filer does not answer: nothing is sealed, and the log fills; the broker's stderr "
+            "says why"
+        )
+    elif machine.filer_s > FILER_S_MAX:
+        yield (
+            f"the filer took {machine.filer_s:.1f} s to list an object; sealing and cold reads "
+            "wait for it"
+        )
 
 
 def _groups(facts: Facts) -> Iterator[str]:

@@ -21,13 +21,16 @@ from smq.app.cli.output import say
 from smq.app.cli.serve import ConfigFile, load_config
 
 if TYPE_CHECKING:
+    from shm.cluster import ClusterBlock
     from smq.app.cli.diagnosis import Machine, ProcessLimits
     from smq.app.process.status import Status
+    from smq.model.config import Config
 
 JSON = 'JSON: {"findings": [SENTENCE], "archive": FILE or null}'
 PACKAGES = ("smq-broker", "numpy", "numba", "llvmlite", "pyarrow", "psutil", "starlette", "uvicorn")
 SYSTEM_FILES = ("/proc/meminfo", "/proc/loadavg", "/proc/mounts", "/proc/sys/kernel/osrelease")
 PROCESS_FILES = ("status", "limits", "io", "wchan")
+CGROUP = Path("/sys/fs/cgroup")
 CLOCK_FILE = Path("/run/systemd/timesync/synchronized")
 
 
@@ -46,6 +49,7 @@ def doctor(
     """Say what looks wrong with the broker that serves a data directory."""
     from smq.app.cli.broker_facts import broker_facts  # noqa: PLC0415  (NumPy takes its time.)
     from smq.app.cli.diagnosis import findings  # noqa: PLC0415  (as above)
+    from smq.app.front.insides import insides  # noqa: PLC0415  (as above)
     from smq.app.front.observer import Observer  # noqa: PLC0415  (as above)
     from smq.app.process.status import read_status  # noqa: PLC0415  (as above)
 
@@ -56,9 +60,10 @@ def doctor(
             f"no broker serves {settings.data_dir}; start one with `smq serve`, or name its "
             "directory with --data-dir"
         )
-    status, _ = found
+    status, block = found
     facts = Observer(settings.data_dir).look()
-    limits, machine = _limits(status), _machine(settings.data_dir)
+    limits, machine = _limits(status), _machine(settings)
+    machine = machine._replace(clock_moved_s=_clock_moved_s(block))
     ring_bytes = status.ring_bytes * len(status.log_memories)
     sentences = findings(facts, limits, machine, ring_bytes)
     if archive is not None:
@@ -66,6 +71,7 @@ def doctor(
             "findings.txt": "\n".join(sentences) + "\n",
             "broker.json": json.dumps(broker_facts(settings.data_dir, 0.5), indent=2),
             "facts.json": json.dumps(asdict(facts), indent=2),
+            "slow.json": json.dumps(insides(settings.data_dir)["slow"](), indent=1),
             "machine.json": json.dumps(_versions() | machine._asdict(), indent=2),
             **_files(status),
         }
@@ -102,7 +108,42 @@ def _pids(status: "Status") -> dict[str, int]:
     return pids | {"supervisor": status.supervisor_pid}
 
 
-def _machine(data_dir: Path) -> "Machine":
+def _clock_moved_s(block: "ClusterBlock") -> float:
+    """By how much the clock was set: a process's start as noted then, and as it is told now."""
+    import psutil  # noqa: PLC0415  (as above)
+
+    moved = 0.0
+    for node in block.nodes():
+        try:
+            moved = psutil.Process(node.pid).create_time() - node.changed_ms / 1000
+        except (psutil.Error, ValueError):  # It is down.
+            continue
+    return moved
+
+
+def _filer_s(settings: "Config") -> float | None:
+    """How long the filer takes to say what it has; None: it fails."""
+    from smq.filer.location import Location  # noqa: PLC0415  (as above)
+    from smq.model.errors import StoreError  # noqa: PLC0415  (as above)
+
+    began = perf_counter()
+    try:
+        next(iter(Location.of(settings).open().list("topics/")), None)
+    except StoreError:
+        return None
+    return perf_counter() - began
+
+
+def _cgroup() -> tuple[int, int]:
+    """What the container has of memory, and may have; zeros where nothing says so."""
+    try:
+        used, most = (CGROUP / f"memory.{each}" for each in ("current", "max"))
+        return int(used.read_text()), int(most.read_text())
+    except (OSError, ValueError):  # No container, or no limit: "max".
+        return 0, 0
+
+
+def _machine(settings: "Config") -> "Machine":
     import psutil  # noqa: PLC0415  (as above)
 
     from smq.app.cli.diagnosis import Machine  # noqa: PLC0415  (as above)
@@ -112,8 +153,11 @@ def _machine(data_dir: Path) -> "Machine":
     return Machine(
         memory.total,
         memory.available,
-        _sync_s(data_dir),
+        _sync_s(settings.data_dir),
         CLOCK_FILE.exists() if uses_timesync else None,
+        _filer_s(settings),
+        0.0,
+        *_cgroup(),
     )
 
 

@@ -58,3 +58,19 @@ def test_what_is_wrong_with_the_machine_is_said() -> None:
     text = "\n".join(said(limits=limits, machine=machine))
     for words in ("1000 of 1024 descriptors", "swapped out", "available", "500 ms", "the clock"):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        (MACHINE._replace(filer_s=None), "the filer does not answer"),
+        (MACHINE._replace(filer_s=2.5), "the filer took 2.5 s"),
+        (MACHINE._replace(clock_moved_s=-60), "the clock was set by -60 s"),
+        (MACHINE._replace(cgroup_bytes=95, cgroup_bytes_max=100), "of the container's"),
+    ],
+)
+def test_a_slow_filer_a_clock_that_jumps_and_a_full_container_are_said(
+    machine: Machine, words: str
+) -> None:
+    (sentence,) = said(machine=machine)
+    assert words in sentence

@@ -47,6 +47,12 @@ def copy(  # noqa: PLR0913  (Each is an option.)
             "--state", help="A file that makes the copy resumable: run the same command again."
         ),
     ] = None,
+    keep_offsets: Annotated[
+        bool,
+        typer.Option(
+            "--keep-offsets", help="End before a record that would get another offset than it has."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Copy the records of a topic, partition by partition, up to its present end.
@@ -55,7 +61,12 @@ def copy(  # noqa: PLR0913  (Each is an option.)
     left out. The destination is created with as many partitions if it does not exist. Nobody else
     may write to it meanwhile.
     """
-    from smq.app.cli.records.copying import Copy, Interloper, Side  # noqa: PLC0415  (NumPy)
+    from smq.app.cli.records.copying import (  # noqa: PLC0415  (NumPy)
+        Copy,
+        Interloper,
+        OffsetsNotKept,
+        Side,
+    )
 
     where = place(start, "--from")
     with cluster_at(bootstrap) as cluster, cluster_at(to or bootstrap) as other:
@@ -65,10 +76,10 @@ def copy(  # noqa: PLR0913  (Each is an option.)
         began_ms = monotonic_ms()
         total = sum(lane.end - lane.position for lane in lanes.values())
         with progress(f"{source} → {destination}", total) as advance:
-            work = Copy(*sides, lanes, advance, saving.save)
+            work = Copy(*sides, lanes, advance, saving.save, keep_offsets=keep_offsets)
             try:
                 work.run()
-            except Interloper as error:
+            except (Interloper, OffsetsNotKept) as error:
                 raise refusal(str(error)) from error
             except BaseException:
                 saving.save_now()

@@ -77,17 +77,28 @@ class Interloper(Exception):
     """The destination has records that this copy did not bring. The message says where."""
 
 
-class Copy:
-    """One run. `saved` is called after each round of acknowledged requests."""
+class OffsetsNotKept(Exception):
+    """A record would get another offset than it has. The message says which."""
 
-    def __init__(
+
+class Copy:
+    """One run. `saved` is called after each round of acknowledged requests.
+
+    With `keep_offsets` it ends before the first record that would get another offset.
+    """
+
+    def __init__(  # noqa: PLR0913  (it is what a copy is told)
         self,
         source: Side,
         destination: Side,
         lanes: Mapping[int, Lane],
         progress: Progress,
         saved: Callable[[], None],
+        *,
+        keep_offsets: bool = False,
     ) -> None:
+        self._planned = {each.partition: each.destination for each in lanes.values()}
+        self._keep_offsets = keep_offsets
         self._source, self._destination = source, destination
         self._lanes = lanes
         self._progress, self._saved = progress, saved
@@ -96,7 +107,10 @@ class Copy:
         self.bytes = 0
 
     def run(self) -> None:
-        """Copy until every lane is done. Raises BrokerError, PeerError, Interloper."""
+        """Copy until every lane is done.
+
+        Raises BrokerError, PeerError, Interloper, OffsetsNotKept.
+        """
         wanted = [lane.partition for lane in self._lanes.values() if not lane.is_done]
         cluster, topic = self._source
         asked = {
@@ -167,8 +181,22 @@ class Copy:
             if lane.skip:
                 self._pass_over(lane, ready)
             elif ready.record_count:
+                self._plan(lane, ready)
                 found.append((lane, ready))
         return found
+
+    def _plan(self, lane: Lane, ready: Ready) -> None:
+        """Note which offsets the records will have."""
+        planned = self._planned[lane.partition]
+        self._planned[lane.partition] = planned + ready.record_count
+        has = ready.source_next - ready.record_count
+        if self._keep_offsets and planned != has:
+            raise OffsetsNotKept(
+                f"partition {lane.partition}: records before offset {ready.source_next} would not "
+                f"keep their offsets, but begin at {planned} in {self._destination.topic}: the "
+                "source lacks offsets (deleted, compacted, or markers of transactions); copy "
+                "without --keep-offsets, or to an empty topic"
+            )
 
     def _pass_over(self, lane: Lane, ready: Ready) -> None:
         if ready.record_count > lane.skip:

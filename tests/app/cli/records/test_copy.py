@@ -69,6 +69,20 @@ def test_a_copy_has_the_same_records(smq_session_broker: SmqBroker, topic: str) 
         assert records(client, f"{topic}-to") == records(client, topic)
 
 
+def test_offsets_are_kept_or_the_copy_ends_before_one_is_not(
+    smq_session_broker: SmqBroker, topic: str
+) -> None:
+    copy(smq_session_broker, topic, f"{topic}-to", "--keep-offsets")
+    with smq_session_broker.connect() as client:
+        assert records(client, f"{topic}-to") == records(client, topic)
+    said = copy(
+        smq_session_broker, topic, f"{topic}-2", "--keep-offsets", "--from", "5", exit_code=1
+    )
+    assert "would not keep their offsets" in said.replace("\n", " ")
+    with smq_session_broker.connect() as client:
+        assert records(client, f"{topic}-2") == []
+
+
 def test_it_goes_to_another_broker_and_back(
     smq_session_broker: SmqBroker, smq_broker: SmqBroker, topic: str
 ) -> None:
