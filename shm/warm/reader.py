@@ -10,6 +10,7 @@ import numpy as np
 
 from shm.catalog import CatalogBlock
 from shm.kernels.reader.cut import cut_batches, records_announced, run_of
+from shm.kernels.reader.glance import acquire_word
 from shm.kernels.reader.lend import (
     CURSOR_BOUND,
     CURSOR_WORDS,
@@ -48,6 +49,7 @@ def warm_reader() -> None:
     place_rows(log.memory, wanted, cursor)
     lend_batches(log.memory, wanted, cursor, facts, 1)
     lend_few(log.memory, log.ring, wanted, cursor, *new_few(), 1)
+    acquire_word(log.memory, 0)
     has_from(log.memory, 0)
     first_whole_entry(log.memory, 0, 0)
     oldest_entry(log.memory)

@@ -20,7 +20,7 @@ from smq.app.cli.progress import progress
 from smq.app.process.clock import monotonic_ms
 
 if TYPE_CHECKING:
-    from smq.app.cli.records.copying import Lane, Side
+    from smq.app.cli.records.copying import Copy, Lane, Side
     from smq.client.kafka.offsets import Place
 
 JSON = 'JSON: {"source", "destination", "partitions", "records", "bytes", "seconds"}'
@@ -61,25 +61,20 @@ def copy(  # noqa: PLR0913  (Each is an option.)
     left out. The destination is created with as many partitions if it does not exist. Nobody else
     may write to it meanwhile.
     """
-    from smq.app.cli.records.copying import (  # noqa: PLC0415  (NumPy)
-        Copy,
-        Interloper,
-        OffsetsNotKept,
-        Side,
-    )
+    from smq.app.cli.records import copying  # noqa: PLC0415  (NumPy)
 
     where = place(start, "--from")
     with cluster_at(bootstrap) as cluster, cluster_at(to or bootstrap) as other:
-        sides = Side(cluster, source), Side(other, destination)
+        sides = copying.Side(cluster, source), copying.Side(other, destination)
         lanes = _lanes(*sides, where, state)
         saving = Saving(state, *sides, lanes)
         began_ms = monotonic_ms()
         total = sum(lane.end - lane.position for lane in lanes.values())
         with progress(f"{source} → {destination}", total) as advance:
-            work = Copy(*sides, lanes, advance, saving.save, keep_offsets=keep_offsets)
+            work = copying.Copy(*sides, lanes, advance, saving.save, keep_offsets=keep_offsets)
             try:
                 work.run()
-            except (Interloper, OffsetsNotKept) as error:
+            except (copying.Interloper, copying.OffsetsNotKept) as error:
                 raise refusal(str(error)) from error
             except BaseException:
                 saving.save_now()
@@ -88,11 +83,14 @@ def copy(  # noqa: PLR0913  (Each is an option.)
         seconds = (monotonic_ms() - began_ms) / 1000
     if as_json:
         facts = {"source": source, "destination": destination, "partitions": len(lanes)}
-        counts = {"records": work.records, "bytes": work.bytes, "seconds": seconds}
-        say(json.dumps(facts | counts))
+        say(json.dumps({**facts, **_counts(work), "seconds": seconds}))
         return
     rate = work.bytes / max(seconds, 0.001) / 1e6
     say(f"copied {work.records:,} records, {work.bytes:,} bytes, {rate:,.0f} MB/s")
+
+
+def _counts(work: "Copy") -> dict[str, int]:
+    return {"records": work.records, "bytes": work.bytes}
 
 
 class Saving:
