@@ -394,7 +394,7 @@ APIS: tuple[Api, ...] = (
         Where.SHARD,
         update_features_codec,
         update_features.handle,
-        "features: there are none to choose",
+        "other levels of features than the one there is",
         WHOLE,
     ),
     Api("DescribeCluster", Where.SHARD, describe_cluster_codec, describe_cluster.handle),

@@ -101,6 +101,13 @@ def features(talk: Talk) -> None:
     ask("none")
     ask("an unknown one", FeatureUpdateKey(feature="no.such", max_version_level=1))
     ask("an empty name", FeatureUpdateKey(feature="", max_version_level=1))
+    now, later = (
+        FeatureUpdateKey(feature="transaction.version", max_version_level=level) for level in (2, 3)
+    )
+    ask("the level that it has", now)
+    ask("a level that there is not", later)
+    ask("a level that it has and one that there is not", now, later)
+    ask("the level that it has, only to be checked", now, validate_only=True)
 
 
 @dialogue("AlterPartitionReassignments")
