@@ -20,7 +20,7 @@ KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.25.3"
 CLUSTER_ID = "c21xLW9yYWNsZS1rYWZrYQ"
 FETCH_SECONDS_MAX = 300
-READY_SECONDS_MAX = 60.0
+READY_SECONDS_MAX = 180.0  # Two JVMs start after each other, maybe on a busy machine.
 
 # As kafka-server-start.sh sets them.
 _JVM = (
