@@ -1,8 +1,18 @@
-"""What a kernel's turns have taken of a bench's loop, and what they hold."""
+"""A kernel's turns in a bench's loop: how many it has taken, and the fetches that it holds."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.app.shard_client import ServerBench
+from tests.shard.shard_bench import batch, produce_request
+
+Make = Callable[..., ServerBench]
+DISK = {"smq.durability": "disk"}
+
+
+def one(value: bytes = b"x", acks: int = -1, correlation: int = 1) -> bytes:
+    """A Produce request of one batch for the topic `one`."""
+    return produce_request({"one": {0: batch(value)}}, acks, correlation)
 
 
 class Quick:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from smq.app.process.clock import wall_ms
-from smq.app.shard import quick_turns
 from smq.filer.local import LocalStore
 from smq.model.errors import ErrorCode
 from smq.model.references import Reference
@@ -20,12 +19,7 @@ from tests.shard.shard_bench import catalog, produce_request, responses, topic
 
 MINUTE_S = 60
 Make = Callable[[], ServerBench]
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel is asked in every turn, also where it pays off only in the long run."""
-    monkeypatch.setattr(quick_turns, "PAUSE_TURNS", 0)
+pytestmark = pytest.mark.usefixtures("always_quick")
 
 
 @pytest.fixture

@@ -8,20 +8,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.session import client as kernels
-from smq.app.shard import quick_turns
 from tests.app.door_bench import DoorBench, Make, hwm, produced
 from tests.app.fake_peers import turn_until
-from tests.app.quick import Quick, awaited
+from tests.app.quick import DISK, Quick, awaited
 from tests.app.shard_client import benches, fetch, fetched, versions
 from tests.shard.shard_bench import batch, catalog, produce_request, topic
 
-DISK = {"smq.durability": "disk"}
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel is asked in every turn, also where it pays off only in the long run."""
-    monkeypatch.setattr(quick_turns, "PAUSE_TURNS", 0)
+pytestmark = pytest.mark.usefixtures("always_quick")
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.base.words import WORD_TAIL, WORD_WRITTEN
 from smq.app.process.clock import monotonic_ns
-from smq.app.shard import quick_turns
 from smq.app.shard.quick_turns import TURNS_MAX_NS
 from smq.wire.records import read_batches
 from tests.app.fake_peers import turn_until
-from tests.app.quick import Quick, awaited
+from tests.app.quick import DISK, Make, Quick, awaited, one
 from tests.app.shard_client import (
     Client,
     ServerBench,
@@ -34,26 +33,16 @@ from tests.shard.shard_bench import (
     topic,
 )
 
-Make = Callable[..., ServerBench]
-DISK, MEMORY = {"smq.durability": "disk"}, {"smq.durability": "memory"}
+pytestmark = pytest.mark.usefixtures("always_quick")
+MEMORY = {"smq.durability": "memory"}
 TOPICS = [topic("one", range(1, 3)), topic("two", range(3, 5)), topic("safe", range(5, 7), DISK)]
 CLIENTS = len(TOPICS)
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel is asked in every turn, also where it pays off only in the long run."""
-    monkeypatch.setattr(quick_turns, "PAUSE_TURNS", 0)
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
     with benches(tmp_path, ServerBench) as make:
         yield make
-
-
-def one(value: bytes = b"x", acks: int = -1, correlation: int = 1) -> bytes:
-    return produce_request({"one": {0: batch(value)}}, acks, correlation)
 
 
 def offsets(client: Client) -> list[int]:
