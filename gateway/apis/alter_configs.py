@@ -1,15 +1,13 @@
 """AlterConfigs (key 33), versions 0-2; IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339).
 
-- AlterConfigs replaces all configs that a topic has of its own; IncrementalAlterConfigs sets or
-  deletes some of them, and appends to or subtracts from lists.
+- AlterConfigs replaces all configs that a resource has of its own; IncrementalAlterConfigs sets or
+  deletes some of them, and appends to or subtracts from lists. gateway.apis.configs has the types.
 - Who changed what, when, and what it was before stands in the store (`smq config history`).
 - The new values are in the catalog, from which every process reads, before the answer goes out.
 - A resource changes as a whole or not at all. INVALID_CONFIG: an unknown name or a bad value.
-  INVALID_REQUEST: a resource or a config that comes twice, a null value, or a setting of a broker,
-  which is read at the start. UNKNOWN_TOPIC_OR_PARTITION: no such topic.
+  INVALID_REQUEST: a resource or a config that comes twice, a null value, a bad value of a broker's
+  setting, or a setting that needs a restart. UNKNOWN_TOPIC_OR_PARTITION: no such topic.
 - validate_only only checks.
-
-Left out: other resources than topics.
 """
 
 from collections import Counter
@@ -18,14 +16,11 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from gateway.apis.describe_configs import Resource
+from gateway.apis.configs.entries import invalid
+from gateway.apis.configs.kind import Configs, Kind
+from gateway.apis.configs.kinds import KINDS
 from gateway.coordinator_context import CoordinatorContext
-from smq.model.catalog import Topic
-from smq.model.config import Config
-from smq.model.config_values import ConfigType
 from smq.model.errors import BrokerError, ErrorCode
-from smq.model.names import topic_name_problem
-from smq.model.topic_configs import TOPIC_CONFIGS, own_or_default
 from smq.store.config_changes import Changer
 from smq.wire.generated.alter_configs import (
     AlterableConfig,
@@ -54,8 +49,7 @@ class Operation(IntEnum):
 
 PART_RESOURCES = 10  # Of an answer: a change makes the topic's line of the catalog anew.
 AnyResource: TypeAlias = AlterConfigsResource | IncrementalResource
-Configs: TypeAlias = dict[str, str | None]
-NewConfigs: TypeAlias = Callable[[Topic], Configs]
+NewConfigs: TypeAlias = Callable[[Kind, CoordinatorContext], Configs]
 R = TypeVar("R")
 
 
@@ -80,7 +74,7 @@ def handle_incremental(
     for resources in _parts(request.resources):
         responses = []
         for each in resources:
-            new = partial(_changed, each, context.coordinator.config)
+            new = partial(_changed, each)
             response = IncrementalResourceResponse(**change.carry_out(each, new))
             responses.append(response)
         yield IncrementalAlterConfigsResponse(responses=responses)
@@ -98,8 +92,7 @@ class _Change:
         self, resources: Sequence[AnyResource], context: CoordinatorContext, *, validate_only: bool
     ) -> None:
         self._counts = Counter((each.resource_type, each.resource_name) for each in resources)
-        self._topics = context.coordinator.topics
-        self._node_id = context.node_id
+        self._context = context
         self._validate_only = validate_only
         client = context.header.client_id or "", context.client_host
         self._by = Changer(*client, context.now.wall_ms)
@@ -114,42 +107,26 @@ class _Change:
         }
         try:
             if self._counts[kind, name] > 1:
-                raise _invalid("Each resource must appear at most once.")
+                raise invalid("Each resource must appear at most once.")
             _check_configs(resource)
-            topic = self._topic(kind, name)
-            self._topics.configure(topic, new(topic), self._by, validate_only=self._validate_only)
+            found = KINDS.get(kind)
+            if found is None:
+                raise invalid(f"Unknown resource type {kind}")
+            configs = new(found, self._context)
+            found.replace(name, configs, self._by, self._context, validate_only=self._validate_only)
         except BrokerError as refusal:
             sentence = refusal.message or "This server does not host this topic-partition."
             return row | {"error_code": refusal.code, "error_message": sentence}
         return row | {"error_message": None}
-
-    def _topic(self, kind: int, name: str) -> Topic:
-        if kind == Resource.BROKER:
-            if name and name != str(self._node_id):
-                raise _invalid(
-                    f"Unexpected broker id, expected {self._node_id}, but received {name}"
-                )
-            raise _invalid(
-                "The settings of a broker cannot be changed while it runs: "
-                "change its configuration and restart it."
-            )
-        if kind != Resource.TOPIC:
-            raise _invalid(f"Unknown resource type {kind}")
-        if not name:
-            raise _invalid("Default topic resources are not allowed.")
-        problem = topic_name_problem(name)
-        if problem is not None:
-            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        return self._topics.find(name)
 
 
 def _check_configs(resource: AnyResource) -> None:
     """Refuse null values and configs that come twice."""
     nulls = [each.name for each in resource.configs if each.value is None and not _deletes(each)]
     if nulls:
-        raise _invalid(f"Null value not supported for : {', '.join(nulls)}")
+        raise invalid(f"Null value not supported for : {', '.join(nulls)}")
     if len({each.name for each in resource.configs}) < len(resource.configs):
-        raise _invalid("Error due to duplicate config keys")
+        raise invalid("Error due to duplicate config keys")
 
 
 def _deletes(config: AlterableConfig | IncrementalConfig) -> bool:
@@ -158,35 +135,36 @@ def _deletes(config: AlterableConfig | IncrementalConfig) -> bool:
     return config.config_operation == Operation.DELETE
 
 
-def _replaced(resource: AlterConfigsResource, _topic: Topic) -> Configs:
+def _replaced(resource: AlterConfigsResource, kind: Kind, context: CoordinatorContext) -> Configs:
+    kind.own(resource.resource_name, context)
     return {each.name: each.value for each in resource.configs}
 
 
-def _changed(resource: IncrementalResource, broker: Config, topic: Topic) -> Configs:
-    configs: Configs = dict(topic.configs)
+def _changed(resource: IncrementalResource, kind: Kind, context: CoordinatorContext) -> Configs:
+    configs: Configs = dict(kind.own(resource.resource_name, context))
     for each in resource.configs:
         if each.config_operation == Operation.DELETE:
             configs.pop(each.name, None)
         elif each.config_operation == Operation.SET:
             configs[each.name] = each.value
         else:
-            configs[each.name] = _changed_list(each, topic, broker)
+            listed = kind.listed(resource.resource_name, each.name, context)
+            configs[each.name] = _changed_list(each, listed)
     return configs
 
 
-def _changed_list(change: IncrementalConfig, topic: Topic, broker: Config) -> str:
+def _changed_list(change: IncrementalConfig, listed: str | None) -> str:
     """A list with more or fewer elements."""
-    name, config = change.name, TOPIC_CONFIGS.get(change.name)
     if change.config_operation not in {Operation.APPEND, Operation.SUBTRACT}:
-        raise _invalid(f"Unknown operation {change.config_operation}")
+        raise invalid(f"Unknown operation {change.config_operation}")
     appends = change.config_operation == Operation.APPEND
-    if config is None or config.type != ConfigType.LIST:
+    if listed is None:
         verb = "append to" if appends else "subtract from"
         raise BrokerError(
-            ErrorCode.INVALID_CONFIG, f"Can't {verb} key {name} because its type is not LIST."
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {verb} key {change.name} because its type is not LIST.",
         )
-    given = _elements(change.value or "")
-    now = _elements(own_or_default(name, topic.configs, broker))
+    given, now = _elements(change.value or ""), _elements(listed)
     if appends:
         return ",".join(dict.fromkeys([*now, *given]))
     return ",".join(each for each in now if each not in given)
@@ -194,7 +172,3 @@ def _changed_list(change: IncrementalConfig, topic: Topic, broker: Config) -> st
 
 def _elements(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _invalid(sentence: str) -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_REQUEST, sentence)

@@ -14,7 +14,8 @@ Left out: replication factors above 1 (smq.coordinator.topics says why), quotas 
 from collections import Counter
 from collections.abc import Iterator
 
-from gateway.apis.describe_configs import topic_entries
+from gateway.apis.configs.entries import Layers
+from gateway.apis.configs.topics import topic_entries
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from smq.model.errors import BrokerError, ErrorCode
@@ -84,7 +85,7 @@ def _create(
             CreatableTopicConfigs(
                 name=entry.name, value=entry.value, config_source=entry.config_source
             )
-            for entry in topic_entries(topic.configs, context.coordinator.config)
+            for entry in topic_entries(topic.configs, Layers.of(context))
         ],
     )
 

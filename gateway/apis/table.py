@@ -291,7 +291,7 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         describe_configs_codec,
         describe_configs.handle,
-        "loggers, client metrics, groups",
+        "client metrics, groups",
         answered_in_parts("results"),
     ),
     Api(
@@ -299,7 +299,7 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         alter_configs_codec,
         alter_configs.handle,
-        "brokers, loggers, client metrics, groups",
+        "client metrics, groups",
         answered_in_parts("responses"),
     ),
     Api(
@@ -354,7 +354,7 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         incremental_alter_configs_codec,
         alter_configs.handle_incremental,
-        "brokers, loggers, client metrics, groups",
+        "client metrics, groups",
         answered_in_parts("responses"),
     ),
     Api(

@@ -9,6 +9,7 @@ from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
 from smq.coordinator.inputs import Chance, Now
 from smq.coordinator.producer_ids import ProducerIds
+from smq.coordinator.settings import Settings
 from smq.coordinator.topics import Cluster, Topics
 from smq.coordinator.transactions.orders import LedPartition
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
@@ -25,7 +26,8 @@ class Coordinator:
         self, store: Store, config: Config, cluster: Cluster, chance: Chance, now: Now
     ) -> None:
         self.store = store
-        self.config = config
+        self.settings = Settings(store, config)
+        config = self.settings.config
         self.chance = chance
         self.topics = Topics(store, config, cluster, chance)
         self.groups = Groups(store, _group_rules(config), now)
@@ -34,13 +36,26 @@ class Coordinator:
             store, _transaction_rules(config), self.producer_ids, self._find_place, now
         )
 
+        self.take_settings(now)
+
+    @property
+    def config(self) -> Config:
+        """The settings in force of what serves all nodes."""
+        return self.settings.config
+
+    def take_settings(self, now: Now) -> None:
+        """Use the settings that are in force now, and publish them: after each change of them."""
+        self.topics.take_settings(self.config, self.settings.published)
+        self.groups.take_rules(_group_rules(self.config))
+        self.transactions.take_rules(_transaction_rules(self.config), now)
+
     def _find_place(self, number: int) -> LedPartition | None:
         found = self.topics.places.get(number)
         if found is None:
             return None
         topic, partition = found
         node = Catalog.leader(topic.logs[partition], self.config.shards)
-        durability = own_or_default("smq.durability", topic.configs, self.config)
+        durability = own_or_default("smq.durability", topic.configs, self.settings.of_node(node))
         return LedPartition(topic.name, partition, node, durability == "disk")
 
 

@@ -24,7 +24,7 @@ class Expiry:
     """A walk over groups. `step` it while it `is_walking`."""
 
     def __init__(self, offsets: Offsets, retention_ms: int) -> None:
-        self._offsets, self._retention_ms = offsets, retention_ms
+        self._offsets, self.retention_ms = offsets, retention_ms
         self._groups: list[str] = []
         self._after = -1  # The last group was visited up to this partition number.
 
@@ -48,7 +48,7 @@ class Expiry:
             if is_idle(group_id):
                 rows_max = max(left, 1)
                 looked_at = self._offsets.expire_offsets(
-                    group_id, now_ms, self._retention_ms, after=self._after, rows_max=rows_max
+                    group_id, now_ms, self.retention_ms, after=self._after, rows_max=rows_max
                 )
                 left -= len(looked_at)
                 if len(looked_at) == rows_max:

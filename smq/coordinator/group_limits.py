@@ -5,7 +5,7 @@ metadata of all protocols a member offers, two or three as a rule, and its ids: 
 much for these. A group that Kafka can save fits here, and one that fits is written in one turn.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from smq.coordinator.group_events import Join, Sync
 from smq.coordinator.roster import Roster, metadata_bytes
@@ -16,8 +16,9 @@ ASSIGNMENTS_BYTES_MAX = 1 * MiB
 PROTOCOLS_MAX = 64  # Of a member, each a row in the store. Clients offer a handful.
 
 
-class GroupLimits(NamedTuple):
-    """The broker's settings that concern a group."""
+@dataclass(slots=True)
+class GroupLimits:
+    """The broker's settings that concern a group: one object for all groups, changed in place."""
 
     initial_rebalance_delay_ms: int
     size_max: int

@@ -58,6 +58,14 @@ class Groups:
         for group_id in store.groups_with_offsets():
             self._groups.setdefault(group_id, Group(group_id, rules.limits))
 
+    def take_rules(self, rules: GroupRules) -> None:
+        """Decide by other settings from now on. What waits already keeps its deadline."""
+        limits = self._rules.limits
+        limits.initial_rebalance_delay_ms = rules.limits.initial_rebalance_delay_ms
+        limits.size_max = rules.limits.size_max
+        self._rules = rules._replace(limits=limits)
+        self._expiry.retention_ms = rules.offsets_retention_ms
+
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
 

@@ -12,7 +12,7 @@ from itertools import cycle, islice
 from typing import NamedTuple
 
 from smq.coordinator.inputs import Chance, Now, random_uuid
-from smq.model.catalog import NAMESPACE_DEFAULT, Catalog, Topic
+from smq.model.catalog import NAMESPACE_DEFAULT, Catalog, Published, Topic
 from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import collision_key, topic_name_problem
@@ -60,20 +60,31 @@ class Topics:
         for topic in self._topics.values():
             self._count(topic, +1)
         self._changes = 0
+        self._settings: Published = {}
         self._catalog: Catalog | None = None
         self._places: Mapping[int, tuple[Topic, int]] | None = None
 
     @property
     def changes(self) -> int:
-        """Grows with each topic that is created, changed or deleted."""
+        """Grows with each topic that is created, changed or deleted, and with changed settings."""
         return self._changes
 
     @property
     def catalog(self) -> Catalog:
         """The current topics."""
         if self._catalog is None:
-            self._catalog = Catalog(self._cluster.id, self._changes, dict(self._topics))
+            self._catalog = Catalog(
+                self._cluster.id, self._changes, dict(self._topics), self._settings
+            )
         return self._catalog
+
+    def take_settings(self, config: Config, published: Published) -> None:
+        """Decide by other settings from now on, and have the catalog tell them."""
+        self._config = config
+        if published != self._settings:
+            self._settings = published
+            self._catalog = None
+            self._changes += 1
 
     @property
     def places(self) -> Mapping[int, tuple[Topic, int]]:

@@ -54,6 +54,7 @@ from smq.model.errors import (
 )
 
 COUNT_PERIOD_S = 60.0  # Delay until quotas include deletions and uploads that bypass the front.
+LOOK_S = 1.0  # Whether there are quotas now, where there were none.
 COUNT_PAUSE_TIMES = 100  # Longer if a count takes long: on S3 list requests cost money.
 STATUSES: tuple[tuple[type[StoreError], int], ...] = (
     (NotFound, 404),
@@ -128,8 +129,11 @@ def application(
 
 
 async def keep_counting(space: Space) -> None:
-    """Count each namespace's bytes periodically, for ever. Needed only with quotas."""
-    while space.has_quota:
+    """Count each namespace's bytes periodically while there is a quota, for ever."""
+    while True:
+        if not space.has_quota:
+            await asyncio.sleep(LOOK_S)
+            continue
         took_s = await count_once(space)
         await asyncio.sleep(pause_s(took_s))
 

@@ -44,6 +44,16 @@ class Space:
         self._uploads = 0
         self.counted = quota_bytes == NO_QUOTA
 
+    def limit(self, quota_bytes: int, reserve_bytes: int) -> None:
+        """Have other limits from now on. With the first quota uploads wait for a count."""
+        if quota_bytes == NO_QUOTA:
+            self.counted = True
+        elif not self.has_quota:
+            self.counted = False
+        self._quota_bytes = quota_bytes
+        if self._reserve is not None:
+            self._reserve = self._reserve._replace(byte_count=reserve_bytes)
+
     @property
     def has_quota(self) -> bool:
         return self._quota_bytes != NO_QUOTA

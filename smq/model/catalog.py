@@ -17,6 +17,11 @@ from uuid import UUID
 
 NAMESPACE_DEFAULT = "kafka"
 
+BROKER, CLIENT_METRICS, GROUP, QUOTA = "broker", "client-metrics", "group", "quota"
+"""Types of resources that have settings beside topics."""
+Published = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""Settings that were changed while the broker runs: by type of resource, resource and name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -64,28 +69,41 @@ def _topic_of_line(line: str) -> Topic:
 
 
 class Catalog:
-    """All topics at one version. Immutable."""
+    """All topics and dynamic settings at one version. Immutable."""
 
-    __slots__ = ("by_id", "by_name", "cluster_id", "version")
+    __slots__ = ("by_id", "by_name", "cluster_id", "settings", "version")
 
-    def __init__(self, cluster_id: str, version: int, topics: Mapping[str, Topic]) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        version: int,
+        topics: Mapping[str, Topic],
+        settings: Published | None = None,
+    ) -> None:
         self.cluster_id = cluster_id
         self.version = version
+        self.settings = settings or {}
         self.by_name = topics
         self.by_id = {topic.id: topic for topic in topics.values()}
 
     def encode(self) -> bytes:
         """The bytes to publish: a line for the cluster, then a line for each topic."""
-        head = json.dumps([self.cluster_id, self.version])
+        head = json.dumps([self.cluster_id, self.version, self.settings])
         return "\n".join([head, *(topic.line() for topic in self.by_name.values())]).encode()
 
     @staticmethod
     def decode(published: bytes) -> "Catalog":
         """The snapshot that `encode` wrote; unchanged topics are the same objects."""
         head, *lines = published.decode().split("\n")
-        cluster_id, version = json.loads(head)
+        cluster_id, version, settings = json.loads(head)
         topics = (_topic_of_line(line) for line in lines)
-        return Catalog(cluster_id, version, {topic.name: topic for topic in topics})
+        return Catalog(cluster_id, version, {topic.name: topic for topic in topics}, settings)
+
+    @staticmethod
+    def decode_settings(published: bytes) -> Published:
+        """Only the settings of the snapshot that `encode` wrote."""
+        settings: Published = json.loads(published.split(b"\n", 1)[0])[2]
+        return settings
 
     @staticmethod
     def leader(log: int, node_count: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
-from smq.model.setting import GiB, KiB, MiB, PathOrUrl, Setting, setting
+from smq.model.setting import GiB, KiB, MiB, PathOrUrl, Setting, Update, setting
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -94,11 +94,13 @@ class Config:
         -1,
         "Maximum bytes of uploads in each namespace; -1: no limit.",
         at_least=-1,
+        update=Update.CLUSTER_WIDE,
     )
     filer_reserve_bytes: int = setting(
         1 * GiB,
         "Disk space reserved for the log: uploads that would leave less are refused.",
         at_least=0,
+        update=Update.CLUSTER_WIDE,
     )
     http_port: int = setting(
         -1,
@@ -111,9 +113,12 @@ class Config:
         "When a consumer group is too far behind: `GROUP: records > N for 1m` or "
         "`GROUP: seconds > N for 5m`, separated by commas; `*` in GROUP stands for any text. "
         "Needs `http.port`.",
+        update=Update.CLUSTER_WIDE,
     )
     lag_alert_webhook: str = setting(
-        "", "URL that each alert is posted to as JSON, beside the line on stderr."
+        "",
+        "URL that each alert is posted to as JSON, beside the line on stderr.",
+        update=Update.CLUSTER_WIDE,
     )
 
     otlp_endpoint: str = setting(
@@ -153,14 +158,18 @@ class Config:
         "space is wanted; with 0 they are freed at once, and read from the filer.",
         at_least=-1,
         default_words="all of it",
+        update=Update.PER_BROKER,
     )
 
-    max_connections: int = setting(10_000, "Maximum client connections of one shard.", at_least=1)
+    max_connections: int = setting(
+        10_000, "Maximum client connections of one shard.", at_least=1, update=Update.PER_BROKER
+    )
     max_sessions: int = setting(
         256,
         "Maximum programs attached to one shard through shared memory; 0 turns this off.",
         at_least=0,
         at_most=1024,
+        update=Update.PER_BROKER,
     )
     session_spin_us: int = setting(
         0,
@@ -168,6 +177,7 @@ class Config:
         "Lowers latency, costs a core.",
         at_least=0,
         at_most=1_000_000,
+        update=Update.PER_BROKER,
     )
     slow_request_ms: int = setting(
         100,
@@ -177,7 +187,10 @@ class Config:
         at_most=60 * MINUTE_MS,
     )
     connections_max_idle_ms: int = setting(
-        10 * MINUTE_MS, "A connection without a request for this long is closed.", at_least=1000
+        10 * MINUTE_MS,
+        "A connection without a request for this long is closed.",
+        at_least=1000,
+        update=Update.PER_BROKER,
     )
     socket_request_max_bytes: int = setting(
         100 * MiB,
@@ -189,6 +202,8 @@ class Config:
         1048588,
         "Maximum size of a record batch. A topic's `max.message.bytes` takes precedence.",
         at_least=1 * KiB,
+        at_most=INT32_MAX,
+        update=Update.PER_BROKER,
     )
 
     num_partitions: int = setting(
@@ -196,90 +211,118 @@ class Config:
         "Partitions of a topic that is created without a partition count.",
         at_least=1,
         at_most=100_000,
+        update=Update.CLUSTER_WIDE,
     )
     auto_create_topics_enable: bool = setting(
-        default=True, doc="Create a topic when a client first asks for it."
+        default=True,
+        doc="Create a topic when a client first asks for it.",
+        update=Update.PER_BROKER,
     )
     durability: str = setting(
         "os",
         "When a record is acknowledged. A topic's `smq.durability` takes precedence.",
         one_of=DURABILITIES,
+        update=Update.PER_BROKER,
     )
     log_retention_ms: int = setting(
         7 * DAY_MS,
         "Age at which records are deleted; -1: never. A topic's `retention.ms` takes precedence.",
         at_least=-1,
+        update=Update.PER_BROKER,
     )
     log_retention_bytes: int = setting(
         -1,
         "Size of a partition above which its oldest records are deleted; -1: no limit. "
         "A topic's `retention.bytes` takes precedence.",
         at_least=-1,
+        update=Update.PER_BROKER,
     )
     log_retention_check_interval_ms: int = setting(
-        5 * MINUTE_MS, "Interval between retention checks.", at_least=1
+        5 * MINUTE_MS, "Interval between retention checks.", at_least=1, update=Update.CLUSTER_WIDE
     )
     seal_bytes: int = setting(
         256 * MiB,
         "A partition is sealed when this many unsealed bytes wait and it has stopped growing, in "
         "files of at most 128 MiB. A topic's `smq.seal.bytes` takes precedence.",
         at_least=1,
+        update=Update.PER_BROKER,
     )
     seal_ms: int = setting(
         10 * MINUTE_MS,
         "A partition is sealed when its oldest unsealed record is this old. A topic's "
         "`smq.seal.ms` takes precedence.",
         at_least=1,
+        update=Update.PER_BROKER,
     )
     reference_orphan_ms: int = setting(
         1 * DAY_MS,
         "Age at which an uploaded payload that no record refers to is deleted. "
         "A topic's `smq.reference.orphan.ms` takes precedence.",
         at_least=1,
+        update=Update.PER_BROKER,
     )
     filer_sweep_ms: int = setting(
         60 * MINUTE_MS,
         "Age at which segment files that the manifest does not name are deleted; so long do files "
         "stay that were merged into another.",
         at_least=1,
+        update=Update.CLUSTER_WIDE,
     )
     filer_unfinished_ms: int = setting(
         1 * DAY_MS,
         "An unfinished write to the filer without progress for this long is discarded.",
         at_least=1,
+        update=Update.CLUSTER_WIDE,
     )
 
     group_initial_rebalance_delay_ms: int = setting(
-        3000, "Time that the first rebalance of an empty group waits for more members.", at_least=0
+        3000,
+        "Time that the first rebalance of an empty group waits for more members.",
+        at_least=0,
+        update=Update.CLUSTER_WIDE,
     )
     group_min_session_timeout_ms: int = setting(
-        6000, "Minimum session timeout of a member.", at_least=1
+        6000, "Minimum session timeout of a member.", at_least=1, update=Update.CLUSTER_WIDE
     )
     group_max_session_timeout_ms: int = setting(
-        30 * MINUTE_MS, "Maximum session timeout of a member.", at_least=1
+        30 * MINUTE_MS,
+        "Maximum session timeout of a member.",
+        at_least=1,
+        update=Update.CLUSTER_WIDE,
     )
-    group_max_size: int = setting(INT32_MAX, "Maximum members of a group.", at_least=1)
+    group_max_size: int = setting(
+        INT32_MAX, "Maximum members of a group.", at_least=1, update=Update.CLUSTER_WIDE
+    )
     offset_metadata_max_bytes: int = setting(
-        4096, "Maximum metadata bytes committed with an offset.", at_least=0
+        4096,
+        "Maximum metadata bytes committed with an offset.",
+        at_least=0,
+        update=Update.CLUSTER_WIDE,
     )
     transaction_max_timeout_ms: int = setting(
         15 * MINUTE_MS,
         "Maximum time that a producer may ask for a transaction to stay open.",
         at_least=1,
         at_most=2**31 - 1,
+        update=Update.CLUSTER_WIDE,
     )
     transactional_id_expiration_ms: int = setting(
         7 * DAY_MS,
         "A transactional id that nobody uses for this long is forgotten.",
         at_least=1,
+        update=Update.CLUSTER_WIDE,
     )
     offsets_retention_minutes: int = setting(
-        86_400, "How long an empty group keeps its offsets: 60 days (Kafka: 7).", at_least=1
+        86_400,
+        "How long an empty group keeps its offsets: 60 days (Kafka: 7).",
+        at_least=1,
+        update=Update.CLUSTER_WIDE,
     )
     producer_id_expiration_ms: int = setting(
         1 * DAY_MS,
         "A partition may forget an idempotent producer that was idle for this long.",
         at_least=1,
+        update=Update.PER_BROKER,
     )
 
     def text(self) -> str:
@@ -343,9 +386,9 @@ def _toml(value: object) -> str:
 
 def documentation() -> str:
     """The table of settings in docs/configuration.md."""
-    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    rows = ["| setting | default | changes | meaning |", "|---|---|---|---|"]
     for each in SETTINGS.values():
         default = each.default_words or f"`{_toml(each.default)}`"
         choices = f" One of {', '.join(each.one_of)}." if each.one_of else ""
-        rows.append(f"| `{each.name}` | {default} | {each.doc}{choices} |")
+        rows.append(f"| `{each.name}` | {default} | {each.update.value} | {each.doc}{choices} |")
     return "\n".join(rows) + "\n"

@@ -101,7 +101,7 @@ def fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, l
     if not config.ring_bytes:
         ring = max(ring - ring % segment, segment)
     sized = replace(config, ring_bytes=ring, wal_segment_bytes=segment)
-    problems = list(_misfits(sized))
+    problems = list(misfits(sized))
     # Memory is allocated on use: a small machine may still have the smallest rings.
     if config.ring_bytes and log_count * ring > memory_bytes:
         remedy = "ring.bytes or shards" if 1 < log_count == config.shards else "ring.bytes"
@@ -113,7 +113,7 @@ def fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, l
     return sized, problems
 
 
-def _misfits(config: Config) -> Iterator[Problem]:
+def misfits(config: Config) -> Iterator[Problem]:
     """Conflicts between the sizes of ring, segments and batches."""
     ring, segment = config.ring_bytes, config.wal_segment_bytes
     sizes = ("shards", "ring_bytes", "wal_segment_bytes")

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import field
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,17 @@ KiB, MiB, GiB = 1024, 1024**2, 1024**3
 INT64_MAX = 2**63 - 1
 
 ENVIRONMENT_PREFIX = "SMQ_"
+
+
+class Update(Enum):
+    """When a new value takes effect, and for whom it may be set; in Kafka's words of its docs."""
+
+    READ_ONLY = "read-only"
+    """At a start."""
+    CLUSTER_WIDE = "cluster-wide"
+    """At once, for all nodes together: one process uses it for all of them."""
+    PER_BROKER = "per-broker"
+    """At once, for all nodes or for one."""
 
 
 class PathOrUrl(str):
@@ -32,6 +44,7 @@ class Setting(NamedTuple):
     one_of: tuple[str, ...] = ()
     default_words: str = ""
     """The documented default where a start finds the value."""
+    update: Update = Update.READ_ONLY
 
     @property
     def key(self) -> str:

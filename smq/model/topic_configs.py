@@ -401,6 +401,12 @@ def batch_bytes_max(broker: Config) -> int:
     return min(broker.wal_segment_bytes, broker.ring_bytes // 2) - FRAME_OVERHEAD_BYTES
 
 
+def topic_defaults(broker: Config) -> tuple[str, ...]:
+    """What topics take from the broker's settings."""
+    configs = (each for each in TOPIC_CONFIGS.values() if each.setting)
+    return tuple(broker_default(each, broker) for each in configs)
+
+
 def broker_default(config: TopicConfig, broker: Config) -> str:
     """The value for topics that do not set this."""
     return str(getattr(broker, config.setting)) if config.setting else config.default

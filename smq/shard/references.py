@@ -122,7 +122,7 @@ class References:
     def __init__(
         self, payloads: Payloads, topic_of: Callable[[int], Topic | None], config: Config
     ) -> None:
-        self._payloads, self._topic_of, self._config = payloads, topic_of, config
+        self._payloads, self._topic_of, self.config = payloads, topic_of, config
 
     def check(self, number: int, data: np.ndarray, at: int, now_ms: int) -> Verdict:
         """See Handles."""
@@ -157,7 +157,7 @@ class References:
         return None if directory is None else Rule(directory, self._orphan_ms(topic))
 
     def _orphan_ms(self, topic: Topic) -> int:
-        return int(own_or_default("smq.reference.orphan.ms", topic.configs, self._config))
+        return int(own_or_default("smq.reference.orphan.ms", topic.configs, self.config))
 
     def _problem(self, reference: Reference | NotAHandle, topic: Topic | None, now_ms: int) -> str:
         """The error of a handle, as a sentence, or nothing. Raises Later."""

@@ -26,9 +26,11 @@ from shm.kernels.base.words import (
     P_UNSEALED_BYTES,
 )
 from smq.log.log import TOUCHED_MAX, Log
-from smq.model.catalog import Catalog, Topic
+from smq.model.catalog import BROKER, Catalog, Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
+from smq.model.live_config import in_force
+from smq.model.topic_configs import topic_defaults
 from smq.shard.directory import build_directory
 from smq.shard.fetch_sessions import FetchSessions
 from smq.shard.settings import settings_of
@@ -99,7 +101,8 @@ class Shard:
         logs: dict[int, Log],
         nodes: Callable[[], list[Node]],
     ) -> None:
-        self.node_id, self.config, self.logs, self.nodes = node_id, config, logs, nodes
+        self.node_id, self.logs, self.nodes = node_id, logs, nodes
+        self.config = self._started = config
         self.catalog = Catalog("", 0, {})
         self.catalog_version = 0
         self._led: dict[int, Led] = {}
@@ -129,7 +132,12 @@ class Shard:
 
     def take_catalog(self, catalog: Catalog, version: int) -> None:
         """Lead what a newer catalog gives us, and forget what it no longer has."""
+        config = in_force(self._started, catalog.settings.get(BROKER, {}), str(self.node_id))
         changed = _difference(catalog, self.catalog)
+        if config is not self.config:
+            if topic_defaults(config) != topic_defaults(self.config):
+                changed = list(catalog.by_id.values())
+            self._take_config(config)
         for topic in changed:
             self._adopt(topic)
         wanted = {number for topic in changed for number in topic.partition_numbers}
@@ -148,6 +156,12 @@ class Shard:
         self.directory = build_directory(catalog, self._code_of)
         for log in self.logs.values():
             log.wal.writes_ahead = DURABILITY_DISK in self.levels
+
+    def _take_config(self, config: Config) -> None:
+        """Use other settings from now on."""
+        self.config = config
+        for log in self.logs.values():
+            log.wal.kept.bytes_max = config.wal_keep_bytes
 
     def _adopt(self, topic: Topic) -> None:
         settings = settings_of(topic, self.config)

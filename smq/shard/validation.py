@@ -54,14 +54,14 @@ class Validation:
     def __init__(
         self, handles: Handles, topic_of: Callable[[int], Topic | None], config: Config
     ) -> None:
-        self._handles, self._topic_of, self._config = handles, topic_of, config
+        self._handles, self._topic_of, self.config = handles, topic_of, config
 
     def check(self, number: int, data: np.ndarray, at: int, now_ms: int) -> Verdict:
         """See Handles."""
         size = _size_of(data, at)
         topic = self._topic_of(number)
-        if topic is not None and looks_into(topic, self._config):
-            settings = TopicSettings.of(topic.configs, self._config)
+        if topic is not None and looks_into(topic, self.config):
+            settings = TopicSettings.of(topic.configs, self.config)
             name = f"{topic.name}-{topic.partition_numbers.index(number)}"
             verdict = verdict_of(data[at : at + size], name, settings, now_ms)
             if verdict.error:

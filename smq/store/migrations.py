@@ -185,6 +185,16 @@ MIGRATIONS = (
     );
     CREATE INDEX config_changes_of_resource ON config_changes (resource_type, resource);
     """,
+    # Settings that change while the broker runs: of all nodes and of one, and what else has some.
+    """
+    CREATE TABLE resource_configs (
+        resource_type TEXT NOT NULL,
+        resource TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (resource_type, resource, name)
+    ) WITHOUT ROWID;
+    """,
 )
 
 # SQL functions that the steps call.

@@ -14,6 +14,7 @@ from smq.store.config_changes import ConfigChanges
 from smq.store.database import Database
 from smq.store.manifest import WritableManifest
 from smq.store.protocols import packed, unpacked
+from smq.store.resource_configs import ResourceConfigs
 from smq.store.rows import CommittedOffset, GroupChange, StoredGroup, StoredMember
 from smq.store.transactions import TransactionTables
 
@@ -23,13 +24,14 @@ NUMBERS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 
 
 class Store:
-    """All tables except those that `manifest`, `transactions` and `config_changes` have."""
+    """All tables except those that the attributes have."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.manifest = WritableManifest(database)
         self.transactions = TransactionTables(database)
         self.config_changes = ConfigChanges(database)
+        self.resource_configs = ResourceConfigs(database, self.config_changes)
 
     @classmethod
     def open(cls, path: Path) -> Self:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from smq.model.errors import PeerError
 
-VERSION = 1
+VERSION = 2  # The head of the catalog tells settings.
 MAGIC = b"SMQ!"
 DESCRIPTORS_BEFORE_LOGS = 3
 LOGS_MAX = 250  # A message carries at most 253 descriptors.

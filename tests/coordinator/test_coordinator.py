@@ -1,5 +1,6 @@
 """The coordinator as a whole: its parts know the settings and the cluster."""
 
+from smq.coordinator.group_limits import GroupLimits
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
 
@@ -14,7 +15,7 @@ def test_the_brokers_settings_reach_the_groups(driver: CoordinatorDriver) -> Non
         }
     )
     rules = driver.coordinator.groups._rules
-    assert rules.limits == (7, 9)
+    assert rules.limits == GroupLimits(7, 9)
     assert rules[1:] == (11, 13, 120_000)
 
 

@@ -82,7 +82,7 @@ def test_contradictions_and_sizes_are_named_beside_values_that_are_wrong() -> No
         command_line={
             "durability": "none",
             "port": 65535,
-            "message.max.bytes": 999_999_999_999,
+            "message.max.bytes": 2_000_000_000,
             "ring.bytes": "1TiB",
         }
     )

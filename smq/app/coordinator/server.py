@@ -62,6 +62,8 @@ class CoordinatorServer:
         self._alarm: Timer | None = None
         self._alarm_ms = 0
         self._coordinator = self._build()
+        for problem in self._coordinator.settings.problems:
+            sys.stderr.write(f"coordinator: {problem}\n")
         self._published_changes = -1
         loop.turn_ends.append(self._end_turn)
 

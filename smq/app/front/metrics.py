@@ -28,12 +28,16 @@ class Metrics:
         webhook: Webhook | None = None,
     ) -> None:
         self._observer = observer
-        self._alerts, self._webhook = Alerts(rules), webhook
+        self.alert_by(rules, webhook)
         self._thread = ThreadPoolExecutor(1, "metrics")
         self.history = History()
         self._page = b""
         self._made_ms = -FRESH_MS
         self._facts: tuple[int, Facts] | None = None
+
+    def alert_by(self, rules: Sequence[LagRule], webhook: Webhook | None) -> None:
+        """Tell of late groups by other rules from now on. What fires by the old ones is over."""
+        self._alerts, self._webhook = Alerts(rules), webhook
 
     def page(self) -> bytes:
         """The page, which may be a moment old."""
@@ -71,13 +75,14 @@ class Metrics:
 
     def _watch(self) -> None:
         self.history.add_lags(wall_ms(), *self._observer.lags())
-        if not self._alerts.rules:
+        alerts, webhook = self._alerts, self._webhook
+        if not alerts.rules:
             self._observer.sample()
             return
-        for event in self._alerts.look(self._observer.look().offsets, wall_ms()):
+        for event in alerts.look(self._observer.look().offsets, wall_ms()):
             sys.stderr.write(f"alert: {event.sentence}\n")
-            if self._webhook is not None:
-                self._webhook.tell(event.as_json())
+            if webhook is not None:
+                webhook.tell(event.as_json())
 
 
 async def keep_watching(metrics: Metrics) -> None:

@@ -20,7 +20,7 @@ from smq.app.front.metrics import Metrics, keep_counting as keep_sampling, keep_
 from smq.app.front.observer import Observer
 from smq.app.front.queries import Queries
 from smq.app.front.readiness import readiness
-from smq.app.front.webhook import Webhook
+from smq.app.front.settings import FrontSettings
 from smq.app.process.inheritance import Inheritance
 from smq.app.process.status import read_status
 from smq.filer.location import Location
@@ -31,7 +31,6 @@ from smq.front.console.guard import Guard
 from smq.front.console.routes import console_routes
 from smq.front.space import Space
 from smq.model.errors import StoreError
-from smq.model.lag_rules import parse_lag_rules
 
 STOP_WAIT_S = 3  # For requests that are being answered; the supervisor waits a little longer.
 
@@ -72,11 +71,9 @@ async def _serve(inheritance: Inheritance) -> None:
             store.sweep(before_ms=0)  # What a front before us was killed over.
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
     hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
-    metrics = Metrics(
-        Observer(inheritance.data_dir),
-        parse_lag_rules(config.lag_alert_rules),
-        Webhook(config.lag_alert_webhook) if config.lag_alert_webhook else None,
-    )
+    metrics = Metrics(Observer(inheritance.data_dir))
+    settings = FrontSettings(inheritance, space, metrics)
+    settings.look()
     broker = Broker(
         health=partial(health, inheritance.data_dir),
         readiness=partial(readiness, inheritance.data_dir, metrics.look),
@@ -115,10 +112,12 @@ async def _serve(inheritance: Inheritance) -> None:
     sender = _sender(inheritance, metrics)
     counting = asyncio.create_task(keep_counting(space))
     watching = asyncio.create_task(keep_watching(metrics))
+    looking = asyncio.create_task(settings.keep_looking())
     sampling = asyncio.create_task(keep_sampling(metrics))
     assert inheritance.http_listener is not None
     await server.serve([inheritance.http_listener])
     counting.cancel()
+    looking.cancel()
     watching.cancel()
     sampling.cancel()
     if sender is not None:

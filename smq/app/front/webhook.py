@@ -29,7 +29,7 @@ class Webhook:
     def __init__(self, url: str, send: Send | None = None, pause_s: float = PAUSE_S) -> None:
         self._url, self._pause_s = url, pause_s
         self._send = send or self._post
-        self._waiting: queue.Queue[bytes] = queue.Queue(WAITING_MAX)
+        self._waiting: queue.Queue[bytes | None] = queue.Queue(WAITING_MAX)
         threading.Thread(target=self._run, name="webhook", daemon=True).start()
 
     def tell(self, event: Mapping[str, Any]) -> None:
@@ -40,8 +40,12 @@ class Webhook:
             sys.stderr.write(f"front: {self._url} does not answer: an alert was not sent to it\n")
 
     def _run(self) -> None:
-        while True:
-            self._deliver(self._waiting.get())
+        while (body := self._waiting.get()) is not None:
+            self._deliver(body)
+
+    def close(self) -> None:
+        """Send what waits, and end. Never waits."""
+        threading.Thread(target=self._waiting.put, args=(None,), daemon=True).start()
 
     def _deliver(self, body: bytes) -> None:
         for left in reversed(range(TRIES)):

@@ -6,12 +6,17 @@ A container's limits count, not the host's size: they are read from the control 
 import ctypes
 import mmap
 import os
+import resource
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
 from smq.model.config_sources import Machine
+
+# Of one process, beside its clients' connections: WAL segments, sockets, cold reads.
+DESCRIPTORS_OF_OURS = 4096
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -95,3 +100,20 @@ def room_for_logs(directory: Path) -> int:
     there = next(each for each in (directory, *directory.parents) if each.exists())
     found = os.statvfs(there)
     return found.f_bavail * found.f_frsize + sum(each.st_size for each in files)
+
+
+def room_for(connections: int) -> int:
+    """Let this process have as many descriptors as the user may; how many clients may connect.
+
+    They must leave some for the log, which would fail without.
+    """
+    wanted = connections + DESCRIPTORS_OF_OURS
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    room = min(connections, max(1, limit - min(DESCRIPTORS_OF_OURS, limit // 2)))
+    if room < connections:
+        sys.stderr.write(
+            f"this user may open {hard} files a process: a shard takes {room} connections only\n"
+        )
+    return room

@@ -56,7 +56,7 @@ class Chores:
         states: Mapping[int, PartitionState],
         say_problem: Callable[[object], None],
     ) -> None:
-        self._hands, self._config, self._known, self._states = hands, config, known, states
+        self._hands, self.config, self._known, self._states = hands, config, known, states
         self._say_problem = say_problem
         self._line: deque[Callable[[], None]] = deque()
         self._is_in_hand = False
@@ -65,12 +65,12 @@ class Chores:
 
     def look(self, now_ms: int) -> None:
         """Have done what is due, unless the last time's is not done yet."""
-        interval_ms = self._config.log_retention_check_interval_ms
+        interval_ms = self.config.log_retention_check_interval_ms
         if not self._retaining and now_ms - self._retained_ms >= interval_ms:
             self._retained_ms = now_ms
             for number in self._states:
                 self._retain(number, now_ms)
-        if not self._sweeping and now_ms - self._swept_ms >= self._config.filer_sweep_ms:
+        if not self._sweeping and now_ms - self._swept_ms >= self.config.filer_sweep_ms:
             self._swept_ms = now_ms
             self._sweep(now_ms)
         self._next()
@@ -139,7 +139,7 @@ class Chores:
         self._give(Merge(place, settings), answered)
 
     def _sweep(self, now_ms: int) -> None:
-        config = self._config
+        config = self.config
         before_ms = now_ms - config.filer_sweep_ms
         self._sweeping = SWEEP_CHORES
         unfinished = ForgetUnfinished(now_ms - config.filer_unfinished_ms)

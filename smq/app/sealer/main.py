@@ -30,8 +30,10 @@ from smq.app.sealer.worker import Surroundings
 from smq.app.sealer.workers import Hands, Hire, Readers, Sealers, sealers_of
 from smq.filer.location import Location
 from smq.filer.mark import mark
-from smq.model.catalog import Catalog
+from smq.model.catalog import BROKER, Catalog
+from smq.model.config import Config
 from smq.model.errors import PeerError
+from smq.model.live_config import in_force
 from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import due
@@ -69,6 +71,7 @@ class _Known:
     """The catalog by partition number, at a version."""
 
     version: int = 0
+    config: Config | None = None
     places: dict[int, tuple[SealedPartition, TopicSettings, int]] = field(default_factory=dict)
 
     def look(self, inheritance: Inheritance) -> None:
@@ -76,13 +79,21 @@ class _Known:
         if block.version() == self.version:
             return
         self.version, published = block.read()
+        started, catalog = inheritance.config, Catalog.decode(published)
+        changed = catalog.settings.get(BROKER, {})
+        self.config = in_force(started, changed)
         self.places = {}
-        for topic in Catalog.decode(published).by_name.values():
-            settings = TopicSettings.of(topic.configs, inheritance.config)
+        for topic in catalog.by_name.values():
+            topic_settings = partial(TopicSettings.of, topic.configs)
+            settings = topic_settings(self.config)
             for partition, number in enumerate(topic.partition_numbers):
                 place = SealedPartition(topic.namespace, topic.name, partition, number)
-                node = Catalog.leader(topic.logs[partition], inheritance.config.shards)
-                self.places[number] = place, settings, node
+                node = Catalog.leader(topic.logs[partition], started.shards)
+                if str(node) in changed:
+                    of_node = topic_settings(in_force(started, changed, str(node)))
+                    self.places[number] = place, of_node, node
+                else:
+                    self.places[number] = place, settings, node
 
     def settings(self, number: int) -> TopicSettings | None:
         found = self.places.get(number)
@@ -178,7 +189,8 @@ class Sealer:
         for node in self._shards:
             if node not in self._asked:
                 self._ask(node)
-        if self._known.version:
+        if self._known.config is not None:
+            self._chores.config = self._known.config
             self._chores.look(wall_ms())
         self.sealing.look()
         self.reading.look()

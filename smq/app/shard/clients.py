@@ -1,10 +1,12 @@
 """The connections of a shard, from their acceptance on."""
 
 import socket
+from dataclasses import replace
 
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ns
 from smq.app.process.loop import Loop
+from smq.app.process.machine import room_for
 from smq.app.shard.connection import Connection, Owner
 from smq.app.shard.quick_turns import QuickTurns
 from smq.app.shard.touched import Touched
@@ -44,6 +46,13 @@ class Clients:
         connection.last_used_ns = monotonic_ns()
         self.by_fd[connection.fd] = connection
         self._touched.add(connection)
+
+    def take_settings(self, config: Config) -> None:
+        """Use other settings from now on. Clients beyond a lower maximum stay."""
+        if config.max_connections > self._config.max_connections:
+            room = room_for(config.max_connections)
+            config = replace(config, max_connections=room)
+        self._config = config
 
     def __len__(self) -> int:
         return len(self.by_fd)

@@ -18,6 +18,7 @@ from smq.app.shard.quick_turns import QuickTurns
 from smq.app.shard.receive import Buffer, BufferPool, Rest
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
+from smq.model.config import Config
 from smq.shard.produce import Produced, Producing
 from smq.shard.shard import Shard
 
@@ -31,6 +32,9 @@ class Door(Protocol):
 
     def moved(self, places: Iterable[LogSlot]) -> None:
         """The HWM of these places has moved."""
+
+    def take_settings(self, config: Config) -> None:
+        """Use other settings from now on."""
 
     def hand_over(self) -> None:
         """The kernel is about to run: the sessions that are awake are its own meanwhile."""

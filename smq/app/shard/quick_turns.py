@@ -60,6 +60,7 @@ from smq.app.shard.session import Session
 from smq.app.shard.session_table import SessionTable
 from smq.app.shard.waiting_fetches import WaitingFetches
 from smq.log.log import TOUCHED_MAX
+from smq.model.config import Config
 from smq.shard.produce import Marks, Producing, marks_of
 from smq.shard.shard import Shard
 
@@ -99,7 +100,11 @@ class QuickTurns:
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
         self.waiting = WaitingFetches(len(watched))
         self.sessions = SessionTable(len(watched))
-        self._words[SESSION_SPIN_NS] = 1000 * shard.config.session_spin_us
+        self.take_settings(shard.config)
+
+    def take_settings(self, config: Config) -> None:
+        """Use other settings from now on."""
+        self._words[SESSION_SPIN_NS] = 1000 * config.session_spin_us
 
     @property
     def words(self) -> np.ndarray:

@@ -37,6 +37,7 @@ from smq.app.shard.requests import Requests
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
 from smq.app.shard.transactional import TransactionalRequests
+from smq.model.config import Config
 from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
 from smq.shard.shard import Shard
@@ -64,9 +65,10 @@ class ShardServer:
         timings: NodeTimings | None = None,
     ) -> None:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
+        self._config = shard.config
         payloads = payloads_of(shard.config, peers, monotonic_ms)
-        references = References(payloads, shard.topic_of, shard.config)
-        checks = Validation(references, shard.topic_of, shard.config)
+        references = self._references = References(payloads, shard.topic_of, shard.config)
+        checks = self._checks = Validation(references, shard.topic_of, shard.config)
         producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, checks)
         fetching = QuickFetch(shard)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)
@@ -187,8 +189,19 @@ class ShardServer:
 
     def _begin_turn(self) -> None:
         if self._read_catalog():
+            if self._shard.config is not self._config:
+                self._take_settings(self._shard.config)
             for changed in self.when_catalog_changes:
                 changed()
+
+    def _take_settings(self, config: Config) -> None:
+        """Use other settings from now on."""
+        self._config = config
+        self._references.config = self._checks.config = config
+        self._quick_turns.take_settings(config)
+        self.clients.take_settings(config)
+        if self.turns.door is not None:
+            self.turns.door.take_settings(config)
 
     def _end_turn(self) -> None:
         shard = self._shard

@@ -95,8 +95,8 @@ class Sessions:
     ) -> None:
         self._loop, self._identity, self._producer = loop, identity, producer
         self._logs, self._descriptors, self._table = shard.logs, descriptors, producer.sessions
-        self._inbox_bytes, self._max = inbox_bytes(shard.config), shard.config.max_sessions
-        self._spin_ns, self._spin_until_ns = 1000 * shard.config.session_spin_us, 0
+        self._spin_until_ns = 0
+        self.take_settings(shard.config)
         self._scratch = np.zeros(0, np.uint8)
         self._sessions: set[Session] = set()
         self._attaching: set[socket.socket] = set()
@@ -107,6 +107,11 @@ class Sessions:
         self._over: Timer | None = None
         self.notices: list[str] = []
         self.tell_notices: Callable[[], None] = lambda: None
+
+    def take_settings(self, config: Config) -> None:
+        """Use other settings from now on. Programs that are attached stay as they are."""
+        self._inbox_bytes, self._max = inbox_bytes(config), config.max_sessions
+        self._spin_ns = 1000 * config.session_spin_us
 
     # --- attaching -------------------------------------------------------------------------------
 
@@ -173,7 +178,7 @@ class Sessions:
             socket.send_fds(sock, [AttachReply(len(descriptors)).encode()], descriptors)
         finally:
             os.close(memory.fd)
-        if not len(self._scratch):
+        if len(self._scratch) < memory.request_bytes_max or not len(self._scratch):
             self._scratch = np.zeros(max(TAKE_BYTES, memory.request_bytes_max), np.uint8)
         self._attaching.discard(sock)
         self._loop.unregister(sock.fileno())

@@ -9,7 +9,6 @@ copies one thread only, and the locks of all.
 
 import gc
 import os
-import resource
 import secrets
 import shutil
 import sys
@@ -32,7 +31,7 @@ from smq.app.process.inheritance import (
     attach_name,
     shard_name,
 )
-from smq.app.process.machine import give_back_code, room_for_logs
+from smq.app.process.machine import give_back_code, room_for, room_for_logs
 from smq.app.process.refusal import or_refuse
 from smq.app.supervisor.datadir import DataDirectory
 from smq.app.supervisor.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
@@ -50,8 +49,6 @@ PINS = "pins"  # Of the data directory: links to what a snapshot wants of the lo
 TOKEN_BYTES = 18  # Of the console's token: nobody guesses it.
 LOGS = "logs"  # Of the data directory: a directory for each log.
 COMPILER = "libllvmlite"  # Loading kernels was the last that anybody wants of it.
-# Of one process, beside its clients' connections: WAL segments, sockets, cold reads.
-DESCRIPTORS_OF_OURS = 4096
 
 
 def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], None]) -> int:
@@ -122,21 +119,6 @@ def _log_memory(log: int, config: Config) -> LogMemory:
     return LogMemory.create(
         log, config.ring_bytes, config.wal_segment_bytes, PARTITIONS_PER_LOG_MAX
     )
-
-
-def room_for(connections: int) -> int:
-    """Let a process have as many descriptors as we are allowed; how many clients may connect.
-
-    They must leave some for the log, which would fail without.
-    """
-    wanted = connections + DESCRIPTORS_OF_OURS
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    room = min(connections, max(1, limit - min(DESCRIPTORS_OF_OURS, limit // 2)))
-    if room < connections:
-        say(f"this user may open {hard} files a process: a shard takes {room} connections only")
-    return room
 
 
 def say(sentence: str) -> None:

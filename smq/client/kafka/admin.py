@@ -105,19 +105,20 @@ def delete_topic(cluster: Cluster, name: str) -> None:
 
 def topic_configs(cluster: Cluster, name: str) -> Sequence[DescribeConfigsResourceResult]:
     """All settings of a topic, defaults included; `config_source` says where each is from."""
-    return _configs(cluster.anyone(), RESOURCE_TOPIC, name)
+    return configs_of(cluster.anyone(), RESOURCE_TOPIC, name)
 
 
 def broker_configs(cluster: Cluster) -> Sequence[DescribeConfigsResourceResult]:
     """All settings of one of the brokers, as above."""
     cluster.metadata([])
     node_id, broker = cluster.some_broker()
-    return _configs(broker, RESOURCE_BROKER, str(node_id))
+    return configs_of(broker, RESOURCE_BROKER, str(node_id))
 
 
-def _configs(
+def configs_of(
     broker: Connection, resource_type: int, name: str
 ) -> Sequence[DescribeConfigsResourceResult]:
+    """All configs of a resource, as a broker describes it. Raises BrokerError."""
     resource = DescribeConfigsResource(
         resource_type=resource_type, resource_name=name, configuration_keys=None
     )

@@ -1,14 +1,13 @@
 """Changes a topic: its settings, its partitions, where its records begin."""
 
 from collections.abc import Collection, Iterable, Mapping
-from enum import IntEnum
 
 from smq.client.kafka.admin import RESOURCE_TOPIC, TIMEOUT_MS
 from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.config_changes import alter_configs
 from smq.client.kafka.questions import (
     CREATE_PARTITIONS,
     DELETE_RECORDS,
-    INCREMENTAL_ALTER_CONFIGS,
 )
 from smq.model.errors import ErrorCode
 from smq.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -18,20 +17,8 @@ from smq.wire.generated.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from smq.wire.generated.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
 HIGH_WATERMARK = -1  # For DeleteRecords: all that readers see now.
-
-
-class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with a config (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
 
 
 def alter_topic(cluster: Cluster, name: str, new: Mapping[str, str], unset: Iterable[str]) -> None:
@@ -40,16 +27,7 @@ def alter_topic(cluster: Cluster, name: str, new: Mapping[str, str], unset: Iter
     Raises NoSuchTopic, BrokerError.
     """
     cluster.retrying(lambda: cluster.topic(name))
-    configs = [
-        AlterableConfig(name=key, config_operation=Operation.SET, value=value)
-        for key, value in new.items()
-    ] + [AlterableConfig(name=key, config_operation=Operation.DELETE, value=None) for key in unset]
-    resource = AlterConfigsResource(
-        resource_type=RESOURCE_TOPIC, resource_name=name, configs=configs
-    )
-    request = IncrementalAlterConfigsRequest(resources=[resource])
-    [response] = cluster.anyone().ask(INCREMENTAL_ALTER_CONFIGS, request).responses
-    check(response.error_code, response.error_message)
+    alter_configs(cluster.anyone(), RESOURCE_TOPIC, name, new, unset)
 
 
 def add_partitions(cluster: Cluster, name: str, added: int) -> int:

@@ -21,6 +21,13 @@ class TransactionalIds:
         for txn in self:
             self._set_deadline(txn, now)
 
+    def take_expiration(self, expiration_ms: int, now: Now) -> None:
+        """Forget unused ids after another time."""
+        if expiration_ms != self._expiration_ms:
+            self._expiration_ms = expiration_ms
+            for txn in self:
+                self._set_deadline(txn, now)
+
     def __iter__(self) -> Iterator[StoredTransaction]:
         return iter(self._kept.values())
 

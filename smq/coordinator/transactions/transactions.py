@@ -44,6 +44,11 @@ class Transactions:
         self._ids = TransactionalIds(store, rules.expiration_ms, now)
         self.endings = Endings(store, self._ids, producer_ids, find_place)
 
+    def take_rules(self, rules: TransactionRules, now: Now) -> None:
+        """Decide by other settings from now on. An open transaction keeps its timeout."""
+        self._rules = rules
+        self._ids.take_expiration(rules.expiration_ms, now)
+
     def __iter__(self) -> Iterator[StoredTransaction]:
         return iter(self._ids)
 

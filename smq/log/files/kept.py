@@ -23,7 +23,7 @@ class Kept:
     """The kept segments of one log, oldest first."""
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self.segments: list[Segment] = []
         self.bytes = self._rows = 0
         self.reclaim: Reclaim = _nothing
@@ -50,7 +50,7 @@ class Kept:
 
     def trim(self) -> None:
         """Free what is beyond the share of kept segments; not for that what is lent."""
-        while self.bytes > self._bytes_max or self._rows > ROWS_MAX:
+        while self.bytes > self.bytes_max or self._rows > ROWS_MAX:
             if not self.reclaim(even_lent=False):
                 return
 

@@ -79,3 +79,28 @@ def test_of_several_settings_all_are_set_or_none(smq_session_broker: SmqBroker) 
     wrong = ("set", "segment.ms=9000", "retention.ms=never", "--topic", topic)
     assert "retention.ms" in run(smq_session_broker, *wrong, exit_code=1)
     assert "segment.ms" not in run(smq_session_broker, "list", "--topic", topic, "--only-set")
+
+
+def test_settings_of_brokers_are_set_unset_and_told(smq_session_broker: SmqBroker) -> None:
+    said = run(smq_session_broker, "set", "filer.sweep.ms=7200000", "--json")
+    assert json.loads(said) == {"broker": "all", "set": {"filer.sweep.ms": "7200000"}}
+    said = run(smq_session_broker, "set", "max.connections=5000", "--broker", "1")
+    assert said == "broker 1: max.connections=5000\n"
+    assert run(smq_session_broker, "list", "--broker", "all") == (
+        "filer.sweep.ms=7200000  (changed for all brokers)\n"
+    )
+    own = run(smq_session_broker, "list", "--broker", "1", "--only-set")
+    assert "max.connections=5000  (changed for this broker)\n" in own
+    refused = run(smq_session_broker, "set", "shards=3", exit_code=1)
+    assert "shards" in refused
+    assert "needs a restart" in refused
+    both = run(smq_session_broker, "set", "a=1", "--topic", "t", "--broker", "1", exit_code=1)
+    assert both == "smq: --topic and --broker: name one of them\n"
+    wrong = run(smq_session_broker, "list", "--broker", "one", exit_code=1)
+    assert wrong == "smq: --broker takes a number or `all`, not 'one'\n"
+    run(smq_session_broker, "unset", "max.connections", "--broker", "1")
+    said = run(smq_session_broker, "unset", "filer.sweep.ms")
+    assert said == "all brokers: filer.sweep.ms is no longer changed\n"
+    where = ["config", "history", "--data-dir", str(smq_session_broker.data_dir)]
+    output = CliRunner().invoke(app, [*where, "--broker", "all", "--count", "1"]).output
+    assert "all brokers: filer.sweep.ms: 7200000 -> unset, by smq at" in output

@@ -1,10 +1,13 @@
 """Limits of containers, as files of control groups say them."""
 
+import os
+import resource
 from pathlib import Path
 
 import pytest
 from llvmlite import binding
 
+from smq.app.process import machine
 from smq.app.process.machine import (
     _core_limits,
     _memory_limits_bytes,
@@ -81,3 +84,29 @@ def test_the_logs_may_have_what_they_have_and_what_is_free(tmp_path: Path) -> No
     with (logs / "0" / "0.wal").open("wb") as file:
         file.truncate(1 << 42)  # It takes no space.
     assert room_for_logs(logs) > 1 << 42
+
+
+def test_a_process_may_open_files_for_its_clients_and_for_its_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        assert machine.room_for(100) == 100
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 100 + machine.DESCRIPTORS_OF_OURS
+        assert not capsys.readouterr().err
+        room = machine.room_for(2**40)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == hard == before[1]
+        assert hard - machine.DESCRIPTORS_OF_OURS <= room < hard
+        said = f"may open {hard} files a process: a shard takes {room} connections only"
+        assert said in capsys.readouterr().err
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_few_descriptors_are_shared_between_clients_and_the_log() -> None:
+    pid = os.fork()
+    if pid == 0:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))
+        os._exit(machine.room_for(10_000) == 300)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1

@@ -1,7 +1,5 @@
 """What is refused before anything is forked; the rest is told by test_supervisor."""
 
-import os
-import resource
 import socket
 import sys
 from pathlib import Path
@@ -51,32 +49,6 @@ def test_a_refused_start_takes_no_generation(tmp_path: Path) -> None:
         with pytest.raises(SystemExit, match="is in use"):
             module.serve(config, 4 * GiB, NOBODY, never)
     assert not (tmp_path / "meta.json").exists()
-
-
-def test_a_process_may_open_files_for_its_clients_and_for_its_log(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        assert module.room_for(100) == 100
-        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 100 + module.DESCRIPTORS_OF_OURS
-        assert not capsys.readouterr().out
-        room = module.room_for(2**40)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        assert soft == hard == before[1]
-        assert hard - module.DESCRIPTORS_OF_OURS <= room < hard
-        said = f"may open {hard} files a process: a shard takes {room} connections only"
-        assert said in capsys.readouterr().out
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-def test_few_descriptors_are_shared_between_clients_and_the_log() -> None:
-    pid = os.fork()
-    if pid == 0:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))
-        os._exit(module.room_for(10_000) == 300)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
 
 
 def test_nobody_reading_the_news_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:

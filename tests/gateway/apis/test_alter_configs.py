@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.apis.alter_configs import Operation
-from gateway.apis.describe_configs import Resource
+from gateway.apis.configs.kinds import Resource
 from smq.coordinator.topics import NewTopic
 from smq.model.errors import ErrorCode
 from smq.wire.generated.alter_configs import (

@@ -1,0 +1,144 @@
+"""The settings of brokers: of a node, by its id, and of all nodes ("").
+
+A node's own value has precedence over that of all, and this over that of its start. Which settings
+can change stands in the table of settings (smq.model.config).
+"""
+
+from collections.abc import Iterator, Mapping
+
+from gateway.apis.configs.entries import (
+    Layers,
+    Source,
+    broker_synonyms,
+    check_broker,
+    synonym,
+    text_of,
+    type_of,
+)
+from gateway.apis.configs.kind import Configs, Kind
+from gateway.coordinator_context import CoordinatorContext
+from smq.model.catalog import BROKER
+from smq.model.config import SETTINGS, Config, bracketed
+from smq.model.config_values import ConfigType
+from smq.model.live_config import ALL_NODES, in_force
+from smq.model.setting import Setting, Update
+from smq.shard.shard import Node
+from smq.store.config_changes import Changer
+from smq.wire.generated.describe_configs import DescribeConfigsResourceResult
+
+# Kafka's broker settings that tools ask for, and that are not settings here.
+FIXED_BROKER_CONFIGS = {
+    "compression.type": "producer",
+    "default.replication.factor": "1",
+    "delete.topic.enable": "true",
+    "log.cleanup.policy": "delete",
+    "log.message.timestamp.type": "CreateTime",
+    "min.insync.replicas": "1",
+}
+
+
+def _describe(name: str, context: CoordinatorContext) -> list[DescribeConfigsResourceResult]:
+    if name == ALL_NODES:
+        return _of_all(context)
+    check_broker(name, context.node_id, " or empty string,")
+    layers = Layers.of(context)
+    config = in_force(*layers)
+    entries = [
+        _entry(each, value, layers)
+        for each, value in zip(SETTINGS.values(), config.values().values(), strict=True)
+    ]
+    entries += [_fixed_entry(each, value) for each, value in FIXED_BROKER_CONFIGS.items()]
+    for node in context.nodes:
+        if node.id == context.node_id:
+            entries += _places(node, config)
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _of_all(context: CoordinatorContext) -> list[DescribeConfigsResourceResult]:
+    """What was changed for all nodes."""
+    source = Source.DYNAMIC_DEFAULT_BROKER
+    changed = context.coordinator.settings.changed.get(ALL_NODES, {})
+    return [
+        DescribeConfigsResourceResult(
+            name=name,
+            value=value,
+            config_source=source,
+            synonyms=[synonym(name, value, source)],
+            config_type=type_of(SETTINGS[name]),
+            documentation=SETTINGS[name].doc,
+        )
+        for name, value in sorted(changed.items())
+    ]
+
+
+def _entry(setting: Setting, value: object, layers: Layers) -> DescribeConfigsResourceResult:
+    synonyms = list(broker_synonyms(setting.name, layers))
+    return DescribeConfigsResourceResult(
+        name=setting.name,
+        value=text_of(value),
+        read_only=setting.update is Update.READ_ONLY,
+        config_source=synonyms[0].source if synonyms else Source.DEFAULT,
+        synonyms=synonyms,
+        config_type=type_of(setting),
+        documentation=setting.doc,
+    )
+
+
+def _places(node: Node, config: Config) -> Iterator[DescribeConfigsResourceResult]:
+    """Which node it is, where it listens and where its files are."""
+    listening = bracketed(config.host), config.listen_port(node.id) or node.port
+    values = {
+        "advertised.listeners": (ConfigType.LIST, _listener(bracketed(node.host), node.port)),
+        "listeners": (ConfigType.LIST, _listener(*listening)),
+        "log.dirs": (ConfigType.LIST, str(config.log_dir)),
+        "node.id": (ConfigType.INT, str(node.id)),
+    }
+    for name, (kind, value) in values.items():
+        yield DescribeConfigsResourceResult(
+            name=name,
+            value=value,
+            read_only=True,
+            config_source=Source.STATIC_BROKER,
+            synonyms=[synonym(name, value, Source.STATIC_BROKER)],
+            config_type=kind,
+            documentation="Follows from the settings host, port, advertise, shards and data.dir.",
+        )
+
+
+def _listener(host: str, port: int) -> str:
+    return f"PLAINTEXT://{host}:{port}"
+
+
+def _fixed_entry(name: str, value: str) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=value,
+        read_only=True,
+        config_source=Source.DEFAULT,
+        synonyms=[synonym(name, value, Source.DEFAULT)],
+        config_type=ConfigType.STRING,
+        documentation="Cannot be set here.",
+    )
+
+
+def _own(name: str, context: CoordinatorContext) -> Mapping[str, str]:
+    if name != ALL_NODES:
+        check_broker(name, context.node_id, " or empty string,")
+    return context.coordinator.settings.configs(BROKER, name)
+
+
+def _listed(_name: str, _config_name: str, _context: CoordinatorContext) -> None:
+    """No setting is a list."""
+
+
+def _replace(
+    name: str, configs: Configs, by: Changer, context: CoordinatorContext, *, validate_only: bool
+) -> None:
+    given = {key: text for key, text in configs.items() if text is not None}
+    coordinator = context.coordinator
+    coordinator.settings.configure_broker(name, given, by, validate_only=validate_only)
+    if not validate_only:
+        coordinator.take_settings(context.now)
+
+
+BROKERS = Kind(_describe, _own, _listed, _replace)

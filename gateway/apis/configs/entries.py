@@ -1,0 +1,109 @@
+"""How a config is described: its value, where that is from, and what would hold without it."""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from gateway.coordinator_context import CoordinatorContext
+from smq.model.config import INT32_MAX, SETTINGS, Config
+from smq.model.config_values import ConfigType
+from smq.model.errors import BrokerError, ErrorCode
+from smq.model.live_config import ALL_NODES, Changed
+from smq.model.setting import Setting
+from smq.wire.generated.describe_configs import DescribeConfigsSynonym
+
+
+class Source(IntEnum):
+    """Where a value is from: Kafka's ConfigSource (KIP-226)."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+# Kafka's log.retention.ms has no default: where it is set, that of another setting is behind it.
+RETENTION_MS, RETENTION_HOURS = "log.retention.ms", ("log.retention.hours", "168")
+
+
+class Layers(NamedTuple):
+    """The settings of a node: of the start, and what was changed since."""
+
+    started: Config
+    changed: Changed
+    node: str
+
+    @classmethod
+    def of(cls, context: CoordinatorContext) -> "Layers":
+        """Those of the node that a request came to."""
+        settings = context.coordinator.settings
+        return cls(settings.started, settings.changed, str(context.node_id))
+
+
+def synonym(name: str, value: str, source: Source) -> DescribeConfigsSynonym:
+    """One place that a value may be from."""
+    return DescribeConfigsSynonym(name=name, value=value, source=source)
+
+
+def broker_synonyms(
+    name: str, layers: Layers, default: str | None = None
+) -> Iterator[DescribeConfigsSynonym]:
+    """The values of a broker's setting, the first of which holds.
+
+    `default`: the setting's own as its reader writes it; what no setting has a default for has it.
+    """
+    setting = SETTINGS.get(name)
+    is_set = False
+    if setting is not None:
+        for node, source in (
+            (layers.node, Source.DYNAMIC_BROKER),
+            (ALL_NODES, Source.DYNAMIC_DEFAULT_BROKER),
+        ):
+            changed = layers.changed.get(node, {}).get(name)
+            if changed is not None:
+                is_set = True
+                yield synonym(name, changed, source)
+        value = getattr(layers.started, setting.key)
+        if value != setting.default:
+            is_set = True
+            yield synonym(name, text_of(value), Source.STATIC_BROKER)
+        default = default or text_of(setting.default)
+    if name == RETENTION_MS and is_set:
+        yield synonym(*RETENTION_HOURS, Source.DEFAULT)
+    elif name != RETENTION_MS and default is not None:
+        yield synonym(name, default, Source.DEFAULT)
+
+
+def type_of(setting: Setting) -> ConfigType:
+    """Kafka's type of a broker's setting."""
+    if setting.type is int:
+        small = setting.at_most is not None and setting.at_most <= INT32_MAX
+        return ConfigType.INT if small else ConfigType.LONG
+    return ConfigType.BOOLEAN if setting.type is bool else ConfigType.STRING
+
+
+def text_of(value: object) -> str:
+    """A value as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check_broker(name: str, node_id: int, or_empty: str = "") -> None:
+    """Refuse the name of another broker than the one that was asked."""
+    if not name.isdecimal() or not name.isascii():
+        raise invalid(f"Broker id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise invalid(f"Unexpected broker id, expected {node_id}{or_empty} but received {name}")
+
+
+def invalid(sentence: str) -> BrokerError:
+    """INVALID_REQUEST."""
+    return BrokerError(ErrorCode.INVALID_REQUEST, sentence)
+
+
+def invalid_config(sentence: str) -> BrokerError:
+    """INVALID_CONFIG."""
+    return BrokerError(ErrorCode.INVALID_CONFIG, sentence)

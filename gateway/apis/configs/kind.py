@@ -1,0 +1,39 @@
+"""A type of resource: how its configs are described and changed. All may raise BrokerError."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol
+
+from gateway.coordinator_context import CoordinatorContext
+from smq.store.config_changes import Changer
+from smq.wire.generated.describe_configs import DescribeConfigsResourceResult
+
+Configs = dict[str, str | None]
+
+
+class Replace(Protocol):
+    """Gives a resource other configs in place of its own, or only checks them."""
+
+    def __call__(
+        self,
+        name: str,
+        configs: Configs,
+        by: Changer,
+        context: CoordinatorContext,
+        /,
+        *,
+        validate_only: bool,
+    ) -> None: ...
+
+
+class Kind(NamedTuple):
+    """What can be done with the resources of one type.
+
+    own      what is set of a resource
+    listed   the value of a config that is a list; None: it is none
+    replace  of `own`
+    """
+
+    describe: Callable[[str, CoordinatorContext], Collection[DescribeConfigsResourceResult]]
+    own: Callable[[str, CoordinatorContext], Mapping[str, str]]
+    listed: Callable[[str, str, CoordinatorContext], str | None]
+    replace: Replace

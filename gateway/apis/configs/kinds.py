@@ -1,0 +1,24 @@
+"""The types of resources, by Kafka's numbers."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from gateway.apis.configs.brokers import BROKERS
+from gateway.apis.configs.kind import Kind
+from gateway.apis.configs.loggers import LOGGERS
+from gateway.apis.configs.topics import TOPICS
+
+
+class Resource(IntEnum):
+    """The types of resources that have configs."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+KINDS: Mapping[int, Kind] = {
+    Resource.TOPIC: TOPICS,
+    Resource.BROKER: BROKERS,
+    Resource.BROKER_LOGGER: LOGGERS,
+}

@@ -1,0 +1,35 @@
+"""The settings of brokers: who has which, and where each value is from."""
+
+from gateway.apis.configs.kinds import Resource
+from smq.model.errors import ErrorCode
+from tests.gateway.apis.configs.config_asker import APPEND, DELETE, SET, change, describe
+from tests.gateway.coordinator_bench import CoordinatorBench
+
+BROKER = Resource.BROKER
+
+
+def test_a_value_says_where_it_is_from(bench: CoordinatorBench) -> None:
+    assert describe(bench, BROKER, "1")["seal.ms"] == ("600000", 5, [("600000", 5)])
+    assert change(bench, BROKER, "", ("seal.ms", SET, "5")) == (0, None)
+    assert change(bench, BROKER, "1", ("seal.ms", SET, "7")) == (0, None)
+    assert describe(bench, BROKER, "1")["seal.ms"] == ("7", 2, [("7", 2), ("5", 3), ("600000", 5)])
+    assert describe(bench, BROKER, "2", 2)["seal.ms"] == ("5", 3, [("5", 3), ("600000", 5)])
+    assert describe(bench, BROKER, "") == {"seal.ms": ("5", 3, [("5", 3)])}
+    assert change(bench, BROKER, "1", ("seal.ms", DELETE, None)) == (0, None)
+    assert describe(bench, BROKER, "1")["seal.ms"] == ("5", 3, [("5", 3), ("600000", 5)])
+    assert describe(bench, BROKER, "1")["shards"] == ("2", 4, [("2", 4), ("0", 5)])
+
+
+def test_a_node_is_changed_by_its_id_only_where_it_is_asked(bench: CoordinatorBench) -> None:
+    for name in ("2", "x", "\u0661"):
+        code, _ = change(bench, BROKER, name, ("seal.ms", SET, "5"))
+        assert code == ErrorCode.INVALID_REQUEST
+    assert change(bench, BROKER, "2", ("seal.ms", SET, "5"), node_id=2) == (0, None)
+
+
+def test_what_needs_a_restart_says_so(bench: CoordinatorBench) -> None:
+    code, sentence = change(bench, BROKER, "", ("ring.bytes", SET, "5"), ("seal.ms", SET, "5"))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert "needs a restart" in sentence
+    assert describe(bench, BROKER, "") == {}
+    assert change(bench, BROKER, "", ("seal.ms", APPEND, "5"))[0] == ErrorCode.INVALID_CONFIG
