@@ -1,7 +1,8 @@
 """`python -m bench.metrics_page`: how long /metrics takes with 10,000 partitions and 1,000 groups.
 
 Prints one line of JSON: milliseconds of a page as a scraper sees them (median and slowest of some),
-its size, and, by turns, a producer's time to the ack with a scrape every second and without.
+its size, the same of pages of the console, and, by turns, a producer's time to the ack with a
+scrape every second and without.
 """
 
 import http.client
@@ -24,6 +25,7 @@ TOPICS, PARTITIONS = 10, 1000
 GROUPS = 1000
 SCRAPES = 20
 PERIOD_S = 1.1  # A page is made anew after a second.
+CONSOLE = ("/", "/topics", "/topics/topic-0", "/groups")
 TURN_S, TURNS = 6.0, 3
 # A program of its own, as Prometheus is, and one that starts at once.
 SCRAPER = """
@@ -41,6 +43,7 @@ def main() -> None:
         fill(broker.bootstrap)
         address = broker.status().http
         times = [scrape(address) for _ in range(SCRAPES)]
+        console = {path: [scrape(address, path)[0] for _ in range(SCRAPES)] for path in CONSOLE}
         with connect(broker.bootstrap) as client:
             client.create_topic("acks", 1)
             acks: dict[bool, list[float]] = {False: [], True: []}
@@ -54,6 +57,9 @@ def main() -> None:
         "page_ms": round(statistics.median(milliseconds)),
         "page_ms_max": round(max(milliseconds)),
         "page_bytes": times[-1][1],
+        "console_ms": {
+            path: round(statistics.median(each) * 1000) for path, each in console.items()
+        },
         "ack_us_p50": round(quantile(acks[False], 0.5)),
         "ack_us_p50_scraped": round(quantile(acks[True], 0.5)),
         "ack_us_p99": round(quantile(acks[False], 0.99)),
@@ -78,12 +84,12 @@ def fill(bootstrap: str) -> None:
             assert not commit_offsets(cluster, f"group-{group}", offsets)
 
 
-def scrape(address: str) -> tuple[float, int]:
+def scrape(address: str, path: str = "/metrics") -> tuple[float, int]:
     """Seconds and bytes of a fresh page."""
     time.sleep(PERIOD_S)
     connection = http.client.HTTPConnection(address)
     began = time.monotonic()
-    connection.request("GET", "/metrics")
+    connection.request("GET", path)
     body = connection.getresponse().read()
     took = time.monotonic() - began
     connection.close()

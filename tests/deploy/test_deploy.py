@@ -13,6 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from smq.app.process.status import COUNTERS
 from smq.front.gate import HEALTH_PATHS
 from smq.front.metrics.facts import (
+    BOUNDS_S,
+    ApiTimes,
     Facts,
     GroupOffset,
     LogFacts,
@@ -36,6 +38,7 @@ FACTS = Facts(
     partitions=[PartitionFacts("t", 0, 1, 0, 0, 0, 0, 0)],
     offsets=[GroupOffset("g", "t", 0, 0, 0, 0.0)],
     members={"g": 1},
+    times=[ApiTimes("Fetch", (1,) * len(BOUNDS_S), 1, 0.1)],
 )
 
 
