@@ -169,6 +169,10 @@ class Desk(Protocol):
         """The settings of the broker."""
         ...
 
+    def set_broker(self, name: str, value: str | None) -> None:
+        """Set a setting of all brokers, or give it what they were started with."""
+        ...
+
     def changes(self, count: int) -> list[ConfigChange]:
         """The newest changes of settings of any resource."""
         ...

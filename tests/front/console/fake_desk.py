@@ -85,6 +85,9 @@ class FakeDesk:
     def broker_settings(self) -> list[BrokerSetting]:
         return self.of_broker
 
+    def set_broker(self, name: str, value: str | None) -> None:
+        self.done.append(("set broker", name, value))
+
     def changes(self, count: int) -> list[ConfigChange]:
         return self.changed[:count]
 

@@ -10,6 +10,7 @@ from smq.client.client import Client, connect
 from smq.client.consuming.group.group_protocol import read_assignment
 from smq.client.kafka import admin
 from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.config_changes import ALL_BROKERS, alter_broker
 from smq.client.kafka.group_admin import (
     WITHOUT_MEMBERS,
     commit_offsets,
@@ -40,7 +41,13 @@ from smq.store.overview import open_overview
 from smq.wire.generated.describe_groups import DescribedGroup
 
 # Kafka's ConfigSource, as DescribeConfigs says it (KIP-226).
-SOURCES = {1: "topic", 2: "changed", 3: "changed", 4: "set at the start", 5: "default"}
+SOURCES = {
+    1: "topic",
+    2: "changed for this broker",
+    3: "changed for all brokers",
+    4: "set at the start",
+    5: "default",
+}
 PATIENCE_S = 5.0  # For a broker that does not answer.
 
 
@@ -120,6 +127,12 @@ class SdkDesk:
             )
             for each in sorted(found, key=lambda each: each.name)
         ]
+
+    def set_broker(self, name: str, value: str | None) -> None:
+        """Set a setting of all brokers, or give it what they were started with."""
+        with self._cluster() as cluster:
+            new = {} if value is None else {name: value}
+            alter_broker(cluster, ALL_BROKERS, new, [] if new else [name])
 
     def changes(self, count: int) -> list[ConfigChange]:
         """The newest changes of settings of any resource."""

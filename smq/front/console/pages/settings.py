@@ -1,10 +1,10 @@
-"""Settings of the broker: what is set and where, and who has changed what of any resource."""
+"""Settings of the broker: what is set where, changes that need no restart, and who made which."""
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console
+from smq.front.console.console import Console, form_of, told
 from smq.front.console.paging import paged
 from smq.front.console.templates import render
 
@@ -29,4 +29,12 @@ def setting_routes(console: Console) -> list[Route]:
         values |= {"settings": shown} | paged(changes, CHANGES_A_PAGE, request)
         return render("settings.html", values)
 
-    return [console.page("/settings", settings)]
+    async def change(request: Request) -> Response:
+        form = await form_of(request)
+        name, value = form.get("name", ""), form.get("value", "")
+        is_reset = form.get("do") == "reset"
+        await console.ask(console.desk.set_broker, name, None if is_reset else value)
+        said = "is again what the broker was started with" if is_reset else f"is {value}"
+        return told(f"{name} {said}.")
+
+    return [console.page("/settings", settings), console.action("/settings", change)]

@@ -37,3 +37,19 @@ def test_changes_say_who_made_them_and_what_was_before() -> None:
     assert "10.0.0.7" in page
     assert "<script>" not in page.split("<main")[1]
     assert "Nobody has changed" in Browser().text("/settings")
+
+
+def test_a_setting_is_changed_and_given_back() -> None:
+    desk = FakeDesk(of_broker=SETTINGS)
+    browser = Browser(desk)
+    page = browser.text("/settings")
+    assert "<option>log.retention.ms</option>" in page
+    assert "<option>port</option>" not in page
+    said = browser.said("/settings", name="log.retention.ms", value="7", do="set")
+    assert "log.retention.ms is 7." in said
+    browser.said("/settings", name="log.retention.ms", do="reset")
+    assert desk.done[-2:] == [
+        ("set broker", "log.retention.ms", "7"),
+        ("set broker", "log.retention.ms", None),
+    ]
+    assert browser.post("/settings", "wrong", name="port", value="1").status == 403
