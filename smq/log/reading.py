@@ -6,6 +6,7 @@ quarantine/, it is told once, and finding passes over it from then on, so that n
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from smq.log.partitions import Partitions
 
 READ_GAP_BYTES_MAX = 64 * 1024  # Of other partitions' frames, read over in one read of the WAL.
 RUN_BYTES_MAX = 1024 * 1024  # Of one read of the WAL: what a socket takes at once, or nearly.
+RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's work.
 QUARANTINE = "quarantine"
 
 
@@ -130,20 +132,27 @@ class ReadableLog:
 
         One batch at least, and else no more than `bytes_max`.
         """
+        return self.runs(spans, bytes_max)[0]
+
+    def runs(self, spans: np.ndarray, bytes_max: int = RUN_BYTES_MAX) -> list[Run]:
+        """The reads that bring batches of one segment, the first of which the ring no longer has.
+
+        One batch at least, and else no more than `bytes_max` in all.
+        """
         spans = spans[: bytes_max // BATCH_HEADER_BYTES + 1]  # There may be a million behind them.
         ends = np.cumsum(spans[:, 1])
         count = max(1, int(np.searchsorted(ends, bytes_max, "right")))
         count = min(count, int(np.searchsorted(spans[:, 0], self._ring_oldest())))
         assert count, "the ring has the first of them"
-        spans = spans[:count]
-        start = int(spans[0, 0]) - FRAME_HEADER_BYTES
-        segment = self.wal.find(start)
-        gaps = spans[1:, 0] - (spans[:-1, 0] + spans[:-1, 1])
-        is_cut = gaps > READ_GAP_BYTES_MAX  # It would bring more foreign bytes than wanted ones.
+        segment = self.wal.find(int(spans[0, 0]) - FRAME_HEADER_BYTES)
         if segment is not None:
-            is_cut |= spans[1:, 0] >= segment.end
-        spans = spans[: 1 + int(np.argmax(is_cut))] if is_cut.any() else spans
-        return self.run_of(spans)
+            count = min(count, max(1, int(np.searchsorted(spans[:, 0], segment.end))))
+        spans = spans[:count]
+        gaps = spans[1:, 0] - (spans[:-1, 0] + spans[:-1, 1])
+        # Reading over a wide gap would bring more foreign bytes than wanted ones.
+        cuts = 1 + np.flatnonzero(gaps > READ_GAP_BYTES_MAX)[:RUNS_MAX]
+        borders = [0, *cuts.tolist(), *([count] if len(cuts) < RUNS_MAX else [])]
+        return [self.run_of(spans[start:end]) for start, end in pairwise(borders)]
 
     def run_of(self, spans: np.ndarray) -> Run:
         """A read of the WAL that brings all of these batches, of one segment."""
@@ -157,6 +166,33 @@ class ReadableLog:
             return self.wal.read_cached(run.position, run.length, out)
         except OSError:
             return None
+
+    def read_runs(
+        self, spans: np.ndarray, bytes_max: int, room: np.ndarray, out: np.ndarray
+    ) -> tuple[memoryview, int] | None:
+        """The first batches, one after another, each checked, and how many they are; None if they
+        must be loaded. Raises DamagedFrame for the first one.
+
+        `room` (uint8) is memory to read into, and `out` for batches, `bytes_max` long at least.
+        """
+        runs = self.runs(spans, bytes_max)
+        data = self.read_cached(runs[0], room)
+        if data is None:
+            return None
+        if len(runs) == 1:
+            return self.batches_of(runs[0], data, out), len(runs[0].spans)
+        end = count = 0
+        for run in runs:
+            data = self.read_cached(run, room) if count else data
+            if data is None:
+                break
+            there = int(gather_checked(data, run.position, run.spans, out, end))
+            if there < 0:  # It is met again when it is the first.
+                break
+            end, count = there, count + len(run.spans)
+        if count == 0:
+            return self.batches_of(runs[0], data, out), len(runs[0].spans)
+        return out[:end].data, count
 
     def load(self, run: Run, done: Callable[[np.ndarray], None]) -> None:
         """Have a run's bytes read in the background."""
@@ -190,13 +226,13 @@ class ReadableLog:
         parts = [before]
         try:
             while len(spans) and not self.in_ring(int(spans[0, 0])):
-                run = self.first_run(spans)
-                data = self.read_cached(run)
-                if data is None:
-                    self.load(run, partial(self._collect_on, spans, done, b"".join(parts), run))
-                    return
-                parts.append(bytes(self.batches_of(run, data)))
-                spans = spans[len(run.spans) :]
+                for run in self.runs(spans):
+                    data = self.read_cached(run)
+                    if data is None:
+                        self.load(run, partial(self._collect_on, spans, done, b"".join(parts), run))
+                        return
+                    parts.append(bytes(self.batches_of(run, data)))
+                    spans = spans[len(run.spans) :]
         except DamagedFrame as damage:
             done(damage)
             return

@@ -124,15 +124,19 @@ class LentBatches:
             self._scratch.taker = self
         if self._from_wal is None and (self._loaded is not None or not self._read_on(left)):
             if self._loaded is None:
-                run = self._log.first_run(left, self._run_bytes)
-                data = self._log.read_cached(run, self._scratch.bytes_read)
-                if data is None:
+                scratch = self._scratch
+                found = self._log.read_runs(
+                    left, self._run_bytes, scratch.bytes_read, scratch.batches
+                )
+                if found is None:
                     return []
+                batches, count = found
             else:
                 (run, data), self._loaded = self._loaded, None
-            batches = self._log.batches_of(run, data, self._scratch.batches)
+                batches = self._log.batches_of(run, data, self._scratch.batches)
+                count = len(run.spans)
             self._from_wal = batches[self._within :]
-            self._checked_count = self._index + len(run.spans)
+            self._checked_count = self._index + count
             self._read_bytes = len(self._from_wal)
         assert self._from_wal
         return [self._from_wal]

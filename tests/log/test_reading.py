@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from shm.kernels.base.words import FRAME_HEADER_BYTES
+from smq.log import reading
 from smq.log.files.background import BackgroundThread, Lane
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
-from smq.log.reading import QUARANTINE, DamagedFrame
+from smq.log.reading import QUARANTINE, RUN_BYTES_MAX, DamagedFrame
 from smq.testing.disk import PAGE_BYTES, FailingDisk, SlowDisk
 from smq.wire.records import read_batches
 from tests.log.logs import (
@@ -96,6 +97,50 @@ def in_runs(log: Log, places: np.ndarray) -> bytes:
     assert log.gather(places, out) == len(out)
     assert bytes(out) == b"".join(log.views(places))
     return data + bytes(out)
+
+
+def read_far_apart(log: Log, places: np.ndarray) -> tuple[bytes, int]:
+    """The first batches that an answer takes, and how many they are."""
+    room, out = np.empty(1 << 20, np.uint8), np.empty(RUN_BYTES_MAX, np.uint8)
+    found = log.read_runs(places, RUN_BYTES_MAX, room, out)
+    assert found is not None
+    return bytes(found[0]), found[1]
+
+
+def test_an_answer_takes_what_lies_far_apart_in_one_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "READ_GAP_BYTES_MAX", 0)
+    log = start(tmp_path, levels={1: OS, 2: OS}).log
+    filled(log, 60)
+    places = spans(log)
+    runs = log.runs(places)
+    assert len(runs) > 3
+    assert all(len(run.spans) == 1 for run in runs)
+    segment = log.wal.segments[0]
+    assert all(run.position + run.length <= segment.end for run in runs)
+    data, count = read_far_apart(log, places)
+    assert count == len(runs)
+    assert data == b"".join(bytes(read_batch(log, *each)) for each in places[:count].tolist())
+    monkeypatch.setattr(reading, "RUNS_MAX", 2)
+    assert read_far_apart(log, places)[1] == 2
+
+
+def test_damage_behind_the_first_batch_ends_an_answer_and_is_met_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "READ_GAP_BYTES_MAX", 0)
+    log = start(tmp_path, levels={1: OS, 2: OS}).log
+    filled(log, 60)
+    places = spans(log)
+    flip(log, int(places[2, 0]) + 100)
+    data, count = read_far_apart(log, places)
+    assert count == 2
+    assert data == b"".join(bytes(read_batch(log, *each)) for each in places[:2].tolist())
+    assert not log.notices
+    with pytest.raises(DamagedFrame):
+        read_far_apart(log, places[2:])
+    assert log.notices
 
 
 def test_one_read_brings_what_lies_close_together_in_one_segment(tmp_path: Path) -> None:
