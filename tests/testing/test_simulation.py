@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import product
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +27,8 @@ from smq.testing.simulation.run import (
 
 SEEDS = 500
 BUSY = 26  # A seed in which much happens.
+INTERRUPTED = range(1, 300)  # Seeds of which some seal, merge and are floods.
+SEALER = 1  # By name, among the processes.
 COMPACTING = range(85, 100)  # Seeds of which some have compacted topics.
 
 
@@ -59,6 +63,38 @@ def test_a_compaction_that_loses_the_last_record_of_a_key_is_found(
         failed = [seed for seed in COMPACTING if "is gone" in simulate(seed, place).why]
     assert failed
     assert not simulate(failed[0], place).why
+
+
+def interrupted(seed: int) -> list[Event]:
+    """The records and readers of a seed, and a death every now and then: of the sealer, or of all
+    by a power cut, when the sealer has made some calls."""
+    chance = Random(seed)
+    quiet = [each for each in events_of(seed) if each.kind in {"create", "produce", "fetch"}]
+    deaths = []
+    for at_ms in range(500, 4000, 350):
+        fuse = chance.randint(1, 60)
+        ends = ("kill", (SEALER, fuse, -1)), ("cut-power", (SEALER, fuse, 0, -1))
+        deaths.append(Event(at_ms, *chance.choice(ends)))
+    return sorted([*quiet, *deaths], key=lambda each: each.at_ms)
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(600)
+def test_deaths_amid_floods_merges_and_hurried_sealing_lose_nothing(place: Workplace) -> None:
+    missing = {
+        *product(("is", "are"), ("seal", "merge")),  # One is killed; all are killed.
+        *product(("is",), ("hurried sealing", "slowed")),
+    }
+    for seed in INTERRUPTED:
+        outcome = simulate(seed, place, interrupted(seed))
+        assert not outcome.why, f"seed {seed}: {outcome.why}"
+        for line in outcome.trail:
+            who, is_death, amid = line.partition(" killed amid ")
+            if is_death:
+                missing -= set(product(who.split()[-1:], amid.split(", ")))
+        if not missing:
+            return
+    raise AssertionError(f"no death came amid {missing}")
 
 
 @pytest.mark.parametrize("seed", [BUSY, 28])

@@ -101,6 +101,10 @@ class Process:
     def invariants(self) -> None:
         """Raise AssertionError when it is not as its rooms say."""
 
+    def at_work(self) -> list[str]:
+        """What it is in the midst of, in words: what a death interrupts."""
+        return []
+
     def is_ready(self, now_ns: int) -> bool:
         """Whether a turn would do anything."""
         due_ns = self.loop.next_due_ns()
@@ -208,6 +212,16 @@ class ShardProcess(Process):
         notices = Notices(logs.values(), self.said.append)
         housekeep(self.loop, self.server, commands, _nothing, notices)
         self._serve(f"tcp-{node_id}")
+
+    def at_work(self) -> list[str]:
+        """See Process."""
+        shard = self.shard
+        states = {
+            "hurried sealing": shard.hurried_logs,
+            "slowed": shard.throttle.is_on,
+            "full": shard.full_logs,
+        }
+        return [words for words, is_so in states.items() if is_so]
 
     def _open(self, number: int) -> Log:
         host, disk = self.host, self.host.disks[number]

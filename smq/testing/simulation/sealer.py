@@ -27,6 +27,7 @@ from smq.wire.internal.form import (
     decode_question,
     encode_answer,
     encode_question,
+    name_of,
 )
 from smq.wire.internal.frames import InternalReader
 from smq.wire.internal.messages import FOR_WORKER
@@ -118,6 +119,12 @@ class SteppedHand:
     def stop(self) -> None:
         """See Hand."""
 
+    @property
+    def job(self) -> str:
+        """What it has begun and not ended, in a word."""
+        is_begun = self._jobs and self.due_ns is None
+        return name_of(type(self._jobs[0][0])) if is_begun else ""
+
     def step(self) -> None:
         """Do the first job to its end."""
         self.due_ns = None
@@ -155,6 +162,10 @@ class SealerProcess(Process):
     def _hire(self, _loop: Loop, _name: str, at: Surroundings, _hung_ms: int) -> SteppedHand:
         self._hands.append(SteppedHand(self, at))
         return self._hands[-1]
+
+    def at_work(self) -> list[str]:
+        """See Process."""
+        return [job for hand in self._hands if (job := hand.job)]
 
     def wait(self) -> None:
         """A worker waits: the others go on. Raises Killed when it has died meanwhile."""

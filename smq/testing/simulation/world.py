@@ -295,7 +295,7 @@ class World:
 
     def kill(self, name: str) -> None:
         """A process dies; the next one starts soon."""
-        self.say(f"{name} is killed")
+        self.say(f"{name} is killed{self._amid()}")
         self._bury(name)
         self._restart_soon(name)
 
@@ -304,6 +304,11 @@ class World:
         process.release()
         self._fates.pop(process, None)
         self._frozen.pop(name, None)
+
+    def _amid(self) -> str:
+        """What a death interrupts, in words."""
+        at_work = {each for process in self.processes.values() for each in process.at_work()}
+        return f" amid {', '.join(sorted(at_work))}" if at_work else ""
 
     def _restart_soon(self, name: str) -> None:
         boot = self.host.inheritance
@@ -328,7 +333,7 @@ class World:
         self._start_soon(shards)
 
     def _go_down(self) -> None:
-        self.say("all processes are killed")
+        self.say(f"all processes are killed{self._amid()}")
         for name in list(self.processes):
             self._bury(name)
         self.host.go_down()
