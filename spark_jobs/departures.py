@@ -2,8 +2,9 @@
 
     smq spark departures --data-dir DIR --until COUNT
 
-Says "ready" when the stream runs, and a line of JSON once it has had so many flights: how many by
-carrier, and how old a record was when the stream had it, in milliseconds.
+Says "ready" when the stream has had what there was, and a line of JSON once it has had so many
+flights: how many by carrier, and how old a later record was at most when the stream had it, in
+milliseconds.
 """
 
 import argparse
@@ -71,6 +72,7 @@ def main() -> None:
         writer = rows.load().writeStream.foreachBatch(seen.take)
         query = writer.option("checkpointLocation", checkpoint).start()
         query.processAllAvailable()
+        seen.age_ms_max = 0  # What came before waited for Spark to start.
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         while not seen.is_over.wait(POLL_S) and query.isActive:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from smq.app.demo.broker import Broker
 from smq.app.demo.dataset import encode, rows
-from smq.client.client import connect
+from smq.client.client import Client, connect
 from smq.filer.location import Location
 from smq.sql.session import Bounds, Topics, running
 
@@ -25,6 +26,9 @@ QUERY = """
 """
 QUERY_BYTES = 256 << 20
 STREAM_S_MAX = 180.0
+
+
+Flight = dict[str, str | int | float | None]
 
 
 class Fresh(NamedTuple):
@@ -40,29 +44,35 @@ class Fresh(NamedTuple):
 def depart(broker: Broker, flights: Path, log: Path) -> Fresh:
     """Start the stream, send flights at a rate, ask SQL right after the last one."""
     command = [sys.executable, "-m", "spark_jobs.departures", "--data-dir", str(broker.data_dir)]
+    departing = islice(rows(flights), COUNT)
+    sent: Counter[str] = Counter()
     with connect(broker.data_dir) as client, log.open("w") as murmurs:
         client.create_topic(TOPIC, 2)
+        _send(client, islice(departing, 1), sent)  # The stream warms up with it.
         with subprocess.Popen(  # noqa: S603  (ourselves)
             [*command, "--until", str(COUNT)], stdout=subprocess.PIPE, stderr=murmurs, text=True
         ) as stream:
             assert stream.stdout is not None
             if stream.stdout.readline() != "ready\n":
                 raise SystemExit(f"the stream did not start: {log.read_text()}")
-            sent: Counter[str] = Counter()
-            with client.producer() as producer:
-                due_s = time.monotonic()
-                for number, row in enumerate(islice(rows(flights), COUNT)):
-                    if number % (A_SECOND // STEPS_A_SECOND) == 0:
-                        due_s += 1 / STEPS_A_SECOND
-                        time.sleep(max(0.0, due_s - time.monotonic()))
-                    producer.send(TOPIC, encode(row), key=str(row["carrier"]).encode())
-                    sent[str(row["carrier"])] += 1
-                producer.flush()
+            _send(client, departing, sent)
             filer = Location(str(broker.status().filer_root))
             counted, age_ms = _ask(Topics(broker.data_dir, filer, client))
             told, _ = stream.communicate(timeout=STREAM_S_MAX)
     streamed: dict[str, Any] = json.loads(told)
     return Fresh(dict(sent), streamed["flights"], counted, streamed["age_ms_max"], age_ms)
+
+
+def _send(client: Client, flights: Iterable[Flight], sent: Counter[str]) -> None:
+    """Flights at A_SECOND, counted by carrier."""
+    with client.producer() as producer:
+        due_s = time.monotonic()
+        for number, row in enumerate(flights):
+            if number % (A_SECOND // STEPS_A_SECOND) == 0:
+                due_s += 1 / STEPS_A_SECOND
+                time.sleep(max(0.0, due_s - time.monotonic()))
+            producer.send(TOPIC, encode(row), key=str(row["carrier"]).encode())
+            sent[str(row["carrier"])] += 1
 
 
 def _ask(topics: Topics) -> tuple[dict[str, int], float]:
