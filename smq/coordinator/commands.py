@@ -51,7 +51,8 @@ def _commit_segments(
 
 
 def _delete_segments(question: DeleteSegments, coordinator: Coordinator, _now: Now) -> bool:
-    coordinator.store.manifest.delete_segments(question.number, question.base_offsets)
+    manifest = coordinator.store.manifest
+    manifest.delete_segments(question.number, question.base_offsets, question.replaced_ms)
     return True
 
 

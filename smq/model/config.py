@@ -129,6 +129,20 @@ class Config:
     otlp_interval_ms: int = setting(
         60_000, "How often they are sent.", at_least=1000, at_most=60 * MINUTE_MS
     )
+    iceberg_catalog_uri: str = setting(
+        "",
+        "Catalog of the tables of topics with `smq.table=iceberg`: `http://…` or `https://…` of a "
+        "REST catalog, or SQLAlchemy's URL of a database.",
+        default_words="`<data.dir>/iceberg.sqlite`",
+    )
+    iceberg_catalog_warehouse: str = setting(
+        "", "The warehouse that a REST catalog is asked for.", default_words="the catalog's own"
+    )
+    iceberg_catalog_properties: str = setting(
+        "",
+        "TOML file with more properties of the catalog as pyiceberg names them, such as `token`.",
+        default_words="none",
+    )
 
     ring_bytes: int = setting(
         0,

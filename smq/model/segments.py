@@ -44,6 +44,20 @@ class SealedPartition(NamedTuple):
         return f"{directory}{base_offset:020d}-{end_offset}-{attempt}.{suffix}"
 
 
+TABLE_METADATA = ("metadata", "_delta_log")  # Directories beside those of partitions.
+
+
+def topic_directory(key: str) -> str:
+    """The directory of the topic that a key below SEGMENTS_PREFIX belongs to."""
+    return "".join(f"{part}/" for part in key.split("/")[:3])
+
+
+def is_table_metadata(key: str) -> bool:
+    """Whether a key is of a lake table's metadata, and no segment's."""
+    parts = key.split("/")
+    return key.startswith(SEGMENTS_PREFIX) and len(parts) > 4 and parts[3] in TABLE_METADATA
+
+
 def directory_of(namespace: str, topic: str) -> str:
     """Where a topic's segments lie in the filer."""
     return f"{SEGMENTS_PREFIX}{namespace}/{topic}/"

@@ -48,6 +48,7 @@ def _policies(text: str) -> set[str]:
 
 T = ConfigType
 COMPACT, DELETE = "compact", "delete"
+NO_TABLE = "none"
 _POLICIES_ARE = f"String must be one of: {COMPACT}, {DELETE}"
 _TABLE = (
     TopicConfig(
@@ -344,6 +345,14 @@ _TABLE = (
         "seal_ms",
     ),
     TopicConfig(
+        "smq.table",
+        T.STRING,
+        NO_TABLE,
+        "The lake table that the topic's sealed Parquet files are published as: `iceberg`, `delta` "
+        "or `none`; see docs/tables.md.",
+        _one_of(NO_TABLE, "iceberg", "delta"),
+    ),
+    TopicConfig(
         "smq.validate",
         T.STRING,
         "header",
@@ -437,6 +446,7 @@ class TopicSettings(NamedTuple):
     tombstone_ms: int = 86_400_000
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
+    table: str = NO_TABLE
 
     @classmethod
     def of(cls, configs: Mapping[str, str], broker: Config) -> "TopicSettings":
@@ -471,4 +481,5 @@ class TopicSettings(NamedTuple):
             tombstone_ms=int(text("delete.retention.ms")),
             segment_bytes=segment_bytes,
             segment_ms=segment_ms,
+            table=text("smq.table"),
         )

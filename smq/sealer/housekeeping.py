@@ -7,16 +7,19 @@ no line names (of a killed seal, of a deleted topic) are swept once they are too
 progress.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from types import MappingProxyType
 from typing import NamedTuple
 
 from smq.filer.store import Facts, Store
-from smq.model.segments import SealedPartition
-from smq.model.topic_configs import TopicSettings
+from smq.model.segments import SealedPartition, is_table_metadata, topic_directory
+from smq.model.topic_configs import NO_TABLE, TopicSettings
 from smq.sealer.plan import Retention, retain, retain_unsealed
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.store.manifest import walk
 
+NO_TABLES: Mapping[str, int] = MappingProxyType({})
 DELETED_MAX = 100  # Segments at a time: some ms on a disk, some seconds on S3.
 
 
@@ -91,19 +94,38 @@ class Housekeeping(NamedTuple):
             self.shard.log_start(number, retention.log_start)
         if retention.deleted:
             bases = [segment.base_offset for segment in retention.deleted]
-            self.manifest.delete_segments(number, bases)
+            has_table = settings.table != NO_TABLE
+            self.manifest.delete_segments(number, bases, now_ms if has_table else 0)
+            if has_table:  # It names the files until it follows; then they are swept.
+                return retention
         for segment in retention.deleted:
             self.store.delete(segment.path)
         return retention
 
-    def sweep(self, files: Iterable[Facts], before_ms: int) -> list[str]:
+    def sweep(
+        self,
+        files: Iterable[Facts],
+        before_ms: int,
+        in_step_ms: Mapping[str, int] = NO_TABLES,
+    ) -> list[str]:
         """Delete those of these files that are older than this, not in the manifest, and were not
-        until then."""
-        old = [facts.key for facts in files if facts.modified_ms < before_ms]
+        until then.
+
+        `in_step_ms` says of each topic's directory that has a table when that followed the
+        manifest; 0: not known. What the table may still name stays, and so does its metadata.
+        """
+        old = [
+            facts.key
+            for facts in files
+            if facts.modified_ms < before_ms and not is_table_metadata(facts.key)
+        ]
         # Read after the list: a file committed meanwhile is found here, or is not old.
-        named = self.manifest.named_files(old)
-        assert named <= set(old)
-        kept = named | self.manifest.replaced_files(old, before_ms)
+        kept = self.manifest.named_files(old)
+        assert kept <= set(old)
+        for directory, keys in groupby(old, topic_directory):
+            since_ms = min(before_ms, in_step_ms.get(directory, before_ms))
+            some = list(keys)
+            kept |= self.manifest.replaced_files(some, since_ms) if since_ms else set(some)
         swept = [key for key in old if key not in kept]
         for key in swept:
             self.store.delete(key)

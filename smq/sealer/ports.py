@@ -108,8 +108,10 @@ class ManifestPort(Protocol):
         """Those of these payloads that records in segments refer to."""
         ...
 
-    def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
-        """Remove segments."""
+    def delete_segments(
+        self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
+    ) -> None:
+        """Remove segments; with a time their files count as replaced then."""
         ...
 
     def set_log_start(self, partition_number: int, offset: int) -> None:

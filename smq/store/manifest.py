@@ -287,16 +287,34 @@ class WritableManifest(Manifest):
         self.delete_segments(new.partition_number, [each.base_offset for each in old])
         committed = self._commit_segment(new, payloads)
         assert committed == new, "its place is free"
+        self._note_replaced([each.path for each in old], now_ms)
+
+    def _note_replaced(self, paths: Sequence[str], now_ms: int) -> None:
         self._database.change(
             "DELETE FROM replaced_files WHERE replaced_ms < ?", (now_ms - REPLACED_KEEP_MS,)
         )
         self._database.change_many(
             "INSERT OR REPLACE INTO replaced_files VALUES (?, ?)",
-            [(each.path, now_ms) for each in old],
+            [(path, now_ms) for path in paths],
         )
 
-    def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
-        """Remove segments; ignores those that do not exist."""
+    def delete_segments(
+        self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
+    ) -> None:
+        """Remove segments; ignores those that do not exist.
+
+        With `replaced_ms` their files are `replaced_files` since then.
+        """
+        if replaced_ms:
+            rows = [
+                path
+                for offset in base_offsets
+                for (path,) in self._database.rows(
+                    "SELECT path FROM segments WHERE partition_number = ? AND base_offset = ?",
+                    (partition_number, offset),
+                )
+            ]
+            self._note_replaced(rows, replaced_ms)
         self._database.change_many(
             "DELETE FROM segments WHERE partition_number = ? AND base_offset = ?",
             [(partition_number, base_offset) for base_offset in base_offsets],

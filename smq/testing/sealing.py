@@ -149,9 +149,13 @@ class FusedManifest:
         )
         return is_done
 
-    def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
+    def delete_segments(
+        self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
+    ) -> None:
         """Take these out."""
-        self.fuse.step(lambda: self._manifest.delete_segments(partition_number, base_offsets))
+        self.fuse.step(
+            lambda: self._manifest.delete_segments(partition_number, base_offsets, replaced_ms)
+        )
 
     def set_log_start(self, partition_number: int, offset: int) -> None:
         """Raise a partition's log start offset."""

@@ -6,7 +6,7 @@ from smq.app.backup.files import link
 from smq.filer.store import Store
 from smq.model.errors import AlreadyExists, NotFound
 from smq.model.references import PREFIX as PAYLOADS_PREFIX
-from smq.model.segments import SEGMENTS_PREFIX
+from smq.model.segments import SEGMENTS_PREFIX, is_table_metadata
 
 Topics = Collection[tuple[str, str]]  # Namespace and name of each.
 
@@ -26,10 +26,11 @@ def bring(
 ) -> None:
     """Give the target all objects that it does not have; those that go meanwhile are left out.
 
+    Lake tables' metadata stays behind: it names places, and is published again.
     `done` is called with each key that is there, and its bytes. Raises StoreError, OSError.
     """
     for facts in source.list():
-        if belongs(facts.key, topics):
+        if belongs(facts.key, topics) and not is_table_metadata(facts.key):
             try:
                 _bring(source, target, facts.key)
             except (FileNotFoundError, NotFound):

@@ -15,6 +15,7 @@ import numpy as np
 from shm.kernels.base import words
 from shm.segment import LogMemory
 from smq.app.process.clock import wall_ms
+from smq.app.process.lake import table_facts
 from smq.app.process.status import COUNTERS, attach_logs, counters_of, read_status
 from smq.log.room import room_of
 from smq.model.catalog import Topic
@@ -29,7 +30,7 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
         return None
     status, block = found
     memories = attach_logs(status)
-    topics = _topics(data_dir / "store.sqlite", memories)
+    topics, tables = _stored(data_dir, memories)
     return {
         **asdict(status),
         "ready": status.ready,
@@ -41,6 +42,7 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
         ],
         "logs": _logs(memories, window_s),
         "topics": topics,
+        "tables": tables,
         "bytes": {
             "rings": status.ring_bytes * len(status.log_memories),
             "write_ahead_logs": _bytes_below(data_dir / "logs"),
@@ -74,17 +76,22 @@ def _logs(memories: list[LogMemory], window_s: float) -> list[dict[str, Any]]:
     return logs
 
 
-def _topics(store: Path, memories: list[LogMemory]) -> list[dict[str, Any]]:
-    """Every topic: sealed bytes from the manifest, unsealed ones from shared memory."""
+def _stored(
+    data_dir: Path, memories: list[LogMemory]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Topics: sealed bytes from the manifest, unsealed ones from shared memory. Lake tables."""
     rows = {
         int(row[words.P_NUMBER]): row
         for memory in memories
         for row in memory.partitions[: int(memory.words[words.WORD_PARTITION_COUNT])]
     }
+    store = data_dir / "store.sqlite"
     if not store.exists():
-        return []
+        return [], []
     with open_manifest(store) as manifest:
-        return [_topic(topic, manifest, rows) for topic in manifest.topics()]
+        topics = manifest.topics()
+        tables = table_facts(data_dir, manifest, topics, wall_ms())
+        return [_topic(topic, manifest, rows) for topic in topics], [t._asdict() for t in tables]
 
 
 def _topic(topic: Topic, manifest: Manifest, rows: dict[int, np.ndarray]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ LAG_S_MAX = 3600.0
 CLOCK_MOVED_S_MAX = 5.0  # The kernel tells when it booted by whole seconds.
 FILER_S_MAX = 1.0
 CGROUP_SHARE_MAX = 0.9
+TABLE_BEHIND_S_MAX = 600.0
 
 
 class ProcessLimits(NamedTuple):
@@ -56,6 +57,7 @@ def findings(
         *_limits(limits),
         *_machine(machine, ring_bytes),
         *_groups(facts),
+        *_tables(facts),
         *(f"a source could not be read: {each}" for each in facts.missing),
     ]
 
@@ -84,6 +86,20 @@ def _space(facts: Facts) -> Iterator[str]:
                 f"{size(log.wal_bytes_max)}: producers are slowed; the sealer is behind, so look "
                 "at the filer's speed"
             )
+
+
+def _tables(facts: Facts) -> Iterator[str]:
+    for each in facts.tables:
+        name = f"the {each.format} table of {each.topic}"
+        if each.error:
+            yield f"{name} is not published: {each.error}"
+        elif each.behind_s > TABLE_BEHIND_S_MAX:
+            yield (
+                f"{name} lacks {each.records_behind} records that were sealed up to "
+                f"{each.behind_s:.0f} s ago; the sealer's stderr says why"
+            )
+        if each.note:
+            yield f"{name}: {each.note}; other writers than SMQ must not change it"
 
 
 def _limits(limits: Sequence[ProcessLimits]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from smq.app.cli import (
     spark as cli_spark,
     sql as cli_sql,
     status as cli_status,
+    tables as cli_tables,
     topics as cli_topics,
 )
 from smq.app.cli.group import verbs as cli_groups
@@ -51,6 +52,7 @@ app.command("import", epilog=cli_import.JSON)(cli_import.import_files)
 app.command("snapshot", epilog=cli_snapshot.JSON)(cli_snapshot.snapshot)
 app.command("restore", epilog=cli_snapshot.JSON)(cli_snapshot.restore)
 app.command("sql")(cli_sql.sql)
+app.add_typer(cli_tables.app, name="tables")
 app.add_typer(cli_bench.app, name="bench")
 app.command("spark", context_settings=cli_spark.PASS_THROUGH)(cli_spark.spark)
 

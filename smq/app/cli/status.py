@@ -25,7 +25,7 @@ JSON = (
     'JSON: {"cluster_id", "bootstrap", "http", "ready", "up_ms", "processes": {NAME: {"pid", '
     '"ready", "restarts"}}, "nodes": [], "logs": [{"log", "counters", "per_s", "bytes_in_ring", '
     '"wal_bytes_max", "wal_room_bytes", "sealing"}], '
-    '"topics": [], "bytes": {}, "groups": [], "missing": [SENTENCE]}'
+    '"topics": [], "tables": [], "bytes": {}, "groups": [], "missing": [SENTENCE]}'
 )
 
 
@@ -120,6 +120,21 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         yield (
             f"{topic['name']:<28} {topic['partitions']:>10} {topic['records']:>13,} "
             f"{size(topic['unsealed_bytes']):>11} {size(topic['sealed_bytes']):>11}"
+        )
+    yield from table_lines(facts["tables"])
+
+
+def table_lines(tables: list[dict[str, Any]]) -> Iterator[str]:
+    """The lake tables, if there are any."""
+    if not tables:
+        return
+    yield ""
+    yield f"{'table of':<28} {'format':<8} {'files':>7} {'behind':>11} {'raw':>7}  state"
+    for each in tables:
+        state = each["error"] or each["note"] or ("published" if each["synced_ms"] else "waiting")
+        yield (
+            f"{each['topic']:<28} {each['format']:<8} {each['files']:>7,} "
+            f"{each['records_behind']:>11,} {each['raw_records']:>7,}  {state}"
         )
 
 

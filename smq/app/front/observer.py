@@ -17,6 +17,7 @@ from shm.cluster import ClusterBlock
 from shm.kernels.base import words
 from shm.timings import NodeTimings, Timings
 from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.lake import table_facts
 from smq.app.process.status import (
     COUNTERS,
     ProcessStatus,
@@ -36,6 +37,7 @@ from smq.front.metrics.facts import (
     NodeFacts,
     PartitionFacts,
     ProcessFacts,
+    TableFacts,
 )
 from smq.log.room import room_of
 from smq.model.catalog import Catalog, Topic
@@ -94,6 +96,7 @@ class Observer:
             members=self._members,
             times=[*self._times()],
             slow_requests=sum(each.slow_count for each in self._nodes_timings()),
+            tables=self._lake_tables(),
             disk_free_bytes=shutil.disk_usage(self._data_dir).free,
             missing=tuple(self._missing),
         )
@@ -119,6 +122,16 @@ class Observer:
             self.look()
         else:
             self._sample(self._rows())
+
+    def _lake_tables(self) -> list[TableFacts]:
+        if self._overview is None:  # It could not be read, and that is said.
+            return []
+        try:
+            manifest = self._overview.manifest
+            return [*table_facts(self._data_dir, manifest, self._topics, wall_ms())]
+        except StoreError as reason:
+            self._missing.append(f"lake tables: {reason}")
+            return []
 
     def _rows(self) -> np.ndarray:
         """The partitions' rows by number: int64 [numbers, columns], P_FLAGS 0: nobody leads it."""

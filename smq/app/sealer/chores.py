@@ -46,18 +46,22 @@ class Known(Protocol):
 
 
 class Chores:
-    """The chores that are due, and those in progress. `states` is the shards' last report."""
+    """The chores that are due, and those in progress. `states` is the shards' last report.
 
-    def __init__(
+    `changed` is called with the number of a partition whose segments have changed.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  (whom it talks to, and what it knows)
         self,
         hands: Jobs,
         config: Config,
         known: Known,
         states: Mapping[int, PartitionState],
         say_problem: Callable[[object], None],
+        changed: Callable[[int], None] = lambda _number: None,
     ) -> None:
         self._hands, self.config, self._known, self._states = hands, config, known, states
-        self._say_problem = say_problem
+        self._say_problem, self._changed = say_problem, changed
         self._line: deque[Callable[[], None]] = deque()
         self._is_in_hand = False
         self._retaining = self._sweeping = 0  # Chores that are not done.
@@ -101,6 +105,8 @@ class Chores:
             if isinstance(answer, Failed):
                 self._retaining -= 1
             else:
+                if answer.deleted:
+                    self._changed(number)
                 following = self._give_retain if answer.has_more else self._give_compact
                 self._line.append(lambda: following(number))
 
@@ -111,6 +117,7 @@ class Chores:
         """Compact, if its topic is to be, step by step: the worker remembers one partition's."""
 
         def answered(has_more: bool | Failed) -> None:  # noqa: FBT001  (the job's answer)
+            self._changed(number)
             if has_more is True:
                 self._line.appendleft(lambda: self._give_compact(number))
             else:
@@ -129,6 +136,7 @@ class Chores:
             if isinstance(count, Failed) or count == 0:
                 self._retaining -= 1
             else:
+                self._changed(number)
                 self._line.append(lambda: self._give_merge(number))
 
         if number not in self._known.places:

@@ -26,16 +26,19 @@ from smq.app.process.loop import Loop
 from smq.app.process.notices import Lately
 from smq.app.process.peers import Peer
 from smq.app.sealer.chores import Chores
+from smq.app.sealer.tables import Name, Tables
 from smq.app.sealer.worker import Surroundings
-from smq.app.sealer.workers import Hands, Hire, Readers, Sealers, sealers_of
+from smq.app.sealer.workers import PATIENCE, Hands, Hire, Readers, Sealers, sealers_of
 from smq.filer.location import Location
 from smq.filer.mark import mark
-from smq.model.catalog import BROKER, Catalog
+from smq.model.catalog import BROKER, Catalog, Topic
 from smq.model.config import Config
 from smq.model.errors import PeerError
 from smq.model.live_config import in_force
 from smq.model.segments import SealedPartition
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_configs import NO_TABLE, TopicSettings
+from smq.sealer.lake.catalog import CatalogSettings
+from smq.sealer.lake.state import states
 from smq.sealer.plan import due
 from smq.sealer.watched import Watched
 from smq.wire.internal.form import (
@@ -55,6 +58,7 @@ from smq.wire.internal.messages import (
     PartitionState,
     Pressure,
     Probe,
+    PublishTable,
     Seal,
 )
 
@@ -73,6 +77,8 @@ class _Known:
     version: int = 0
     config: Config | None = None
     places: dict[int, tuple[SealedPartition, TopicSettings, int]] = field(default_factory=dict)
+    tables: dict[Name, PublishTable] = field(default_factory=dict)
+    table_of: dict[int, Name] = field(default_factory=dict)
 
     def look(self, inheritance: Inheritance) -> None:
         block = inheritance.catalog
@@ -82,7 +88,7 @@ class _Known:
         started, catalog = inheritance.config, Catalog.decode(published)
         changed = catalog.settings.get(BROKER, {})
         self.config = in_force(started, changed)
-        self.places = {}
+        self.places, self.tables, self.table_of = {}, {}, {}
         for topic in catalog.by_name.values():
             topic_settings = partial(TopicSettings.of, topic.configs)
             settings = topic_settings(self.config)
@@ -94,6 +100,14 @@ class _Known:
                     self.places[number] = place, of_node, node
                 else:
                     self.places[number] = place, settings, node
+            if settings.table != NO_TABLE:
+                self._note_table(topic, settings, self.config.filer_sweep_ms)
+
+    def _note_table(self, topic: Topic, settings: TopicSettings, keep_ms: int) -> None:
+        name = Name(topic.namespace, topic.name, settings.table)
+        numbers = list(topic.partition_numbers)
+        self.tables[name] = PublishTable(topic.id.hex, *name, numbers, keep_ms)
+        self.table_of |= dict.fromkeys(numbers, name)
 
     def settings(self, number: int) -> TopicSettings | None:
         found = self.places.get(number)
@@ -119,7 +133,13 @@ class Sealer:
         config = inheritance.config
         cache = inheritance.data_dir / "cache"
         empty(cache)
-        at = Surroundings(inheritance.data_dir, Location.of(config), inheritance.runtime_dir, cache)
+        at = Surroundings(
+            inheritance.data_dir,
+            Location.of(config),
+            inheritance.runtime_dir,
+            cache,
+            CatalogSettings.of(config),
+        )
         self._loop, self._inheritance = loop, inheritance
         self.sealing = Sealers(loop, "seal", at, sealers, hire)
         self.reading = Readers(loop, "cold", at, hire=hire)
@@ -135,7 +155,22 @@ class Sealer:
         self._pressure = False
         self._links: set[Link] = set()
         self._told = Lately()
-        self._chores = Chores(self.sealing, config, self._known, self._states, self._say_problem)
+        self.publishing = hire(loop, "tables", at, PATIENCE.hung_ms)
+        self._tables = Tables(
+            self.publishing,
+            self._known,
+            lambda: (Name(each.namespace, each.topic, each.format) for each in states(at.data_dir)),
+            self._say_problem,
+            config.log_retention_check_interval_ms,
+        )
+        self._chores = Chores(
+            self.sealing,
+            config,
+            self._known,
+            self._states,
+            self._say_problem,
+            self._tables.changed,
+        )
         self._is_marked = False
         # A directory needs no look: that of two links one fails is what a file system is.
         self._is_fit = not Location.of(config).is_s3
@@ -192,7 +227,11 @@ class Sealer:
         if self._known.config is not None:
             self._chores.config = self._known.config
             self._chores.look(wall_ms())
+            if self._is_fit:
+                self._tables.check_ms = self._known.config.log_retention_check_interval_ms
+                self._tables.look(wall_ms())
         self.sealing.look()
+        self.publishing.look()
         self.reading.look()
         self._loop.call_later(POLL_MS, self.round)
 
@@ -213,6 +252,7 @@ class Sealer:
     def stop(self) -> None:
         """End the workers, and all conversations."""
         self.sealing.stop()
+        self.publishing.stop()
         self.reading.stop()
         for link in self._links:
             link.close()
@@ -276,6 +316,7 @@ class Sealer:
 
         def answered(answer: int | Failed) -> None:
             self._in_hand.discard(number)
+            self._tables.changed(number)
             self._say_problem(answer)
 
         self.sealing.do(Seal(node, place, sealed_end, end, settings.seal_bytes), answered)

@@ -128,9 +128,16 @@ class StoredManifest:
         """Those of these payloads that records in segments name."""
         return self._opened().named_payloads(ids)
 
-    def delete_segments(self, partition_number: int, base_offsets: list[int]) -> None:
-        """Take these out."""
-        self._coordinator.ask(DeleteSegments(partition_number, base_offsets))
+    def delete_segments(
+        self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
+    ) -> None:
+        """Take these out; with a time their files count as replaced then."""
+        self._coordinator.ask(DeleteSegments(partition_number, base_offsets, replaced_ms))
+
+    def topic_ids(self) -> dict[tuple[str, str], str]:
+        """The id of each topic, by namespace and name."""
+        topics = self._opened().topics()
+        return {(each.namespace, each.name): each.id.hex for each in topics}
 
     def set_log_start(self, partition_number: int, offset: int) -> None:
         """Raise a partition's log start offset."""

@@ -25,6 +25,8 @@ from smq.model.errors import PeerError, StoreError, Unavailable
 from smq.model.references import PREFIX, directory_of
 from smq.model.segments import SEGMENTS_PREFIX
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
+from smq.sealer.lake.catalog import CatalogSettings
+from smq.sealer.lake.state import in_step, states
 from smq.sealer.merge_plan import RUN_MIN
 from smq.sealer.pages import Pages
 from smq.sealer.payloads import PayloadSweep, look_up
@@ -45,6 +47,7 @@ from smq.wire.internal.messages import (
     Merge,
     OffsetForTime,
     Probe,
+    PublishTable,
     RecordTime,
     Retain,
     Retained,
@@ -53,11 +56,13 @@ from smq.wire.internal.messages import (
     Sweep,
     SweepPayloads,
     Swept,
+    WithdrawTable,
 )
 
 if TYPE_CHECKING:
     from smq.sealer.cold import Cache, ColdReader, Found
     from smq.sealer.compact import Compaction
+    from smq.sealer.lake.publish import Publishing
 
 IDLE_S = 15.0
 RECEIVE_BYTES = 1 << 16
@@ -74,6 +79,7 @@ class Surroundings(NamedTuple):
     filer: Location
     runtime_dir: Path
     cache_dir: Path
+    catalog: CatalogSettings = CatalogSettings("")
 
 
 class Worker:
@@ -95,6 +101,8 @@ class Worker:
             Sweep: self.sweep,
             ForgetUnfinished: self.forget_unfinished,
             SweepPayloads: self.sweep_payloads,
+            PublishTable: self.publish_table,
+            WithdrawTable: self.withdraw_table,
             FindPayloads: self.payloads,
             Cold: self.cold,
             MakeInline: self.inline,
@@ -184,7 +192,29 @@ class Worker:
         """Delete the files of a page that no line of the manifest names."""
         page = self._segment_files.take(job.after)
         keeping = Housekeeping(self.store, self._shard(1), self.manifest)
-        return Swept(keeping.sweep(page.files, job.before_ms), page.following)
+        swept = keeping.sweep(page.files, job.before_ms, self._tables_in_step())
+        return Swept(swept, page.following)
+
+    def publish_table(self, job: PublishTable) -> bool:
+        """Have a topic's lake table follow the manifest; whether more is to come."""
+        return self._publishing().publish(job)
+
+    def withdraw_table(self, job: WithdrawTable) -> bool:
+        """Drop a lake table that no topic has any more."""
+        self._publishing().withdraw(job.namespace, job.topic, job.format)
+        return True
+
+    def _publishing(self) -> "Publishing":
+        from smq.sealer.lake.publish import Publishing  # noqa: PLC0415  (It imports pyarrow.)
+
+        at = self._at
+        return Publishing(self.store, self.manifest, at.filer, at.catalog, at.data_dir, wall_ms)
+
+    def _tables_in_step(self) -> dict[str, int]:
+        """Of the directory of each topic that has a table: since when it follows; 0: not known."""
+        found = list(states(self._at.data_dir))
+        ids = self.manifest.topic_ids() if found else {}
+        return in_step(found, ids, wall_ms())
 
     def forget_unfinished(self, job: ForgetUnfinished) -> int:
         """Forget unfinished writes that nobody has touched since; how many there were."""

@@ -86,6 +86,21 @@ class GroupOffset(NamedTuple):
     lag_s: float | None
 
 
+class TableFacts(NamedTuple):
+    """A topic's lake table: how far it is behind what is sealed. `synced_ms` 0: never published."""
+
+    topic: str
+    format: str
+    location: str
+    files: int = 0
+    records_behind: int = 0
+    behind_s: float = 0.0
+    raw_records: int = 0
+    synced_ms: int = 0
+    error: str = ""
+    note: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """One moment of a broker. `missing` says in words what could not be read."""
@@ -101,5 +116,6 @@ class Facts:
     members: Mapping[str, int] = field(default_factory=dict)
     times: Sequence[ApiTimes] = ()
     slow_requests: int = 0
+    tables: Sequence[TableFacts] = ()
     disk_free_bytes: int = 0
     missing: Sequence[str] = ()

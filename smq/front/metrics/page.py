@@ -20,7 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from smq.front.metrics.facts import BOUNDS_S, Facts, GroupOffset, PartitionFacts
+from smq.front.metrics.facts import BOUNDS_S, Facts, GroupOffset, PartitionFacts, TableFacts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -62,6 +62,7 @@ class _Few(Collector):
         yield from self._nodes()
         yield from self._logs()
         yield from self._times()
+        yield from self._tables()
 
     def _processes(self) -> Iterator[Metric]:
         columns: list[tuple[type[Any], str, str, Callable[[Any], float]]] = [
@@ -88,6 +89,24 @@ class _Few(Collector):
             metric = GaugeMetricFamily(f"smq_node_{name}", words, labels=["node"])
             for each in self._facts.nodes:
                 metric.add_metric([str(each.node_id)], value(each))
+            yield metric
+
+    def _tables(self) -> Iterator[Metric]:
+        columns: list[tuple[str, str, Callable[[TableFacts], float]]] = [
+            ("files", "Files that the lake table has.", lambda t: t.files),
+            (
+                "records_behind",
+                "Sealed offsets that it does not have yet.",
+                lambda t: t.records_behind,
+            ),
+            ("seconds_behind", "How long the oldest of them has waited.", lambda t: t.behind_s),
+            ("raw_records", "Records of raw segments, which it lacks.", lambda t: t.raw_records),
+            ("failing", "Whether the last attempt to publish it failed.", lambda t: bool(t.error)),
+        ]
+        for name, words, value in columns:
+            metric = GaugeMetricFamily(f"smq_table_{name}", words, labels=["topic", "format"])
+            for each in self._facts.tables:
+                metric.add_metric([each.topic, each.format], value(each))
             yield metric
 
     def _logs(self) -> Iterator[Metric]:

@@ -344,6 +344,32 @@ class SweepPayloads(Question[Swept]):
 
 
 @dataclass(frozen=True, slots=True)
+class PublishTable(Question[bool]):
+    """Have a topic's lake table follow the manifest; whether more commits are to come.
+
+    `numbers` are those of its partitions, in order. Snapshots are kept for `keep_ms`. `check`: look
+    at the table even if the manifest is as it was when the table was made equal to it.
+    """
+
+    topic_id: str
+    namespace: str
+    topic: str
+    format: str
+    numbers: list[int]
+    keep_ms: int
+    check: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawTable(Question[bool]):
+    """Drop a lake table that no topic has any more."""
+
+    namespace: str
+    topic: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetUnfinished(Question[int]):
     """Forget unfinished writes that nobody has touched since; how many there were."""
 
@@ -369,6 +395,8 @@ FOR_WORKER = by_name(
     Compact,
     Sweep,
     SweepPayloads,
+    PublishTable,
+    WithdrawTable,
     ForgetUnfinished,
     FindPayloads,
     Cold,
@@ -415,10 +443,14 @@ class CommitSegments(Question[list[Segment]]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteSegments(Question[bool]):
-    """Take these out of the manifest."""
+    """Take these out of the manifest.
+
+    With `replaced_ms` their files stay as replaced ones do, for a table still names them.
+    """
 
     number: int
     base_offsets: list[int]
+    replaced_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,77 @@
+"""`smq tables`: topics as lake tables: where each is, and how far."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smq.app.cli.client import AsJson, refusal
+from smq.app.cli.output import say
+from smq.app.cli.serve import ConfigFile, load_config
+from smq.app.cli.status import table_lines
+
+if TYPE_CHECKING:
+    from smq.front.metrics.facts import TableFacts
+
+app = typer.Typer(name="tables", help="Topics as lake tables.", no_args_is_help=True)
+DataDir = Annotated[str | None, typer.Option("--data-dir", help="The broker's data directory.")]
+LIST_JSON = (
+    'JSON: [{"topic", "format", "location", "files", "records_behind", "behind_s", "raw_records", '
+    '"synced_ms", "error", "note"}]'
+)
+
+
+@app.command("list", epilog=LIST_JSON)
+def list_tables(
+    data_dir: DataDir = None, config: ConfigFile = None, *, as_json: AsJson = False
+) -> None:
+    """List the lake tables, and how far each is behind its topic."""
+    found = [each._asdict() for each in _tables(_directory(data_dir, config))]
+    if as_json:
+        say(json.dumps(found))
+        return
+    for line in table_lines(found):
+        say(line)
+    if not found:
+        say("no topic is a table; `smq config set --topic TOPIC smq.table=iceberg` makes one")
+
+
+@app.command("describe", epilog=LIST_JSON.replace("[", "").replace("]", ""))
+def describe(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show where a topic's lake table is, and how far."""
+    found = [each for each in _tables(_directory(data_dir, config)) if each.topic == topic]
+    if not found:
+        raise refusal(
+            f"{topic} has no table; `smq config set --topic {topic} smq.table=iceberg` makes one"
+        )
+    facts: dict[str, Any] = found[0]._asdict()
+    if as_json:
+        say(json.dumps(facts))
+        return
+    for name, value in facts.items():
+        say(f"{name.replace('_', ' '):<16} {value}")
+
+
+def _directory(data_dir: str | None, config: Path | None) -> Path:
+    settings, _ = load_config(config, {"data.dir": data_dir} if data_dir else {})
+    return settings.data_dir
+
+
+def _tables(data_dir: Path) -> "list[TableFacts]":
+    from smq.app.process.clock import wall_ms  # noqa: PLC0415  (`smq --help` imports little.)
+    from smq.app.process.lake import table_facts  # noqa: PLC0415  (as above)
+    from smq.model.errors import StoreError  # noqa: PLC0415  (as above)
+    from smq.store.manifest import open_manifest  # noqa: PLC0415  (as above)
+
+    try:
+        with open_manifest(data_dir / "store.sqlite") as manifest:
+            return [*table_facts(data_dir, manifest, manifest.topics(), wall_ms())]
+    except StoreError as reason:
+        raise refusal(f"{data_dir} cannot be read: {reason}") from reason

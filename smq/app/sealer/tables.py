@@ -1,0 +1,124 @@
+"""When lake tables are published: as segments land, and now and then to see that all is well.
+
+    segment sealed, merged, gone  ──▶  due  ──one──▶  worker "tables"
+                    ▲                              │
+                    └── more to do, or later ◀─────┘
+
+The worker is one of its own: a catalog that hangs holds up other tables, and neither seals nor
+reads. A table whose publishing fails is tried again later and later.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+from smq.app.sealer.workers import Jobs
+from smq.wire.internal.form import Failed
+from smq.wire.internal.messages import PublishTable, WithdrawTable
+
+INTERVAL_MS = 5000  # Between two commits of a table: each is some files in the filer.
+RETRY_MS, RETRY_MS_MAX = 1000, 300_000
+
+
+class Name(NamedTuple):
+    """Which table."""
+
+    namespace: str
+    topic: str
+    format: str
+
+
+class Known(Protocol):
+    """The catalog, as far as it is about tables."""
+
+    version: int
+    tables: dict[Name, PublishTable]
+    table_of: dict[int, Name]
+    """By the number of a partition."""
+
+
+@dataclass(slots=True)
+class _Table:
+    is_due: bool = True
+    check: bool = True
+    not_before_ms: int = 0
+    failures: int = 0
+
+
+class Tables:
+    """What is due, and what of it is being done. `published` names the tables that there are."""
+
+    def __init__(
+        self,
+        hands: Jobs,
+        known: Known,
+        published: Callable[[], Iterable[Name]],
+        say_problem: Callable[[object], None],
+        check_ms: int,
+    ) -> None:
+        self._hands, self._known, self._published = hands, known, published
+        self._say_problem, self.check_ms = say_problem, check_ms
+        self._tables: dict[Name, _Table] = {}
+        self._is_in_hand = False
+        self._version, self._checked_ms = -1, 0
+
+    def changed(self, number: int) -> None:
+        """The segments of a partition have changed."""
+        name = self._known.table_of.get(number)
+        if name is not None:
+            self._tables.setdefault(name, _Table()).is_due = True
+
+    def look(self, now_ms: int) -> None:
+        """Have done what is due, one table at a time."""
+        is_time = now_ms - self._checked_ms >= self.check_ms
+        if is_time or self._known.version != self._version:
+            self._look_around(now_ms, check=is_time)
+        if self._is_in_hand:
+            return
+        waiting = [
+            (table.not_before_ms, name)
+            for name, table in self._tables.items()
+            if table.is_due and table.not_before_ms <= now_ms
+        ]
+        if waiting:
+            _, name = min(waiting)
+            self._give(name, now_ms)
+
+    def _look_around(self, now_ms: int, *, check: bool) -> None:
+        """Note which tables there should be, and which there are."""
+        self._version = self._known.version
+        if check:
+            self._checked_ms = now_ms
+        wanted = self._known.tables.keys()
+        unwanted = set(self._published()) - wanted
+        for name in self._tables.keys() - wanted - unwanted:
+            del self._tables[name]
+        for name in wanted | unwanted:
+            table = self._tables.setdefault(name, _Table())
+            table.is_due |= check or name in unwanted
+            table.check |= check
+
+    def _give(self, name: Name, now_ms: int) -> None:
+        table = self._tables[name]
+        job = self._known.tables.get(name)
+        table.is_due = False
+        self._is_in_hand = True
+
+        def answered(answer: bool | Failed) -> None:  # noqa: FBT001  (the job's answer)
+            self._is_in_hand = False
+            self._say_problem(answer)
+            if isinstance(answer, Failed):
+                table.is_due = table.check = True
+                table.not_before_ms = now_ms + min(RETRY_MS << table.failures, RETRY_MS_MAX)
+                table.failures = min(table.failures + 1, 20)
+                return
+            table.failures, table.check = 0, False
+            table.is_due |= answer
+            table.not_before_ms = now_ms + (0 if answer else INTERVAL_MS)
+            if job is None:
+                self._tables.pop(name, None)
+
+        if job is None:
+            self._hands.do(WithdrawTable(*name), answered)
+        else:
+            self._hands.do(replace(job, check=table.check), answered)

@@ -1,0 +1,239 @@
+"""A Delta table, through deltalake: a log beside the topic's own files.
+
+    topics/<namespace>/<topic>/_delta_log/00000000000000000007.json
+                               partition=0/….parquet
+
+A commit carries the version that it was computed from as the version of the application `smq`, and
+is never retried: of two workers that publish at once, one fails and computes again.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from smq.filer.store import Store
+from smq.model.segments import directory_of
+from smq.sealer.lake.plan import NewFile, range_of
+from smq.sealer.lake.table import PARTITION, TOPIC_ID, Commit, Held, LakeError, TableName
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable as Log
+    from deltalake.transaction import AddAction
+
+LOG = "_delta_log/"
+APPLICATION = "smq"
+VECTORS = "deletionVectors"
+_CONFIGURATION = {
+    "delta.checkpointInterval": "50",
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.enableExpiredLogCleanup": "true",
+}
+
+
+class DeltaTable:
+    """A topic's; see LakeTable. `base` is the filer's root, as deltalake is told it."""
+
+    def __init__(
+        self, name: TableName, store: Store, base: str, storage_options: dict[str, str], now_ms: int
+    ) -> None:
+        self._name, self._store, self._options = name, store, storage_options
+        self._directory = directory_of(name.namespace, name.topic)
+        self._uri = f"{base}/{self._directory.rstrip('/')}"
+        self._now_ms = now_ms
+        self._log: Log | None = None
+        self._sizes: dict[str, int] = {}
+
+    def where(self) -> str:
+        """See LakeTable."""
+        return self._uri
+
+    def read(self) -> Held | None:
+        """See LakeTable."""
+        library, exceptions = _library("deltalake"), _library("deltalake.exceptions")
+        with self._failures():
+            try:
+                self._log = log = library.DeltaTable(self._uri, storage_options=self._options)
+            except exceptions.TableNotFoundError:
+                return None
+            files: dict[str, int] = {}
+            features = log.protocol().reader_features or []
+            foreign = [f"deletion vectors ({VECTORS})"] if VECTORS in features else []
+            for path, size, rows in self._added(log):
+                key = self._directory + path
+                if range_of(key) is None:
+                    foreign.append(path)
+                else:
+                    files[key], self._sizes[key] = rows, size
+            columns = {each.name: each.type for each in pa.schema(log.schema().to_arrow())}
+            topic_id = log.metadata().configuration.get(TOPIC_ID, "")
+            return Held(topic_id, files, foreign, columns)
+
+    def _added(self, log: "Log") -> Iterator[tuple[str, int, int]]:
+        """Path, bytes and rows of each file; -1 rows where the log does not say it."""
+        found = pa.table(log.get_add_actions(flatten=True))
+        names = found.column_names
+        rows = found["num_records"].to_pylist() if "num_records" in names else [-1] * len(found)
+        for path, size, count in zip(
+            found["path"].to_pylist(), found["size_bytes"].to_pylist(), rows, strict=True
+        ):
+            yield path, size, -1 if count is None else count
+
+    def create(self, columns: pa.Schema, topic_id: str) -> None:
+        """See LakeTable."""
+        with self._failures():
+            self._log = _library("deltalake").DeltaTable.create(
+                self._uri,
+                columns,
+                partition_by=[PARTITION],
+                configuration={**_CONFIGURATION, TOPIC_ID: topic_id},
+                storage_options=self._options,
+                raise_if_key_not_exists=False,
+            )
+
+    def add_columns(self, columns: list[pa.Field]) -> None:
+        """See LakeTable."""
+        assert self._log is not None, "it was read or created"
+        fields = _library("deltalake").Schema.from_arrow(pa.schema(columns)).fields
+        with self._failures():
+            version = self._log.version()
+            self._log.alter.add_columns(fields)
+            self._follow(version)
+
+    def commit(self, commit: Commit) -> None:
+        """See LakeTable."""
+        assert self._log is not None, "it was read or created"
+        library = _library("deltalake.transaction")
+        change, version = commit.change, self._log.version()
+        actions: list[Any] = [
+            self._add(new, commit.footers, rows_differ=change.rows_differ) for new in change.added
+        ]
+        for key in change.removed:
+            place = range_of(key)
+            assert place is not None, "it was read as a segment's"
+            actions.append(
+                library.RemoveAction(
+                    key.removeprefix(self._directory),
+                    change.rows_differ,
+                    self._now_ms,
+                    self._sizes[key],
+                    {PARTITION: str(place.partition)},
+                )
+            )
+        with self._failures():
+            self._log.create_write_transaction(
+                actions,
+                "append",
+                self._log.schema(),
+                [PARTITION],
+                commit_properties=library.CommitProperties(
+                    custom_metadata=commit.properties,
+                    max_commit_retries=0,
+                    app_transactions=[library.Transaction(APPLICATION, version + 1)],
+                ),
+            )
+            self._follow(version)
+
+    def _follow(self, version: int) -> None:
+        """Look at our own commit, and no further."""
+        assert self._log is not None
+        self._log.update_incremental()
+        if self._log.version() != version + 1:
+            raise LakeError(str(self._name), "somebody else changed the table at the same time")
+
+    def _add(
+        self, new: NewFile, footers: dict[str, pq.FileMetaData], *, rows_differ: bool
+    ) -> "AddAction":
+        self._sizes[new.segment.path] = new.segment.bytes
+        action: AddAction = _library("deltalake.transaction").AddAction(
+            path=new.segment.path.removeprefix(self._directory),
+            size=new.segment.bytes,
+            partition_values={PARTITION: str(new.partition)},
+            modification_time=new.segment.attempt,
+            data_change=rows_differ,
+            stats=json.dumps(statistics_of(footers[new.segment.path])),
+        )
+        return action
+
+    def tidy(self, before_ms: int) -> None:
+        """Nothing: commits make checkpoints, and remove what is a day behind one."""
+
+    def drop(self) -> None:
+        """See LakeTable. The newest goes first: what a kill leaves is an older table, or none."""
+        self._log = None
+        for facts in reversed(list(self._store.list(self._directory + LOG))):
+            self._store.delete(facts.key)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Say what went wrong in one sentence."""
+        exceptions = _library("deltalake.exceptions")
+        try:
+            yield
+        except exceptions.CommitFailedError as reason:
+            raise LakeError(
+                str(self._name), f"somebody else changed the table: {reason}"
+            ) from reason
+        except (exceptions.DeltaError, OSError, ValueError) as reason:
+            said = str(reason).split("\n", maxsplit=1)[0]
+            raise LakeError(str(self._name), f"its log at {self._uri} fails: {said}") from reason
+
+
+def statistics_of(footer: pq.FileMetaData) -> dict[str, Any]:
+    """Delta's statistics of a file: its rows; of plain columns least, greatest and nulls."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    unknown: set[str] = set()
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            name, found = column.path_in_schema, column.statistics
+            if "." in name:
+                continue
+            if found is None or not found.has_null_count:
+                unknown.add(name)
+                continue
+            nulls[name] = nulls.get(name, 0) + found.null_count
+            if found.has_min_max:
+                least[name] = min(least.get(name, found.min), found.min)
+                greatest[name] = max(greatest.get(name, found.max), found.max)
+            elif found.null_count < found.num_values + found.null_count:
+                unknown.add(name)
+    known = {name for name in least if name not in unknown and _has_form(least[name])}
+    return {
+        "numRecords": footer.num_rows,
+        "minValues": {name: _json(least[name]) for name in sorted(known)},
+        "maxValues": {name: _json(greatest[name]) for name in sorted(known)},
+        "nullCount": {name: count for name, count in sorted(nulls.items()) if name not in unknown},
+    }
+
+
+def _has_form(value: object) -> bool:
+    """Whether Delta's statistics have a form for such values in which nothing is cut off."""
+    return isinstance(value, int | float | datetime | date) and not isinstance(value, bool)
+
+
+def _json(value: object) -> object:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+    return value
+
+
+def _library(name: str) -> Any:  # noqa: ANN401  (a module)
+    """A module of deltalake. Raises LakeError with how to get it."""
+    try:
+        return import_module(name)
+    except ImportError as reason:
+        raise LakeError(
+            "smq.table=delta", f"needs deltalake; `pip install 'smq-broker[delta]'` ({reason})"
+        ) from reason

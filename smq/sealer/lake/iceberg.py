@@ -1,0 +1,258 @@
+"""An Iceberg table, through pyiceberg.
+
+    catalog (SQL or REST) ──▶ metadata.json ──▶ snapshot ──▶ manifests ──▶ the topic's own files
+
+The files carry no field ids, so the table maps names to ids (`schema.name-mapping.default`). A
+commit names the snapshot that it was computed from and is never retried over another one: of two
+workers that publish at once, one fails and computes again.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from smq.filer.store import Store
+from smq.model.segments import directory_of
+from smq.sealer.lake.catalog import NAME, CatalogSettings
+from smq.sealer.lake.plan import NewFile, range_of
+from smq.sealer.lake.table import PARTITION, TOPIC_ID, Commit, Held, LakeError, TableName
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+METADATA = "metadata/"
+_COUNTED = ("_offset", "_ts_ms", "_ts")  # Columns of all segments that have statistics.
+_PROPERTIES = {
+    "gc.enabled": "false",  # Spark neither purges the files nor removes 'orphans' beside them.
+    "commit.retry.num-retries": "0",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+class IcebergTable:
+    """A topic's; see LakeTable. `base` is the URI of the filer's root, without a slash at its end;
+    `file_options` are pyiceberg's for files there."""
+
+    def __init__(
+        self,
+        name: TableName,
+        store: Store,
+        base: str,
+        catalog: CatalogSettings,
+        file_options: dict[str, str],
+    ) -> None:
+        self._name, self._store, self._base = name, store, base
+        self._settings, self._file_options = catalog, file_options
+        self._directory = directory_of(name.namespace, name.topic)
+        self._catalog: Catalog | None = None
+        self._table: Table | None = None
+        self._files: dict[str, DataFile] = {}
+
+    def where(self) -> str:
+        """See LakeTable."""
+        return f"{self._name} in the {'REST' if self._settings.is_rest else 'SQL'} catalog"
+
+    def read(self) -> Held | None:
+        """See LakeTable."""
+        exceptions = _library("pyiceberg.exceptions")
+        with self._failures():
+            try:
+                self._table = self._opened().load_table(self._name)
+            except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
+                return None
+            foreign = list(self._read_files(self._table))
+            return Held(
+                self._table.properties.get(TOPIC_ID, ""),
+                {key: file.record_count for key, file in self._files.items()},
+                foreign,
+                {each.name: each.type for each in self._table.schema().as_arrow()},
+            )
+
+    def _read_files(self, table: "Table") -> Iterator[str]:
+        """Find the files of the current snapshot; yields those that are not this topic's."""
+        self._files = {}
+        snapshot = table.current_snapshot()
+        for manifest in snapshot.manifests(table.io) if snapshot is not None else ():
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                file = entry.data_file
+                key = file.file_path.removeprefix(f"{self._base}/")
+                is_own = key.startswith(self._directory) and range_of(key) is not None
+                if is_own and file.content.value == 0:  # Rows, and no deletions.
+                    self._files[key] = file
+                else:
+                    yield file.file_path
+
+    def create(self, columns: pa.Schema, topic_id: str) -> None:
+        """See LakeTable."""
+        io, schemas = _library("pyiceberg.io.pyarrow"), _library("pyiceberg.schema")
+        partitioning = _library("pyiceberg.partitioning")
+        transforms = _library("pyiceberg.transforms")
+        with self._failures():
+            catalog = self._opened()
+            catalog.create_namespace_if_not_exists(self._name.namespace)
+            schema = schemas.assign_fresh_schema_ids(
+                io._pyarrow_to_schema_without_ids(columns)  # noqa: SLF001  (Nothing else does it.)
+            )
+            spec = partitioning.PartitionSpec(
+                partitioning.PartitionField(
+                    source_id=schema.find_field(PARTITION).field_id,
+                    field_id=partitioning.PARTITION_FIELD_ID_START,
+                    transform=transforms.IdentityTransform(),
+                    name=PARTITION,
+                )
+            )
+            self._table = catalog.create_table(
+                self._name,
+                schema,
+                location=f"{self._base}/{self._directory.rstrip('/')}",
+                partition_spec=spec,
+                properties={
+                    **_PROPERTIES,
+                    TOPIC_ID: topic_id,
+                    "schema.name-mapping.default": schema.name_mapping.model_dump_json(),
+                },
+            )
+            self._files = {}
+
+    def add_columns(self, columns: list[pa.Field]) -> None:
+        """See LakeTable."""
+        io = _library("pyiceberg.io.pyarrow")
+        assert self._table is not None, "it was read or created"
+        with self._failures(), self._table.update_schema() as update:
+            # The name mapping follows by itself.
+            update.union_by_name(io._pyarrow_to_schema_without_ids(pa.schema(columns)))  # noqa: SLF001
+
+    def commit(self, commit: Commit) -> None:
+        """See LakeTable."""
+        assert self._table is not None, "it was read or created"
+        added = [self._data_file(new, commit.footers) for new in commit.change.added]
+        with self._failures(), self._table.transaction() as transaction:
+            update = transaction.update_snapshot(snapshot_properties=commit.properties)
+            kind = update.overwrite if commit.change.removed else update.merge_append
+            with kind() as snapshot:
+                for key in commit.change.removed:
+                    snapshot.delete_data_file(self._files[key])
+                for file in added:
+                    snapshot.append_data_file(file)
+        list(self._read_files(self._table))
+
+    def _data_file(self, new: NewFile, footers: dict[str, pq.FileMetaData]) -> "DataFile":
+        io, manifest = _library("pyiceberg.io.pyarrow"), _library("pyiceberg.manifest")
+        assert self._table is not None, "it was read or created"
+        schema, key = self._table.schema(), new.segment.path
+        footer = footers[key]
+        statistics = io.data_file_statistics_from_parquet_metadata(
+            parquet_metadata=footer,
+            stats_columns=io.compute_statistics_plan(schema, _counted(footer)),
+            parquet_column_mapping=io.parquet_path_to_id_mapping(schema),
+        )
+        file: DataFile = manifest.DataFile.from_args(
+            content=manifest.DataFileContent.DATA,
+            file_path=f"{self._base}/{key}",
+            file_format=manifest.FileFormat.PARQUET,
+            partition=_library("pyiceberg.typedef").Record(new.partition),
+            file_size_in_bytes=new.segment.bytes,
+            sort_order_id=None,
+            spec_id=self._table.metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+        return file
+
+    def tidy(self, before_ms: int) -> None:
+        """See LakeTable."""
+        assert self._table is not None, "it was read or created"
+        with self._failures():
+            metadata, before = self._table.metadata, datetime.fromtimestamp(before_ms / 1000, UTC)
+            kept = {ref.snapshot_id for ref in metadata.refs.values()}
+            if any(
+                each.timestamp_ms < before_ms and each.snapshot_id not in kept
+                for each in metadata.snapshots
+            ):
+                self._table.maintenance.expire_snapshots().older_than(before).commit()
+            named = set(self._named(self._table))
+        for facts in self._store.list(self._directory + METADATA):
+            if facts.modified_ms < before_ms and f"{self._base}/{facts.key}" not in named:
+                self._store.delete(facts.key)
+
+    def _named(self, table: "Table") -> Iterator[str]:
+        """All metadata files that the table needs."""
+        yield table.metadata_location
+        yield from (entry.metadata_file for entry in table.metadata.metadata_log)
+        for snapshot in table.metadata.snapshots:
+            yield snapshot.manifest_list
+            yield from (each.manifest_path for each in snapshot.manifests(table.io))
+
+    def drop(self) -> None:
+        """See LakeTable."""
+        exceptions = _library("pyiceberg.exceptions")
+        with self._failures():
+            gone = exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError
+            with suppress(*gone):  # Somebody else was quicker, or this is the second attempt.
+                self._opened().drop_table(self._name)
+        for facts in list(self._store.list(self._directory + METADATA)):
+            self._store.delete(facts.key)
+
+    def _opened(self) -> "Catalog":
+        if self._catalog is None:
+            logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+            options = self._file_options | self._settings.options()
+            self._catalog = _library("pyiceberg.catalog").load_catalog(NAME, **options)
+        return self._catalog
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Say what went wrong in one sentence."""
+        exceptions = _library("pyiceberg.exceptions")
+        kinds = [each for each in vars(exceptions).values() if _is_error(each)]
+        kinds += [OSError, ValueError, _library("sqlalchemy.exc").SQLAlchemyError]
+        kinds += [_library("requests").RequestException]
+        try:
+            yield
+        except exceptions.CommitFailedException as reason:
+            self._table = None
+            raise LakeError(
+                str(self._name), f"somebody else changed the table: {reason}"
+            ) from reason
+        except tuple(kinds) as reason:
+            said = str(reason).split("\n", maxsplit=1)[0]
+            raise LakeError(
+                str(self._name), f"the catalog at {self._settings.uri} fails: {said}"
+            ) from reason
+
+
+def _is_error(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, Exception)
+
+
+def _counted(footer: pq.FileMetaData) -> dict[str, str]:
+    """Properties of a table: which columns of this file have statistics."""
+    names = set(_COUNTED)
+    if footer.num_row_groups:
+        group = footer.row_group(0)
+        columns = (group.column(place) for place in range(group.num_columns))
+        names |= {each.path_in_schema for each in columns if each.is_stats_set}
+    modes = {f"write.metadata.metrics.column.{name}": "truncate(16)" for name in names}
+    return {"write.metadata.metrics.default": "none", **modes}
+
+
+def _library(name: str) -> Any:  # noqa: ANN401  (a module)
+    """A module of pyiceberg, or of what it needs. Raises LakeError with how to get it."""
+    try:
+        return import_module(name)
+    except ImportError as reason:
+        raise LakeError(
+            "smq.table=iceberg", f"needs pyiceberg; `pip install 'smq-broker[iceberg]'` ({reason})"
+        ) from reason

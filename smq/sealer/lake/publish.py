@@ -1,0 +1,206 @@
+"""Publishes a topic: its table gets exactly the sealed Parquet files of the manifest.
+
+    manifest, table  →  commits of what differs  →  the note of how far it is
+
+All that a run needs is in the manifest and in the table. A kill, or a lost answer of the catalog,
+leaves a table that is some commits behind, and the next run makes those that are missing. A commit
+that was computed from an older state of the table fails.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from smq.filer.location import Location
+from smq.filer.s3_uploads import Access
+from smq.filer.store import Store
+from smq.model.errors import StoreError
+from smq.sealer.lake.catalog import CatalogSettings
+from smq.sealer.lake.delta import DeltaTable
+from smq.sealer.lake.footers import footer
+from smq.sealer.lake.iceberg import IcebergTable
+from smq.sealer.lake.plan import Change, Lines, changes, ends, raw_records
+from smq.sealer.lake.state import TableState, forget_state, path_of, read_state, write_state
+from smq.sealer.lake.table import (
+    OFFSETS,
+    RAW_RECORDS,
+    Commit,
+    Held,
+    LakeError,
+    LakeTable,
+    TableName,
+    columns_of,
+)
+from smq.sealer.ports import ManifestPort
+from smq.store.manifest import walk
+from smq.wire.internal.messages import PublishTable
+
+TIDY_SHARE = 4  # Metadata is tidied so many times within the time that snapshots are kept.
+
+
+class Publishing(NamedTuple):
+    """The job, and the ports it uses. `now_ms` is the wall clock."""
+
+    store: Store
+    manifest: ManifestPort
+    location: Location
+    catalog: CatalogSettings
+    data_dir: Path
+    now_ms: Callable[[], int]
+
+    def publish(self, job: PublishTable) -> bool:
+        """Have the table follow the manifest; whether more commits are to come.
+
+        Raises StoreError; why is also in the table's state.
+        """
+        began_ms = self.now_ms()
+        state = self._state(job)
+        try:
+            return self._publish(job, state, began_ms)
+        except StoreError as reason:
+            self._note(replace(state, error=str(reason), error_ms=state.error_ms or began_ms))
+            raise
+
+    def withdraw(self, namespace: str, topic: str, format_: str) -> None:
+        """Drop a table that no topic has any more. Raises StoreError."""
+        self.table(TableName(namespace, topic), format_).drop()
+        forget_state(self.data_dir, namespace, topic, format_)
+
+    def table(self, name: TableName, format_: str) -> LakeTable:
+        """The table of a topic."""
+        base, access = self.location.root.rstrip("/"), self.location.access(os.environ)
+        if format_ == "delta":
+            options = _delta_options(access) if self.location.is_s3 else {}
+            return DeltaTable(name, self.store, base, options, self.now_ms())
+        if self.location.is_s3:
+            return IcebergTable(name, self.store, base, self.catalog, _iceberg_options(access))
+        return IcebergTable(name, self.store, f"file://{base}", self.catalog, {})
+
+    def _publish(self, job: PublishTable, state: TableState, began_ms: int) -> bool:
+        lines = self._lines(job)
+        content = _digest(job, lines)
+        if not job.check and content == state.content and not state.error:
+            self._note(replace(state, synced_ms=began_ms))
+            return False
+        table = self.table(TableName(job.namespace, job.topic), job.format)
+        held = table.read()
+        note = _what_happened(held, state, job)
+        held = self._prepared(table, held, job)
+        planned, has_more = changes(lines, held.files)
+        now = set(held.files)
+        for change in planned:
+            table.commit(self._commit(change, lines))
+            now = now.difference(change.removed) | {new.segment.path for new in change.added}
+        state = replace(
+            state,
+            topic_id=job.topic_id,
+            location=table.where(),
+            ends={str(each): end for each, end in ends(lines, now).items()},
+            files=len(now),
+            raw_records=raw_records(lines),
+            content="" if has_more else content,
+            synced_ms=state.synced_ms if has_more else began_ms,
+            error="",
+            error_ms=0,
+            note=note or state.note,
+        )
+        if began_ms - state.tidied_ms >= job.keep_ms // TIDY_SHARE:
+            table.tidy(began_ms - job.keep_ms)
+            state = replace(state, tidied_ms=began_ms)
+        self._note(state)
+        return has_more
+
+    def _state(self, job: PublishTable) -> TableState:
+        found = read_state(path_of(self.data_dir, job.namespace, job.topic, job.format))
+        return found or TableState(namespace=job.namespace, topic=job.topic, format=job.format)
+
+    def _note(self, state: TableState) -> None:
+        try:
+            write_state(self.data_dir, state)
+        except OSError as reason:
+            where = path_of(self.data_dir, state.namespace, state.topic, state.format)
+            raise StoreError(str(where), f"it cannot be written: {reason}") from reason
+
+    def _lines(self, job: PublishTable) -> Lines:
+        return {
+            partition: list(walk(self.manifest, number, self.manifest.log_start(number)))
+            for partition, number in enumerate(job.numbers)
+        }
+
+    def _prepared(self, table: LakeTable, held: Held | None, job: PublishTable) -> Held:
+        """The table, ready to take this topic's files. Raises LakeError."""
+        columns = columns_of(None)
+        if held is not None and held.foreign and held.topic_id == job.topic_id:
+            raise LakeError(
+                f"{job.namespace}.{job.topic}",
+                f"somebody else writes to the {job.format} table: it has {len(held.foreign)} files "
+                f"that SMQ did not write ({held.foreign[0]}). Drop the table, and it is published "
+                "again; the topic has lost nothing",
+            )
+        if held is not None and held.topic_id != job.topic_id:
+            table.drop()  # Of a topic that was deleted.
+            held = None
+        if held is None:
+            table.create(columns, job.topic_id)
+            return Held(job.topic_id, {}, [], {each.name: each.type for each in columns})
+        missing = [each for each in columns if each.name not in held.columns]
+        if missing:
+            table.add_columns(missing)
+        return held
+
+    def _commit(self, change: Change, lines: Lines) -> Commit:
+        footers = {new.segment.path: footer(self.store, new.segment) for new in change.added}
+        properties = {
+            OFFSETS: json.dumps({str(each): end for each, end in sorted(change.ends.items())}),
+            RAW_RECORDS: str(raw_records(lines)),
+        }
+        return Commit(change, footers, properties)
+
+
+def _what_happened(held: Held | None, state: TableState, job: PublishTable) -> str:
+    """What was found that is not our doing, in words."""
+    if state.synced_ms == 0 or state.topic_id != job.topic_id:
+        return ""
+    if held is None:
+        return "the table was dropped by somebody else, and published again"
+    if held.topic_id == job.topic_id and len(held.files) < state.files:
+        return "somebody else removed files from the table; they were added again"
+    return ""
+
+
+def _digest(job: PublishTable, lines: Lines) -> str:
+    """A digest of what the table should be."""
+    digest = hashlib.sha256(f"{job.topic_id}".encode())
+    for partition, segments in sorted(lines.items()):
+        digest.update(f"\n{partition}".encode())
+        for segment in segments:
+            digest.update(segment.path.encode())
+    return digest.hexdigest()
+
+
+def _iceberg_options(access: Access) -> dict[str, str]:
+    names = {
+        "endpoint": "s3.endpoint",
+        "region": "s3.region",
+        "access_key_id": "s3.access-key-id",
+        "secret_access_key": "s3.secret-access-key",
+        "session_token": "s3.session-token",
+    }
+    found = {names[key]: str(value) for key, value in access.items() if key in names}
+    return {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", **found}
+
+
+def _delta_options(access: Access) -> dict[str, str]:
+    names = {
+        "endpoint": "AWS_ENDPOINT_URL",
+        "region": "AWS_REGION",
+        "access_key_id": "AWS_ACCESS_KEY_ID",
+        "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+        "session_token": "AWS_SESSION_TOKEN",
+    }
+    found = {names[key]: str(value) for key, value in access.items() if key in names}
+    return {"AWS_ALLOW_HTTP": "true", "aws_conditional_put": "etag", **found}

@@ -1,0 +1,106 @@
+"""How far a topic's table is: a small file in the data directory, one a table.
+
+    <data.dir>/tables/<namespace>/<topic>.<format>.json
+
+The worker that publishes writes it; the sweep, `smq status`, metrics, doctor and `smq tables` read
+it. It decides nothing about rows: if it is lost, the next publishing writes it again.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from smq.model.segments import directory_of
+from smq.store.manifest import REPLACED_KEEP_MS
+
+DIRECTORY = "tables"
+SLACK_MS = 60_000  # From when a change of the manifest is asked for until it is there.
+FORMATS = ("iceberg", "delta")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """What is known of a table.
+
+    ends        by partition, up to which offset the table has it
+    files       how many it has
+    raw_records sealed records that it lacks, for they are in raw segments
+    content     a digest of what it was made equal to
+    synced_ms   at this time of the manifest, or later, the table had the manifest's files and no
+                other; 0: never
+    error       why the last attempt failed, in a sentence; "" if it did not
+    error_ms    since when attempts fail
+    note        what was found and mended
+    """
+
+    namespace: str
+    topic: str
+    format: str
+    topic_id: str = ""
+    location: str = ""
+    ends: dict[str, int] = field(default_factory=dict)
+    files: int = 0
+    raw_records: int = 0
+    content: str = ""
+    synced_ms: int = 0
+    tidied_ms: int = 0
+    error: str = ""
+    error_ms: int = 0
+    note: str = ""
+
+
+def path_of(data_dir: Path, namespace: str, topic: str, format_: str) -> Path:
+    """Where a table's state is."""
+    return data_dir / DIRECTORY / namespace / f"{topic}.{format_}.json"
+
+
+def read_state(path: Path) -> TableState | None:
+    """The state; None if there is none, or it cannot be understood."""
+    try:
+        found = json.loads(path.read_bytes())
+        names = {each.name for each in fields(TableState)}
+        return TableState(**{name: found[name] for name in names & found.keys()})
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def write_state(data_dir: Path, state: TableState) -> None:
+    """Replace the state. Raises OSError."""
+    path = path_of(data_dir, state.namespace, state.topic, state.format)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_text(json.dumps(asdict(state)))
+    unfinished.replace(path)
+
+
+def forget_state(data_dir: Path, namespace: str, topic: str, format_: str) -> None:
+    """Remove the state, if there is one."""
+    path_of(data_dir, namespace, topic, format_).unlink(missing_ok=True)
+
+
+def states(data_dir: Path) -> Iterator[TableState]:
+    """Every table's state."""
+    with suppress(OSError):
+        for path in sorted((data_dir / DIRECTORY).glob("*/*.json")):
+            if not path.name.startswith(".") and (state := read_state(path)) is not None:
+                yield state
+
+
+def in_step(
+    found: Sequence[TableState], topic_ids: Mapping[tuple[str, str], str], now_ms: int
+) -> dict[str, int]:
+    """By topic's directory: files that were replaced before this time are in no table any more.
+
+    0: nothing is known, as of a table of a deleted topic, or one that was left behind for longer
+    than the manifest remembers replaced files.
+    """
+    times: dict[str, int] = {}
+    for state in found:
+        directory, time_ms = directory_of(state.namespace, state.topic), state.synced_ms - SLACK_MS
+        is_known = topic_ids.get((state.namespace, state.topic)) == state.topic_id
+        if not is_known or time_ms < now_ms - REPLACED_KEEP_MS:
+            time_ms = 0
+        times[directory] = min(max(time_ms, 0), times.get(directory, time_ms))
+    return times

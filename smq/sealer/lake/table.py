@@ -1,0 +1,93 @@
+"""What the two kinds of tables have in common: the port that publishing uses, and the columns.
+
+    partition  _offset  _ts_ms  _ts  _key  _value  _headers  and the topic's typed columns
+
+`partition` is a partition column of the table: its value is in the table's metadata, not in files.
+"""
+
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from smq.model.errors import StoreError
+from smq.sealer.lake.plan import Change
+from smq.sealer.parquet import SCHEMA
+
+PARTITION = "partition"
+TOPIC_ID, OFFSETS, RAW_RECORDS = "smq.topic.id", "smq.offsets", "smq.records.raw"
+"""Properties: of the table, of each snapshot, of each snapshot."""
+
+
+class LakeError(StoreError):
+    """A table or its catalog cannot be used; the message says why and what to do."""
+
+
+class TableName(NamedTuple):
+    """Whose table it is."""
+
+    namespace: str
+    topic: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.topic}"
+
+
+class Held(NamedTuple):
+    """What a table is now.
+
+    files    keys of this topic's segments, and how many rows each has
+    foreign  files, or files of deleted rows, that SMQ did not write
+    columns  names and types of the columns that it has
+    """
+
+    topic_id: str
+    files: dict[str, int]
+    foreign: list[str]
+    columns: dict[str, pa.DataType]
+
+
+class Commit(NamedTuple):
+    """A change, the footers of the files that it adds by key, and the snapshot's properties."""
+
+    change: Change
+    footers: dict[str, pq.FileMetaData]
+    properties: dict[str, str]
+
+
+class LakeTable(Protocol):
+    """A table in its catalog. Every method raises LakeError."""
+
+    def read(self) -> Held | None:
+        """What it is now; None: there is none."""
+        ...
+
+    def create(self, columns: pa.Schema, topic_id: str) -> None:
+        """Make an empty one."""
+        ...
+
+    def add_columns(self, columns: list[pa.Field]) -> None:
+        """Add columns, null in the rows there are."""
+        ...
+
+    def commit(self, commit: Commit) -> None:
+        """Commit to what `read` has returned; fails if somebody else was quicker."""
+        ...
+
+    def tidy(self, before_ms: int) -> None:
+        """Forget snapshots older than this, and delete metadata that only they named."""
+        ...
+
+    def drop(self) -> None:
+        """Remove it and its metadata, if it is there; its data files stay."""
+        ...
+
+    def where(self) -> str:
+        """Where readers find it."""
+        ...
+
+
+def columns_of(typed: pa.Schema | None) -> pa.Schema:
+    """The columns of the table of a topic with these typed columns."""
+    fields = [pa.field(PARTITION, pa.int32()), *SCHEMA, *(typed or [])]
+    return pa.schema(fields)
