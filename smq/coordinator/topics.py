@@ -16,7 +16,8 @@ from smq.model.catalog import NAMESPACE_DEFAULT, Catalog, Published, Topic
 from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import collision_key, topic_name_problem
-from smq.model.topic_configs import problem_of
+from smq.model.topic_configs import SCHEMA, problem_of
+from smq.model.topic_schema import narrowing
 from smq.store.config_changes import Changer
 from smq.store.store import Store
 
@@ -165,6 +166,9 @@ class Topics:
         if problem is not None:
             raise BrokerError(ErrorCode.INVALID_CONFIG, problem)
         stripped = {name: text.strip() for name, text in configs.items() if text is not None}
+        problem = narrowing(topic.configs.get(SCHEMA, ""), stripped.get(SCHEMA, ""))
+        if problem:
+            raise BrokerError(ErrorCode.INVALID_CONFIG, f"Invalid value for {SCHEMA}: {problem}")
         changed = replace(topic, configs=stripped)
         self._check_room(changed, topic)
         if not validate_only and stripped != topic.configs:

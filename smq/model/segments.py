@@ -11,7 +11,8 @@ class Segment:
     """A line of the manifest: an immutable file with the records base_offset <= o < end_offset.
 
     `kind` is "parquet", or "raw" for batches as they were sent. `path` is its key in the filer,
-    `bytes` and `crc32c` are those of the whole file. `compacted_ms` is when its records were first
+    `bytes` and `crc32c` are those of the whole file. `untyped_count` are records whose value does
+    not fit the topic's schema. `compacted_ms` is when its records were first
     compacted, with all before them; 0: they were not.
     """
 
@@ -28,6 +29,7 @@ class Segment:
     attempt: int
     committed_ms: int
     compacted_ms: int = 0
+    untyped_count: int = 0
 
 
 class SealedPartition(NamedTuple):

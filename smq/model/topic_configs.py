@@ -12,6 +12,7 @@ from typing import NamedTuple
 from smq.model.config import DURABILITIES, FRAME_OVERHEAD_BYTES, Config
 from smq.model.config_values import ConfigType, Value, parsed
 from smq.model.setting import INT64_MAX
+from smq.model.topic_schema import parse_schema
 
 NO_MEANING = "Has no effect: "
 SEGMENT_BYTES_MIN = 1024 * 1024  # Files of less would be too many.
@@ -42,6 +43,14 @@ def _one_of(*values: Value, otherwise: str = "") -> Callable[[Value], str]:
     return lambda value: "" if value in values else words
 
 
+def _problem_of_schema(text: str) -> str:
+    try:
+        parse_schema(text)
+    except ValueError as reason:
+        return str(reason)
+    return ""
+
+
 def _policies(text: str) -> set[str]:
     return set(text.split(","))
 
@@ -49,6 +58,7 @@ def _policies(text: str) -> set[str]:
 T = ConfigType
 COMPACT, DELETE = "compact", "delete"
 NO_TABLE = "none"
+SCHEMA = "smq.schema"
 _POLICIES_ARE = f"String must be one of: {COMPACT}, {DELETE}"
 _TABLE = (
     TopicConfig(
@@ -326,6 +336,14 @@ _TABLE = (
         "reference_orphan_ms",
     ),
     TopicConfig(
+        SCHEMA,
+        T.STRING,
+        "",
+        "The types of the topic's JSON or Arrow values, an Arrow schema as JSON: sealed files have "
+        "them as typed columns; see docs/tables.md. Columns may be added later, not changed.",
+        lambda value: _problem_of_schema(str(value)),
+    ),
+    TopicConfig(
         "smq.seal.bytes",
         T.LONG,
         "268435456",
@@ -447,6 +465,7 @@ class TopicSettings(NamedTuple):
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
     table: str = NO_TABLE
+    schema: str = ""
 
     @classmethod
     def of(cls, configs: Mapping[str, str], broker: Config) -> "TopicSettings":
@@ -482,4 +501,5 @@ class TopicSettings(NamedTuple):
             segment_bytes=segment_bytes,
             segment_ms=segment_ms,
             table=text("smq.table"),
+            schema=text(SCHEMA),
         )

@@ -164,7 +164,9 @@ class Compaction:
         ports, offsets = self._ports, (old.base_offset, old.end_offset)
         times: list[int] = []
         payloads: set[str] = set()
-        writer = parquet_writer(self.place, log_append_time=opened.is_log_append)
+        writer = parquet_writer(
+            self.place, log_append_time=opened.is_log_append, schema=self.settings.schema
+        )
         writer.add_marks(opened)
         for each, rows in zip(kept, opened.tables(), strict=True):
             left = rows.filter(pa.array(each))
@@ -189,6 +191,7 @@ class Compaction:
             attempt=attempt,
             committed_ms=old.committed_ms,
             compacted_ms=old.compacted_ms or now_ms,
+            untyped_count=writer.untyped_count,
         )
         # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
         if not ports.manifest.replace_segments([old], new, now_ms, sorted(payloads)):

@@ -61,12 +61,12 @@ class Merging(NamedTuple):
         for _, alike in groupby(opened, lambda each: each.is_log_append):
             group = list(alike)
             if len(group) > 1:
-                return len(group) if self._make_one(place, group) else 0
+                return len(group) if self._make_one(place, group, settings.schema) else 0
         return 0
 
-    def _make_one(self, place: SealedPartition, group: list[_Opened]) -> bool:
+    def _make_one(self, place: SealedPartition, group: list[_Opened], schema: str) -> bool:
         old = [each.segment for each in group]
-        data, suffix = _merged(place, group)
+        data, suffix, untyped_count = _merged(place, group, schema)
         bytes_, offsets = read_only(data), (old[0].base_offset, old[-1].end_offset)
         key_of = partial(place.key, *offsets, suffix=suffix)
         attempt, key = put_file(self.store, key_of, data, self.now_ms())
@@ -84,6 +84,7 @@ class Merging(NamedTuple):
             attempt=attempt,
             committed_ms=max(each.committed_ms for each in old),
             compacted_ms=max(each.compacted_ms for each in old),
+            untyped_count=untyped_count,
         )
         # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
         is_done = self.manifest.replace_segments(old, new, self.now_ms())
@@ -92,17 +93,17 @@ class Merging(NamedTuple):
         return is_done
 
 
-def _merged(place: SealedPartition, group: list[_Opened]) -> tuple[Buffer, str]:
-    """The bytes of the new file, and its suffix."""
+def _merged(place: SealedPartition, group: list[_Opened], schema: str) -> tuple[Buffer, str, int]:
+    """The bytes of the new file, its suffix, and how many values do not fit the schema of now."""
     offsets = group[0].segment.base_offset, group[-1].segment.end_offset
     if group[0].segment.kind == "raw":
         raw = RawWriter()
         for _, file in group:
             assert isinstance(file, RawSegment), "of one kind"
             raw.add_segment(file)
-        return raw.finish(*offsets), "batches"
-    writer = parquet_writer(place, log_append_time=group[0].is_log_append)
+        return raw.finish(*offsets), "batches", 0
+    writer = parquet_writer(place, log_append_time=group[0].is_log_append, schema=schema)
     for _, file in group:
         assert isinstance(file, ParquetSegment), "of one kind"
         writer.add_segment(file)
-    return writer.finish(*offsets), "parquet"
+    return writer.finish(*offsets), "parquet", writer.untyped_count

@@ -1,6 +1,6 @@
 """A Parquet segment: a row for each record, which any engine can read.
 
-    _offset  _ts_ms  _ts  _key  _value  _headers
+    _offset  _ts_ms  _ts  _key  _value  _headers  and the topic's typed columns (smq.sealer.typed)
 
 `_ts` is `_ts_ms` as a timestamp, null where microseconds overflow. The schema avoids types that
 Spark cannot read (`timestamp[ns]`, `large_*`, views), and dictionaries on keys and values, which
@@ -53,6 +53,7 @@ from shm.kernels.record.records import (
 from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
 from smq.sealer.decode import Kind, Piece
 from smq.sealer.room import Room
+from smq.sealer.typed import Typing, leaves
 from smq.wire.markers import write_empty
 
 KiB, MiB = 1024, 1024 * 1024
@@ -159,13 +160,20 @@ class ParquetWriter:
     one that other writers have used before."""
 
     def __init__(
-        self, labels: dict[str, str], *, log_append_time: bool, room: Room | None = None
+        self,
+        labels: dict[str, str],
+        *,
+        log_append_time: bool,
+        schema: str = "",
+        room: Room | None = None,
     ) -> None:
         self._labels = {
             **labels,
             "timestamp_type": LOG_APPEND_TIME if log_append_time else CREATE_TIME,
         }
         self._file = room or Room()
+        self._typing = Typing(schema) if schema else None
+        self.untyped_count = 0
         self._file.begin()
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
@@ -225,7 +233,7 @@ class ParquetWriter:
             "checks": json.dumps(self._checks),
             "control": base64.b64encode(self._control).decode(),
         }
-        writer = self._writer or _open(self._file, _WRITTEN.empty_table())
+        writer = self._writer or _open(self._file, _WRITTEN.empty_table(), self._typed_columns)
         writer.add_key_value_metadata({f"smq.{key}": fact for key, fact in facts.items()})
         writer.close()
         return self._file.written().data
@@ -237,12 +245,26 @@ class ParquetWriter:
         if rows == 0:
             return
         table = pa.concat_tables(self._waiting)
-        self._writer = self._writer or _open(self._file, table)
-        self._writer.write_table(table[:rows], row_group_size=ROW_GROUP_ROWS)
+        self._writer = self._writer or _open(self._file, table, self._typed_columns)
+        self._writer.write_table(self._typed(table[:rows]), row_group_size=ROW_GROUP_ROWS)
         self._check()
         left = table.num_rows - rows
         self._waiting = [table[rows:]] if left else []
         self._waiting_bytes = self._waiting_bytes * left // table.num_rows
+
+    @property
+    def _typed_columns(self) -> pa.Schema | None:
+        return None if self._typing is None else self._typing.columns
+
+    def _typed(self, rows: pa.Table) -> pa.Table:
+        """Rows with their typed columns behind them."""
+        if self._typing is None:
+            return rows
+        columns, misfits = self._typing.of(rows["_value"])
+        self.untyped_count += misfits
+        for field, column in zip(self._typing.columns, columns, strict=True):
+            rows = rows.append_column(field, column)
+        return rows
 
     def _check(self) -> None:
         """Note where the file ends, and the CRC-32C of what was written since the last note."""
@@ -251,18 +273,22 @@ class ParquetWriter:
         self._checks.append([self._file.tell(), int(crc32c(written, 0, len(written)))])
 
 
-def _open(file: Room, first: pa.Table) -> pq.ParquetWriter:
+def _open(file: Room, first: pa.Table, typed: pa.Schema | None) -> pq.ParquetWriter:
     """A writer of a file whose first rows these are: they decide how it compresses values."""
-    codecs, levels = dict.fromkeys(_LEAVES, "zstd"), dict.fromkeys(_LEAVES, LEVEL)
+    more = leaves(typed)
+    every = [*_LEAVES, *more]
+    codecs, levels = dict.fromkeys(every, "zstd"), dict.fromkeys(every, LEVEL)
     level = _level_for(first["_value"])
     if level is None:
         codecs["_value"] = "none"
         del levels["_value"]
     else:
         levels["_value"] = level
-    return pq.ParquetWriter(
-        file, _WRITTEN, compression=codecs, compression_level=levels, **_SETTINGS
-    )
+    settings = _SETTINGS | {
+        name: [*_SETTINGS[name], *more] for name in ("use_dictionary", "write_statistics")
+    }
+    schema = pa.schema([*_WRITTEN, *(typed or [])])
+    return pq.ParquetWriter(file, schema, compression=codecs, compression_level=levels, **settings)
 
 
 def _level_for(values: pa.ChunkedArray) -> int | None:
@@ -339,7 +365,7 @@ class ParquetSegment:
     def tables(self) -> Iterator[pa.Table]:
         """All rows, a row group at a time."""
         for group in range(self._file.metadata.num_row_groups):
-            yield self._group(group).cast(SCHEMA)
+            yield self._group(group, SCHEMA.names).cast(SCHEMA)
 
     def rows(self, start: int, end: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of the rows with start <= _offset < end, by row group; skips the others."""

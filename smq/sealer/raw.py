@@ -52,6 +52,8 @@ def index_of(facts: np.ndarray, shift: int) -> np.ndarray:
 class RawWriter:
     """Collects the batches of one raw segment."""
 
+    untyped_count = 0  # Nobody looks at its values.
+
     def __init__(self) -> None:
         self._body = bytearray()
         self._index: list[np.ndarray] = []

@@ -42,14 +42,18 @@ class Gone(Exception):
 class _Open:
     """A segment under construction."""
 
-    def __init__(self, place: SealedPartition, base_offset: int, first: Piece, room: Room) -> None:
+    def __init__(
+        self, place: SealedPartition, base_offset: int, first: Piece, room: Room, schema: str
+    ) -> None:
         self.base_offset = self.end_offset = base_offset
         self.kind = Kind.RAW if first.kind is Kind.RAW else Kind.ROWS
         self.log_append_time = first.log_append_time
         self.writer = (
             RawWriter()
             if self.kind is Kind.RAW
-            else parquet_writer(place, log_append_time=first.log_append_time, room=room)
+            else parquet_writer(
+                place, log_append_time=first.log_append_time, room=room, schema=schema
+            )
         )
         self.record_count = self.sent_bytes = 0
         self.times: list[int] = []
@@ -73,21 +77,25 @@ class _Open:
 
 
 def parquet_writer(
-    place: SealedPartition, *, log_append_time: bool, room: Room | None = None
+    place: SealedPartition, *, log_append_time: bool, schema: str = "", room: Room | None = None
 ) -> ParquetWriter:
-    """A writer of a segment of this partition; see there for the room."""
+    """A writer of a segment of this partition; see there for schema and room."""
     labels = {"namespace": place.namespace, "topic": place.topic, "partition": str(place.partition)}
-    return ParquetWriter(labels, log_append_time=log_append_time, room=room)
+    return ParquetWriter(labels, log_append_time=log_append_time, schema=schema, room=room)
 
 
 class Sealing(NamedTuple):
-    """The job, and the ports it uses. `now_ms` is the wall clock; files are built in the room."""
+    """The job, and the ports it uses. `now_ms` is the wall clock; files are built in the room.
+
+    `schema` is the topic's `smq.schema`.
+    """
 
     store: Store
     shard: ShardPort
     manifest: ManifestPort
     now_ms: Callable[[], int]
     room: Room
+    schema: str = ""
 
     def seal(self, place: SealedPartition, sealed_end: int, end: int, segment_bytes: int) -> int:
         """Seal a partition's records of [sealed_end, end); returns the new sealed end.
@@ -101,7 +109,7 @@ class Sealing(NamedTuple):
         for piece in self._pieces(place.number, position, end, chunk_bytes):
             if segment is not None and not segment.takes(piece):
                 position, segment = self._commit(place, segment), None
-            segment = segment or _Open(place, position, piece, self.room)
+            segment = segment or _Open(place, position, piece, self.room, self.schema)
             segment.add(piece)
             if (
                 max(segment.sent_bytes, segment.writer.size) >= segment_bytes
@@ -149,6 +157,7 @@ class Sealing(NamedTuple):
             max_timestamp_ms=max(segment.times),
             attempt=attempt,
             committed_ms=self.now_ms(),
+            untyped_count=segment.writer.untyped_count,
         )
         # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
         committed = self.manifest.commit_segments([line], [sorted(segment.payloads)])

@@ -22,7 +22,8 @@ import pyarrow as pa
 from smq.client.client import Client
 from smq.filer.location import Location
 from smq.model.catalog import NAMESPACE_DEFAULT
-from smq.sql.topics import TopicRows, quoted, text_select, topic_rows, topics_of
+from smq.sql.topics import TopicRows, text_select, topic_rows, topics_of
+from smq.sql.typed import quoted
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME
 

@@ -9,6 +9,8 @@ import pyarrow as pa
 from smq.client.client import Client
 from smq.filer.location import Location
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
+from smq.model.topic_configs import SCHEMA
+from smq.sql.typed import quoted, typed_names, widened, with_typed
 from smq.store.manifest import Manifest
 from smq.tables import live
 from smq.tables.plan import Part, Unreadable, plan
@@ -39,6 +41,11 @@ class TopicRows:
     arrow: pa.Table
     live_ranges: Mapping[int, tuple[int, int]]
 
+    @property
+    def schema(self) -> str:
+        """The types of its values, `smq.schema`."""
+        return self.topic.configs.get(SCHEMA, "")
+
     def paths(self) -> list[str]:
         """The Parquet files."""
         return [str(self.root / each.segment.path) for each in self._parquet()]
@@ -50,20 +57,19 @@ class TopicRows:
         """SQL for all rows, keys and values as bytes. `arrow_name` is a view of `arrow`."""
         whole = [each for each in self._parquet() if not each.is_cut]
         cut = [each for each in self._parquet() if each.is_cut]
-        selects = [f"SELECT {_LIVE} FROM {quoted(arrow_name)}"]
-        selects += [_read(self.root, group, is_cut=group is cut) for group in (whole, cut) if group]
+        selects = [f"SELECT {_LIVE}{typed_names(self.schema)} FROM {quoted(arrow_name)}"]
+        selects += [
+            _read(self.root, group, self.schema, is_cut=group is cut)
+            for group in (whole, cut)
+            if group
+        ]
         return " UNION ALL ".join(selects)
 
 
 def text_select(view: str) -> str:
     """SQL for the rows of a view, keys and values as text: bytes that are no UTF-8 escaped."""
     key, value = _TEXT.format("key"), _TEXT.format("value")
-    return f'SELECT partition, "offset", timestamp, {key}, {value}, headers FROM {view}'
-
-
-def quoted(name: str) -> str:
-    """An SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
+    return f"SELECT * REPLACE ({key}, {value}) FROM {view}"
 
 
 def topic_rows(
@@ -96,7 +102,8 @@ def topic_rows(
         rows, ends = live.live_rows(client, topic.name, starts, bytes_max=bytes_max)
         tables.append(rows)
         ranges = {each: (starts[each], end) for each, end in ends.items() if end > starts[each]}
-    return TopicRows(topic, files.root, parts, pa.concat_tables(tables), ranges)
+    arrow = with_typed(pa.concat_tables(tables), topic.configs.get(SCHEMA, ""))
+    return TopicRows(topic, files.root, parts, arrow, ranges)
 
 
 def topics_of(manifest: Manifest) -> dict[str, Topic]:
@@ -116,12 +123,14 @@ def _live_columns(rows: pa.Table, partition: int) -> pa.Table:
     return pa.table(columns).cast(live.SCHEMA)
 
 
-def _read(root: Path, parts: Sequence[Part], *, is_cut: bool) -> str:
+def _read(root: Path, parts: Sequence[Part], schema: str, *, is_cut: bool) -> str:
     files = ", ".join(_literal(str(root / each.segment.path)) for each in parts)
-    select = (
-        f"SELECT {_SEALED} FROM read_parquet([{files}], hive_partitioning=true, "
-        "hive_types={'partition': INTEGER})"
+    by_name = ", union_by_name=true" if schema else ""  # Older files lack columns.
+    source = (
+        f"read_parquet([{files}], hive_partitioning=true, hive_types={{'partition': INTEGER}}"
+        f"{by_name})"
     )
+    select = f"SELECT {_SEALED}{typed_names(schema)} FROM {widened(source, schema)}"
     if not is_cut:
         return select
     kept = (

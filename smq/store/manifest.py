@@ -145,6 +145,14 @@ class Manifest:
         )
         return int(count), int(size)
 
+    def untyped(self, partition_number: int) -> int:
+        """The number of sealed records whose value does not fit the topic's schema."""
+        [(count,)] = self._database.rows(
+            "SELECT coalesce(sum(untyped_count), 0) FROM segments WHERE partition_number = ?",
+            (partition_number,),
+        )
+        return int(count)
+
     def named_files(self, paths: Sequence[str]) -> set[str]:
         """Those of these paths that are segments of any partition."""
         return self._among("SELECT path FROM segments WHERE path IN", paths)
@@ -229,7 +237,8 @@ class WritableManifest(Manifest):
             if other.base_offset < segment.end_offset:
                 raise PreconditionFailed(segment.path, f"overlaps {other.path} in the manifest")
         self._database.change(
-            "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(segment)
+            "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            astuple(segment),
         )
         self._database.change_many(
             "INSERT OR IGNORE INTO payloads VALUES (?, ?, ?)",

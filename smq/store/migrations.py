@@ -195,6 +195,10 @@ MIGRATIONS = (
         PRIMARY KEY (resource_type, resource, name)
     ) WITHOUT ROWID;
     """,
+    # Typed columns: how many records' values do not fit the schema.
+    """
+    ALTER TABLE segments ADD COLUMN untyped_count INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 
 # SQL functions that the steps call.

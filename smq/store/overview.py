@@ -15,6 +15,8 @@ class Sealed(NamedTuple):
 
     segments: int
     bytes: int
+    untyped: int = 0
+    """Records whose value does not fit the topic's schema."""
 
 
 class Committed(NamedTuple):
@@ -60,9 +62,9 @@ class Overview:
     def sealed(self) -> dict[int, Sealed]:
         """The sealed segments of each partition that has any. SQLite scans all of them."""
         return {
-            number: Sealed(count, size)
-            for number, count, size in self._database.rows(
-                "SELECT partition_number, count(*), sum(bytes) FROM segments"
+            number: Sealed(count, size, untyped)
+            for number, count, size, untyped in self._database.rows(
+                "SELECT partition_number, count(*), sum(bytes), sum(untyped_count) FROM segments"
                 " GROUP BY partition_number"
             )
         }

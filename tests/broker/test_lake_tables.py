@@ -1,5 +1,6 @@
 """A real broker publishes topics as lake tables, whoever is killed, merged, expired or deleted."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,15 @@ from deltalake.exceptions import TableNotFoundError
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
+from smq.app.cli.broker_facts import broker_facts
 from smq.client.client import Client
 from smq.client.kafka.admin import delete_topic
 from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.topic_changes import alter_topic
+from smq.filer.location import Location
+from smq.model.errors import BrokerError
 from smq.sealer.lake.state import states
+from smq.sql.session import Bounds, Topics, running
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from tests.app.fake_broker import eventually
 
@@ -91,3 +97,40 @@ def test_a_topic_that_is_deleted_takes_its_table_along(broker: SmqBroker, kind: 
         send(client, "clicks", 0, range(7, 9))
         wanted = [(0, 0, b"7"), (0, 1, b"8")]
         eventually(lambda: rows_of(broker, kind, "clicks") == wanted, "the new topic has its own")
+
+
+PRICE = {"name": "price", "type": "double"}
+NAME = {"name": "name", "type": "string"}
+
+
+def schema(*fields: dict[str, str]) -> str:
+    return json.dumps({"fields": fields})
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_values_are_typed_columns_in_table_and_sql(broker: SmqBroker, kind: str) -> None:
+    with broker.connect() as client:
+        client.create_topic("bids", 1, {"smq.table": kind, "smq.schema": schema(PRICE)})
+        with client.producer() as producer:
+            for value in (b'{"price": 1.5, "name": "a"}', b"no JSON", b'{"price": "x"}'):
+                producer.send("bids", value)
+        eventually(lambda: len(rows_of(broker, kind, "bids")) == 3, "it is published")
+        with Cluster(broker.bootstrap) as cluster:
+            with pytest.raises(BrokerError, match="it lacks the column price"):
+                alter_topic(cluster, "bids", {"smq.schema": schema(NAME)}, [])
+            alter_topic(cluster, "bids", {"smq.schema": schema(PRICE, NAME)}, [])
+        eventually(lambda: "name" in _frame(broker, kind, "bids").columns, "the column is there")
+        with client.producer() as producer:
+            producer.send("bids", b'{"price": 2, "name": "b"}')
+        eventually(lambda: len(rows_of(broker, kind, "bids")) == 4, "it is published")
+    frame = _frame(broker, kind, "bids").sort("_offset")
+    assert frame["price"].to_list() == [1.5, None, None, 2.0]
+    assert frame["name"].to_list()[1:] == [None, None, "b"]
+    query = "SELECT price, value FROM bids WHERE price IS NOT NULL ORDER BY price"
+    topics = Topics(broker.data_dir, Location(str(broker.data_dir / "filer")), None)
+    with running(query, topics, Bounds(1 << 28, None)) as found:
+        assert found.read_all()["price"].to_pylist() == [1.5, 2.0]
+    facts = broker_facts(broker.data_dir, 0.1)
+    assert facts is not None
+    [topic] = [each for each in facts["topics"] if each["name"] == "bids"]
+    assert topic["untyped_records"] == 2

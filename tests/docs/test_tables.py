@@ -26,7 +26,12 @@ def test_what_the_page_shows_works(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with SmqBroker(tmp_path, {"seal.ms": "1"}) as broker:
+        schema = '{"fields": [{"name": "price", "type": "double"}]}'
         with broker.connect() as client:
+            client.create_topic("bids", 2, {"smq.table": "delta", "smq.schema": schema})
+            with client.producer() as producer:
+                for number in range(20):
+                    producer.send("bids", b'{"price": %d.5}' % number, partition=number % 2)
             for topic, kind in (("orders", "iceberg"), ("clicks", "delta")):
                 client.create_topic(topic, 2, {"smq.table": kind})
                 with client.producer() as producer:
@@ -41,15 +46,15 @@ def test_what_the_page_shows_works(
                 and sealed_is_all(broker.data_dir)
             )
 
-        eventually(published, "both tables are published")
+        eventually(published, "all tables are published")
         names: dict[str, Any] = {"data_dir": broker.data_dir, "spark": spark}
         programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-        assert len(programs) == 6
+        assert len(programs) == 7
         for program in programs:
             exec(program, names)
     said, _ = capfd.readouterr()
     ends = '{"0": 10, "1": 10}'
-    assert said.splitlines() == ["5", ends, "(20,)", "20", "20", ends, "20", "20"]
+    assert said.splitlines() == ["5", ends, "(20,)", "20", "20", ends, "20", "20", "(200.0,)"]
 
 
 def tables_of(data_dir: Path) -> list[TableFacts]:
@@ -60,4 +65,4 @@ def tables_of(data_dir: Path) -> list[TableFacts]:
 def sealed_is_all(data_dir: Path) -> bool:
     with open_manifest(data_dir / "store.sqlite") as manifest:
         numbers = [number for topic in manifest.topics() for number in topic.partition_numbers]
-        return [manifest.sealed_end(number) for number in numbers] == [10] * 4
+        return [manifest.sealed_end(number) for number in numbers] == [10] * 6

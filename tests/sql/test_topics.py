@@ -8,7 +8,8 @@ import pytest
 from shm.kernels.twin import records as plain
 from smq.filer.location import Location
 from smq.model.errors import StoreError
-from smq.sql.topics import quoted, text_select, topic_rows, topics_of
+from smq.sql.topics import text_select, topic_rows, topics_of
+from smq.sql.typed import quoted
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME
 from smq.tables.plan import Unreadable

@@ -104,6 +104,7 @@ def _topic(topic: Topic, manifest: Manifest, rows: dict[int, np.ndarray]) -> dic
         "unsealed_bytes": sum(int(row[words.P_UNSEALED_BYTES]) for row in known),
         "sealed_bytes": sum(size for _, size in sealed),
         "segments": sum(count for count, _ in sealed),
+        "untyped_records": sum(map(manifest.untyped, topic.partition_numbers)),
     }
 
 

@@ -6,16 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smq.app.cli.client import AsJson, refusal
+from smq.app.cli.client import (
+    BOOTSTRAP_DEFAULT,
+    AsJson,
+    Bootstrap,
+    TopicName,
+    cluster_with,
+    refusal,
+)
 from smq.app.cli.output import say
 from smq.app.cli.serve import ConfigFile, load_config
 from smq.app.cli.status import table_lines
+from smq.model.topic_configs import SCHEMA
 
 if TYPE_CHECKING:
     from smq.front.metrics.facts import TableFacts
 
 app = typer.Typer(name="tables", help="Topics as lake tables.", no_args_is_help=True)
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="The broker's data directory.")]
+RECORDS_READ = 1000
+SILENCE_S = 2.0  # What is there comes sooner.
 LIST_JSON = (
     'JSON: [{"topic", "format", "location", "files", "records_behind", "behind_s", "raw_records", '
     '"synced_ms", "error", "note"}]'
@@ -57,6 +67,64 @@ def describe(
         return
     for name, value in facts.items():
         say(f"{name.replace('_', ' '):<16} {value}")
+
+
+@app.command(epilog='JSON: {"schema", "objects", "others", "left_out": [SENTENCE], "is_set"}')
+def infer(
+    topic: TopicName,
+    records: Annotated[
+        int, typer.Option("--records", help="How many of the first records to read.", min=1)
+    ] = RECORDS_READ,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    is_set: Annotated[
+        bool, typer.Option("--set", help="Set it as the topic's smq.schema.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Infer a topic's schema from its first JSON records; print it, or set it."""
+    from smq.client.kafka.topic_changes import alter_topic  # noqa: PLC0415  (as below)
+    from smq.model.topic_schema import written  # noqa: PLC0415  (`smq --help` imports little.)
+    from smq.tables.infer import inferred  # noqa: PLC0415  (as above)
+
+    found = inferred(_first_values(topic, records, bootstrap))
+    if not found.columns:
+        raise refusal(f"no schema fits: {topic} has {found.objects} JSON objects among its first")
+    schema = written(found.columns)
+    if is_set:
+        with cluster_with(topic, bootstrap) as cluster:
+            alter_topic(cluster, topic, {SCHEMA: schema}, [])
+    if as_json:
+        facts = {"schema": schema, "objects": found.objects, "others": found.others}
+        say(json.dumps({**facts, "left_out": found.left_out, "is_set": is_set}))
+        return
+    say(schema)
+    for sentence in found.left_out:
+        typer.echo(f"left out: {sentence}", err=True)
+    if found.others:
+        typer.echo(
+            f"{found.others} of {found.others + found.objects} values are no objects", err=True
+        )
+
+
+def _first_values(topic: str, count: int, bootstrap: str) -> list[bytes | None]:
+    from smq.client.client import connect  # noqa: PLC0415  (as above)
+    from smq.model.errors import BrokerError  # noqa: PLC0415  (as above)
+
+    values: list[bytes | None] = []
+    try:
+        with connect(bootstrap) as client:
+            if topic not in client.topics():
+                raise refusal(f"{topic} does not exist")
+            with client.consumer(topic, start="earliest") as consumer:
+                while len(values) < count:
+                    with consumer.poll(SILENCE_S) as batch:
+                        if not len(batch):
+                            break
+                        values += batch.to_arrow()["value"].to_pylist()
+    except BrokerError as reason:
+        raise refusal(f"{topic} cannot be read: {reason}") from reason
+    return values[:count]
 
 
 def _directory(data_dir: str | None, config: Path | None) -> Path:

@@ -193,6 +193,7 @@ class Observer:
                     unsealed[number],
                     sealed.bytes,
                     sealed.segments,
+                    sealed.untyped,
                     topic.logs[partition],
                     *more[number],
                 )

@@ -106,7 +106,7 @@ class _Known:
     def _note_table(self, topic: Topic, settings: TopicSettings, keep_ms: int) -> None:
         name = Name(topic.namespace, topic.name, settings.table)
         numbers = list(topic.partition_numbers)
-        self.tables[name] = PublishTable(topic.id.hex, *name, numbers, keep_ms)
+        self.tables[name] = PublishTable(topic.id.hex, *name, numbers, keep_ms, settings.schema)
         self.table_of |= dict.fromkeys(numbers, name)
 
     def settings(self, number: int) -> TopicSettings | None:
@@ -319,7 +319,8 @@ class Sealer:
             self._tables.changed(number)
             self._say_problem(answer)
 
-        self.sealing.do(Seal(node, place, sealed_end, end, settings.seal_bytes), answered)
+        job = Seal(node, place, sealed_end, end, settings.seal_bytes, settings.schema)
+        self.sealing.do(job, answered)
 
     def _say_problem(self, answer: object) -> None:
         if isinstance(answer, Failed) and self._told.is_new(answer.what, wall_ms()):

@@ -135,7 +135,9 @@ class Worker:
         """Seal a partition; up to which offset it is sealed now."""
         from smq.sealer.seal import Gone, Sealing  # noqa: PLC0415  (It imports pyarrow.)
 
-        sealing = Sealing(self.store, self._shard(job.node), self.manifest, wall_ms, self._room)
+        sealing = Sealing(
+            self.store, self._shard(job.node), self.manifest, wall_ms, self._room, job.schema
+        )
         try:
             return sealing.seal(job.place, job.sealed_end, job.end, job.segment_bytes)
         except Gone:

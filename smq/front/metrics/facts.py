@@ -60,6 +60,8 @@ class PartitionFacts(NamedTuple):
     unsealed_bytes: int
     sealed_bytes: int
     segments: int
+    untyped: int = 0
+    """Sealed records whose value does not fit the topic's schema."""
     log: int = 0
     stable_offset: int = 0
     sealed_end_offset: int = 0

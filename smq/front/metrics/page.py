@@ -167,6 +167,7 @@ def _many(facts: Facts) -> Iterator[str]:
         ("smq_partition_unsealed_bytes", "Bytes not sealed yet.", lambda p: p.unsealed_bytes),
         ("smq_partition_sealed_bytes", "Bytes in sealed segments.", lambda p: p.sealed_bytes),
         ("smq_partition_segments", "Number of sealed segments.", lambda p: p.segments),
+        ("smq_partition_untyped", "Sealed values that do not fit the schema.", lambda p: p.untyped),
     ]
     for name, words, value in columns:
         yield _head(name, words)

@@ -36,6 +36,7 @@ from smq.sealer.lake.table import (
     columns_of,
 )
 from smq.sealer.ports import ManifestPort
+from smq.sealer.typed import typed_columns
 from smq.store.manifest import walk
 from smq.wire.internal.messages import PublishTable
 
@@ -133,7 +134,7 @@ class Publishing(NamedTuple):
 
     def _prepared(self, table: LakeTable, held: Held | None, job: PublishTable) -> Held:
         """The table, ready to take this topic's files. Raises LakeError."""
-        columns = columns_of(None)
+        columns = columns_of(typed_columns(job.schema))
         if held is not None and held.foreign and held.topic_id == job.topic_id:
             raise LakeError(
                 f"{job.namespace}.{job.topic}",
@@ -148,6 +149,13 @@ class Publishing(NamedTuple):
             table.create(columns, job.topic_id)
             return Held(job.topic_id, {}, [], {each.name: each.type for each in columns})
         missing = [each for each in columns if each.name not in held.columns]
+        for each in typed_columns(job.schema) or []:
+            if held.columns.get(each.name, each.type) != each.type:
+                raise LakeError(
+                    f"{job.namespace}.{job.topic}",
+                    f"its column {each.name} is {held.columns[each.name]}, and the topic's schema "
+                    f"says {each.type}; choose another name for it",
+                )
         if missing:
             table.add_columns(missing)
         return held
@@ -174,7 +182,7 @@ def _what_happened(held: Held | None, state: TableState, job: PublishTable) -> s
 
 def _digest(job: PublishTable, lines: Lines) -> str:
     """A digest of what the table should be."""
-    digest = hashlib.sha256(f"{job.topic_id}".encode())
+    digest = hashlib.sha256(f"{job.topic_id} {job.schema}".encode())
     for partition, segments in sorted(lines.items()):
         digest.update(f"\n{partition}".encode())
         for segment in segments:

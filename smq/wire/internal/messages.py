@@ -267,6 +267,7 @@ class Seal(Question[int]):
     sealed_end: int
     end: int
     segment_bytes: int
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +358,7 @@ class PublishTable(Question[bool]):
     format: str
     numbers: list[int]
     keep_ms: int
+    schema: str = ""
     check: bool = False
 
 

@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from smq.model.catalog import Topic
 from smq.sealer.lake.state import TableState, write_state
 from smq.store.store import Store
+from smq.testing.smq_broker import SmqBroker
 from tests.app.smq_command import smq
 
 
@@ -49,3 +52,27 @@ def test_without_tables_it_says_how_to_make_one(tmp_path: Path) -> None:
     missing = smq("tables", "list", "--data-dir", str(tmp_path / "missing"))
     assert missing.returncode == 1
     assert "cannot be read" in missing.stderr
+
+
+@pytest.mark.slow
+def test_a_schema_is_inferred_from_the_first_records_and_set(smq_broker: SmqBroker) -> None:
+    at = ("--bootstrap", smq_broker.bootstrap)
+    with smq_broker.connect() as client:
+        client.create_topic("clicks", 1)
+        client.create_topic("words", 1)
+        with client.producer() as producer:
+            producer.send("clicks", b'{"user": "a", "ms": 5, "mixed": 1}')
+            producer.send("clicks", b'{"user": "b", "ms": 6, "mixed": "x"}')
+            producer.send("words", b"hello")
+    done = smq("tables", "infer", "clicks", *at, "--json")
+    facts = json.loads(done.stdout)
+    fields = [{"name": "user", "type": "string"}, {"name": "ms", "type": "int64"}]
+    assert json.loads(facts["schema"]) == {"fields": fields}
+    assert facts["left_out"] == ["mixed: its values are of no one type"]
+    assert smq("tables", "infer", "clicks", *at, "--set").returncode == 0
+    listed = smq("config", "list", "--topic", "clicks", "--only-set", *at).stdout
+    assert '{"name": "ms", "type": "int64"}' in listed
+    for topic, said in (("words", "no schema fits"), ("nothing", "nothing does not exist")):
+        done = smq("tables", "infer", topic, *at)
+        assert done.returncode == 1
+        assert said in done.stderr

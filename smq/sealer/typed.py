@@ -1,0 +1,231 @@
+"""Typed columns from the values of records: JSON objects, or Arrow streams of one row.
+
+    values ──all fit──▶ pyarrow.json, at once
+           ──else─────▶ the rows that may fit, halved until those that do not are found
+
+A row fits if pyarrow parses it with the schema: no integer from 1.5, no number from a string; a
+missing key is null. A row that does not fit has null in all typed columns, and is counted. Whether
+a row fits does not depend on its neighbours.
+
+pyarrow's parser reads a stream of documents, and one that is no object may end the process. So what
+it is given is known to be one object for each row: it begins with a brace and ends with one, and
+what follows a closing brace is a comma, a bracket, a brace or the end. Other values are looked at
+by Python's parser first.
+"""
+
+import json
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from smq.model.topic_schema import Column, Kind, ListOf, Struct, parse_schema
+
+BLOCK_ROWS = 4096  # What one misfit costs its neighbours: parsed by halves.
+ARROW_STREAM = b"\xff\xff\xff\xff"  # No JSON begins so.
+_ONE_OBJECT = r"^\s*\{(?s:.*)\}\s*$"
+_SUSPICIOUS = r"\}\s*[^\s,\]\}]"
+_PLAIN = {
+    "bool": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+_PYTHON: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int32": (int,),
+    "int64": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "string": (str,),
+    "timestamp": (str,),
+}
+
+
+@lru_cache(maxsize=64)
+def typed_columns(schema: str) -> pa.Schema | None:
+    """The columns of a topic's `smq.schema`; None if it has none."""
+    columns = parse_schema(schema)
+    return pa.schema([_field(each) for each in columns]) if columns else None
+
+
+def leaves(schema: pa.Schema | None) -> list[str]:
+    """The paths that the columns have in a Parquet file."""
+    return [path for field in schema or () for path in _leaves(field.name, field.type)]
+
+
+class Typing:
+    """Makes the typed columns of a topic."""
+
+    def __init__(self, schema: str) -> None:
+        self._columns = parse_schema(schema)
+        columns = typed_columns(schema)
+        assert columns is not None, "there are columns"
+        self.columns = columns
+        self._parsed = pa.schema(
+            [(each.source, columns.field(each.name).type) for each in self._columns]
+        )
+
+    def of(self, values: pa.ChunkedArray) -> tuple[list[pa.ChunkedArray], int]:
+        """The columns of these values (binary), and how many rows do not fit. Null fits."""
+        tables, misfits = [], 0
+        array = values.cast(pa.binary()).combine_chunks()
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        for chunk in chunks:
+            table, count = self._whole(chunk)
+            tables.append(table)
+            misfits += count
+        joined = pa.concat_tables(tables) if tables else self.columns.empty_table()
+        return joined.columns, misfits
+
+    def _whole(self, values: pa.Array) -> tuple[pa.Table, int]:
+        rows = [number for number, valid in enumerate(values.is_valid().to_pylist()) if valid]
+        texts = values.drop_null()
+        if not len(texts):
+            return self._placed([], self._parsed.empty_table(), len(values)), 0
+        if are_objects(texts) and (parsed := self._parse(texts.to_pylist())) is not None:
+            return self._placed(rows, parsed, len(values)), 0
+        found: list[pa.Table] = []
+        fitting: list[int] = []
+        for first in range(0, len(rows), BLOCK_ROWS):
+            block = texts[first : first + BLOCK_ROWS].to_pylist()
+            self._block(rows[first : first + BLOCK_ROWS], block, found, fitting)
+        parsed = pa.concat_tables(found) if found else self._parsed.empty_table()
+        return self._placed(fitting, parsed, len(values)), len(rows) - len(fitting)
+
+    def _block(
+        self, rows: list[int], values: list[bytes], found: list[pa.Table], fitting: list[int]
+    ) -> None:
+        """Parse those that fit, and note their rows."""
+        arrow, text = [], []
+        for row, value in zip(rows, values, strict=True):
+            if value.startswith(ARROW_STREAM):
+                arrow.append((row, value))
+            elif self._may_fit(value):
+                text.append((row, value))
+        self._halve(text, found, fitting)
+        for row, value in arrow:
+            if (table := self._read_arrow(value)) is not None:
+                found.append(table)
+                fitting.append(row)
+
+    def _halve(
+        self, rows: list[tuple[int, bytes]], found: list[pa.Table], fitting: list[int]
+    ) -> None:
+        if not rows:
+            return
+        parsed = self._parse([value for _, value in rows])
+        if parsed is not None:
+            found.append(parsed)
+            fitting.extend(row for row, _ in rows)
+        elif len(rows) > 1:
+            middle = len(rows) // 2
+            self._halve(rows[:middle], found, fitting)
+            self._halve(rows[middle:], found, fitting)
+
+    def _parse(self, values: list[bytes]) -> pa.Table | None:
+        """One row for each value, which are objects; None if one of them does not fit."""
+        text = b"\n".join(values)
+        try:
+            parsed = pj.read_json(
+                pa.BufferReader(text),
+                read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 64),
+                parse_options=pj.ParseOptions(
+                    explicit_schema=self._parsed,
+                    newlines_in_values=True,
+                    unexpected_field_behavior="ignore",
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        return parsed if parsed.num_rows == len(values) else None
+
+    def _read_arrow(self, value: bytes) -> pa.Table | None:
+        """The row of an Arrow stream; None if it has not exactly one that fits."""
+        try:
+            table = pa.ipc.open_stream(value).read_all()
+            table.validate(full=True)
+            if table.num_rows != 1:
+                return None
+            arrays = [
+                table[each.name].cast(each.type)
+                if each.name in table.column_names
+                else pa.nulls(1, each.type)
+                for each in self._parsed
+            ]
+            return pa.table(arrays, schema=self._parsed)
+        except (pa.ArrowException, OSError, KeyError, ValueError):
+            return None
+
+    def _may_fit(self, value: bytes) -> bool:
+        """Whether a value is one JSON object, and plainly not of other types."""
+        try:
+            found = json.loads(value.decode())
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            return False
+        except (ValueError, RecursionError):  # Too long a number, too deep: pyarrow decides.
+            return are_objects(pa.array([value], pa.binary()))
+        return isinstance(found, dict) and all(
+            _looks_like(found.get(each.source), each.type) for each in self._columns
+        )
+
+    def _placed(self, rows: list[int], parsed: pa.Table, count: int) -> pa.Table:
+        """The parsed rows at their places among so many rows, the others null."""
+        table = parsed.rename_columns(self.columns.names).cast(self.columns)
+        if len(rows) == count and rows == list(range(count)):
+            return table
+        place: list[int | None] = [None] * count
+        for at, row in enumerate(rows):
+            place[row] = at
+        if not rows:
+            return pa.table([pa.nulls(count, each.type) for each in self.columns], self.columns)
+        return table.take(pa.array(place, pa.int64()))
+
+
+def are_objects(texts: pa.Array) -> bool:
+    """Whether each of these values (binary) can only be one JSON object, if it is JSON."""
+    try:
+        strings = texts.cast(pa.string())
+    except pa.ArrowInvalid:  # Not UTF-8.
+        return False
+    if not pc.all(pc.match_substring_regex(strings, _ONE_OBJECT)).as_py():
+        return False
+    return not pc.any(pc.match_substring_regex(strings, _SUSPICIOUS)).as_py()
+
+
+def _looks_like(value: Any, kind: Kind) -> bool:  # noqa: ANN401  (whatever JSON has)
+    """False only for what pyarrow refuses too."""
+    if value is None:
+        return True
+    match kind:
+        case ListOf():
+            return isinstance(value, list)
+        case Struct():
+            return isinstance(value, dict)
+    return isinstance(value, _PYTHON[kind]) and (kind == "bool" or not isinstance(value, bool))
+
+
+def _field(column: Column) -> pa.Field:
+    return pa.field(column.name, _arrow(column.type))
+
+
+def _arrow(kind: Kind) -> pa.DataType:
+    match kind:
+        case ListOf():
+            return pa.list_(pa.field("element", _arrow(kind.items)))
+        case Struct():
+            return pa.struct([_field(each) for each in kind.fields])
+    return _PLAIN[kind]
+
+
+def _leaves(path: str, type_: pa.DataType) -> list[str]:
+    if pa.types.is_list(type_):
+        return _leaves(f"{path}.list.element", type_.value_type)
+    if pa.types.is_struct(type_):
+        return [leaf for field in type_ for leaf in _leaves(f"{path}.{field.name}", field.type)]
+    return [path]

@@ -1,0 +1,127 @@
+"""Typed columns: what fits is there, the rest is counted, and no value harms its neighbours."""
+
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from smq.sealer.typed import BLOCK_ROWS, Typing, are_objects, leaves, typed_columns
+
+SCHEMA = json.dumps(
+    {
+        "fields": [
+            {"name": "i", "type": "int64"},
+            {"name": "f", "type": "double"},
+            {"name": "s", "type": "string"},
+            {"name": "b", "type": "bool"},
+            {"name": "tags", "type": {"list": "string"}},
+            {"name": "at", "type": {"struct": [{"name": "x", "type": "int32"}]}},
+            {"name": "sent", "type": "timestamp", "from": "timestamp"},
+        ]
+    }
+)
+TYPING = Typing(SCHEMA)
+NULLS = dict.fromkeys(TYPING.columns.names)
+
+
+def typed(*values: bytes | None) -> tuple[list[dict[str, object]], int]:
+    columns, misfits = TYPING.of(pa.chunked_array([pa.array(values, pa.binary())]))
+    return pa.table(columns, schema=TYPING.columns).to_pylist(), misfits
+
+
+def test_objects_become_columns() -> None:
+    value = {
+        "i": 7, "f": 1, "s": "Zürich", "b": True, "tags": ["a", None], "at": {"x": 3, "y": 1},
+        "timestamp": "2026-01-02T03:04:05.5Z", "more": [1, {"a": None}],
+    }  # fmt: skip
+    when = datetime(2026, 1, 2, 3, 4, 5, 500_000, UTC)
+    rows, misfits = typed(json.dumps(value).encode(), b"{}", None, b' {"i":\n8}\n')
+    assert misfits == 0
+    assert rows[0] == {
+        "i": 7, "f": 1.0, "s": "Zürich", "b": True, "tags": ["a", None], "at": {"x": 3},
+        "sent": when,
+    }  # fmt: skip
+    assert rows[1:] == [NULLS, NULLS, NULLS | {"i": 8}]
+
+
+MISFITS = [
+    b"", b" ", b"null", b"1", b'"text"', b"[]", b"{", b'{"i": 1} {"i": 2}', b'{"i": 1}null{"i": 2}',
+    b'{"i": 1}, {"i": 2}', b"{}}", b'{"i": 1.5}', b'{"i": "1"}', b'{"i": 9223372036854775808}',
+    b'{"f": "1"}', b'{"f": true}', b'{"f": 1e400}', b'{"s": 1}', b'{"s": "\xff"}',
+    b'{"s": "\\ud800"}',
+    b'{"b": 0}', b'{"tags": "a"}', b'{"tags": [1]}', b'{"at": []}', b'{"at": {"x": 3000000000}}',
+    b'{"timestamp": 5}', b'{"timestamp": "yesterday"}', b'{"i": 1, "i": 2}', b"\xef\xbb\xbf{}",
+    b"not } text", b'{"i":1}\x00', b'{"s": "a\x01b"}', b'{"i": ' + b"1" * 5000 + b"}",
+    b'{"tags": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", MISFITS)
+def test_a_value_that_does_not_fit_is_counted_and_spares_its_neighbours(value: bytes) -> None:
+    rows, misfits = typed(b'{"i": 1}', value, b'{"i": 2}')
+    assert misfits == 1
+    assert rows == [NULLS | {"i": 1}, NULLS, NULLS | {"i": 2}]
+
+
+def test_braces_in_texts_are_looked_at_again() -> None:
+    value = b'{"s": "} {", "i": 1}'
+    assert not are_objects(pa.array([value]))
+    assert typed(value) == ([NULLS | {"s": "} {", "i": 1}], 0)
+
+
+def test_deep_values_beside_the_columns_are_no_harm() -> None:
+    value = b'{"i": 5, "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert typed(value, b"1") == ([NULLS | {"i": 5}, NULLS], 1)
+
+
+def test_many_rows_with_a_few_misfits_keep_their_order() -> None:
+    count = 2 * BLOCK_ROWS + 17
+    values = [b'{"i": %d}' % n if n % 1000 else b'{"i": "%d"}' % n for n in range(count)]
+    rows, misfits = typed(*values)
+    assert misfits == 9
+    assert [row["i"] for row in rows] == [n if n % 1000 else None for n in range(count)]
+
+
+def stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def test_an_arrow_stream_of_one_row_is_typed_too() -> None:
+    one = stream(pa.table({"i": pa.array([7], pa.int32()), "more": ["x"]}))
+    two, other = stream(pa.table({"i": [1, 2]})), stream(pa.table({"i": ["text"]}))
+    rows, misfits = typed(b'{"i": 1}', one, two, other, one[:-60], b'{"i": 2}')
+    assert misfits == 3
+    assert [row["i"] for row in rows] == [1, 7, None, None, None, 2]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["i", "f", "s", "b", "tags", "at", "x"]), inner, max_size=4
+        )
+    ),
+    max_leaves=6,
+).map(lambda value: json.dumps(value).encode())
+
+
+@settings(max_examples=200)
+@given(st.lists(JSON | st.binary(max_size=12) | st.sampled_from(MISFITS[:30]), max_size=8))
+def test_whether_a_row_fits_depends_on_no_other(values: list[bytes]) -> None:
+    rows, misfits = typed(*values)
+    alone = [typed(value) for value in values]
+    assert repr(rows) == repr([each for one, _ in alone for each in one])
+    assert misfits == sum(count for _, count in alone)
+
+
+def test_columns_have_paths_in_a_file() -> None:
+    assert typed_columns("") is None
+    assert leaves(None) == []
+    assert leaves(typed_columns(SCHEMA))[-3:] == ["tags.list.element", "at.x", "sent"]

@@ -1,0 +1,56 @@
+"""Typed columns in SQL: from files that have them, files that do not, and records not sealed."""
+
+import json
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from smq.sql.typed import quoted, typed_names, widened, with_typed
+
+SCHEMA = json.dumps(
+    {
+        "fields": [
+            {"name": "price", "type": "double"},
+            {"name": "tags", "type": {"list": "string"}},
+            {"name": "buyer", "type": {"struct": [{"name": "id", "type": "int64"}]}},
+            {"name": "sent", "type": "timestamp", "from": "timestamp"},
+        ]
+    }
+)
+
+
+def test_a_topic_without_a_schema_is_as_it_was() -> None:
+    rows = pa.table({"value": pa.array([b"1"])})
+    assert with_typed(rows, "") is rows
+    assert typed_names("") == ""
+    assert widened("t", "") == "t"
+
+
+def test_rows_of_all_ages_are_one_table(tmp_path: Path) -> None:
+    values = [b'{"price": 1.5, "tags": ["a"], "buyer": {"id": 3}}', b"no JSON", None]
+    rows = with_typed(pa.table({"value": pa.array(values)}), SCHEMA)
+    old, new = f"{tmp_path}/old.parquet", f"{tmp_path}/new.parquet"
+    pq.write_table(rows.select(["value"]), old)
+    pq.write_table(rows, new)
+    for files, known in (([old], 0), ([new], 1), ([old, new], 1)):
+        source = widened(f"read_parquet({files}, union_by_name=true)", SCHEMA)
+        with duckdb.connect() as database:
+            found = database.execute(f"SELECT 0{typed_names(SCHEMA)} FROM {source}").fetchall()
+        assert len(found) == 3 * len(files)
+        typed = [row[1:] for row in found if row[1] is not None]
+        assert typed == [(1.5, ["a"], {"id": 3}, None)] * known
+    with duckdb.connect() as database:
+        database.register("live", rows)
+        names = database.execute(f"DESCRIBE SELECT 0{typed_names(SCHEMA)} FROM live").fetchall()
+    assert [row[1] for row in names[1:]] == [
+        "DOUBLE",
+        "VARCHAR[]",
+        "STRUCT(id BIGINT)",
+        "TIMESTAMP",
+    ]
+
+
+def test_quotes_are_doubled() -> None:
+    assert quoted('a"b') == '"a""b"'
