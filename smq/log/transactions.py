@@ -15,7 +15,13 @@ from operator import attrgetter
 import numpy as np
 
 from shm.kernels.base.words import P_ABORTED_END, P_LAST_STABLE, P_OPEN_FROM
-from shm.kernels.log.producers import R_COORDINATOR_EPOCH, R_OPEN, fence_producer, producer_row
+from shm.kernels.log.producers import (
+    R_COORDINATOR_EPOCH,
+    R_EPOCH,
+    R_OPEN,
+    fence_producer,
+    producer_row,
+)
 from smq.log.files.checkpoint import Aborted, Open, TransactionsCopy
 from smq.log.partitions import Partitions
 from smq.log.producers import Producers
@@ -98,9 +104,17 @@ class Transactions:
         self.fence(number, marker, now_ms)
 
     def fence(self, number: int, marker: Marker, now_ms: int) -> None:
-        """A marker's epochs are the producer's from now on."""
+        """A marker's epochs are the producer's from now on.
+
+        A start enters all batches of a piece of the log before its markers: one that comes late
+        must not make the producer's newer batches unknown, or a retry of them is appended again.
+        """
+        table = self._producers.table
+        row = producer_row(table, number, marker.producer_id)
+        if row and table[row, R_EPOCH] > marker.producer_epoch:
+            return
         producer = marker.producer_id, marker.producer_epoch
-        fence_producer(self._producers.table, number, *producer, marker.coordinator_epoch, now_ms)
+        fence_producer(table, number, *producer, marker.coordinator_epoch, now_ms)
 
     def forget(self, number: int, offset: int) -> None:
         """The log gives no record of a partition below `offset` any more."""

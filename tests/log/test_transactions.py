@@ -135,3 +135,19 @@ def test_a_partition_that_is_gone_takes_its_transactions_along(shard: Shard) -> 
 def test_an_ordinary_batch_opens_nothing(shard: Shard) -> None:
     Producers(shard).append("one", 0, batch(b"x"))
     assert facts(shard.logs[0]) == ([], [], 0, 0)
+
+
+def test_after_a_start_a_retry_is_known_whatever_markers_are_before_it(
+    shard: Shard, tmp_path: Path
+) -> None:
+    """Each end bumps the epoch (KIP-890): the batch of the last epoch is behind older markers."""
+    producers = Producers(shard)
+    for epoch in range(3):
+        producers.write([b"a"], (7, epoch))
+        producers.end(NUMBER, abort((7, epoch + 1)), version=2)
+    offset = producers.write([b"last"], (7, 3))
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "log", copy)
+    (copy / "0" / FILE_NAME).unlink(missing_ok=True)
+    again = new_shard(copy, topic("one"))
+    assert Producers(again).write([b"last"], (7, 3)) == offset

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from shm.kernels.base.words import WORD_GENERATION, WORD_SYNCED
+from shm.kernels.base.words import DURABILITY_DISK, WORD_GENERATION, WORD_SYNCED, WORD_WRITTEN
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import wall_ms
 from smq.app.process.link import Link
@@ -202,6 +202,7 @@ class ShardCommands:
         outcomes = [each.outcome(self._shard) for each in endings]
         known = [int(each) for each in outcomes if each is not None]
         missing = _not_synced(ends)
+        self._want_syncs(endings)
         if any(log.failed is not None for log, _ in missing):
             link.send(encode_answer(frame_id, Failed("a log has failed")))
         elif len(known) == len(outcomes) and not missing:
@@ -209,6 +210,15 @@ class ShardCommands:
         elif not link.closed:
             again = partial(self._answer_markers, link, frame_id, endings, missing)
             self._loop.call_later(SYNC_POLL_MS, again)
+
+    def _want_syncs(self, endings: list[Ending]) -> None:
+        """Have markers synced that no write has wanted synced: a full ring may have had them
+        written before the turn ended, and some are repeated."""
+        waiting = (each for each in endings if each.outcome(self._shard) is None)
+        for log in {each.led.log.number: each.led.log for each in waiting if each.led}.values():
+            must = DURABILITY_DISK in self._shard.levels and log.failed is None
+            if must and log.syncs.wanted < log.words[WORD_WRITTEN]:
+                log.want_sync()
 
     def _sync(self, link: Link, frame_id: int, asked: SyncLogs) -> None:
         found = [led for number in asked.numbers if (led := self._shard.by_number(number))]
