@@ -78,6 +78,7 @@ kills: setup  ## Real processes, killed at random under load. SEED=n chooses who
 	$(BIN)/python -m smq.testing.door_kill_run $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.kill_run $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.kill_run --hurried $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m smq.testing.transaction_run $(if $(SEED),--seed $(SEED))
 
 console-test: setup  ## The console in Debian's Chromium (apt-get install chromium), and what axe says of it.
 	$(BIN)/python -m pip install --quiet --editable '.[browser,decode]'
