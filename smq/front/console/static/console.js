@@ -54,7 +54,8 @@ function short(value, base) {
     value /= base;
     unit += 1;
   }
-  return (unit && value < 10 ? value.toFixed(1) : Math.round(value)) + UNITS[unit];
+  const isShort = value < 10 && (unit || !Number.isInteger(value));
+  return (isShort ? value.toFixed(1) : Math.round(value)) + UNITS[unit];
 }
 
 function color(name) {
