@@ -21,7 +21,7 @@ def test_groups_are_listed_with_their_lag_whatever_their_names() -> None:
     assert re.search(
         r"readers</a></td><td>Stable</td><td class=\"n\">1</td><td class=\"n\">30", page
     )
-    assert "1 groups" in Browser().text("/groups?q=read")
+    assert "1 group" in Browser().text("/groups?q=read")
 
 
 def test_the_picture_has_a_cell_for_each_partition_in_its_members_colour() -> None:

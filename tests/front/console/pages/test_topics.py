@@ -22,7 +22,7 @@ def test_many_topics_are_paged_and_found_by_a_part_of_the_name() -> None:
     assert "topic-0000<" not in page
     assert "page 2 of 10" in page
     found = browser.text("/topics?q=0999")
-    assert "1 topics" in found
+    assert "1 topic" in found
     assert "topic-0999" in found
 
 
