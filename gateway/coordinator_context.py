@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
+from smq.coordinator.mutations import Charge
 from smq.shard.shard import Node
 from smq.wire.headers import RequestHeader
 
@@ -43,6 +44,15 @@ class CoordinatorContext:
     @property
     def version(self) -> int:
         return self.header.api_version
+
+    def charge(self, strict_from: int) -> Charge:
+        """What this request is charged for changing topics; from a version on it may be refused."""
+        return self.coordinator.mutations.of(
+            self.coordinator.settings.quotas,
+            self.header.client_id,
+            self.now.monotonic_ms,
+            strict=self.version >= strict_from,
+        )
 
     def ticket(self, respond: Callable[[Any], Message]) -> Ticket:
         """A ticket for this request; `respond` makes the response of what a group answers."""

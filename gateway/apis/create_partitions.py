@@ -5,8 +5,7 @@
   INVALID_REQUEST, once and before the others, for a name that the request has twice.
 - A request may assign each new partition to a node. validate_only only checks.
 - The partitions are in the catalog before the answer goes out: the timeout says nothing here.
-
-Left out: quotas (3, KIP-599).
+- From 3: THROTTLING_QUOTA_EXCEEDED while the client has made too many partitions (KIP-599).
 """
 
 from collections import Counter
@@ -22,6 +21,7 @@ from smq.wire.generated.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+STRICT_FROM = 3
 PART_TOPICS = 10  # Of an answer: a change makes the topic's line of the catalog anew.
 
 
@@ -44,7 +44,7 @@ def handle(
     change = _Change(request, context)
     for first in range(0, len(once), PART_TOPICS):
         results = [change.carry_out(each) for each in once[first : first + PART_TOPICS]]
-        yield CreatePartitionsResponse(results=results)
+        yield CreatePartitionsResponse(results=results, throttle_time_ms=change.charge.throttle_ms)
 
 
 class _Change:
@@ -54,6 +54,7 @@ class _Change:
         self._topics = context.coordinator.topics
         self._validate_only = request.validate_only
         self._left = PARTITIONS_PER_REQUEST_MAX
+        self.charge = context.charge(STRICT_FROM)
 
     def carry_out(self, asked: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         """Change one topic, or say why not."""
@@ -61,14 +62,16 @@ class _Change:
         assignments = asked.assignments
         try:
             topic = self._topics.find(asked.name)
-            self._check_room(asked.count - topic.partition_count)
+            more = asked.count - topic.partition_count
+            self._check_room(more)
+            self.charge.take(max(0, more))
             self._topics.add_partitions(
                 topic,
                 asked.count,
                 None if assignments is None else [each.broker_ids for each in assignments],
                 validate_only=self._validate_only,
             )
-            self._left -= asked.count - topic.partition_count
+            self._left -= more
         except BrokerError as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
         return result

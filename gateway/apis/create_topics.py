@@ -6,9 +6,10 @@
 - The topic is in the catalog before the answer goes out. The timeout has no effect.
 - From 4: -1 for the broker's number of partitions and of replicas (KIP-464).
 - From 5: number of partitions, replication factor and every config in the answer (KIP-525).
+- From 6: THROTTLING_QUOTA_EXCEEDED while the client has made too many partitions (KIP-599).
 - From 7: topic id (KIP-516).
 
-Left out: replication factors above 1 (smq.coordinator.topics says why), quotas (6, KIP-599).
+Left out: replication factors above 1 (smq.coordinator.topics says why).
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from gateway.apis.configs.entries import Layers
 from gateway.apis.configs.topics import topic_entries
 from gateway.coordinator_context import CoordinatorContext
+from smq.coordinator.mutations import Charge
 from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.create_topics import (
@@ -28,6 +30,7 @@ from smq.wire.generated.create_topics import (
 )
 
 REPLICATION_FACTOR = 1
+STRICT_FROM = 6
 PART_TOPICS = 10  # Of an answer: making one, with all its configs, takes a fraction of a ms.
 
 
@@ -44,11 +47,13 @@ def handle(
         return
     twice = BrokerError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     refused = [_refused(name, twice) for name, count in counts.items() if count > 1]
+    charge = context.charge(STRICT_FROM)
     for first in range(0, max(1, len(once)), PART_TOPICS):
         part = once[first : first + PART_TOPICS]
         is_last = first + PART_TOPICS >= len(once)
+        made = [_create(each, request, context, charge) for each in part]
         yield CreateTopicsResponse(
-            topics=[_create(each, request, context) for each in part] + (refused if is_last else [])
+            topics=made + (refused if is_last else []), throttle_time_ms=charge.throttle_ms
         )
 
 
@@ -61,7 +66,10 @@ def _partition_count(wanted: CreatableTopic, context: CoordinatorContext) -> int
 
 
 def _create(
-    wanted: CreatableTopic, request: CreateTopicsRequest, context: CoordinatorContext
+    wanted: CreatableTopic,
+    request: CreateTopicsRequest,
+    context: CoordinatorContext,
+    charge: Charge,
 ) -> CreatableTopicResult:
     new = NewTopic(
         name=wanted.name,
@@ -72,6 +80,9 @@ def _create(
     )
     topics = context.coordinator.topics
     try:
+        if charge.is_limited:
+            topics.create(new, context.now, validate_only=True)
+            charge.take(_partition_count(wanted, context))
         topic = topics.create(new, context.now, validate_only=request.validate_only)
     except BrokerError as refusal:
         return _refused(wanted.name, refusal)

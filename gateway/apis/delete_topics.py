@@ -3,7 +3,8 @@
 - Deletes each topic with its records, configs and committed offsets. The other processes drop their
   share when they see the next catalog.
 - UNKNOWN_TOPIC_OR_PARTITION: no such topic. INVALID_REQUEST: a name or id that comes twice.
-- From 5: error messages (KIP-599). From 6: topics by id (KIP-516), an unknown one is
+- From 5: error messages, and THROTTLING_QUOTA_EXCEEDED while the client has deleted too many
+  partitions (KIP-599). From 6: topics by id (KIP-516), an unknown one is
   UNKNOWN_TOPIC_ID; both a name and an id, or neither, is INVALID_REQUEST.
 - Unlike Kafka, which shuffles, answers come in the order asked.
 """
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gateway.coordinator_context import CoordinatorContext
+from smq.coordinator.mutations import Charge
 from smq.coordinator.topics import Topics
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import BrokerError, ErrorCode
@@ -24,6 +26,7 @@ from smq.wire.generated.delete_topics import (
 )
 
 STATES_FROM = 6
+STRICT_FROM = 5
 PART_TOPICS = 50  # Of an answer: deleting one takes some tens of microseconds.
 
 
@@ -37,21 +40,22 @@ def handle(
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
     counts = Counter((each.name, each.topic_id) for each in asked)
     # The catalog is the one before: making a new one for each topic would take a while.
-    deletion, names = _Deletion(context.coordinator.topics.catalog), list(counts)
+    charge = context.charge(STRICT_FROM)
+    deletion, names = _Deletion(context.coordinator.topics.catalog, charge), list(counts)
     for first in range(0, max(1, len(names)), PART_TOPICS):
         results = [
             deletion.find(DeleteTopicState(name=name, topic_id=topic_id), counts[name, topic_id])
             for name, topic_id in names[first : first + PART_TOPICS]
         ]
         deletion.carry_out(context.coordinator.topics)
-        yield DeleteTopicsResponse(responses=results)
+        yield DeleteTopicsResponse(responses=results, throttle_time_ms=charge.throttle_ms)
 
 
 class _Deletion:
     """The topics that are to be deleted, each once."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, charge: Charge) -> None:
+        self._catalog, self._charge = catalog, charge
         self._names: set[str] = set()
         self._due: list[Topic] = []
 
@@ -61,6 +65,7 @@ class _Deletion:
             topic = _find(asked, count, self._catalog)
             if topic.name in self._names:
                 raise _invalid("The provided topic name maps to an ID that was already supplied.")
+            self._charge.take(topic.partition_count)
         except BrokerError as refusal:
             return DeletableTopicResult(
                 name=asked.name,

@@ -6,6 +6,7 @@ from gateway.apis import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
+    client_quotas,
     create_partitions,
     create_topics,
     delete_groups,
@@ -64,6 +65,7 @@ from gateway.apis.transactions import (
 from smq.wire.generated import (
     add_offsets_to_txn as add_offsets_to_txn_codec,
     add_partitions_to_txn as add_partitions_to_txn_codec,
+    alter_client_quotas as alter_client_quotas_codec,
     alter_configs as alter_configs_codec,
     alter_partition_reassignments as alter_partition_reassignments_codec,
     alter_replica_log_dirs as alter_replica_log_dirs_codec,
@@ -76,6 +78,7 @@ from smq.wire.generated import (
     delete_records as delete_records_codec,
     delete_topics as delete_topics_codec,
     describe_acls as describe_acls_codec,
+    describe_client_quotas as describe_client_quotas_codec,
     describe_cluster as describe_cluster_codec,
     describe_configs as describe_configs_codec,
     describe_groups as describe_groups_codec,
@@ -207,7 +210,7 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         create_topics_codec,
         create_topics.handle,
-        "replication factors above 1, quotas",
+        "replication factors above 1",
         answered_in_parts("topics"),
     ),
     Api(
@@ -215,7 +218,7 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         delete_topics_codec,
         delete_topics.handle,
-        "quotas",
+        "",
         answered_in_parts("responses"),
     ),
     Api(
@@ -323,7 +326,7 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         create_partitions_codec,
         create_partitions.handle,
-        "quotas",
+        "",
         answered_in_parts("results"),
     ),
     Api(
@@ -380,6 +383,22 @@ APIS: tuple[Api, ...] = (
         offset_delete.handle,
         "",
         NAMED,
+    ),
+    Api(
+        "DescribeClientQuotas",
+        Where.COORDINATOR,
+        describe_client_quotas_codec,
+        client_quotas.describe,
+        "",
+        WHOLE,
+    ),
+    Api(
+        "AlterClientQuotas",
+        Where.COORDINATOR,
+        alter_client_quotas_codec,
+        client_quotas.alter,
+        "",
+        WHOLE,
     ),
     Api(
         "DescribeQuorum",

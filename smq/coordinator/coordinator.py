@@ -8,6 +8,7 @@ discards this object and builds a new one from the committed state.
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
 from smq.coordinator.inputs import Chance, Now
+from smq.coordinator.mutations import Mutations
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.settings import Settings
 from smq.coordinator.topics import Cluster, Topics
@@ -29,6 +30,7 @@ class Coordinator:
         self.settings = Settings(store, config)
         config = self.settings.config
         self.chance = chance
+        self.mutations = Mutations()
         self.topics = Topics(store, config, cluster, chance)
         self.groups = Groups(store, _group_rules(config), now)
         self.producer_ids = ProducerIds(store)

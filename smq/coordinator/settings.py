@@ -54,6 +54,11 @@ class Settings:
         """The resources of a type that have configs."""
         return sorted(self._configs.get(kind, {}))
 
+    @property
+    def quotas(self) -> Mapping[str, Mapping[str, str]]:
+        """The quotas of all entities."""
+        return self._configs.get(QUOTA, {})
+
     def configs(self, kind: str, resource: str) -> Mapping[str, str]:
         """What is set of a resource."""
         return self._configs.get(kind, {}).get(resource, _NOTHING)

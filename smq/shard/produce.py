@@ -121,14 +121,24 @@ class Producing:
             self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
         self.out = np.zeros(ANSWERS_BYTES, np.uint8)
 
-    def run(
-        self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now_ms: int
+    def run(  # noqa: PLR0913, PLR0917  (a buffer, and what holds for its requests)
+        self,
+        data: np.ndarray,
+        start: int,
+        end: int,
+        directory: np.ndarray,
+        now_ms: int,
+        quota_ms: int = 0,
     ) -> Produced:
-        """Take every whole Produce request of data[start:end], up to the first that is none."""
+        """Take every whole Produce request of data[start:end], up to the first that is none.
+
+        `quota_ms` is how long the client is to wait for a quota's sake.
+        """
         head, throttle = self._head, self._throttle
         self.begin()
         head[HEAD_START], head[HEAD_END], head[HEAD_NOW_MS] = start, end, now_ms
-        head[HEAD_THROTTLE_MS] = throttle.delay_ms(end - start, now_ms) if throttle.is_on else 0
+        space_ms = throttle.delay_ms(end - start, now_ms) if throttle.is_on else 0
+        head[HEAD_THROTTLE_MS] = max(space_ms, quota_ms)
         if len(self._logs) == 1:
             log = self._logs[0]
             tables = log.memory.memory, log.links, log.producers.table

@@ -26,13 +26,14 @@ from shm.kernels.base.words import (
     P_UNSEALED_BYTES,
 )
 from smq.log.log import TOUCHED_MAX, Log
-from smq.model.catalog import BROKER, Catalog, Topic
+from smq.model.catalog import BROKER, QUOTA, Catalog, Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.live_config import in_force
 from smq.model.topic_configs import topic_defaults
 from smq.shard.directory import build_directory
 from smq.shard.fetch_sessions import FetchSessions
+from smq.shard.quotas import ClientQuotas
 from smq.shard.settings import settings_of
 from smq.shard.throttle import Throttle
 
@@ -115,6 +116,7 @@ class Shard:
         self.fetch_sessions = FetchSessions()
         # By (partition, producer): who has asked the coordinator for it last, until a marker comes.
         self.verifying: dict[tuple[int, int], object] = {}
+        self.quotas = ClientQuotas()
         self.throttle = Throttle(logs.values())
         self.directory = build_directory(self.catalog, lambda _: None)
 
@@ -133,6 +135,7 @@ class Shard:
     def take_catalog(self, catalog: Catalog, version: int) -> None:
         """Lead what a newer catalog gives us, and forget what it no longer has."""
         config = in_force(self._started, catalog.settings.get(BROKER, {}), str(self.node_id))
+        self.quotas.take(catalog.settings.get(QUOTA, {}))
         changed = _difference(catalog, self.catalog)
         if config is not self.config:
             if topic_defaults(config) != topic_defaults(self.config):

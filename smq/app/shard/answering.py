@@ -9,10 +9,11 @@ from gateway.context import Ask, Later, Message, Relay, Result, Wait, WaitForAny
 from gateway.dispatch import Dispatched, encode
 from gateway.parts import Parts
 from shm.kernels.base.wire import SIZE_BYTES
-from smq.app.process.clock import monotonic_ns
+from smq.app.process.clock import monotonic_ns, wall_ms
 from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
 from smq.app.shard.connection import Connection, Slot
+from smq.app.shard.limited import API_KEY_AND_VERSION_BYTES, obey, settled
 from smq.app.shard.long_polls import LongPolls
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
@@ -55,14 +56,18 @@ class Answering:
     ) -> None:
         if isinstance(response, list):
             if not connection.closed:
-                slot.fill(response)
+                slot.fill(settled(connection, dispatched.header, response, wall_ms()))
                 self.dirty[connection] = None
             return
         if connection.closed:
             _let_go(dispatched, response)
             return
+        owed_ms = connection.owed_ms(wall_ms()) if connection.limits is not None else 0
+        if owed_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = max(response.throttle_time_ms, owed_ms)
         try:
-            slot.fill(encode(dispatched.api, dispatched.header, response))  # type: ignore[arg-type]
+            pieces: Any = encode(dispatched.api, dispatched.header, response)
+            slot.fill(settled(connection, dispatched.header, pieces, wall_ms()))
         except (PeerError, DamagedFrame, OSError):
             _let_go(dispatched, response)
             connection.close()
@@ -73,7 +78,7 @@ class Answering:
         """Have the coordinator answer."""
         connection.relayed_count += 1
         connection.relayed_bytes += len(request)
-        size = len(request)
+        size, start = len(request), memoryview(bytes(request[:API_KEY_AND_VERSION_BYTES]))
 
         def answered(response: bytes) -> None:
             connection.relayed_count -= 1
@@ -85,6 +90,7 @@ class Answering:
             if not response:
                 connection.close()
                 return
+            obey(connection, start, response, wall_ms())
             slot.fill([len(response).to_bytes(SIZE_BYTES), response])
             self.dirty[connection] = None
 
@@ -98,7 +104,8 @@ class Answering:
         try:
             if parts.step():
                 connection.working -= 1
-                slot.fill(parts.written().framed())  # type: ignore[arg-type]
+                pieces: Any = parts.written().framed()
+                slot.fill(settled(connection, parts.header, pieces, wall_ms()))
                 self.dirty[connection] = None
                 return False
         except PeerError:

@@ -4,13 +4,15 @@ import socket
 from dataclasses import replace
 
 from smq.app.process.acceptor import Acceptor
-from smq.app.process.clock import monotonic_ns
+from smq.app.process.clock import monotonic_ns, wall_ms
 from smq.app.process.loop import Loop
 from smq.app.process.machine import room_for
 from smq.app.shard.connection import Connection, Owner
+from smq.app.shard.limited import look
 from smq.app.shard.quick_turns import QuickTurns
 from smq.app.shard.touched import Touched
 from smq.model.config import Config
+from smq.shard.shard import Shard
 
 HOST_SEND_BYTES = 512 * 1024  # To a client on this host: it reads them while caches hold them.
 
@@ -21,12 +23,13 @@ class Clients:
     def __init__(
         self,
         loop: Loop,
-        config: Config,
+        shard: Shard,
         owner: Owner,
         quick_turns: QuickTurns,
         touched: Touched,
     ) -> None:
-        self._loop, self._config, self._owner = loop, config, owner
+        self._loop, self._config, self._owner = loop, shard.config, owner
+        self._quotas = shard.quotas
         self._quick_turns, self._touched = quick_turns, touched
         self._acceptor: Acceptor | None = None
         self.by_fd: dict[int, Connection] = {}
@@ -46,6 +49,11 @@ class Clients:
         connection.last_used_ns = monotonic_ns()
         self.by_fd[connection.fd] = connection
         self._touched.add(connection)
+        if self._quotas.is_on:
+            look(connection, self._quotas)
+            now_ms = wall_ms()
+            connection.throttle(self._quotas.connected(address[0], now_ms), now_ms)
+            connection.pause_if_full()
 
     def take_settings(self, config: Config) -> None:
         """Use other settings from now on. Clients beyond a lower maximum stay."""

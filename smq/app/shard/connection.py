@@ -28,6 +28,7 @@ from smq.shard.references import Patience
 if TYPE_CHECKING:
     from smq.app.shard.long_polls import LongPoll, WidePoll
     from smq.app.shard.request_times import Timing
+    from smq.shard.quotas import Limits
 
 PROGRESS_MS = 30_000  # While answers are stuck, the client must have taken in each such time …
 PROGRESS_BYTES = 256 * 1024  # … so much: far less than Kafka's clients need for their timeouts.
@@ -149,12 +150,15 @@ class Connection:
         "_taken_before",
         "_unsent_bytes",
         "acks_due",
+        "client_id",
         "closed",
         "fd",
         "host",
         "is_closing",
         "is_held",
+        "is_limited",
         "last_used_ns",
+        "limits",
         "patience",
         "polls",
         "relayed_bytes",
@@ -163,6 +167,7 @@ class Connection:
         "slots",
         "socket",
         "spent",
+        "throttled_until_ms",
         "working",
     )
 
@@ -178,6 +183,10 @@ class Connection:
         self.acks_due = self.last_used_ns = 0
         self.relayed_count = self.relayed_bytes = self.spent = 0
         self.patience = Patience()
+        self.client_id: str | None = None  # Once it is known.
+        self.limits: Limits | None = None
+        self.is_limited = False  # It has limits, or may have: see smq.app.shard.limited.
+        self.throttled_until_ms = 0
         self._sent_bytes = self._taken_before = 0
         self._counted: deque[int] = deque()  # The lengths of the first slots: they sum up to …
         self._unsent_bytes = 0
@@ -234,7 +243,7 @@ class Connection:
         send more.
         """
         is_busy = self.slots or self.rest.copied or self.rest.buffer
-        may_not = self.is_closing or self.closed or self._muted
+        may_not = self.is_closing or self.closed or self._muted or self.is_limited
         return LOOPS if is_busy or may_not else self.last_used_ns
 
     def pause_if_full(self) -> None:
@@ -264,6 +273,16 @@ class Connection:
         if self._muted is not None:
             self._muted.cancel()
         self._muted = self._loop.call_later(delay_ms, unmute)
+
+    def throttle(self, delay_ms: int, now_ms: int) -> None:
+        """Take no requests for so long, unless that is so anyway; answers go out (KIP-219)."""
+        if delay_ms > 0 and now_ms + delay_ms > self.throttled_until_ms and not self.closed:
+            self.throttled_until_ms = now_ms + delay_ms
+            self.mute(delay_ms)
+
+    def owed_ms(self, now_ms: int) -> int:
+        """For how long it is throttled still."""
+        return max(0, self.throttled_until_ms - now_ms)
 
     def _listen_to(self, events: int) -> None:
         if events != self._events:

@@ -22,6 +22,7 @@ from smq.app.process.clock import monotonic_ns, wall_ms
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
 from smq.app.shard.connection import SHARE, Connection, Slot
+from smq.app.shard.limited import charge_produce, charge_time, identify, identify_by
 from smq.app.shard.receive import Buffer
 from smq.app.shard.request_times import RequestTimes, Timing
 from smq.app.shard.session import Session
@@ -66,14 +67,20 @@ class Requests:
         while buffer.start < buffer.end and not (
             connection.closed or connection.is_closing or connection.is_full
         ):
+            begun_ns, quota_ms = 0, 0
+            if connection.is_limited:
+                identify_by(connection, buffer, self._shard.quotas)
+                begun_ns, quota_ms = monotonic_ns(), charge_produce(connection, buffer, now_ms)
             produced = self._producing.run(
-                buffer.array, buffer.start, buffer.end, directory, now_ms
+                buffer.array, buffer.start, buffer.end, directory, now_ms, quota_ms
             )
             self.go_on(connection, buffer, produced, now_ms)
             if produced.stop == STOP_NEED_MORE:
                 break
             if produced.stop == STOP_PLAN_FULL:
                 connection.spent = SHARE  # A plan takes milliseconds.
+            if begun_ns:
+                charge_time(connection, monotonic_ns() - begun_ns, now_ms)
             connection.end_share()
 
     def go_on(
@@ -141,6 +148,7 @@ class Requests:
         except PeerError:
             connection.close_after_answers()
             return
+        identify(connection, dispatched.header.client_id, self._shard.quotas)
         slot, result = Slot(is_open=False), dispatched.result
         connection.slots.append(slot)
         slot.timing = self._begin(connection, dispatched, began_ns, end - start)

@@ -27,6 +27,7 @@ from smq.app.shard.answering import Answering
 from smq.app.shard.clients import Clients
 from smq.app.shard.connection import Connection
 from smq.app.shard.kernel_turns import KernelTurns
+from smq.app.shard.limited import look
 from smq.app.shard.long_polls import LongPolls
 from smq.app.shard.parked_fetches import ParkedFetches
 from smq.app.shard.payloads import payloads_of
@@ -65,7 +66,7 @@ class ShardServer:
         timings: NodeTimings | None = None,
     ) -> None:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
-        self._config = shard.config
+        self._config, self._quotas_version = shard.config, shard.quotas.version
         payloads = payloads_of(shard.config, peers, monotonic_ms)
         references = self._references = References(payloads, shard.topic_of, shard.config)
         checks = self._checks = Validation(references, shard.topic_of, shard.config)
@@ -82,7 +83,7 @@ class ShardServer:
             loop.fileno(), shard, producing, fetching, self._polls.watched, published
         )
         self.touched = Touched(quick_turns, self._answering)
-        self.clients = Clients(loop, shard.config, self, quick_turns, self.touched)
+        self.clients = Clients(loop, shard, self, quick_turns, self.touched)
         transactions = Producing(
             shard.logs, shard.config, shard.drain, shard.throttle, references, transactional=True
         )
@@ -191,6 +192,11 @@ class ShardServer:
         if self._read_catalog():
             if self._shard.config is not self._config:
                 self._take_settings(self._shard.config)
+            if self._shard.quotas.version != self._quotas_version:
+                self._quotas_version = self._shard.quotas.version
+                for connection in self.clients.by_fd.values():
+                    look(connection, self._shard.quotas)
+                    self.touched.add(connection)
             for changed in self.when_catalog_changes:
                 changed()
 

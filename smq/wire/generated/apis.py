@@ -40,6 +40,8 @@ APIS = (
     (45, "AlterPartitionReassignments", 0, 1, 0),
     (46, "ListPartitionReassignments", 0, 0, 0),
     (47, "OffsetDelete", 0, 0, 1),
+    (48, "DescribeClientQuotas", 0, 1, 1),
+    (49, "AlterClientQuotas", 0, 1, 1),
     (55, "DescribeQuorum", 0, 2, 0),
     (57, "UpdateFeatures", 0, 2, 0),
     (60, "DescribeCluster", 0, 2, 0),

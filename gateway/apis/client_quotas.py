@@ -1,0 +1,191 @@
+"""DescribeClientQuotas (key 48) and AlterClientQuotas (key 49), versions 0-1 (KIP-546).
+
+- Entities are users, client ids, users with client ids, and addresses; a null name is the default.
+  smq.model.client_quotas says which quota holds for whom. Without security every client is the user
+  ANONYMOUS; quotas of other users are kept.
+- Describing filters by exact names, defaults or any name of a type; strictly, entities with other
+  types as well are left out. A type that comes twice or is none is INVALID_REQUEST, or
+  UNSUPPORTED_VERSION where it is one that Kafka does not know either.
+- Each entry of a change is carried out or refused as a whole: INVALID_REQUEST for an entity or a
+  quota that does not exist, or a value that is none.
+- Quotas are in the catalog, from which every shard reads, before the answer goes out.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from ipaddress import ip_address
+
+from gateway.apis.configs.entries import invalid
+from gateway.coordinator_context import CoordinatorContext
+from smq.model.catalog import QUOTA
+from smq.model.client_quotas import (
+    ENTITY_TYPES,
+    IP,
+    Entity,
+    entity_of,
+    key_of,
+    names_of,
+    problem_of,
+)
+from smq.model.errors import BrokerError, ErrorCode
+from smq.store.config_changes import Changer
+from smq.wire.generated.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredEntity,
+    AlteredEntry,
+    QuotaEntry,
+)
+from smq.wire.generated.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribedEntity,
+    DescribedEntry,
+    ValueData,
+)
+
+EXACT, DEFAULT, ANY = range(3)
+NAME_CHARACTERS_MAX = 255
+Matches = Callable[[Entity], bool]
+
+
+def describe(
+    request: DescribeClientQuotasRequest, context: CoordinatorContext
+) -> DescribeClientQuotasResponse:
+    """The quotas of all entities that match."""
+    try:
+        matches = _filter(request)
+    except BrokerError as refusal:
+        return DescribeClientQuotasResponse(
+            error_code=refusal.code, error_message=refusal.message, entries=None
+        )
+    settings = context.coordinator.settings
+    found = [(entity_of(key), settings.configs(QUOTA, key)) for key in settings.names(QUOTA)]
+    return DescribeClientQuotasResponse(
+        error_message=None,
+        entries=[
+            DescribedEntry(
+                entity=[
+                    DescribedEntity(entity_type=kind, entity_name=name)
+                    for kind, name in entity.items()
+                ],
+                values=[ValueData(key=name, value=float(text)) for name, text in quotas.items()],
+            )
+            for entity, quotas in found
+            if matches(entity)
+        ],
+    )
+
+
+def _filter(request: DescribeClientQuotasRequest) -> Matches:
+    wanted: dict[str, ComponentData] = {}
+    for each in request.components:
+        _check(each)
+        if each.entity_type in wanted:
+            raise invalid(f"Entity type {each.entity_type} cannot appear more than once.")
+        wanted[each.entity_type] = each
+    if IP in wanted and len(wanted) > 1:
+        raise invalid("Entity type 'ip' cannot stand beside others.")
+
+    def matches(entity: Entity) -> bool:
+        if request.strict and entity.keys() != wanted.keys():
+            return False
+        return all(kind in entity and _fits(entity[kind], each) for kind, each in wanted.items())
+
+    return matches
+
+
+def _check(component: ComponentData) -> None:
+    if not component.entity_type:
+        raise invalid("Unexpected empty filter component entity type")
+    if component.entity_type not in ENTITY_TYPES:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"Custom entity type {component.entity_type} not supported",
+        )
+    if component.match_type not in {EXACT, DEFAULT, ANY}:
+        raise invalid(f"Unexpected match type: {component.match_type}")
+    if (component.match_type == EXACT) != (component.match is not None):
+        raise invalid("A name is to be given for an exact match, and for no other.")
+
+
+def _fits(name: str | None, component: ComponentData) -> bool:
+    if component.match_type == EXACT:
+        return name == component.match
+    return component.match_type == ANY or name is None
+
+
+def alter(
+    request: AlterClientQuotasRequest, context: CoordinatorContext
+) -> AlterClientQuotasResponse:
+    """Change quotas of entities, each or not at all."""
+    counts = Counter(_key(each) for each in request.entries)
+    client = context.header.client_id or "", context.client_host
+    by = Changer(*client, context.now.wall_ms)
+    entries = []
+    for each in request.entries:
+        result = AlteredEntry(
+            error_message=None,
+            entity=[
+                AlteredEntity(entity_type=part.entity_type, entity_name=part.entity_name)
+                for part in each.entity
+            ],
+        )
+        try:
+            if counts[_key(each)] > 1:
+                raise invalid("Each entity must appear at most once.")
+            _alter(each, by, context, validate_only=request.validate_only)
+        except BrokerError as refusal:
+            result.error_code, result.error_message = refusal.code, refusal.message
+        entries.append(result)
+    if not request.validate_only:
+        context.coordinator.take_settings(context.now)
+    return AlterClientQuotasResponse(entries=entries)
+
+
+def _key(entry: QuotaEntry) -> str:
+    return key_of({part.entity_type: part.entity_name for part in entry.entity})
+
+
+def _alter(
+    entry: QuotaEntry, by: Changer, context: CoordinatorContext, *, validate_only: bool
+) -> None:
+    entity = {part.entity_type: part.entity_name for part in entry.entity}
+    _check_entity(entity, len(entry.entity))
+    names, settings = names_of(entity), context.coordinator.settings
+    quotas = dict(settings.configs(QUOTA, key_of(entity)))
+    for op in entry.ops:
+        if op.key not in names:
+            raise invalid(f"Invalid configuration key {op.key}")
+        if op.remove:
+            quotas.pop(op.key, None)
+            continue
+        problem = problem_of(op.key, op.value)
+        if problem:
+            raise invalid(problem)
+        quotas[op.key] = repr(op.value)
+    settings.configure(QUOTA, key_of(entity), quotas, by, validate_only=validate_only)
+
+
+def _check_entity(entity: Entity, part_count: int) -> None:
+    if not entity:
+        raise invalid("Invalid empty client quota entity")
+    if len(entity) < part_count:
+        raise invalid("Invalid client quota entity, a type comes twice")
+    for kind, name in entity.items():
+        _check_part(kind, name)
+    if not names_of(entity):
+        raise invalid("Invalid quota entity combination: 'ip' cannot stand beside others")
+
+
+def _check_part(kind: str, name: str | None) -> None:
+    if kind not in ENTITY_TYPES:
+        raise invalid(f"Unhandled client quota entity type: {kind}")
+    if name is not None and not 0 < len(name) <= NAME_CHARACTERS_MAX:
+        raise invalid(f"A name of a {kind} has 1 to {NAME_CHARACTERS_MAX} characters")
+    if kind == IP and name is not None:
+        try:
+            ip_address(name)
+        except ValueError:
+            raise invalid(f"{name} is not an IP address") from None

@@ -1,0 +1,51 @@
+"""Buckets of tokens: how long somebody is to wait who has used more than a rate allows.
+
+A bucket fills by its rate up to what it gives in `burst_s`. Using more than is there makes a debt,
+which is waited for: over time no more is used than the rate allows and one burst.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+BUCKETS_MAX = 10_000  # Clients name themselves as they like: what is unused longest is forgotten.
+WAIT_MS_MAX = 30_000  # A client takes a connection that is silent for longer for broken.
+
+
+class Bucket:
+    """Of one rate a second, which may change."""
+
+    __slots__ = ("_left", "_seen_ms", "rate")
+
+    def __init__(self, rate: float, left: float, now_ms: float) -> None:
+        self.rate, self._left, self._seen_ms = rate, left, now_ms
+
+    def use(self, amount: float, now_ms: float, burst_s: float) -> int:
+        """Use so much; how long to wait until the debt is paid, in ms; 0: there is none."""
+        passed_ms = max(0.0, now_ms - self._seen_ms)
+        filled = self._left + self.rate * passed_ms / 1000
+        self._left = min(self.rate * burst_s, filled) - amount
+        self._seen_ms = now_ms
+        if self._left >= 0:
+            return 0
+        if not self.rate:
+            return WAIT_MS_MAX
+        return int(min(WAIT_MS_MAX, -1000 * self._left / self.rate + 1))
+
+
+class Buckets:
+    """Those of all clients, by what shares one."""
+
+    def __init__(self, burst_s: float = 1.0) -> None:
+        self._burst_s = burst_s
+        self._buckets: OrderedDict[Hashable, Bucket] = OrderedDict()
+
+    def use(self, key: Hashable, rate: float, amount: float, now_ms: float) -> int:
+        """Use so much of a bucket; how long to wait, in ms."""
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._buckets[key] = Bucket(rate, rate * self._burst_s, now_ms)
+            if len(self._buckets) > BUCKETS_MAX:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(key)
+        bucket.rate = rate
+        return bucket.use(amount, now_ms, self._burst_s)

@@ -1,0 +1,87 @@
+"""Client quotas (KIP-13, KIP-124, KIP-546, KIP-599, KIP-612): whom they hold for, and how much.
+
+An entity is a set of (type, name); the name None is the default of its type. Without security every
+client is the user ANONYMOUS. The quota of a client is the first of these that has one, as in Kafka:
+
+    (user, client-id)  (user, default client)  (user)
+    (default user, client-id)  (default user, default client)  (default user)
+    (client-id)  (default client)
+
+A quota of a user and a client holds for both together, of a user for all of its clients.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+USER, CLIENT, IP = "user", "client-id", "ip"
+ENTITY_TYPES = USER, CLIENT, IP
+ANONYMOUS = "ANONYMOUS"
+
+PRODUCE, CONSUME = "producer_byte_rate", "consumer_byte_rate"
+REQUEST_TIME, MUTATIONS = "request_percentage", "controller_mutation_rate"
+CONNECTIONS = "connection_creation_rate"
+CLIENT_QUOTAS = PRODUCE, CONSUME, REQUEST_TIME, MUTATIONS
+IP_QUOTAS = (CONNECTIONS,)
+WHOLE_QUOTAS = PRODUCE, CONSUME, CONNECTIONS  # Kafka's LONG and INT; the others are DOUBLE.
+
+Entity = Mapping[str, str | None]
+Quotas = Mapping[str, Mapping[str, str]]
+"""As stored and published: by the entity's key, then by the quota's name."""
+
+
+def key_of(entity: Entity) -> str:
+    """An entity as one text."""
+    return json.dumps(sorted(entity.items()))
+
+
+def entity_of(key: str) -> dict[str, str | None]:
+    """The entity of a key."""
+    return dict(json.loads(key))
+
+
+def names_of(entity: Entity) -> tuple[str, ...]:
+    """The quotas that an entity may have; none: there is no such entity."""
+    if entity.keys() == {IP}:
+        return IP_QUOTAS
+    return CLIENT_QUOTAS if entity and entity.keys() <= {USER, CLIENT} else ()
+
+
+def problem_of(name: str, value: float) -> str:
+    """Why a quota may not have a value, or ""."""
+    least = 0 if name == CONNECTIONS else math.ulp(0.0)
+    if not math.isfinite(value) or value < least:
+        return f"Quota {name} must be greater than 0"
+    if name in WHOLE_QUOTAS and value != int(value):
+        return f"Quota {name} must be a whole number"
+    return ""
+
+
+class Limit(NamedTuple):
+    """A quota as it holds for a client, and with whom it is shared: the key of a bucket."""
+
+    value: float
+    shared: tuple[str, ...]
+
+
+def limit_of(quotas: Quotas, name: str, client_id: str) -> Limit | None:
+    """The quota of a client of the user ANONYMOUS; None: it has none."""
+    users: tuple[dict[str, str | None], ...] = ({USER: ANONYMOUS}, {USER: None}, {})
+    clients: tuple[dict[str, str | None], ...] = ({CLIENT: client_id}, {CLIENT: None}, {})
+    for user in users:
+        for client in clients:
+            found = quotas.get(key_of({**user, **client}), {}).get(name)
+            if found is not None:
+                shares = (CLIENT, client_id) if client else (USER, ANONYMOUS)
+                return Limit(float(found), (name, *user, *shares))
+    return None
+
+
+def connection_limit_of(quotas: Quotas, ip: str) -> float | None:
+    """How many connections an address may make in a second; None: any number."""
+    for name in (ip, None):
+        found = quotas.get(key_of({IP: name}), {}).get(CONNECTIONS)
+        if found is not None:
+            return float(found)
+    return None

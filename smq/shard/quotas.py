@@ -1,0 +1,86 @@
+"""The quotas of a shard's clients: who has some, and how long they are to wait.
+
+Bytes produced and fetched are counted as requests and answers on the socket, the time of requests
+as that of this process: 100 % is one shard that does nothing else. Clients that share a quota share
+a bucket on each node, as Kafka counts on each broker.
+"""
+
+from smq.model.buckets import Buckets
+from smq.model.client_quotas import (
+    CONSUME,
+    PRODUCE,
+    REQUEST_TIME,
+    Limit,
+    Quotas,
+    connection_limit_of,
+    limit_of,
+)
+
+THROTTLE_TIME_MS_MAX = 1000  # For the time of requests: Kafka's own bound.
+KNOWN_MAX = 10_000  # Client ids whose limits are remembered.
+NS_A_PERCENT = 10_000_000  # Of a second.
+
+
+class Limits:
+    """What holds for the clients of one id. Each returns how long to wait, in ms."""
+
+    def __init__(self, buckets: Buckets, limits: dict[str, Limit]) -> None:
+        self._buckets, self._limits = buckets, limits
+
+    def produced(self, byte_count: int, now_ms: int) -> int:
+        """Requests of so many bytes have come."""
+        return self._use(PRODUCE, byte_count, now_ms)
+
+    def fetched(self, byte_count: int, now_ms: int) -> int:
+        """An answer of so many bytes goes out."""
+        return self._use(CONSUME, byte_count, now_ms)
+
+    def worked(self, spent_ns: int, now_ms: int) -> int:
+        """A request has taken so long."""
+        return min(THROTTLE_TIME_MS_MAX, self._use(REQUEST_TIME, spent_ns / NS_A_PERCENT, now_ms))
+
+    def _use(self, name: str, amount: float, now_ms: int) -> int:
+        limit = self._limits.get(name)
+        if limit is None:
+            return 0
+        return self._buckets.use(limit.shared, limit.value, amount, now_ms)
+
+
+class ClientQuotas:
+    """All quotas as they are now. `version` grows when they change."""
+
+    def __init__(self) -> None:
+        self._quotas: Quotas = {}
+        self._buckets = Buckets()
+        self._known: dict[str, Limits | None] = {}
+        self.version = 0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there are any."""
+        return bool(self._quotas)
+
+    def take(self, quotas: Quotas) -> None:
+        """Use other quotas from now on. What is owed stays."""
+        if quotas != self._quotas:
+            self._quotas = quotas
+            self._known.clear()
+            self.version += 1
+
+    def of(self, client_id: str) -> Limits | None:
+        """What holds for a client; None: nothing."""
+        if client_id not in self._known:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            names = PRODUCE, CONSUME, REQUEST_TIME
+            found = {name: limit_of(self._quotas, name, client_id) for name in names}
+            limits = {name: limit for name, limit in found.items() if limit is not None}
+            self._known[client_id] = Limits(self._buckets, limits) if limits else None
+        return self._known[client_id]
+
+    def connected(self, ip: str, now_ms: int) -> int:
+        """An address has made one more connection: how long it is to wait."""
+        rate = connection_limit_of(self._quotas, ip)
+        if rate is None:
+            return 0
+        return self._buckets.use(("connection", ip), rate, 1, now_ms)

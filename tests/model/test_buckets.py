@@ -1,0 +1,45 @@
+"""Over time nobody uses more than a rate and one burst."""
+
+from hypothesis import given, strategies as st
+
+from smq.model import buckets as module
+from smq.model.buckets import BUCKETS_MAX, WAIT_MS_MAX, Bucket, Buckets
+
+
+def test_a_burst_is_free_and_a_debt_is_waited_for() -> None:
+    buckets = Buckets()
+    assert buckets.use("a", 1000.0, 1000, 0) == 0
+    assert buckets.use("a", 1000.0, 500, 0) == 501
+    assert buckets.use("b", 1000.0, 1000, 0) == 0
+    assert buckets.use("a", 1000.0, 0, 400) == 101
+    assert buckets.use("a", 1000.0, 0, 501) == 0
+
+
+def test_nobody_waits_for_ever() -> None:
+    buckets = Buckets()
+    assert buckets.use("a", 1.0, 1_000_000_000, 0) == WAIT_MS_MAX
+    assert buckets.use("none", 0.0, 1, 0) == WAIT_MS_MAX
+
+
+def test_a_rate_may_change_and_a_clock_may_go_back() -> None:
+    buckets = Buckets()
+    buckets.use("a", 1000.0, 2000, 5000)
+    assert buckets.use("a", 10_000.0, 0, 4000) == 101
+
+
+def test_buckets_are_bounded() -> None:
+    buckets = Buckets()
+    for number in range(BUCKETS_MAX + 5):
+        buckets.use(number, 1.0, 1, 0)
+    assert len(buckets._buckets) == BUCKETS_MAX
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=50))
+def test_who_waits_as_told_stays_within_the_rate(amounts: list[int]) -> None:
+    bucket, now_ms, used = Bucket(1000.0, 1000.0, 0), 0, 0
+    for amount in amounts:
+        wait_ms = bucket.use(amount, now_ms, 1.0)
+        assert wait_ms < module.WAIT_MS_MAX
+        used += amount
+        now_ms += wait_ms
+        assert used <= 1000 * now_ms / 1000 + 1000

@@ -1,0 +1,83 @@
+"""Which quota holds for whom: Kafka's precedence."""
+
+import math
+
+import pytest
+
+from smq.model.client_quotas import (
+    ANONYMOUS,
+    CLIENT,
+    CONNECTIONS,
+    IP,
+    MUTATIONS,
+    PRODUCE,
+    USER,
+    Entity,
+    connection_limit_of,
+    entity_of,
+    key_of,
+    limit_of,
+    names_of,
+    problem_of,
+)
+
+IN_ORDER: tuple[Entity, ...] = (
+    {USER: ANONYMOUS, CLIENT: "c"},
+    {USER: ANONYMOUS, CLIENT: None},
+    {USER: ANONYMOUS},
+    {USER: None, CLIENT: "c"},
+    {USER: None, CLIENT: None},
+    {USER: None},
+    {CLIENT: "c"},
+    {CLIENT: None},
+)
+
+
+def test_the_first_that_has_one_holds() -> None:
+    quotas = {key_of(entity): {PRODUCE: str(float(value))} for value, entity in enumerate(IN_ORDER)}
+    for value, entity in enumerate(IN_ORDER):
+        limit = limit_of(quotas, PRODUCE, "c")
+        assert limit is not None
+        assert limit.value == value
+        del quotas[key_of(entity)]
+    assert limit_of(quotas, PRODUCE, "c") is None
+    other = {key_of({CLIENT: "d"}): {PRODUCE: "1.0"}, key_of({USER: "u"}): {PRODUCE: "1.0"}}
+    assert limit_of(other, PRODUCE, "c") is None
+
+
+def test_clients_of_a_user_share_its_quota_and_others_do_not() -> None:
+    of_user = {key_of({USER: None}): {PRODUCE: "1.0"}}
+    of_client = {key_of({CLIENT: None}): {PRODUCE: "1.0"}}
+    assert limit_of(of_user, PRODUCE, "a") == limit_of(of_user, PRODUCE, "b")
+    assert limit_of(of_client, PRODUCE, "a") != limit_of(of_client, PRODUCE, "b")
+
+
+def test_addresses_have_a_default() -> None:
+    quotas = {key_of({IP: None}): {CONNECTIONS: "5.0"}, key_of({IP: "::1"}): {CONNECTIONS: "0.0"}}
+    assert connection_limit_of(quotas, "::1") == 0
+    assert connection_limit_of(quotas, "10.0.0.1") == 5
+    assert connection_limit_of({}, "::1") is None
+
+
+def test_an_entity_is_its_key() -> None:
+    entity = {USER: "u", CLIENT: None}
+    assert entity_of(key_of(entity)) == entity
+    assert key_of({CLIENT: None, USER: "u"}) == key_of(entity)
+    assert names_of({IP: "1", USER: "u"}) == names_of({}) == names_of({"host": "h"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_good"),
+    [
+        (PRODUCE, 1.0, True),
+        (PRODUCE, 0.5, False),
+        (PRODUCE, 0.0, False),
+        (PRODUCE, math.nan, False),
+        (PRODUCE, math.inf, False),
+        (MUTATIONS, 0.5, True),
+        (CONNECTIONS, 0.0, True),
+        (CONNECTIONS, -1.0, False),
+    ],
+)
+def test_values_that_are_none_are_refused(name: str, value: float, is_good: bool) -> None:
+    assert bool(problem_of(name, value)) != is_good

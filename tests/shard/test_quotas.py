@@ -1,0 +1,67 @@
+"""Who has quotas in a shard, and how long each is to wait."""
+
+from smq.model.client_quotas import (
+    CLIENT,
+    CONNECTIONS,
+    CONSUME,
+    IP,
+    PRODUCE,
+    REQUEST_TIME,
+    key_of,
+)
+from smq.shard.quotas import KNOWN_MAX, THROTTLE_TIME_MS_MAX, ClientQuotas
+
+SLOW = {
+    key_of({CLIENT: "slow"}): {PRODUCE: "1000.0", CONSUME: "2000.0", REQUEST_TIME: "10.0"},
+    key_of({IP: "10.0.0.1"}): {CONNECTIONS: "1.0"},
+}
+
+
+def test_only_who_has_quotas_waits() -> None:
+    quotas = ClientQuotas()
+    quotas.take(SLOW)
+    assert quotas.is_on
+    assert quotas.of("fast") is None
+    limits = quotas.of("slow")
+    assert limits is not None
+    assert limits.produced(1000, 0) == 0
+    assert limits.produced(1000, 0) == 1001
+    assert limits.fetched(2000, 0) == 0
+    assert limits.fetched(1000, 0) == 501
+    assert limits.worked(10 * 10_000_000, 0) == 0
+    assert limits.worked(10_000_000, 0) == 101
+    assert limits.worked(10**12, 0) == THROTTLE_TIME_MS_MAX
+
+
+def test_clients_of_one_id_share_what_they_may_use_and_a_change_keeps_what_is_owed() -> None:
+    quotas = ClientQuotas()
+    quotas.take(SLOW)
+    one, other = quotas.of("slow"), quotas.of("slow")
+    assert one is other
+    assert one is not None
+    one.produced(3000, 0)
+    version = quotas.version
+    quotas.take(dict(SLOW))
+    assert quotas.version == version
+    quotas.take({key_of({CLIENT: "slow"}): {PRODUCE: "500.0"}})
+    assert quotas.version == version + 1
+    limits = quotas.of("slow")
+    assert limits is not None
+    assert limits.produced(0, 0) == 4001
+    assert limits.fetched(10**9, 0) == limits.worked(10**12, 0) == 0
+
+
+def test_an_address_that_connects_too_often_waits() -> None:
+    quotas = ClientQuotas()
+    quotas.take(SLOW)
+    assert quotas.connected("10.0.0.1", 0) == 0
+    assert quotas.connected("10.0.0.1", 0) == 1001
+    assert quotas.connected("10.0.0.2", 0) == 0
+
+
+def test_names_that_clients_think_of_do_not_grow_it() -> None:
+    quotas = ClientQuotas()
+    quotas.take(SLOW)
+    for number in range(KNOWN_MAX + 10):
+        quotas.of(str(number))
+    assert len(quotas._known) <= KNOWN_MAX
