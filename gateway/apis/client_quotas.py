@@ -63,7 +63,7 @@ def describe(
     settings = context.coordinator.settings
     found = [(entity_of(key), settings.configs(QUOTA, key)) for key in settings.names(QUOTA)]
     return DescribeClientQuotasResponse(
-        error_message=None,
+        error_message="",
         entries=[
             DescribedEntry(
                 entity=[
