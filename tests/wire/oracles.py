@@ -20,6 +20,13 @@ __all__ = ["THEIR_NAMES", "kafka_python_class", "kafka_python_facts", "kio_class
 
 # Names that request and response have for different structures.
 THEIR_NAMES = {
+    "QuotaEntry": "EntryData",
+    "QuotaEntity": "EntityData",
+    "QuotaOp": "OpData",
+    "AlteredEntry": "EntryData",
+    "AlteredEntity": "EntityData",
+    "DescribedEntry": "EntryData",
+    "DescribedEntity": "EntityData",
     "DescribeQuorumRequestTopicData": "TopicData",
     "DescribeQuorumRequestPartitionData": "PartitionData",
 }
