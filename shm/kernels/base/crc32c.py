@@ -81,7 +81,7 @@ _TABLE = _byte_table()
 
 
 def _shift_table(zero_bytes: int) -> np.ndarray:
-    """What a check becomes when `zero_bytes` zero bytes follow: one entry for each of its bytes."""
+    """The checksum after `zero_bytes` more zero bytes: one table entry for each of its bytes."""
     single = np.uint32(1) << np.arange(32, dtype=np.uint32)
     for _ in range(zero_bytes):
         single = (single >> np.uint32(8)) ^ _TABLE[0][single & np.uint32(0xFF)]

@@ -26,7 +26,7 @@ from shm.kernels.base.words import (
 
 @kernel
 def frame_bytes(batch_bytes):
-    """What a batch takes in ring and WAL: header, batch, padding to the alignment."""
+    """The bytes of a batch in ring and WAL: header, batch, padding to the alignment."""
     return (FRAME_HEADER_BYTES + batch_bytes + FRAME_ALIGNMENT_BYTES - 1) & ~(
         FRAME_ALIGNMENT_BYTES - 1
     )

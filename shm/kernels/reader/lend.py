@@ -207,7 +207,7 @@ def wanted_row(wanted, number):
 
 @kernel
 def _place_at(memory, wanted, row, i):
-    """What an entry says of a partition that seeks its place; whether the reader goes on there."""
+    """Look at an entry of a partition that seeks its place; whether the reader continues there."""
     base, offset = entry_base_offset(memory, i), wanted[W_NEXT, row]
     if base > offset:
         wanted[W_STATE, row] = W_AWAY
@@ -290,7 +290,7 @@ def _fill_fact(memory, i, facts, row):
 
 @kernel
 def _verdict(memory, wanted, cursor, row, i):
-    """What the batch of index slot i is for the reader of its partition.
+    """Classify the batch of index slot i for the reader of its partition.
 
     One above what comes next says that something is missing.
     """

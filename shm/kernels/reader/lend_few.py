@@ -1,4 +1,4 @@
-"""What a reader at its log's end mostly finds, a small batch or a few: lent and cut in one call.
+"""The frequent case of a reader at its log's end, a few small batches: lent and cut in one call.
 
 A record that comes after a pause finds cold caches, so it takes a path with few steps. Everything
 else takes the general path (shm.kernels.reader.lend, shm.kernels.reader.cut), which decides nothing

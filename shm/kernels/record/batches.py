@@ -1,4 +1,4 @@
-"""What a record batch must be before it is appended: Kafka's rules, in Kafka's order.
+"""The checks of a record batch before it is appended: Kafka's rules, in Kafka's order.
 
     check_shape      the records of a partition are one whole batch (ProduceRequest.validateRecords)
     check_size       the topic and the log can take it
@@ -76,7 +76,7 @@ def whole_batch(data, at, end):
 
 @kernel
 def _error_of(size):
-    """What a client is told who sent no batch, or too many: the answer of whole_batch."""
+    """The error of whole_batch for a client that sent no batch, or too many."""
     return CORRUPT_MESSAGE if size == CORRUPT else INVALID_RECORD
 
 

@@ -257,7 +257,8 @@ def count_alike(data, places, at, stride, delta, most):
 def repeat_column(columns, row, count, stride):
     """Fill the `count` columns behind that of a record whose like lie `stride` bytes apart.
 
-    They have no headers. What means nothing is not written: columns are most of what a cut touches.
+    They have no headers. Unused columns are not written: they are most of the memory that a cut
+    touches.
     """
     first, end = np.uint64(row + 1), np.uint64(row + 1 + count)
     for field in range(C_FIELDS):

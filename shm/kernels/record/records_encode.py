@@ -138,7 +138,7 @@ def put_varint(out, at, value):
 
 @kernel
 def field_bytes(length):
-    """What a length and so many bytes take; -1 is null."""
+    """The encoded size of a length and so many bytes; -1 is null."""
     return varint_bytes(length) + max(length, 0)
 
 
@@ -154,7 +154,7 @@ def put_field(out, at, data, start, length):
 
 @kernel
 def headers_bytes(rows, row, count):
-    """What a record's headers take behind their count."""
+    """The encoded size of a record's headers, without their count."""
     headers, size = rows.headers, 0
     first = rows.columns[C_HEADERS_FIRST, row]
     for header in range(first, first + count):

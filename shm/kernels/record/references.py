@@ -94,7 +94,7 @@ def may_refer(data, at, size):
 
 @kernel
 def _look_for_header(data, at, end):
-    """What the headers at data[at:end] say, and where they end; -1: they are malformed.
+    """Parse the headers at data[at:end]: the result, and where they end; -1: they are malformed.
 
     Two such headers are ambiguous, and reported as another state.
     """

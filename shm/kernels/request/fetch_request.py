@@ -3,7 +3,7 @@
 A consumer asks again and again for a few partitions whose records are in the ring. That is answered
 here. Everything else is LEFT to gateway.apis.fetch, which can answer everything: errors, offsets
 that have left the ring, sessions, followers, tagged fields, many partitions, very many small
-batches. What this file answers, that one answers with the same bytes.
+batches. Both answer a request with the same bytes.
 
 The response is written while the request is read; what was written is dropped if the kernel gives
 up midway. Records of some KiB are copied into it. Where there are more, their batches are lent:
@@ -270,7 +270,7 @@ def _write_head(out, state, topic_count):
 
 @kernel
 def _write_partition(out, at, memory, slot, index, state):
-    """What stands before the records; the cursor there."""
+    """Write the fields before the records; return the cursor there."""
     version = state[STATE_VERSION]
     put32(out, at, index)
     put16(out, at + 4, 0)

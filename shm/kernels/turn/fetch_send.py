@@ -1,6 +1,6 @@
 """Sending what answer_fetch has answered: the response, and the batches it lends from the ring.
 
-What is sent is copied by the system during the call. Nothing is appended meanwhile, so the batches
+The system copies the bytes during the call. Nothing is appended meanwhile, so the batches
 stay where they are.
 
     state[STATE_MESSAGE:]   as words: struct msghdr, two struct pollfd, struct iovec [1024] of the

@@ -1,4 +1,4 @@
-"""What a turn (shm.kernels.turn.turns) receives: from sockets, and from the inboxes of sessions.
+"""The receiving part of a turn (shm.kernels.turn.turns): sockets, and the inboxes of sessions.
 
 It appends Produce requests (shm.kernels.request.produce) and notes their answers in the turn's
 rows. It answers a Fetch at once (shm.kernels.request.fetch_request), or makes it wait
@@ -43,6 +43,7 @@ from shm.kernels.turn.sessions import (
 )
 from shm.kernels.turn.waiting import add_waiting
 from shm.kernels.turn.words import (
+    ANSWER_WORDS,
     AWAKE,
     BELLS,
     CLOCK,
@@ -62,7 +63,6 @@ from shm.kernels.turn.words import (
     ROW_END,
     ROW_FD,
     ROW_START,
-    ROW_WORDS,
     ROWS_AT,
     ROWS_MAX,
     RUNG_FD,
@@ -88,7 +88,7 @@ _clock_gettime = types.ExternalFunction("clock_gettime", _i32(_i32, _i64))
 
 @kernel
 def now_ns(turn, clock):
-    """What a clock of the system says, in ns."""
+    """The time of a clock of the system, in ns."""
     _clock_gettime(np.int32(clock), address(turn, CLOCK))
     return turn[CLOCK] * 1_000_000_000 + turn[CLOCK + 1]
 
@@ -114,7 +114,7 @@ def _is_answered_first(turn, fd):
     """Whether answers of this turn are due to a client."""
     is_due = False
     for i in range(turn[ROW_COUNT]):
-        is_due |= turn[ROWS_AT + ROW_WORDS * i + ROW_FD] == fd
+        is_due |= turn[ROWS_AT + ANSWER_WORDS * i + ROW_FD] == fd
     return is_due
 
 
@@ -154,7 +154,7 @@ def _produce(turn, fd, count, data, log, producing):
         return False
     turn[LEVEL] = max(turn[LEVEL], plan[HEAD_LEVEL])
     if plan[HEAD_OUT_BYTES] > 0:
-        row = ROWS_AT + ROW_WORDS * turn[ROW_COUNT]
+        row = ROWS_AT + ANSWER_WORDS * turn[ROW_COUNT]
         turn[row + ROW_FD] = fd
         turn[row + ROW_START] = plan[HEAD_OUT_START]
         turn[row + ROW_END] = plan[HEAD_OUT_START] = plan[HEAD_OUT_START] + plan[HEAD_OUT_BYTES]

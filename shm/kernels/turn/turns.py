@@ -55,6 +55,7 @@ from shm.kernels.turn.waiting import (
     waiting_at,
 )
 from shm.kernels.turn.words import (
+    ANSWER_WORDS,
     AWAKE,
     BEGAN_FETCHED,
     BEGAN_NS,
@@ -75,7 +76,6 @@ from shm.kernels.turn.words import (
     ROW_END,
     ROW_FD,
     ROW_START,
-    ROW_WORDS,
     ROWS_AT,
     RUNG_FD,
     SESSION,
@@ -253,7 +253,7 @@ def _send_some(fd, clients, sessions, out, start, end):
 def _send_answers(turn, clients, sessions, out):
     """Send what was answered; whether all of it went."""
     while turn[ROW] < turn[ROW_COUNT]:
-        row = ROWS_AT + ROW_WORDS * turn[ROW]
+        row = ROWS_AT + ANSWER_WORDS * turn[ROW]
         start, end = turn[row + ROW_START], turn[row + ROW_END]
         sent = _send_some(turn[row + ROW_FD], clients, sessions, out, start, end)
         if sent != end - start:

@@ -24,7 +24,7 @@ A turn's words (int64, private):
           RUNG_FD (-1, or the session the loop must look at), BELLS (that it rang)
     both  AWAKE: the sessions to look at without a bell; SPIN_UNTIL_NS: they stay awake until then
           IS_SHORT: a turn has just been taken, the next event may be near
-    ROW_WORDS for each answer, from ROWS_AT on: descriptor, start and end in `out`
+    ANSWER_WORDS for each answer, from ROWS_AT on: descriptor, start and end in `out`
 """
 
 import platform
@@ -35,12 +35,12 @@ import platform
     UNSENT_FD, UNSENT_START, WATCH_ALL, SESSION_SPIN_NS, RUNG_FD, BELLS, AWAKE, SPIN_UNTIL_NS,
     UNTIL_NS, DUE_NS, CATALOG, IS_SHORT, CLOCK, _CLOCK_NS,
 ) = range(30)  # fmt: skip
-ROWS_AT, ROW_WORDS = 32, 3
+ROWS_AT, ANSWER_WORDS = 32, 3
 ROW_FD, ROW_START, ROW_END = 0, 1, 2
 ROWS_MAX = 256  # Of one turn.
 # How long turns took that answered requests: counts of Produce by bucket, then those of Fetch, and
 # the sums of both in ns. Bucket b has those that took less than 2 ** b microseconds.
-TIMES_AT = ROWS_AT + ROW_WORDS * ROWS_MAX
+TIMES_AT = ROWS_AT + ANSWER_WORDS * ROWS_MAX
 TIME_BUCKETS = 26
 TIME_SUMS_AT = TIMES_AT + 2 * TIME_BUCKETS
 BEGAN_NS = TIME_SUMS_AT + 2  # Of the present turn, and what was counted before it.

@@ -52,7 +52,7 @@ class PlainFrame(NamedTuple):
 
     @property
     def frame_bytes(self) -> int:
-        """What it takes in the log: padding fills what it says, all others are aligned."""
+        """The frame's bytes in the log: padding fills its stated length, all others are aligned."""
         size = FRAME_HEADER_BYTES + len(self.content)
         if self.kind == FRAME_KIND_PADDING:
             return size

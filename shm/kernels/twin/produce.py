@@ -170,7 +170,7 @@ def parse(data: bytes, request_bytes_max: int) -> tuple[list[PlainRequest], int,
 
 @dataclass(frozen=True)
 class Limits:
-    """What a topic takes; times in ms."""
+    """The limits of a topic; times in ms."""
 
     batch_bytes_max: int
     log_append_time: bool = False
@@ -214,7 +214,7 @@ def shape(records: bytes | None, version: int, *, is_transactional: bool) -> byt
 
 
 def check_content(batch: bytes) -> int:
-    """What a log says of a batch's header: an error, or NONE."""
+    """Check a batch's header against its log: an error, or NONE."""
     header = read_header(batch)
     codec = header.attributes & 7
     if header.base_offset != 0 or header.attributes & 32:
@@ -231,7 +231,7 @@ def check_content(batch: bytes) -> int:
 
 
 def check_times(batch: bytes, limits: Limits, now_ms: int) -> int:
-    """What a topic says of a batch's timestamps: an error, or NONE."""
+    """Check a batch's timestamps against its topic: an error, or NONE."""
     header = read_header(batch)
     too_new = header.max_timestamp - now_ms > limits.after_max_ms
     age_ms = now_ms - header.base_timestamp
@@ -329,7 +329,7 @@ def _turned(value: int, bits: int) -> int:
 
 
 class Row(NamedTuple):
-    """What is answered for one batch."""
+    """The answer for one batch."""
 
     partition: int
     error: int

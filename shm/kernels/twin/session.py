@@ -21,7 +21,7 @@ REQUEST_BYTES_MIN = 8
 
 
 class Fault(Exception):
-    """What stands in the inbox cannot stand there; the argument is one of FAULT_…"""
+    """The inbox holds something impossible; the argument is one of FAULT_…"""
 
 
 def aligned(size: int) -> int:
@@ -89,5 +89,5 @@ def watch_list(numbers: set[int]) -> tuple[int, list[int]]:
 
 
 def watched(count: int, numbers: list[int]) -> set[int] | None:
-    """What the shard makes of a list, whatever stands in it; None: everything."""
+    """Parse a watch list, whatever its bytes; None: everything is watched."""
     return set(numbers[:count]) if 0 <= count <= WATCH_MAX else None

@@ -19,6 +19,7 @@ from shm.kernels.log.plan import HEAD_END
 from shm.kernels.turn.spin import SPIN_MAX_NS
 from shm.kernels.turn.turns import take_turns
 from shm.kernels.turn.words import (
+    ANSWER_WORDS,
     AWAKE,
     BELLS,
     CATALOG,
@@ -38,7 +39,6 @@ from shm.kernels.turn.words import (
     RECEIVED,
     ROW,
     ROW_COUNT,
-    ROW_WORDS,
     ROWS_AT,
     RUNG_FD,
     SESSION_SPIN_NS,
@@ -212,7 +212,7 @@ class QuickTurns:
         assert self._log is not None
         marks = marks_of(self._log, words[LEVEL])
         for row in range(words[ROW], words[ROW_COUNT]):
-            fd, start, end = self._turn[ROWS_AT + ROW_WORDS * row :][:ROW_WORDS].tolist()
+            fd, start, end = self._turn[ROWS_AT + ANSWER_WORDS * row :][:ANSWER_WORDS].tolist()
             yield fd, bytes(out[start:end]), marks
 
     def left(self) -> tuple[int, int, int] | None:
