@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
 from smq.coordinator.mutations import Charge
-from smq.shard.shard import Node
+from smq.model.catalog import Node
 from smq.wire.headers import RequestHeader
 
 Message: TypeAlias = Any  # One of smq.wire.generated's responses.

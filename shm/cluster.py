@@ -2,9 +2,10 @@
 
     0                     64                              64 + 128 * i
     +---------------------+-------------------------------+-----
-    | magic, node count,  | of node 1:                    | of node 2 …
+    | magic, node count,  | of the first node:            | of the second …
     | supervisor's pid,   |   0  pid, port, generation,   |
-    | cluster started ms  |      changed ms           (S) |
+    | cluster started ms, |      changed ms           (S) |
+    | the first node's id |                               |
     |                 (S) |  64  connections, sessions (N)|
     +---------------------+-------------------------------+-----
     S written by the supervisor, N by the process of that node. Words are int64, little endian.
@@ -20,12 +21,12 @@ from typing import NamedTuple
 
 from shm.segment import seal_against_writers
 
-MAGIC = 0x0001_43_51_4D_53  # "SMQC" and the version of this map, little endian.
+MAGIC = 0x0002_43_51_4D_53  # "SMQC" and the version of this map, little endian.
 HEADER_BYTES = 64
 NODE_BYTES = 128
 WORD_BYTES = 8
 
-_MAGIC, _NODE_COUNT, _SUPERVISOR_PID, _STARTED_MS = range(4)
+_MAGIC, _NODE_COUNT, _SUPERVISOR_PID, _STARTED_MS, _FIRST_NODE_ID = range(5)
 _PID, _PORT, _GENERATION, _CHANGED_MS = range(4)
 _CONNECTIONS = 8
 _SESSIONS = 9
@@ -53,13 +54,14 @@ class ClusterBlock:
         self._words = memoryview(mapping).cast("q")
 
     @classmethod
-    def create(cls, node_count: int, supervisor_pid: int, started_ms: int) -> "ClusterBlock":
-        """New memory for nodes 1 to `node_count`, none of which serves yet."""
+    def create(cls, node_ids: range, supervisor_pid: int, started_ms: int) -> "ClusterBlock":
+        """New memory for these nodes, none of which serves yet."""
         fd = os.memfd_create("smq-cluster", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(fd, HEADER_BYTES + node_count * NODE_BYTES)
+        os.ftruncate(fd, HEADER_BYTES + len(node_ids) * NODE_BYTES)
         self = cls(fd, writable=True)
         seal_against_writers(fd)
-        self._words[_NODE_COUNT] = node_count
+        self._words[_NODE_COUNT] = len(node_ids)
+        self._words[_FIRST_NODE_ID] = node_ids.start
         self._words[_SUPERVISOR_PID] = supervisor_pid
         self._words[_STARTED_MS] = started_ms
         self._words[_MAGIC] = MAGIC
@@ -78,6 +80,12 @@ class ClusterBlock:
     @property
     def node_count(self) -> int:
         return self._words[_NODE_COUNT]
+
+    @property
+    def node_ids(self) -> range:
+        """The ids of all nodes, in order."""
+        first = self._words[_FIRST_NODE_ID]
+        return range(first, first + self._words[_NODE_COUNT])
 
     @property
     def supervisor_pid(self) -> int:
@@ -100,7 +108,7 @@ class ClusterBlock:
 
     def nodes(self) -> list[Node]:
         """All nodes, by id."""
-        return [self.node(node_id) for node_id in range(1, self.node_count + 1)]
+        return [self.node(node_id) for node_id in self.node_ids]
 
     def generation(self, node_id: int) -> int:
         """The leader epoch of every partition that the node leads."""
@@ -132,5 +140,6 @@ class ClusterBlock:
         return self._words[self._at(node_id) + _SESSIONS]
 
     def _at(self, node_id: int) -> int:
-        assert 1 <= node_id <= self.node_count, node_id
-        return (HEADER_BYTES + (node_id - 1) * NODE_BYTES) // WORD_BYTES
+        place = node_id - self._words[_FIRST_NODE_ID]
+        assert 0 <= place < self.node_count, node_id
+        return (HEADER_BYTES + place * NODE_BYTES) // WORD_BYTES

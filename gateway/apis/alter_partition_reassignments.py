@@ -56,7 +56,7 @@ def _check(topic: Topic | None, asked: ReassignablePartition, context: ShardCont
         )
     if replicas is None:
         raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    leader = nodes[Catalog.leader(topic.logs[index], len(nodes)) - 1].id
+    leader = Catalog.leader(topic.logs[index], nodes).id
     if list(replicas) != [leader]:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -59,9 +59,10 @@ class _Deletion:
         result = DeleteRecordsPartitionResult(
             partition_index=asked.partition_index, low_watermark=-1
         )
-        topic = self._shard.catalog.by_name.get(name)
-        if topic is None:
-            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic = self._shard.catalog.find(name)
+        if topic is None or topic.is_internal:
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            result.error_code = unknown if topic is None else ErrorCode.INVALID_TOPIC_EXCEPTION
             return result
         led = self._shard.find(topic, asked.partition_index)
         if isinstance(led, ErrorCode):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.mutations import Charge
-from smq.coordinator.topics import Topics
+from smq.coordinator.topics import INTERNAL_STAYS, Topics
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.codec import ZERO_UUID
@@ -93,11 +93,13 @@ def _find(asked: DeleteTopicState, count: int, catalog: Catalog) -> Topic:
     if count > 1:
         raise _invalid(f"Duplicate topic {'name' if asked.name is not None else 'id'}.")
     if asked.name is not None:
-        topic, error = catalog.by_name.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic, error = catalog.find(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     else:
-        topic, error = catalog.by_id.get(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+        topic, error = catalog.find_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
     if topic is None:
         raise BrokerError(error, _SENTENCES[error])
+    if topic.is_internal:
+        raise _invalid(INTERNAL_STAYS)
     return topic
 
 

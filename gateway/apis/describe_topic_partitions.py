@@ -11,10 +11,9 @@ from collections.abc import Iterator
 
 from gateway.apis.metadata import TOPIC_OPERATIONS
 from gateway.context import ShardContext
-from smq.model.catalog import Catalog, Topic
+from smq.model.catalog import Catalog, Node, Topic
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
-from smq.shard.shard import Node
 from smq.wire.generated.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -40,13 +39,13 @@ def handle(
         ]
         yield DescribeTopicPartitionsResponse(topics=refused)
         return
-    names = sorted(asked or catalog.by_name)
+    names = sorted(asked or (topic.name for topic in catalog.all()))
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     left = min(PARTITIONS_MAX, max(1, request.response_partition_limit))
     for name in names:
         first = cursor.partition_index if cursor and name == cursor.topic_name else 0
-        topic = catalog.by_name.get(name)
+        topic = catalog.find(name)
         if left == 0 or topic is None:
             if left == 0:
                 yield _response([], Cursor(topic_name=name))
@@ -86,6 +85,7 @@ def _described(
         row = DescribedTopic(
             name=topic.name,
             topic_id=topic.id,
+            is_internal=topic.is_internal,
             topic_authorized_operations=TOPIC_OPERATIONS,
             partitions=[
                 _partition(index, topic.logs[index], nodes)
@@ -96,7 +96,7 @@ def _described(
 
 
 def _partition(index: int, log: int, nodes: list[Node]) -> DescribedPartition:
-    leader = nodes[Catalog.leader(log, len(nodes)) - 1]
+    leader = Catalog.leader(log, nodes)
     return DescribedPartition(
         partition_index=index,
         leader_id=leader.id,

@@ -17,6 +17,7 @@
   reader too, with the payloads as values as far as they fit.
 - Offsets that have left the WAL come from sealed segments, few partitions an answer.
 - Topic ids instead of names from 13 (KIP-516): UNKNOWN_TOPIC_ID.
+- From 16: with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH the leader and its address (KIP-951).
 - A topic that is named twice gets one row. A partition that is named twice: the last entry counts.
   A topic without partitions gets no row.
 - Follower fetches get NOT_LEADER_OR_FOLLOWER: there is no replication yet.
@@ -31,7 +32,7 @@ from typing import NamedTuple
 
 from gateway.context import Ask, LogSlot, Message, Result, ShardContext, Wait
 from shm.kernels.request.fetch_request import FETCH_BYTES_MAX, WAIT_MS_MAX
-from smq.model.catalog import Topic
+from smq.model.catalog import Node, Topic
 from smq.model.errors import ErrorCode
 from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.lent import FileRange, LentBatches
@@ -44,6 +45,8 @@ from smq.wire.generated.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from smq.wire.internal.form import Failed
@@ -52,9 +55,11 @@ from smq.wire.internal.messages import BatchFile, Cold, Inline
 ABORTED_MAX = 1000  # Of a partition in one answer.
 COLD_PARTITIONS_MAX = 4  # Of one answer: each may have the sealer decode a row group.
 IDS_FROM = 13
+LEADERS_FROM = 16
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_SESSION_EPOCHS = frozenset({0, -1})  # A session begins, or there is none: full fetches both.
 Answered = Callable[[Sequence[FetchTopic], FetchResponse], None]
+_LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -64,6 +69,7 @@ class _Row(NamedTuple):
     request: FetchPartition
     led: Led | None
     error: ErrorCode
+    leader: Node | None = None  # Who leads it instead, or in which epoch we do.
 
 
 class _Cold(NamedTuple):
@@ -137,7 +143,16 @@ class Fetching:
                 )
                 for topic, partitions in zip(self.topics, read, strict=True)
             ],
+            node_endpoints=self._endpoints(),
         )
+
+    def _endpoints(self) -> list[NodeEndpoint]:
+        """Where the leaders are that the answer names."""
+        named = {row.leader.id: row.leader for rows in self._rows for row in rows if row.leader}
+        return [
+            NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in named.values()
+        ]
 
     def moved(self, places: Iterable[LogSlot]) -> Message | Ask | None:
         """Some partitions have more to read: the response, if that makes it enough."""
@@ -180,20 +195,27 @@ class Fetching:
             return _Row(asked, None, error)
         led = shard.find(found, asked.partition)
         if isinstance(led, ErrorCode):
-            return _Row(asked, None, led)
+            return _Row(asked, None, led, self._leader(led, found, asked.partition))
         state = request.replica_state  # From version 15 on it stands there.
         if (request.replica_id if state is None else state.replica_id) >= 0:
             return _Row(asked, None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self._is_impossible or min(request.max_bytes, asked.partition_max_bytes) < 0:
             return _Row(asked, None, ErrorCode.UNKNOWN_SERVER_ERROR)
         error = shard.check_epoch(max(-1, asked.current_leader_epoch), led)
-        return _Row(asked, led if error == ErrorCode.NONE else None, error)
+        leader = self._leader(error, found, asked.partition)
+        return _Row(asked, led if error == ErrorCode.NONE else None, error, leader)
+
+    def _leader(self, error: ErrorCode, topic: Topic, index: int) -> Node | None:
+        """Who is to be named as the leader (KIP-951)."""
+        if error not in _LEADER_CHANGED or self._context.header.api_version < LEADERS_FROM:
+            return None
+        return self._context.shard.leader_of(topic.id, index)
 
     def _topic(self, topic: FetchTopic) -> tuple[Topic | None, ErrorCode]:
         catalog = self._context.shard.catalog
         if self._context.header.api_version >= IDS_FROM:
-            return catalog.by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-        return catalog.by_name.get(topic.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return catalog.find_by_id(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+        return catalog.find(topic.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _merged(topics: Sequence[FetchTopic], by_id: bool) -> list[FetchTopic]:  # noqa: FBT001
@@ -252,6 +274,18 @@ def _divergence(led: Led, asked: FetchPartition) -> EpochEndOffset | ErrorCode |
     return EpochEndOffset(epoch=epoch, end_offset=end)
 
 
+def _empty(index: int, isolation_level: int) -> PartitionData:
+    """A partition of an internal topic: there will never be a record."""
+    return PartitionData(
+        partition_index=index,
+        high_watermark=0,
+        last_stable_offset=0,
+        log_start_offset=0,
+        aborted_transactions=None if isolation_level == READ_UNCOMMITTED else [],
+        records=b"",
+    )
+
+
 class Reader:
     """Reads a request's partitions in order, within its limits."""
 
@@ -277,7 +311,7 @@ class Reader:
         """One partition's part of the answer, and how many bytes of records it holds."""
         asked = row.request
         if row.led is None:
-            return self._error(asked.partition, row.error), 0
+            return self._unled(row), 0
         limit, aborted = _readable(row.led, asked.fetch_offset, self._isolation_level)
         offsets = row.led.offsets()
         if not offsets.log_start <= asked.fetch_offset <= offsets.log_end:
@@ -302,6 +336,18 @@ class Reader:
         if is_wanted and (budget > 0 or not (self.total_bytes or self._cold_count)):
             return data, self._fill(data, row, offsets, (limit, budget))
         return data, 0
+
+    def _unled(self, row: _Row) -> PartitionData:
+        """A partition that is not led here, or is an internal topic's."""
+        asked = row.request
+        if row.error is ErrorCode.NONE and asked.fetch_offset == 0:
+            return _empty(asked.partition, self._isolation_level)
+        data = self._error(asked.partition, row.error or ErrorCode.OFFSET_OUT_OF_RANGE)
+        if row.leader is not None:
+            data.current_leader = LeaderIdAndEpoch(
+                leader_id=row.leader.id, leader_epoch=row.leader.epoch
+            )
+        return data
 
     def _fill(
         self, data: PartitionData, row: _Row, offsets: Offsets, bounds: tuple[int, int]

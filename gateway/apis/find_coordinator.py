@@ -1,19 +1,17 @@
 """FindCoordinator (key 10), versions 0-6.
 
-- A group's coordinator is named as one of the nodes, by a hash of its id: the same for whoever
-  asks, so that the members of a group share a connection's fate. Any node would do: it relays.
-- From 1: key type. A transactional id (1) has its coordinator as a group has (0). Any other type is
-  INVALID_REQUEST.
+- A group's coordinator is the node that Metadata names as the leader of the group's partition of
+  __consumer_offsets, a hash of its id. Any node would do: it relays.
+- From 1: key type. A transactional id (1) has a partition of __transaction_state by the same hash.
+  Any other type is INVALID_REQUEST.
 - From 4: several keys at once, each with its answer (KIP-699).
 
 Left out: share groups (6, KIP-932).
 """
 
-from zlib import crc32
-
 from gateway.coordinator_context import CoordinatorContext
+from smq.model.catalog import INTERNAL_PARTITIONS, Catalog, Node
 from smq.model.errors import ErrorCode
-from smq.shard.shard import Node
 from smq.wire.generated.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -22,6 +20,7 @@ from smq.wire.generated.find_coordinator import (
 
 BATCHES_FROM = 4
 GROUP, TRANSACTION = 0, 1
+_JAVA_MIN = 0x80000000
 
 
 def handle(request: FindCoordinatorRequest, context: CoordinatorContext) -> FindCoordinatorResponse:
@@ -49,7 +48,16 @@ def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
 
 def coordinator_of(key: str, nodes: list[Node]) -> Node:
     """The node that is named as the coordinator of a group or a transactional id."""
-    return nodes[crc32(key.encode()) % len(nodes)]
+    return Catalog.leader(abs(_java_hash(key)) % INTERNAL_PARTITIONS, nodes)
+
+
+def _java_hash(text: str) -> int:
+    """String.hashCode of Java, by which Kafka finds a key's partition."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return 0 if value == _JAVA_MIN else (value ^ _JAVA_MIN) - _JAVA_MIN
 
 
 def _none(key: str, error: ErrorCode, sentence: str) -> Coordinator:

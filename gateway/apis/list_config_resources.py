@@ -50,7 +50,7 @@ def _nothing(_shard: Shard) -> Iterable[str]:
 
 
 _NAMES: Mapping[int, Callable[[Shard], Iterable[str]]] = {
-    TOPIC: lambda shard: shard.catalog.by_name,
+    TOPIC: lambda shard: (topic.name for topic in shard.catalog.all()),
     BROKER: _brokers,
     LOGGER: _brokers,
     CLIENT_METRICS: _nothing,

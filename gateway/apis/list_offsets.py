@@ -40,6 +40,7 @@ from smq.wire.internal.messages import OffsetForTime, RecordTime
 from smq.wire.portions import Portion
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
+_ENDS = {LATEST, EARLIEST, EARLIEST_LOCAL}
 _FROM_VERSION = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL: 8,
@@ -198,11 +199,14 @@ class _Request:
         """Fill the answer for one partition, or say what it waits for."""
         version = self._context.header.api_version
         led = _find(name, asked, self._context) if is_once else ErrorCode.INVALID_REQUEST
-        if isinstance(led, ErrorCode):
+        if isinstance(led, ErrorCode) and led is not ErrorCode.NONE:
             answer.error_code = led
             return None
         answer.error_code = _refusal(asked.timestamp, self._isolation, version)
         if answer.error_code != ErrorCode.NONE:
+            return None
+        if isinstance(led, ErrorCode):  # Of an internal topic, which is empty.
+            answer.offset = 0 if asked.timestamp in _ENDS else -1
             return None
         return _fill(answer, led, asked.timestamp, self._isolation)
 
@@ -257,7 +261,7 @@ def steps(portions: Callable[[], Iterator[Portion]], context: ShardContext) -> I
 
 
 def _find(name: str, asked: ListOffsetsPartition, context: ShardContext) -> Led | ErrorCode:
-    topic = context.shard.catalog.by_name.get(name)
+    topic = context.shard.catalog.find(name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     led = context.shard.find(topic, asked.partition_index)

@@ -16,10 +16,9 @@
 from collections.abc import Iterator, Sequence
 
 from gateway.context import Relay, Result, ShardContext
-from smq.model.catalog import Catalog, Topic
+from smq.model.catalog import Catalog, Node, Topic
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
-from smq.shard.shard import Node
 from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.metadata import (
     MetadataRequest,
@@ -67,7 +66,7 @@ def names_to_create(request: MetadataRequest, catalog: Catalog) -> list[str]:
         topic.name
         for topic in request.topics or ()
         if topic.name is not None
-        and topic.name not in catalog.by_name
+        and catalog.find(topic.name) is None
         and is_valid_topic_name(topic.name)
     ]
 
@@ -88,7 +87,7 @@ def answer(
         yield wrong
         return
     if request.topics is None or (version <= ALL_WHEN_EMPTY_UNTIL and not request.topics):
-        found: list[_Found] = [(topic, None) for topic in catalog.by_name.values()]
+        found: list[_Found] = [(topic, None) for topic in catalog.all()]
     else:
         once = {(asked.name, asked.topic_id): asked for asked in request.topics}
         found = [
@@ -181,11 +180,11 @@ def _impossible(request: MetadataRequest, version: int) -> MetadataResponse | No
 
 def _find(asked: MetadataRequestTopic, catalog: Catalog) -> _Found:
     if asked.topic_id != ZERO_UUID:
-        topic = catalog.by_id.get(asked.topic_id)
+        topic = catalog.find_by_id(asked.topic_id)
         error, name = ErrorCode.UNKNOWN_TOPIC_ID, None
     else:
         name = asked.name or ""
-        topic = catalog.by_name.get(name)
+        topic = catalog.find(name)
         valid = is_valid_topic_name(name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
     if topic is not None:
@@ -200,6 +199,7 @@ def _described(topic: Topic, nodes: list[Node], first: int) -> MetadataResponseT
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
+        is_internal=topic.is_internal,
         partitions=[
             _partition(first + i, log, nodes)
             for i, log in enumerate(topic.logs[first : first + PART_ROWS])
@@ -208,7 +208,7 @@ def _described(topic: Topic, nodes: list[Node], first: int) -> MetadataResponseT
 
 
 def _partition(index: int, log: int, nodes: list[Node]) -> MetadataResponsePartition:
-    leader = nodes[Catalog.leader(log, len(nodes)) - 1]
+    leader = Catalog.leader(log, nodes)
     return MetadataResponsePartition(
         partition_index=index,
         leader_id=leader.id,

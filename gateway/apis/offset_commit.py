@@ -61,8 +61,8 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
 def _find(asked: OffsetCommitRequestTopic, context: CoordinatorContext) -> Topic | None:
     catalog = context.coordinator.topics.catalog
     if context.version >= IDS_FROM:
-        return catalog.by_id.get(asked.topic_id)
-    return catalog.by_name.get(asked.name)
+        return catalog.find_by_id(asked.topic_id)
+    return catalog.find(asked.name)
 
 
 class _Commits:
@@ -84,6 +84,8 @@ class _Commits:
         metadata = asked.committed_metadata or ""
         if len(metadata) > self._context.coordinator.config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        if topic.is_internal:  # It is always empty: there is nothing to remember.
+            return ErrorCode.NONE
         now_ms, retention_ms = self._context.now.wall_ms, self._request.retention_time_ms
         self.taken[topic.partition_numbers[asked.partition_index]] = CommittedOffset(
             asked.committed_offset,

@@ -135,8 +135,8 @@ def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> se
 def _find(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> Topic | None:
     catalog = context.coordinator.topics.catalog
     if context.version >= IDS_FROM:
-        return catalog.by_id.get(asked.topic_id)
-    return catalog.by_name.get(asked.name)
+        return catalog.find_by_id(asked.topic_id)
+    return catalog.find(asked.name)
 
 
 def _all(

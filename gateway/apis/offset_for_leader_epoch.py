@@ -35,9 +35,11 @@ def handle(
 
 
 def _answer(name: str, asked: OffsetForLeaderPartition, context: ShardContext) -> EpochEndOffset:
-    found = context.shard.catalog.by_name.get(name)
+    found = context.shard.catalog.find(name)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     led = error if found is None else context.shard.find(found, asked.partition)
+    if led is ErrorCode.NONE:  # Of an internal topic, which has no records.
+        return EpochEndOffset(partition=asked.partition)
     if isinstance(led, ErrorCode):
         return EpochEndOffset(error_code=led, partition=asked.partition)
     error = context.shard.check_epoch(asked.current_leader_epoch, led)

@@ -35,9 +35,10 @@ def reach_of(
     bootstrap = bootstrap_of(address)
     with Cluster(bootstrap, timeout_s) as cluster:
         open_door = None if transport == KAFKA else _doors_of(cluster)
+        node_id = 1 if open_door is None else cluster.some_broker()[0]
     if open_door is None and transport == SHARED_MEMORY:
         raise BrokerUnavailable(f"the broker at {address} cannot be reached by shared memory")
-    return Reach(bootstrap, open_door, timeout_s, metadata_max_age_s)
+    return Reach(bootstrap, open_door, timeout_s, metadata_max_age_s, node_id=node_id)
 
 
 def bootstrap_of(address: str | os.PathLike[str]) -> str:

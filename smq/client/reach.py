@@ -15,6 +15,7 @@ class Reach:
     """Bootstrap addresses; and, if the broker is on this host, how to open doors to its nodes.
 
     open_door           by node id; raises DoorUnavailable
+    node_id             a node that the broker has
     metadata_max_age_s  how often topics are asked about again: they may have got more partitions
     clock               the clock of everything that is made with this
     """
@@ -24,6 +25,7 @@ class Reach:
     deadline_seconds: float = DEADLINE_SECONDS
     metadata_max_age_s: float = METADATA_MAX_AGE_S
     clock: Clock = SYSTEM_CLOCK
+    node_id: int = 1
 
     def cluster(self) -> Cluster:
         """A new view of the cluster, with connections of its own."""

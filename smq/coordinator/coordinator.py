@@ -32,7 +32,7 @@ class Coordinator:
         self.chance = chance
         self.mutations = Mutations()
         self.topics = Topics(store, config, cluster, chance)
-        self.groups = Groups(store, _group_rules(config), now)
+        self.groups = Groups(store, _group_rules(config), now, self.topics.numbers_of)
         self.producer_ids = ProducerIds(store)
         self.transactions = Transactions(
             store, _transaction_rules(config), self.producer_ids, self._find_place, now
@@ -56,7 +56,7 @@ class Coordinator:
         if found is None:
             return None
         topic, partition = found
-        node = Catalog.leader(topic.logs[partition], self.config.shards)
+        node = Catalog.leader(topic.logs[partition], self.config.node_ids)
         durability = own_or_default("smq.durability", topic.configs, self.settings.of_node(node))
         return LedPartition(topic.name, partition, node, durability == "disk")
 

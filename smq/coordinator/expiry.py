@@ -1,10 +1,18 @@
 """Expires unused offsets, a bounded number of rows at a time.
 
+    a group without members                       all of its offsets
+    a stable group of consumers                   those of topics that no member subscribes to
+    any other group with members                  none
+
+The retention begins with the commit, or when the group became empty if that was later. (Kafka takes
+the latter alone for a group that has had members: what an administrator commits later on may expire
+at once there.)
+
 Like Kafka, the coordinator visits all groups every ten minutes. A walk takes steps in proportion to
 the rows, and the coordinator's loop serves requests between them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 ROWS_A_STEP = 1000  # Some milliseconds.
@@ -14,8 +22,15 @@ GROUP_ROWS = 20  # Cost of a group beside its rows: two statements.
 class Offsets(Protocol):
     """The part of the store that a walk needs."""
 
-    def expire_offsets(
-        self, group_id: str, now_ms: int, retention_ms: int, *, after: int, rows_max: int
+    def expire_offsets(  # noqa: PLR0913  (see Store)
+        self,
+        group_id: str,
+        now_ms: int,
+        retention_ms: int,
+        *,
+        after: int,
+        rows_max: int,
+        kept: Collection[int],
     ) -> list[int]: ...
     def has_offsets(self, group_id: str) -> bool: ...
 
@@ -38,17 +53,27 @@ class Expiry:
         assert not self._groups, "the last walk is over"
         self._groups, self._after = list(group_ids), -1
 
-    def step(self, now_ms: int, is_idle: Callable[[str], bool]) -> list[str]:
-        """Visit some more rows; returns the idle groups among them that have no offsets left."""
+    def step(self, now_ms: int, kept_of: Callable[[str], Collection[int] | None]) -> list[str]:
+        """Visit some more rows; returns the idle groups among them that have no offsets left.
+
+        `kept_of` a group are the partitions, by number, whose offsets it keeps; None: of all.
+        A group that keeps some is not idle.
+        """
         left, empty = ROWS_A_STEP, []
         while self._groups and left > 0:
             group_id = self._groups[-1]
             looked_at: list[int] = []
             left -= GROUP_ROWS
-            if is_idle(group_id):
+            kept = kept_of(group_id)
+            if kept is not None:
                 rows_max = max(left, 1)
                 looked_at = self._offsets.expire_offsets(
-                    group_id, now_ms, self.retention_ms, after=self._after, rows_max=rows_max
+                    group_id,
+                    now_ms,
+                    self.retention_ms,
+                    after=self._after,
+                    rows_max=rows_max,
+                    kept=kept,
                 )
                 left -= len(looked_at)
                 if len(looked_at) == rows_max:

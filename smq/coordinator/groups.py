@@ -3,14 +3,11 @@
 A group is made by the first member that joins it, or by the first commit from outside of one. It is
 forgotten when it is empty and its offsets have expired or were never there (Kafka looks every ten
 minutes). Offsets are in the store alone: the coordinator reads them from there.
-
-Left out: Kafka also expires offsets of topics that a group with members no longer subscribes to;
-here a group with members keeps all.
 """
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from smq.coordinator.deadlines import NEVER_MS
@@ -20,6 +17,7 @@ from smq.coordinator.group_events import Answer, Commit, Event, Join, Save, Time
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
 from smq.coordinator.inputs import Now
+from smq.coordinator.subscriptions import CONSUMER, topics_of
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.store import Store
 
@@ -39,11 +37,24 @@ class GroupRules(NamedTuple):
     offsets_retention_ms: int
 
 
-class Groups:
-    """Every group by its id. Answers collect until `take_answers`; changes are in the store."""
+NumbersOf = Callable[[Collection[str]], Collection[int]]
 
-    def __init__(self, store: Store, rules: GroupRules, now: Now) -> None:
+
+def _no_numbers(_topics: Collection[str]) -> Collection[int]:
+    return ()
+
+
+class Groups:
+    """Every group by its id. Answers collect until `take_answers`; changes are in the store.
+
+    `numbers_of` topics are their partitions' numbers.
+    """
+
+    def __init__(
+        self, store: Store, rules: GroupRules, now: Now, numbers_of: NumbersOf = _no_numbers
+    ) -> None:
         self._store = store
+        self._numbers_of = numbers_of
         self._rules = rules
         self._groups: dict[str, Group] = {}
         self._wakes: list[tuple[int, str]] = []  # A heap; may hold a group several times.
@@ -153,8 +164,9 @@ class Groups:
             self._handle(group, TimePasses(), now)
             self._schedule(group)
         if self._expiry.is_walking:
-            for group_id in self._expiry.step(now.wall_ms, self._is_idle):
-                self._forget(self._groups[group_id])
+            for group_id in self._expiry.step(now.wall_ms, self._kept_of):
+                if self._groups[group_id].is_idle():
+                    self._forget(self._groups[group_id])
         elif self._next_check_ms <= now.monotonic_ms:
             self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
             self._expiry.begin(self._groups)
@@ -170,9 +182,17 @@ class Groups:
                 members += 1 + len(due[-1].roster)
         return due
 
-    def _is_idle(self, group_id: str) -> bool:
+    def _kept_of(self, group_id: str) -> Collection[int] | None:
+        """See Expiry.step."""
         group = self._groups.get(group_id)
-        return group is not None and group.is_idle()
+        if group is None:
+            return None
+        if group.is_idle():
+            return ()
+        if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER:
+            return None
+        topics = topics_of(group)
+        return None if topics is None else self._numbers_of(topics)
 
     def invariants(self) -> None:
         """Check what must hold between any two calls."""

@@ -6,13 +6,13 @@ refused, since SMQ cannot keep copies on other hosts.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from typing import NamedTuple
 
 from smq.coordinator.inputs import Chance, Now, random_uuid
-from smq.model.catalog import NAMESPACE_DEFAULT, Catalog, Published, Topic
+from smq.model.catalog import INTERNAL_TOPICS, NAMESPACE_DEFAULT, Catalog, Published, Topic
 from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import collision_key, topic_name_problem
@@ -24,6 +24,7 @@ from smq.store.store import Store
 PARTITIONS_PER_REQUEST_MAX = 10_000  # Kafka's own limit.
 BROKER_DEFAULT = -1
 CATALOG_HEAD_BYTES_MAX = 1024  # The line of the cluster.
+INTERNAL_STAYS = "This topic is internal: the broker keeps it as it is."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +181,16 @@ class Topics:
     def find(self, name: str) -> Topic:
         """The topic of a name. Raises BrokerError."""
         topic = self._topics.get(name)
+        if topic is None and name in INTERNAL_TOPICS:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, INTERNAL_STAYS)
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
+
+    def numbers_of(self, names: Collection[str]) -> set[int]:
+        """The numbers of all partitions of these topics, as far as they are there."""
+        found = (self._topics[name] for name in names if name in self._topics)
+        return {number for topic in found for number in topic.partition_numbers}
 
     def has(self, topic: Topic) -> bool:
         """Whether this incarnation of a topic is there."""
@@ -212,7 +220,7 @@ class Topics:
         problem = topic_name_problem(name)
         if problem is not None:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if name in self._topics:
+        if name in self._topics or name in INTERNAL_TOPICS:
             raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         other = self._names_by_key.get(collision_key(name))
         if other is not None:
@@ -324,7 +332,7 @@ class Topics:
         counts = list(self._counts)
         logs: list[int] = []
         for node in nodes:
-            served = range(node - 1, len(counts), self._config.shards)
+            served = range(self._config.node_ids.index(node), len(counts), self._config.shards)
             logs.append(min(served, key=counts.__getitem__))
             counts[logs[-1]] += 1
         return logs
@@ -333,7 +341,7 @@ class Topics:
         if not replicas:
             raise _bad_assignment("The manual partition assignment includes an empty replica list.")
         for node in replicas:
-            if not 1 <= node <= self._config.shards:
+            if node not in self._config.node_ids:
                 raise _bad_assignment(
                     f"The manual partition assignment includes broker {node}, "
                     "but no such broker is registered."

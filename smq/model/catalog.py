@@ -6,14 +6,15 @@ keeps its line, and a decoder keeps its object.
 
 A partition's number is never used again (`Topic.partition_numbers`). Frames and files refer to
 partitions by number, so a topic created under an old name sees none of the old one's bytes. A
-partition belongs to one log for life (`Topic.logs`); node 1 + k mod N serves log k.
+partition belongs to one log for life (`Topic.logs`); of N nodes the one at k mod N serves log k.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from uuid import UUID
+from typing import NamedTuple, TypeVar
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 NAMESPACE_DEFAULT = "kafka"
 
@@ -21,6 +22,17 @@ BROKER, CLIENT_METRICS, GROUP, QUOTA = "broker", "client-metrics", "group", "quo
 """Types of resources that have settings beside topics."""
 Published = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Settings that were changed while the broker runs: by type of resource, resource and name."""
+AnyNode = TypeVar("AnyNode")
+
+
+class Node(NamedTuple):
+    """A broker in Kafka's eyes: what Metadata says of a shard."""
+
+    id: int
+    host: str
+    port: int
+    epoch: int
+    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,11 @@ class Topic:
     def partition_count(self) -> int:
         return len(self.logs)
 
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is a name of the system: listed, always empty, and written by nobody."""
+        return self.partition_numbers[0] < 0
+
     def line(self) -> str:
         """This topic as one line of JSON. Made once: each new catalog has all lines."""
         if not self._line:
@@ -68,8 +85,36 @@ def _topic_of_line(line: str) -> Topic:
     return Topic(name, UUID(hex=topic_id), tuple(numbers), tuple(logs), configs, namespace)
 
 
+INTERNAL_PARTITIONS = 50  # Kafka's defaults of offsets.topic.num.partitions and its sister.
+_COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+_INTERNAL_CONFIGS = {
+    "__consumer_offsets": _COMPACTED | {"compression.type": "producer"},
+    "__transaction_state": _COMPACTED | {"compression.type": "uncompressed"},
+}
+
+
+def _internal(name: str, first_number: int) -> Topic:
+    numbers = range(first_number, first_number - INTERNAL_PARTITIONS, -1)
+    places = tuple(range(INTERNAL_PARTITIONS))
+    topic_id = uuid5(NAMESPACE_URL, f"smq:{name}")
+    return Topic(name, topic_id, tuple(numbers), places, _INTERNAL_CONFIGS[name])
+
+
+# Kafka keeps committed offsets and transactions in topics of these names; here the coordinator's
+# store has them. No log holds these partitions: their numbers are negative.
+INTERNAL_TOPICS = {
+    name: _internal(name, -1 - place * INTERNAL_PARTITIONS)
+    for place, name in enumerate(_INTERNAL_CONFIGS)
+}
+_INTERNAL_BY_ID = {topic.id: topic for topic in INTERNAL_TOPICS.values()}
+
+
 class Catalog:
-    """All topics and dynamic settings at one version. Immutable."""
+    """All topics and dynamic settings at one version. Immutable.
+
+    `by_name` and `by_id` have the users' topics; find(), find_by_id() and all() know the internal
+    ones too. A user's topic from before a name was internal keeps it.
+    """
 
     __slots__ = ("by_id", "by_name", "cluster_id", "settings", "version")
 
@@ -85,6 +130,19 @@ class Catalog:
         self.settings = settings or {}
         self.by_name = topics
         self.by_id = {topic.id: topic for topic in topics.values()}
+
+    def find(self, name: str) -> Topic | None:
+        """The topic of a name, internal ones included."""
+        return self.by_name.get(name) or INTERNAL_TOPICS.get(name)
+
+    def find_by_id(self, topic_id: UUID) -> Topic | None:
+        """The topic with an id, internal ones included."""
+        return self.by_id.get(topic_id) or _INTERNAL_BY_ID.get(topic_id)
+
+    def all(self) -> Iterator[Topic]:
+        """Every topic, internal ones included."""
+        yield from self.by_name.values()
+        yield from (t for name, t in INTERNAL_TOPICS.items() if name not in self.by_name)
 
     def encode(self) -> bytes:
         """The bytes to publish: a line for the cluster, then a line for each topic."""
@@ -106,6 +164,6 @@ class Catalog:
         return settings
 
     @staticmethod
-    def leader(log: int, node_count: int) -> int:
-        """The id of the node that serves a log."""
-        return 1 + log % node_count
+    def leader(log: int, nodes: Sequence[AnyNode]) -> AnyNode:
+        """Of all nodes, or of their ids, in order: the one that serves a log."""
+        return nodes[log % len(nodes)]

@@ -67,6 +67,13 @@ class Config:
         at_most=256,
         default_words="number of cores minus 1, at least 1",
     )
+    node_id: int = setting(
+        1,
+        "Id of the first shard as a Kafka broker; shard *i* has this id + *i* - 1. May change "
+        "between starts.",
+        at_least=0,
+        at_most=1_000_000,
+    )
     runtime_dir: Path = setting(  # noqa: RUF009
         UNSET,
         "Directory of the unix sockets between processes, mode 0700; needs a short path.",
@@ -327,8 +334,9 @@ class Config:
         update=Update.CLUSTER_WIDE,
     )
     offsets_retention_minutes: int = setting(
-        86_400,
-        "How long an empty group keeps its offsets: 60 days (Kafka: 7).",
+        7 * 24 * 60,
+        "How long a group without members keeps its offsets, and one with members those of topics "
+        "that it no longer reads.",
         at_least=1,
         update=Update.CLUSTER_WIDE,
     )
@@ -359,14 +367,19 @@ class Config:
         """The directory of the logs."""
         return self.data_dir / "logs"
 
+    @property
+    def node_ids(self) -> range:
+        """The ids of all nodes: each shard is one."""
+        return range(self.node_id, self.node_id + self.shards)
+
     def listen_port(self, node_id: int) -> int:
         """The port that node `node_id` listens on; 0: any free port."""
-        return self.port + node_id - 1 if self.port else 0
+        return self.port + self.node_ids.index(node_id) if self.port else 0
 
     def advertised(self, node_id: int, listen_port: int) -> tuple[str, int]:
         """The advertised host and port of a node that listens on `listen_port`."""
         host, port = _host_and_port(self.advertise or bracketed(self.host))
-        return host, port + node_id - 1 if port else listen_port
+        return host, port + self.node_ids.index(node_id) if port else listen_port
 
 
 def _table() -> Iterator[Setting]:

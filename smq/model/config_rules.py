@@ -47,7 +47,7 @@ def broken_relations(config: Config) -> Iterator[Problem]:
             ("port", "shards"),
         )
     try:
-        config.advertised(1, config.port)
+        config.advertised(config.node_id, config.port)
     except ValueError as reason:
         yield Problem(f"advertise: {reason}", ("advertise", "host"))
     if not config.advertise and config.host in {"0.0.0.0", "::"}:  # noqa: S104

@@ -74,29 +74,31 @@ _TABLE = (
         "compression.gzip.level",
         T.INT,
         "-1",
-        NO_MEANING + "batches are stored as they were sent.",
+        NO_MEANING + "what the broker compresses itself has the default level.",
         broker_key="compression.gzip.level",
     ),
     TopicConfig(
         "compression.lz4.level",
         T.INT,
         "9",
-        NO_MEANING + "batches are stored as they were sent.",
+        NO_MEANING + "what the broker compresses itself has the default level.",
         broker_key="compression.lz4.level",
     ),
     TopicConfig(
         "compression.type",
         T.STRING,
         "producer",
-        "Batches are stored as the producer compressed them; `producer` is the only value.",
-        _one_of("producer", otherwise="this version of SMQ stores batches as they were sent"),
+        "How batches are compressed: as the `producer` has done it, or by the broker, which makes "
+        "appending slower. A batch that would take the broker too long (docs/deviations.md), or "
+        "that holds handles, stays as it was sent.",
+        _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         "compression.type",
     ),
     TopicConfig(
         "compression.zstd.level",
         T.INT,
         "3",
-        NO_MEANING + "batches are stored as they were sent.",
+        NO_MEANING + "what the broker compresses itself has the default level.",
         broker_key="compression.zstd.level",
     ),
     TopicConfig(

@@ -1,12 +1,12 @@
 """Answers to Produce requests that say why: what the kernel writes, with sentences in it.
 
 `shm.kernels.request.produce.write_answers` writes the answers of every ordinary plan, without error
-messages. This module answers a plan with rows that were refused for their handles, through the
-generated codec.
+messages. This module answers a plan with rows that were refused for their handles, or that another
+node leads (KIP-951), through the generated codec.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -33,10 +33,14 @@ from shm.kernels.log.plan import (
     row_at,
     topic_at,
 )
-from shm.kernels.request.produce import IDS_FROM
+from shm.kernels.request.produce import IDS_FROM, LEADERS_FROM
+from smq.model.catalog import Node
+from smq.model.errors import ErrorCode
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -45,6 +49,13 @@ from smq.wire.generated.produce import (
 from smq.wire.headers import write_response_header
 
 PRODUCE_KEY = 0
+
+LeaderOf: TypeAlias = Callable[[str | UUID, int], Node | None]
+
+
+def nobody(_topic: str | UUID, _index: int) -> Node | None:
+    """Where no partition is led elsewhere."""
+    return None
 
 
 class Refused(NamedTuple):
@@ -55,7 +66,10 @@ class Refused(NamedTuple):
 
 
 def answers_of(
-    data: np.ndarray, plan: np.ndarray, refused: Mapping[int, Sequence[Refused]]
+    data: np.ndarray,
+    plan: np.ndarray,
+    refused: Mapping[int, Sequence[Refused]],
+    leader_of: LeaderOf = nobody,
 ) -> bytes:
     """The responses to a plan whose rows are all done; `refused` by the rows' numbers.
 
@@ -70,11 +84,14 @@ def answers_of(
             _topic(data, plan, int(topic_at(plan, first + i)), version, refused)
             for i in range(int(request[REQUEST_TOPIC_COUNT]))
         ]
+        leaders = _name_leaders(topics, leader_of) if version >= LEADERS_FROM else []
         if request[REQUEST_ACKS] != 0:
             writer = Writer()
             write_response_header(int(request[REQUEST_CORRELATION]), PRODUCE_KEY, version, writer)
             response = ProduceResponse(
-                responses=topics, throttle_time_ms=int(plan[HEAD_THROTTLE_MS])
+                responses=topics,
+                throttle_time_ms=int(plan[HEAD_THROTTLE_MS]),
+                node_endpoints=leaders,
             )
             write_produce_response(response, version, writer)
             body = writer.to_bytes()
@@ -83,6 +100,26 @@ def answers_of(
             plan[HEAD_CLOSE] = 1
             break
     return answers
+
+
+def _name_leaders(
+    topics: Sequence[TopicProduceResponse], leader_of: LeaderOf
+) -> list[NodeEndpoint]:
+    """Say who leads what is led elsewhere; where those nodes are."""
+    named: dict[int, NodeEndpoint] = {}
+    for topic in topics:
+        for partition in topic.partition_responses:
+            if partition.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                continue
+            node = leader_of(topic.topic_id if topic.topic_id.int else topic.name, partition.index)
+            if node is not None:
+                partition.current_leader = LeaderIdAndEpoch(
+                    leader_id=node.id, leader_epoch=node.epoch
+                )
+                named[node.id] = NodeEndpoint(
+                    node_id=node.id, host=node.host, port=node.port, rack=node.rack
+                )
+    return list(named.values())
 
 
 def _topic(

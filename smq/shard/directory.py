@@ -7,6 +7,7 @@ import numpy as np
 
 from shm.kernels.log.directory import (
     DIRECTORY_HEADER_WORDS,
+    INTERNAL,
     LED_ELSEWHERE,
     TOPIC_WORDS,
     enter_topics,
@@ -19,7 +20,7 @@ def build_directory(catalog: Catalog, code_of: Callable[[int], int | None]) -> n
 
     `code_of(number)` gives log << 32 | slot for a partition led here, None for the others.
     """
-    topics = list(catalog.by_name.values())
+    topics = list(catalog.all())
     keys = [topic.name.encode() for topic in topics] + [topic.id.bytes for topic in topics]
     names = np.frombuffer(b"".join(keys), np.uint8)
     buckets = 2
@@ -33,7 +34,8 @@ def build_directory(catalog: Catalog, code_of: Callable[[int], int | None]) -> n
     directory = np.zeros(names_at + len(names) // 8 + 1, np.int64)
     directory[:4] = buckets, topics_at, slots_at, names_at
     directory[names_at:].view(np.uint8)[: len(names)] = names
-    codes = (code_of(number) for topic in topics for number in topic.partition_numbers)
+    numbers = (number for topic in topics for number in topic.partition_numbers)
+    codes = (INTERNAL if number < 0 else code_of(number) for number in numbers)
     directory[slots_at:names_at] = [LED_ELSEWHERE if code is None else code for code in codes]
     rows = directory[topics_at:slots_at].reshape(-1, TOPIC_WORDS)
     rows[:, 1], rows[:, 2] = np.cumsum(lengths) - lengths, lengths

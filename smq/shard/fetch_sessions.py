@@ -50,6 +50,7 @@ _ASKED = np.array([EPOCH, OFFSET, LAST_EPOCH, BYTES_MAX])
 _LOW = 2**32 - 1
 _SIGN = 2**31
 _UNFOUND = -2
+_EMPTY = -3  # Of an internal topic.
 _FIRST_ID_FACTOR = 2654435761  # Knuth's: starts in the same second begin far from each other.
 
 
@@ -179,7 +180,8 @@ class FetchSession:
     def news(self, shard: "Shard", *, is_committed: bool) -> list[Asked]:
         """The partitions that may have something to say, in their turn; ANSWERED_MAX at most."""
         places, rows = self._find(shard), self.rows
-        has_news = (rows[CODE] < 0) | (rows[LAST_EPOCH] >= 0)
+        is_empty = (rows[CODE] == _EMPTY) & (rows[OFFSET] == 0)
+        has_news = ~is_empty & ((rows[CODE] < 0) | (rows[LAST_EPOCH] >= 0))
         for number, mine, slots in places:
             table = shard.logs[number].partitions.table
             asked = rows if len(mine) == len(self) else rows[:, mine]
@@ -207,10 +209,10 @@ class FetchSession:
             self.rows[CODE] = _UNFOUND
         if self._places is not None:
             return self._places
-        catalog = shard.catalog.by_id if self.has_ids else shard.catalog.by_name
+        find = shard.catalog.find_by_id if self.has_ids else shard.catalog.find
         [unfound] = np.nonzero(self.rows[CODE] == _UNFOUND)
         self.rows[CODE, unfound] = [
-            _code(shard, catalog.get(self._keys[key >> 32]), _signed(key & _LOW))
+            _code(shard, find(self._keys[key >> 32]), _signed(key & _LOW))
             for key in self.rows[KEY, unfound].tolist()
         ]
         self._places = []
@@ -245,7 +247,9 @@ def _signed(low: int) -> int:
 
 def _code(shard: "Shard", topic: Topic | None, index: int) -> int:
     led = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else shard.find(topic, index)
-    return -1 if isinstance(led, ErrorCode) else led.log.number << 32 | led.slot
+    if isinstance(led, ErrorCode):
+        return _EMPTY if led is ErrorCode.NONE else -1
+    return led.log.number << 32 | led.slot
 
 
 class FetchSessions:

@@ -1,6 +1,6 @@
 """Handles the Produce requests of one recv, with a few kernel calls in all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from shm.kernels.log.plan import (
     DONE,
     HEAD_CLOSE,
     HEAD_END,
+    HEAD_LED_ELSEWHERE,
     HEAD_LEVEL,
     HEAD_NOW_MS,
     HEAD_OUT_BYTES,
@@ -20,17 +21,25 @@ from shm.kernels.log.plan import (
     HEAD_REQUEST_BYTES_MAX,
     HEAD_REQUEST_COUNT,
     HEAD_ROW_CAPACITY,
+    HEAD_ROW_COUNT,
     HEAD_RULES,
     HEAD_START,
+    HEAD_STOP,
     HEAD_STOPPED_ROW,
     HEAD_THROTTLE_MS,
     HEAD_TRANSACTIONS,
     LEVEL_NONE,
     REFERENCES_CHECKED,
+    ROW_APPEND_TIME,
     ROW_AT,
+    ROW_BASE_OFFSET,
+    ROW_BYTES,
     ROW_CODE,
     ROW_ERROR,
+    ROW_LOG_START,
     ROW_STATE,
+    ROW_VERSION,
+    ROW_WORDS,
     ROWS_MAX as PLAN_ROWS_MAX,
     STOP_LOG_FULL,
     STOP_OUT_FULL,
@@ -39,10 +48,10 @@ from shm.kernels.log.plan import (
     new_plan,
     row_at,
 )
-from shm.kernels.request.produce import parse_requests, produce, write_answers
+from shm.kernels.request.produce import VERSION_MAX, parse_requests, produce, write_answers
 from smq.log.log import Log
 from smq.model.config import Config
-from smq.shard.answers import Refused, answers_of
+from smq.shard.answers import LeaderOf, Refused, answers_of, nobody
 from smq.shard.references import Handles, NoFiler
 from smq.shard.throttle import Throttle
 
@@ -90,7 +99,8 @@ class Producing:
     `drain(log)` is called when a log must be written before it can take more. What `throttle` says
     is told in the answers; who calls run() reads no more for so long. `handles` is asked about
     batches that may hold some. Where they were good the kernel has the partition's rule then and
-    asks no more, until forget_rules(): to be called when the catalog has changed.
+    asks no more, until forget_rules(): to be called when the catalog has changed. `leader_of` says
+    which node leads what is led elsewhere.
 
     A `transactional` one is for requests with a transactional id, one at a time (parse, resume);
     others leave them (smq.shard.transactional). `before_drain` is called before what was appended
@@ -105,13 +115,16 @@ class Producing:
         throttle: Throttle,
         handles: Handles = _NO_FILER,
         *,
+        leader_of: LeaderOf = nobody,
         transactional: bool = False,
     ) -> None:
         self._logs = list(logs.values())
         self._drain, self._throttle, self._handles = drain, throttle, handles
+        self._leader_of = leader_of
         self._rules, self._paths = new_rules()
-        self._refused: dict[int, list[Refused]] = {}  # By the rows' numbers.
+        self._refused: dict[int, Sequence[Refused]] = {}  # By the rows' numbers.
         self._refused_count = 0
+        self._single: np.ndarray | None = None  # A plan for one batch.
         self._request_bytes_max = config.socket_request_max_bytes
         self._takes_transactions = int(transactional)
         self.before_drain: Callable[[Log], None] | None = None
@@ -190,8 +203,8 @@ class Producing:
             assert self._head[HEAD_LEVEL] in LEVELS
             marks += marks_of(log, self._head[HEAD_LEVEL])
             self._head[HEAD_LEVEL] = LEVEL_NONE  # Of the next log nothing is known yet.
-        if self._refused:
-            self._write_refusals(data)
+        if self._refused or self._head[HEAD_LED_ELSEWHERE]:
+            self._write_in_words(data)
             return marks
         while write_answers(data, self.plan, self.out) == STOP_OUT_FULL:
             self.out = np.zeros(2 * len(self.out), np.uint8)
@@ -218,6 +231,9 @@ class Producing:
         code = int(row[ROW_CODE])
         partition = int(log.partitions.table[code & 0xFFFFFFFF, P_NUMBER])
         verdict = self._handles.check(partition, data, int(row[ROW_AT]), self._head[HEAD_NOW_MS])
+        if verdict.instead is not None:
+            self._append_instead(log, row, verdict.instead)
+            return
         row[ROW_ERROR] = verdict.error
         row[ROW_STATE] = DONE if verdict.error else REFERENCES_CHECKED
         if verdict.refused:
@@ -226,13 +242,33 @@ class Producing:
         elif not verdict.error and (rule := self._handles.rule_of(partition)) is not None:
             add_rule(self._rules, self._paths, code, *rule)
 
+    def _append_instead(self, log: Log, row: np.ndarray, batch: np.ndarray) -> None:
+        """Append another batch than a row has, and finish the row."""
+        if self._single is None:
+            self._single = new_plan(1, 1, 1)
+        single, head = self._single, self._head
+        inner = single[row_at(single, 0) :]
+        inner[:ROW_WORDS] = row[:ROW_WORDS]
+        inner[ROW_AT], inner[ROW_BYTES] = 0, len(batch)
+        inner[ROW_STATE], inner[ROW_VERSION] = REFERENCES_CHECKED, VERSION_MAX
+        single[HEAD_NOW_MS], single[HEAD_ROW_COUNT] = head[HEAD_NOW_MS], 1
+        single[HEAD_LEVEL] = LEVEL_NONE
+        while append_rows(log.memory.memory, log.links, log.producers.table, batch, single):
+            assert single[HEAD_STOP] == STOP_LOG_FULL, "its handles are not looked at"
+            if self.before_drain is not None:
+                self.before_drain(log)
+            self._drain(log)
+        for word in (ROW_STATE, ROW_ERROR, ROW_BASE_OFFSET, ROW_APPEND_TIME, ROW_LOG_START):
+            row[word] = inner[word]
+        head[HEAD_LEVEL] = max(head[HEAD_LEVEL], int(single[HEAD_LEVEL]))
+
     def forget_rules(self) -> None:
         """Partitions may be other topics' now, or topics have other configs."""
         forget_rules(self._rules)
 
-    def _write_refusals(self, data: np.ndarray) -> None:
-        """Answer a plan of which rows were refused for their handles."""
-        answers = answers_of(data, self.plan, self._refused)
+    def _write_in_words(self, data: np.ndarray) -> None:
+        """Answer a plan of which rows were refused for their handles, or are led elsewhere."""
+        answers = answers_of(data, self.plan, self._refused, self._leader_of)
         self._refused = {}
         if len(answers) > len(self.out):
             self.out = np.zeros(len(answers), np.uint8)

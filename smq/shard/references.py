@@ -12,7 +12,7 @@ A kernel finds by the same `Rule` that handles are good, where payloads are file
 A compressed batch is not looked into (docs/adr/handles-are-sent-uncompressed.md).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -77,10 +77,14 @@ class Patience:
 
 
 class Verdict(NamedTuple):
-    """The verdict on a batch: NONE, or an error and the records that it concerns."""
+    """The verdict on a batch: NONE, or an error and the records that it concerns.
+
+    `instead`: the batch to append in its place.
+    """
 
     error: ErrorCode
-    refused: list[Refused]
+    refused: Sequence[Refused]
+    instead: np.ndarray | None = None
 
 
 GOOD = Verdict(ErrorCode.NONE, [])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
+from uuid import UUID
 
 from shm.kernels.base.words import (
     COUNTER_BYTES_OUT,
@@ -26,7 +27,7 @@ from shm.kernels.base.words import (
     P_UNSEALED_BYTES,
 )
 from smq.log.log import TOUCHED_MAX, Log
-from smq.model.catalog import BROKER, QUOTA, Catalog, Topic
+from smq.model.catalog import BROKER, QUOTA, Catalog, Node, Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.live_config import in_force
@@ -36,17 +37,6 @@ from smq.shard.fetch_sessions import FetchSessions
 from smq.shard.quotas import ClientQuotas
 from smq.shard.settings import settings_of
 from smq.shard.throttle import Throttle
-
-
-class Node(NamedTuple):
-    """A broker in Kafka's eyes: what Metadata says of a shard."""
-
-    id: int
-    host: str
-    port: int
-    epoch: int
-    rack: str | None = None
-
 
 _OFFSETS = itemgetter(
     P_LOG_START, P_SEALED_END, P_LAST_STABLE, P_HIGH_WATERMARK, P_LOG_END, P_MAX_TIMESTAMP
@@ -199,10 +189,23 @@ class Shard:
         return None if led is None else led.log.number << 32 | led.slot
 
     def find(self, topic: Topic, index: int) -> Led | ErrorCode:
-        """The partition `index` of a topic, or why we cannot serve it."""
+        """The partition `index` of a topic, or why we cannot serve it.
+
+        NONE: it is an internal topic's, which are empty: each shard answers for all of them.
+        """
+        if topic.is_internal and 0 <= index < topic.partition_count:
+            return ErrorCode.NONE
         if not 0 <= index < topic.partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return self._led.get(topic.partition_numbers[index], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def leader_of(self, topic: str | UUID, index: int) -> Node | None:
+        """The node that leads a partition of a topic, by the topic's name or id."""
+        catalog = self.catalog
+        found = catalog.by_id.get(topic) if isinstance(topic, UUID) else catalog.by_name.get(topic)
+        if found is None or not 0 <= index < found.partition_count:
+            return None
+        return Catalog.leader(found.logs[index], self.nodes())
 
     def led(self) -> list[Led]:
         """All partitions this shard leads."""

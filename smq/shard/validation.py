@@ -2,6 +2,7 @@
 
     a compacted topic, or smq.validate=records   records are whole, and their times within limits
     a compacted topic                            and each has a key
+    compression.type other than `producer`       and then it is compressed anew
 
 As Kafka's LogValidator does with all topics. A batch is inflated for this. One that inflates to
 more than INFLATED_BYTES_MAX is refused: the shard's loop does it, and others wait.
@@ -31,6 +32,7 @@ from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.topic_configs import TopicSettings, own_or_default
 from smq.shard.answers import Refused
+from smq.shard.recompression import codec_of, recompressed
 from smq.shard.references import GOOD, REASONS_MAX, Handles, Rule, Verdict
 from smq.wire.inflate import inflate
 
@@ -42,7 +44,8 @@ NO_TIME = -1
 def looks_into(topic: Topic, config: Config) -> bool:
     """Whether batches for a topic are looked into."""
     validates = own_or_default("smq.validate", topic.configs, config) == "records"
-    return validates or TopicSettings.of(topic.configs, config).compacts
+    compacts = TopicSettings.of(topic.configs, config).compacts
+    return validates or compacts or codec_of(topic.configs) is not None
 
 
 class Validation:
@@ -66,7 +69,12 @@ class Validation:
             verdict = verdict_of(data[at : at + size], name, settings, now_ms)
             if verdict.error:
                 return verdict
-        return self._handles.check(number, data, at, now_ms) if may_refer(data, at, size) else GOOD
+        if may_refer(data, at, size):
+            return self._handles.check(number, data, at, now_ms)
+        codec = None if topic is None else codec_of(topic.configs)
+        if codec is None:
+            return GOOD
+        return Verdict(ErrorCode.NONE, [], recompressed(data[at : at + size], codec))
 
     def rule_of(self, number: int) -> Rule | None:
         """See Handles."""

@@ -4,7 +4,8 @@ The store decides nothing. Changes are durable after `commit()`, which the owner
 before the answers of that turn go out.
 """
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
@@ -205,10 +206,17 @@ class Store:
         )
         return bool(self._database.rows(question, (group_id, group_id)))
 
-    def expire_offsets(
-        self, group_id: str, now_ms: int, retention_ms: int, *, after: int, rows_max: int
+    def expire_offsets(  # noqa: PLR0913  (what is due, and which part of it is visited)
+        self,
+        group_id: str,
+        now_ms: int,
+        retention_ms: int,
+        *,
+        after: int,
+        rows_max: int,
+        kept: Collection[int] = (),
     ) -> list[int]:
-        """Delete expired offsets of an empty group.
+        """Delete a group's expired offsets, but for those of the partitions that are `kept`.
 
         The retention starts at the commit or when the group became empty, whichever is later; a
         retention that the client requested wins. Visits a bounded number of partitions with
@@ -219,15 +227,17 @@ class Store:
             "WHERE group_id = ? AND partition_number > ? ORDER BY partition_number LIMIT ?",
             (group_id, after, rows_max),
         )
-        if rows:
+        looked_at = [number for (number,) in rows]
+        due = [number for number in looked_at if number not in kept]
+        if due:
             self._database.change(
                 "DELETE FROM committed_offsets "
-                "WHERE group_id = ? AND partition_number BETWEEN ? AND ? "
+                "WHERE group_id = ? AND partition_number IN (SELECT value FROM json_each(?)) "
                 "AND ? >= coalesce(expire_ms, ? + max(commit_ms, coalesce("
                 "(SELECT empty_since_ms FROM groups WHERE group_id = ?), 0)))",
-                (group_id, rows[0][0], rows[-1][0], now_ms, retention_ms, group_id),
+                (group_id, json.dumps(due), now_ms, retention_ms, group_id),
             )
-        return [number for (number,) in rows]
+        return looked_at
 
 
 def _member_row(group_id: str, member: StoredMember) -> tuple[Any, ...]:

@@ -29,7 +29,7 @@ class DoorBench(ServerBench):
     def __init__(self, directory: Path, *topics: Topic, **config: int) -> None:
         super().__init__(directory, *topics, **config)
         self._path = directory / "attach.sock"
-        self.block = ClusterBlock.create(1, os.getpid(), 0)
+        self.block = ClusterBlock.create(range(1, 2), os.getpid(), 0)
         descriptors = [self.block.fd, self.block.fd, self.block.fd]
         self.sessions = Sessions(self.loop, IDENTITY, self.shard, descriptors, self.server)
         self.server.turns.door = self.sessions

@@ -67,7 +67,7 @@ class FakeSealedBroker:
             runtime_dir=self.runtime_dir,
             generation=0,
             log_count=1,
-            nodes=ClusterBlock.create(1, 1, 0),
+            nodes=ClusterBlock.create(range(1, 2), 1, 0),
             catalog=catalog,
             timings=Timings.create(4),
             logs={},

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from shm.cluster import Node
 from smq.client.errors import ChannelGone
 from smq.model.catalog import Catalog, Topic
 from tests.shm.kernels.reader.test_lend import NUMBERS, Reader, Writer
@@ -32,8 +32,8 @@ class FakeDoor:
     def catalog(self) -> Catalog:
         return self.snapshot
 
-    def nodes(self) -> list[object]:
-        return [SimpleNamespace(id=1)]
+    def nodes(self) -> list[Node]:
+        return [Node(1, 1, 9092, 1, 0)]
 
     def fileno(self) -> int:
         return self._bell

@@ -1,5 +1,7 @@
 """Expiry walks over all groups, so many rows at a step, and forgets no group that is in use."""
 
+from collections.abc import Collection
+
 from smq.coordinator.expiry import GROUP_ROWS, ROWS_A_STEP, Expiry
 
 
@@ -10,7 +12,7 @@ class FakeOffsets:
         self.groups = groups
         self.looked_at: list[int] = []
 
-    def expire_offsets(
+    def expire_offsets(  # noqa: PLR0913  (see Store)
         self,
         group_id: str,
         now_ms: int,
@@ -18,11 +20,12 @@ class FakeOffsets:
         *,
         after: int,
         rows_max: int,
+        kept: Collection[int],
     ) -> list[int]:
         offsets = self.groups[group_id]
         numbers = [number for number in sorted(offsets) if number > after][:rows_max]
         for number in numbers:
-            if offsets[number]:
+            if offsets[number] and number not in kept:
                 del offsets[number]
         self.looked_at.append(len(numbers))
         return numbers
@@ -35,7 +38,7 @@ def walk(expiry: Expiry, busy: tuple[str, ...] = ()) -> list[list[str]]:
     """What each step finds."""
     found = []
     while expiry.is_walking:
-        found.append(expiry.step(0, lambda group_id: group_id not in busy))
+        found.append(expiry.step(0, lambda group_id: None if group_id in busy else ()))
     return found
 
 

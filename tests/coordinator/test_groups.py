@@ -1,5 +1,6 @@
 """All groups: each in its own time, kept in the store, and forgotten."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -43,9 +44,9 @@ def join(driver: CoordinatorDriver, group_id: str = "g", **fields: Any) -> None:
     driver.coordinator.groups.handle(group_id, Join(**event | fields), driver.now)
 
 
-def stable(driver: CoordinatorDriver, group_id: str = "g") -> None:
+def stable(driver: CoordinatorDriver, group_id: str = "g", **fields: Any) -> None:
     """A group of one member, a."""
-    join(driver, group_id)
+    join(driver, group_id, **fields)
     driver.wait(3000)
     sync = Sync(ticket="sync", member_id="a", instance_id=None, generation=1)
     driver.coordinator.groups.handle(group_id, sync, driver.now)
@@ -149,7 +150,7 @@ def test_a_group_with_offsets_alone_comes_back_empty(driver: CoordinatorDriver) 
     assert driver.coordinator.groups.find("g").state is GroupState.EMPTY
 
 
-def test_a_consumer_that_comes_back_after_30_days_finds_its_offset(
+def test_a_consumer_that_comes_back_after_6_days_finds_its_offset(
     driver: CoordinatorDriver,
 ) -> None:
     commit(driver)
@@ -158,7 +159,7 @@ def test_a_consumer_that_comes_back_after_30_days_finds_its_offset(
     leave(driver)
     driver.store.commit()
     driver.restart()
-    driver.now = driver.now._replace(wall_ms=driver.now.wall_ms + 30 * DAY_MS)
+    driver.now = driver.now._replace(wall_ms=driver.now.wall_ms + 6 * DAY_MS)
     driver.wait(CHECK_INTERVAL_MS)
     assert driver.store.committed_offsets("g")[1].offset == 42
     join(driver)
@@ -166,11 +167,11 @@ def test_a_consumer_that_comes_back_after_30_days_finds_its_offset(
     assert driver.coordinator.groups.find("g").generation == 3
 
 
-def test_after_sixty_days_without_members_offsets_and_group_are_forgotten(
+def test_after_seven_days_without_members_offsets_and_group_are_forgotten(
     driver: CoordinatorDriver,
 ) -> None:
     commit(driver)
-    driver.now = driver.now._replace(wall_ms=driver.now.wall_ms + 60 * DAY_MS)
+    driver.now = driver.now._replace(wall_ms=driver.now.wall_ms + 7 * DAY_MS)
     driver.wait(CHECK_INTERVAL_MS)
     assert driver.store.committed_offsets("g") == {}
     assert list(driver.coordinator.groups) == []
@@ -179,14 +180,31 @@ def test_after_sixty_days_without_members_offsets_and_group_are_forgotten(
     assert list(driver.coordinator.groups) == []
 
 
-def test_a_group_with_members_keeps_its_offsets_however_old(driver: CoordinatorDriver) -> None:
+def subscription(*topics: str) -> bytes:
+    """What a consumer says of itself (ConsumerProtocolSubscription 0)."""
+    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_kept"),
+    [
+        (subscription("t"), True),
+        (subscription("other"), False),
+        (b"what cannot be read", True),
+    ],
+)
+def test_a_group_with_members_keeps_old_offsets_of_what_it_reads(
+    driver: CoordinatorDriver, said: bytes, is_kept: bool
+) -> None:
     commit(driver)
-    stable(driver)
+    stable(driver, protocols=(("range", said),))
     driver.now = driver.now._replace(wall_ms=driver.now.wall_ms + 400 * DAY_MS)
     for _ in range(CHECK_INTERVAL_MS // SESSION_MS * 2):
         driver.wait(SESSION_MS - 1)
         heartbeat(driver)
-    assert driver.store.committed_offsets("g")[1].offset == 42
+    assert bool(driver.store.committed_offsets("g")) == is_kept
+    assert driver.coordinator.groups.find("g").state is GroupState.STABLE
 
 
 def test_an_empty_group_without_offsets_is_forgotten_at_the_next_check(

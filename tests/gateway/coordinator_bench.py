@@ -10,7 +10,7 @@ from gateway.coordinator_context import Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
 from gateway.parts import Parts
 from smq.coordinator.transactions.orders import SyncFirst
-from smq.shard.shard import Node
+from smq.model.catalog import Node
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header

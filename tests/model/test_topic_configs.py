@@ -65,7 +65,6 @@ def test_these_values_are_understood(name: str, text: str, value: object) -> Non
         ("message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
         ("cleanup.policy", "burn", "String must be one of: compact, delete"),
         ("cleanup.policy", "compact,burn", "String must be one of: compact, delete"),
-        ("compression.type", "zstd", "as they were sent"),
         ("min.insync.replicas", "2", "one replica"),
         ("flush.messages", "1", "smq.durability=disk"),
         ("smq.durability", "fsync", "memory, os, disk"),

@@ -13,10 +13,10 @@ from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.log.sync import InlineSyncer, Syncer
-from smq.model.catalog import Catalog, Topic
+from smq.model.catalog import Catalog, Node, Topic
 from smq.model.config import Config
 from smq.shard.produce import Produced, Producing
-from smq.shard.shard import Node, Shard
+from smq.shard.shard import Shard
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (
     PartitionProduceData,

@@ -15,7 +15,7 @@ def test_the_numbers_of_the_map_are_pinned() -> None:
 
 
 def test_what_the_supervisor_writes_everybody_reads() -> None:
-    block = ClusterBlock.create(2, supervisor_pid=7, started_ms=8)
+    block = ClusterBlock.create(range(1, 3), supervisor_pid=7, started_ms=8)
     assert block.nodes() == [Node(1, 0, 0, 0, 0), Node(2, 0, 0, 0, 0)]
     node = Node(2, pid=99, port=9093, generation=3, changed_ms=5)
     block.set_node(node)
@@ -26,21 +26,31 @@ def test_what_the_supervisor_writes_everybody_reads() -> None:
     assert reader.node(1).pid == 0
 
 
+def test_the_first_node_may_have_any_id() -> None:
+    block = ClusterBlock.create(range(2), 1, 1)
+    block.set_node(Node(0, pid=9, port=9092, generation=3, changed_ms=5))
+    reader = ClusterBlock.attach(block.fd)
+    assert reader.node_ids == range(2)
+    assert [node.generation for node in reader.nodes()] == [3, 0]
+    with pytest.raises(AssertionError):
+        reader.node(2)
+
+
 def test_a_generation_never_goes_back() -> None:
-    block = ClusterBlock.create(1, 1, 1)
+    block = ClusterBlock.create(range(1, 2), 1, 1)
     block.set_node(Node(1, 1, 1, generation=2, changed_ms=1))
     with pytest.raises(AssertionError):
         block.set_node(Node(1, 1, 1, generation=1, changed_ms=1))
 
 
 def test_a_reader_cannot_write() -> None:
-    block = ClusterBlock.create(1, 1, 1)
+    block = ClusterBlock.create(range(1, 2), 1, 1)
     with pytest.raises(TypeError):
         ClusterBlock.attach(block.fd).set_connections(1, 1)
 
 
 def test_whoever_is_handed_the_memory_can_neither_write_nor_cut_it() -> None:
-    block = ClusterBlock.create(1, 1, 1)
+    block = ClusterBlock.create(range(1, 2), 1, 1)
     again = os.open(f"/proc/self/fd/{block.fd}", os.O_RDWR)
     size = os.fstat(again).st_size
     with pytest.raises(PermissionError):
@@ -51,7 +61,7 @@ def test_whoever_is_handed_the_memory_can_neither_write_nor_cut_it() -> None:
 
 
 def test_a_fork_writes_into_the_same_words() -> None:
-    block = ClusterBlock.create(2, 1, 1)
+    block = ClusterBlock.create(range(1, 3), 1, 1)
     pid = os.fork()
     if pid == 0:
         block.set_connections(2, 41)
@@ -64,7 +74,7 @@ def test_a_fork_writes_into_the_same_words() -> None:
 
 
 def test_a_node_that_does_not_exist_is_our_bug() -> None:
-    block = ClusterBlock.create(1, 1, 1)
+    block = ClusterBlock.create(range(1, 2), 1, 1)
     for node_id in (0, 2):
         with pytest.raises(AssertionError):
             block.node(node_id)

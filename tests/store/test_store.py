@@ -153,6 +153,14 @@ def test_offsets_expire_by_commit_emptiness_or_the_clients_own_word(
     assert store.has_offsets("g") == bool(left)
 
 
+def test_offsets_that_are_kept_do_not_expire(store: Store) -> None:
+    store.add_topic(TOPIC, created_ms=0)
+    store.commit_offsets("g", {number: CommittedOffset(1, -1, "", 0) for number in (1, 2)})
+    looked_at = store.expire_offsets("g", 9, 5, after=-1, rows_max=10, kept={2})
+    assert looked_at == [1, 2]
+    assert store.committed_offsets("g").keys() == {2}
+
+
 def test_offsets_expire_so_many_at_a_time(store: Store) -> None:
     numbers = tuple(range(1, 11))
     store.add_topic(replace(TOPIC, partition_numbers=numbers, logs=(0,) * 10), created_ms=0)

@@ -17,12 +17,11 @@ from gateway.apis.configs.entries import (
 )
 from gateway.apis.configs.kind import Configs, Kind
 from gateway.coordinator_context import CoordinatorContext
-from smq.model.catalog import BROKER
+from smq.model.catalog import BROKER, Node
 from smq.model.config import SETTINGS, Config, bracketed
 from smq.model.config_values import ConfigType
 from smq.model.live_config import ALL_NODES, in_force
 from smq.model.setting import Setting, Update
-from smq.shard.shard import Node
 from smq.store.config_changes import Changer
 from smq.wire.generated.describe_configs import DescribeConfigsResourceResult
 
@@ -46,6 +45,7 @@ def _describe(name: str, context: CoordinatorContext) -> list[DescribeConfigsRes
     entries = [
         _entry(each, value, layers)
         for each, value in zip(SETTINGS.values(), config.values().values(), strict=True)
+        if each.name != "node.id"  # The setting is the first node's; each shows its own.
     ]
     entries += [_fixed_entry(each, value) for each, value in FIXED_BROKER_CONFIGS.items()]
     for node in context.nodes:

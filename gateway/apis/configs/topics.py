@@ -47,7 +47,9 @@ def _find(name: str, context: CoordinatorContext) -> Topic:
 
 
 def _describe(name: str, context: CoordinatorContext) -> list[DescribeConfigsResourceResult]:
-    return topic_entries(_find(name, context).configs, Layers.of(context))
+    internal = context.coordinator.topics.catalog.find(name)
+    topic = _find(name, context) if internal is None or not internal.is_internal else internal
+    return topic_entries(topic.configs, Layers.of(context))
 
 
 def _own(name: str, context: CoordinatorContext) -> Mapping[str, str]:

@@ -6,7 +6,8 @@ One int64 array, built by Python after each change of the catalog (smq.shard.dir
     buckets   one word each: 0, or 1 + the topic's row
     topics    five words each: hash, key at (bytes from the names' begin), key bytes, first slot,
               partition count
-    slots     one word a partition: log << 32 | row in the log's partition table; -1: led elsewhere
+    slots     one word a partition: log << 32 | row in the log's partition table; -1: led elsewhere;
+              -3: of an internal topic, which nobody writes
     names     the keys as bytes
 
 A topic stands in it twice: under its name, and under its 16-byte id (its hash then inverted, so
@@ -22,6 +23,7 @@ TOPIC_WORDS = 5
 DIRECTORY_HEADER_WORDS = 4
 ID_BYTES = 16
 LED_ELSEWHERE = -1
+INTERNAL = -3
 
 
 @kernel

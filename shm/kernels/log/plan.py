@@ -36,6 +36,7 @@ HEAD_THROTTLE_MS = 16  # in: what the answers say of how long no more is read
 HEAD_RULES = 18  # in: the rules for handles (shm.kernels.log.handles), their address or 0 …
 HEAD_RULES_WORDS = 19  # … and length
 HEAD_TRANSACTIONS = 20  # in: 0: requests with a transactional id are not taken; 1: they are
+HEAD_LED_ELSEWHERE = 21  # out: an answer is to name the leader of a partition (KIP-951)
 
 LEVEL_NONE = -1  # No row was appended, nor was any found to be appended before.
 
@@ -45,6 +46,7 @@ STOP_MALFORMED = 2  # The next request breaks the protocol.
 STOP_PLAN_FULL = 3
 STOP_LOG_FULL = 4
 STOP_OUT_FULL = 5
+STOP_LED_ELSEWHERE = 7  # All is appended; answers that name leaders are for others to write.
 STOP_REFERENCES = 6  # A batch may hold handles, or must have keys: look, set its state or error.
 
 REQUEST_WORDS = 8

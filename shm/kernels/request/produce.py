@@ -22,11 +22,12 @@ from shm.kernels.base.memory import get_word, set_word
 from shm.kernels.base.wire import BAD, read_length, skip_string, skip_tags, write_length
 from shm.kernels.base.words import COUNTER_PRODUCE_REQUESTS
 from shm.kernels.log.append import append_rows
-from shm.kernels.log.directory import ID_BYTES, LED_ELSEWHERE, find_topic
+from shm.kernels.log.directory import ID_BYTES, INTERNAL, LED_ELSEWHERE, find_topic
 from shm.kernels.log.plan import (
     DONE,
     HEAD_CLOSE,
     HEAD_END,
+    HEAD_LED_ELSEWHERE,
     HEAD_LEVEL,
     HEAD_OUT_BYTES,
     HEAD_OUT_START,
@@ -62,6 +63,7 @@ from shm.kernels.log.plan import (
     ROW_TRANSACTIONAL,
     ROW_VERSION,
     ROWS_MAX,
+    STOP_LED_ELSEWHERE,
     STOP_MALFORMED,
     STOP_NEED_MORE,
     STOP_OTHER_API,
@@ -78,8 +80,10 @@ from shm.kernels.log.plan import (
 
 VERSION_MIN, VERSION_MAX = 3, 13
 FLEXIBLE_FROM, RECORD_ERRORS_FROM, IDS_FROM, LOG_START_FROM = 9, 8, 13, 5
+LEADERS_FROM = 10  # An error says who leads instead (KIP-951).
 UNKNOWN_TOPIC_OR_PARTITION = 3
 NOT_LEADER_OR_FOLLOWER = 6
+INVALID_TOPIC_EXCEPTION = 17
 INVALID_REQUIRED_ACKS = 21
 UNKNOWN_TOPIC_ID = 100
 FULL = -2
@@ -98,6 +102,8 @@ def _resolve(directory, topic, index, is_id):
     code = directory[directory[2] + directory[topic + 3] + index]
     if code == LED_ELSEWHERE:
         return code, NOT_LEADER_OR_FOLLOWER
+    if code == INTERNAL:
+        return code, INVALID_TOPIC_EXCEPTION
     return code, 0
 
 
@@ -136,6 +142,8 @@ def _parse_rows(data, at, end, directory, plan, request, found, count):
         if at == BAD:
             return at
         code, error = _resolve(directory, found, plan[row + ROW_PARTITION], is_id)
+        if error == NOT_LEADER_OR_FOLLOWER and plan[row + ROW_VERSION] >= LEADERS_FROM:
+            plan[HEAD_LED_ELSEWHERE] = 1
         if acks < -1 or acks > 1:
             error = INVALID_REQUIRED_ACKS
         plan[row + ROW_CODE], plan[row + ROW_ERROR] = code, error
@@ -258,7 +266,7 @@ def parse_requests(data, directory, plan):
     STOP_OTHER_API, STOP_MALFORMED, STOP_PLAN_FULL.
     """
     plan[HEAD_REQUEST_COUNT] = plan[HEAD_TOPIC_COUNT] = plan[HEAD_ROW_COUNT] = 0
-    plan[HEAD_OUT_BYTES] = plan[HEAD_CLOSE] = 0
+    plan[HEAD_OUT_BYTES] = plan[HEAD_CLOSE] = plan[HEAD_LED_ELSEWHERE] = 0
     plan[HEAD_LEVEL] = LEVEL_NONE
     end = plan[HEAD_END]
     stop = _look(data, plan[HEAD_START], end, plan)
@@ -358,9 +366,12 @@ def write_answers(data, plan, out):
 
     acks=0 gets no response; an error there sets HEAD_CLOSE and ends the answers, as Kafka closes
     the connection. Returns 0, or STOP_OUT_FULL when `out` (uint8) is too small: nothing was
-    written, give a larger one.
+    written, give a larger one; or STOP_LED_ELSEWHERE: nothing was written, this is for Python.
     """
     start = plan[HEAD_OUT_START]
+    if plan[HEAD_LED_ELSEWHERE]:
+        plan[HEAD_STOP] = STOP_LED_ELSEWHERE
+        return STOP_LED_ELSEWHERE
     if _answer_bytes_max(plan) > out.size - start:
         plan[HEAD_STOP] = STOP_OUT_FULL
         return STOP_OUT_FULL
@@ -381,8 +392,8 @@ def produce(data, memory, links, producers, directory, plan, out):
     """Parse, append and answer all that a recv gave, for a shard that serves one log.
 
     Returns why parsing stopped, or why appending did (STOP_LOG_FULL, STOP_REFERENCES,
-    STOP_OUT_FULL): then help, call append_rows until it returns 0, and write_answers; parsing is
-    done, and goes on with the next call.
+    STOP_OUT_FULL, STOP_LED_ELSEWHERE): then help, call append_rows until it returns 0, and
+    write_answers; parsing is done, and goes on with the next call.
     """
     parsed = parse_requests(data, directory, plan)
     plan[HEAD_STOP] = plan[HEAD_PARSED] = parsed

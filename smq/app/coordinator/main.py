@@ -14,8 +14,8 @@ from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
+from smq.model.catalog import Node
 from smq.model.errors import StoreError
-from smq.shard.shard import Node
 from smq.store.store import FILE_NAME, Store
 
 

@@ -29,8 +29,8 @@ from smq.coordinator.commands import execute
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
 from smq.coordinator.transactions.orders import Order
+from smq.model.catalog import Node
 from smq.model.errors import PeerError, StoreError
-from smq.shard.shard import Node
 from smq.wire.internal.form import encode_answer
 from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, encode_frame
 

@@ -174,7 +174,7 @@ class Observer:
             self._overview, self._store_version = None, -1
 
     def _partitions(self, rows: np.ndarray, block: ClusterBlock) -> Iterator[PartitionFacts]:
-        nothing, node_count = Sealed(0, 0), block.node_count
+        nothing, node_ids = Sealed(0, 0), block.node_ids
         columns = (words.P_LOG_START, words.P_HIGH_WATERMARK, words.P_UNSEALED_BYTES)
         firsts, ends, unsealed = (rows[:, each].tolist() for each in columns)
         more = rows[:, [words.P_LAST_STABLE, words.P_SEALED_END, words.P_EPOCH]].tolist()
@@ -187,7 +187,7 @@ class Observer:
                 yield PartitionFacts(
                     topic.name,
                     partition,
-                    Catalog.leader(topic.logs[partition], node_count),
+                    Catalog.leader(topic.logs[partition], node_ids),
                     firsts[number],
                     ends[number],
                     unsealed[number],

@@ -100,10 +100,10 @@ class Inheritance:
         """The unix listener of the process `name`."""
         return socket_path(self.runtime_dir, name)
 
-    def keep(self, name: str, node_id: int) -> "Inheritance":
+    def keep(self, name: str, node_id: int | None) -> "Inheritance":
         """In a fork: keep the share of the process `name`; close and unmap the rest."""
-        names = {name, attach_name(node_id)}
-        served = {log for log in self.logs if Catalog.leader(log, self.config.shards) == node_id}
+        names = {name} if node_id is None else {name, attach_name(node_id)}
+        served = {log for log in self.logs if Catalog.leader(log, self.config.node_ids) == node_id}
         share = replace(
             self,
             logs={log: self.logs[log] for log in served},

@@ -94,7 +94,7 @@ class _Known:
             settings = topic_settings(self.config)
             for partition, number in enumerate(topic.partition_numbers):
                 place = SealedPartition(topic.namespace, topic.name, partition, number)
-                node = Catalog.leader(topic.logs[partition], started.shards)
+                node = Catalog.leader(topic.logs[partition], started.node_ids)
                 if str(node) in changed:
                     of_node = topic_settings(in_force(started, changed, str(node)))
                     self.places[number] = place, of_node, node
@@ -145,8 +145,7 @@ class Sealer:
         self.reading = Readers(loop, "cold", at, hire=hire)
         self._known = _Known()
         self._shards = {
-            node: Peer(loop, inheritance.socket_path(shard_name(node)))
-            for node in range(1, config.shards + 1)
+            node: Peer(loop, inheritance.socket_path(shard_name(node))) for node in config.node_ids
         }
         self._in_hand: set[int] = set()
         self._states: dict[int, PartitionState] = {}

@@ -22,9 +22,9 @@ from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.log.sync import SyncThread
-from smq.model.catalog import Catalog
+from smq.model.catalog import Catalog, Node
 from smq.model.errors import MadeByNewer
-from smq.shard.shard import Node, Shard
+from smq.shard.shard import Shard
 from smq.wire.attach import Hello
 
 HOUSEKEEPING_MS = 1000

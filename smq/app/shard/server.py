@@ -70,7 +70,8 @@ class ShardServer:
         payloads = payloads_of(shard.config, peers, monotonic_ms)
         references = self._references = References(payloads, shard.topic_of, shard.config)
         checks = self._checks = Validation(references, shard.topic_of, shard.config)
-        producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, checks)
+        needs = shard.logs, shard.config, shard.drain, shard.throttle, checks
+        producing = Producing(*needs, leader_of=shard.leader_of)
         fetching = QuickFetch(shard)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)
         self._acks = acks or Acks(shard)
@@ -84,9 +85,7 @@ class ShardServer:
         )
         self.touched = Touched(quick_turns, self._answering)
         self.clients = Clients(loop, shard, self, quick_turns, self.touched)
-        transactions = Producing(
-            shard.logs, shard.config, shard.drain, shard.throttle, references, transactional=True
-        )
+        transactions = Producing(*needs, leader_of=shard.leader_of, transactional=True)
         ends = self._acks, self._answering, self.touched
         transactional = TransactionalRequests(loop, peers, shard, transactions, *ends)
         self.requests = Requests(shard, producing, fetching, *ends, transactional, times)

@@ -36,7 +36,7 @@ def open_tcp_listeners(config: Config) -> dict[int, socket.socket]:
     """One for each node. Raises SystemExit with a sentence."""
     return {
         node_id: _open_tcp(config.host, config.listen_port(node_id), "--port")
-        for node_id in range(1, config.shards + 1)
+        for node_id in config.node_ids
     }
 
 

@@ -87,7 +87,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         runtime_dir=runtime_dir,
         generation=meta.generation,
         log_count=meta.log_count,
-        nodes=ClusterBlock.create(config.shards, os.getpid(), wall_ms()),
+        nodes=ClusterBlock.create(config.node_ids, os.getpid(), wall_ms()),
         catalog=CatalogBlock.create(),
         timings=Timings.create(config.shards),
         logs={log: _log_memory(log, config) for log in range(meta.log_count)},

@@ -48,7 +48,7 @@ class Process:
 
     name: str
     main: Callable[[Inheritance], None]
-    node_id: int = 0
+    node_id: int | None = None
     pid: int = 0
     pidfd: int = -1
     ready_fd: int = -1
@@ -198,7 +198,7 @@ class Supervisor:
         if self.stopping:
             return
         try:
-            if process.node_id:
+            if process.node_id is not None:
                 self.directory.take_generation()
             self._start(process)
         except OSError as reason:  # A full disk, too many processes: it may pass.
@@ -234,7 +234,7 @@ class Supervisor:
     def _publish(self, process: Process) -> None:
         """Let the other processes know what we know of a node."""
         process.invariants()
-        if process.node_id:
+        if process.node_id is not None:
             port = self.estate.tcp_listeners[process.node_id].getsockname()[1]
             node = Node(process.node_id, process.pid, port, process.generation, wall_ms())
             self.estate.nodes.set_node(node)
@@ -250,7 +250,7 @@ class Supervisor:
         listener = self.estate.http_listener
         if listener is None:
             return ""
-        host, _ = self.estate.config.advertised(1, 0)
+        host, _ = self.estate.config.advertised(self.estate.config.node_id, 0)
         return f"{bracketed(host)}:{listener.getsockname()[1]}"
 
     def _write_status(self) -> None:

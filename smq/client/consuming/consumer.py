@@ -76,7 +76,9 @@ class Consumer:
         self._beginnings = Beginnings(self._cluster, start, self._committing, isolation_level=level)
         bytes_max, self._metadata_max_age_s = settings.batch_bytes_max, reach.metadata_max_age_s
         self._look_at = self.clock.monotonic_s() + self._metadata_max_age_s
-        doors = None if reach.open_door is None else Doors(reach.open_door, reach.clock)
+        doors = (
+            None if reach.open_door is None else Doors(reach.open_door, reach.clock, reach.node_id)
+        )
         self._reading = Reading(
             None
             if doors is None

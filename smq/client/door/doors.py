@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from shm.cluster import Node
 from shm.kernels.reader.sleep import ReaderState
 from shm.reader import LogReader
 from smq.client.clock import SYSTEM_CLOCK, Clock
@@ -18,7 +19,6 @@ from smq.client.names import TopicPartition
 from smq.model.catalog import Catalog
 
 REOPEN_SECONDS = 0.5
-FIRST_NODE = 1  # Every broker has it.
 
 
 class ReadingDoor(Protocol):
@@ -30,7 +30,7 @@ class ReadingDoor(Protocol):
     def catalog(self) -> Catalog:
         """The topics as of now."""
 
-    def nodes(self) -> Sequence[object]:
+    def nodes(self) -> Sequence[Node]:
         """The nodes of the broker."""
 
     def fileno(self) -> int:
@@ -66,12 +66,18 @@ class Found(NamedTuple):
 
 
 class Doors:
-    """A door for each node, opened when a partition of its logs is looked up."""
+    """A door for each node, opened when a partition of its logs is looked up.
+
+    The first door is that of `first_node`: its catalog says where the partitions are.
+    """
 
     def __init__(
-        self, open_door: Callable[[int], ReadingDoor], clock: Clock = SYSTEM_CLOCK
+        self,
+        open_door: Callable[[int], ReadingDoor],
+        clock: Clock = SYSTEM_CLOCK,
+        first_node: int = 1,
     ) -> None:
-        self._open_door = open_door
+        self._open_door, self._first_node = open_door, first_node
         self._clock = clock
         self._doors: dict[int, ReadingDoor] = {}
         self._watched: dict[int, set[int]] = {}
@@ -81,14 +87,14 @@ class Doors:
 
     def find(self, name: TopicPartition) -> Found | None:
         """Where a partition is; None: no door leads to it now."""
-        some = next(iter(self._doors.values()), None) or self._open(FIRST_NODE)
+        some = next(iter(self._doors.values()), None) or self._open(self._first_node)
         if some is None:
             return None
         topic = some.catalog().by_name.get(name.topic)
         if topic is None or not 0 <= name.partition < topic.partition_count:
             return None
         log = topic.logs[name.partition]
-        node = Catalog.leader(log, len(some.nodes()))
+        node = Catalog.leader(log, some.nodes()).id
         door = self._open(node)
         reader = None if door is None else door.readers.get(log)
         if reader is None:

@@ -99,7 +99,7 @@ class Host:
         self.is_up = True
         self.config = replace(self.config, shards=shards)
         segment, ring = self.config.wal_segment_bytes, self.config.ring_bytes
-        nodes = ClusterBlock.create(shards, 1, 0)
+        nodes = ClusterBlock.create(self.config.node_ids, 1, 0)
         catalog = CatalogBlock.create(CATALOG_BYTES_MAX)
         timings = Timings.create(shards)
         self._blocks = [nodes, catalog, timings]
@@ -141,7 +141,7 @@ class Host:
 
     def leader_of(self, log: int) -> int:
         """The node that serves a log."""
-        return Catalog.leader(log, self.config.shards)
+        return Catalog.leader(log, self.config.node_ids)
 
     def go_down(self) -> None:
         """The supervisor is gone, and all memory with it."""

@@ -31,10 +31,10 @@ from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
 from smq.log.log import Log
 from smq.log.recovery import open_log
-from smq.model.catalog import Catalog
+from smq.model.catalog import Catalog, Node
 from smq.model.errors import Unavailable
 from smq.shard.produce import Marks
-from smq.shard.shard import Node, Shard
+from smq.shard.shard import Shard
 from smq.store.store import FILE_NAME, Store
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.disk import Faults, Killed

@@ -46,7 +46,7 @@ class Estate(OneChild):
             runtime_dir=directory,
             generation=0,
             log_count=2,
-            nodes=ClusterBlock.create(2, os.getpid(), 0),
+            nodes=ClusterBlock.create(range(1, 3), os.getpid(), 0),
             catalog=self.catalog,
             timings=Timings.create(4),
             logs={},

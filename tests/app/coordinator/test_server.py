@@ -13,10 +13,9 @@ from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
-from smq.model.catalog import Catalog
+from smq.model.catalog import Catalog, Node
 from smq.model.config import Config
 from smq.model.errors import ErrorCode, Unavailable
-from smq.shard.shard import Node
 from smq.store.store import Store
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer

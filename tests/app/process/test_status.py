@@ -28,7 +28,7 @@ def status_of(block: ClusterBlock, processes: Mapping[str, ProcessStatus]) -> St
 
 
 def test_what_was_written_is_read_with_its_memory(tmp_path: Path) -> None:
-    block = ClusterBlock.create(1, os.getpid(), 5)
+    block = ClusterBlock.create(range(1, 2), os.getpid(), 5)
     block.set_connections(1, 3)
     status = status_of(block, {"sealer": ProcessStatus(pid=7, ready=True, restarts=1)})
     status.write(tmp_path)
@@ -39,7 +39,7 @@ def test_what_was_written_is_read_with_its_memory(tmp_path: Path) -> None:
 
 
 def test_a_broker_is_ready_when_all_of_it_is() -> None:
-    block = ClusterBlock.create(1, os.getpid(), 5)
+    block = ClusterBlock.create(range(1, 2), os.getpid(), 5)
     processes = {"a": ProcessStatus(pid=1, ready=True), "b": ProcessStatus(pid=2)}
     assert not status_of(block, processes).ready
     assert status_of(block, processes | {"b": ProcessStatus(pid=2, ready=True)}).ready
@@ -53,7 +53,7 @@ def test_no_file_means_no_broker(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["gone", "other memory", "another supervisor"])
 def test_a_file_of_a_killed_broker_is_not_believed(tmp_path: Path, what: str) -> None:
-    block = ClusterBlock.create(1, 1 if what == "another supervisor" else os.getpid(), 5)
+    block = ClusterBlock.create(range(1, 2), 1 if what == "another supervisor" else os.getpid(), 5)
     other = os.memfd_create("other")  # The descriptor's number is another program's by now.
     status = status_of(block, {})
     if what == "other memory":

@@ -57,7 +57,7 @@ class Estate(OneChild):
             runtime_dir=directory,
             generation=1,
             log_count=1,
-            nodes=ClusterBlock.create(1, os.getpid(), 0),
+            nodes=ClusterBlock.create(range(1, 2), os.getpid(), 0),
             catalog=self.catalog,
             timings=Timings.create(4),
             logs={0: LogMemory.create(0, RING_BYTES, SEGMENT_BYTES, 1024)},

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.apis import describe_topic_partitions as module
+from smq.model.catalog import INTERNAL_PARTITIONS
 from smq.model.errors import ErrorCode
 from smq.wire.generated.describe_topic_partitions import (
     Cursor,
@@ -47,8 +48,10 @@ def next_place(answer: DescribeTopicPartitionsResponse) -> tuple[str, int] | Non
 
 def test_all_topics_come_by_name_with_their_leaders(bench: ShardBench) -> None:
     answer = ask(bench)
-    assert list(rows(answer).items()) == [("a", [0, 1, 2]), ("b", [0, 1])]
-    [row, *_] = answer.topics[0].partitions
+    internal = [(name, [*range(50)]) for name in ("__consumer_offsets", "__transaction_state")]
+    assert list(rows(answer).items()) == [*internal, ("a", [0, 1, 2]), ("b", [0, 1])]
+    assert [each.is_internal for each in answer.topics] == [True, True, False, False]
+    [row, *_] = answer.topics[2].partitions
     assert (row.leader_id, row.leader_epoch) == (NODES[0].id, NODES[0].epoch)
     assert row.replica_nodes == row.isr_nodes == (NODES[0].id,)
     assert row.eligible_leader_replicas == row.last_known_elr == row.offline_replicas == ()
@@ -65,8 +68,9 @@ def test_pages_follow_each_other_without_gap(bench: ShardBench) -> None:
 
 
 def test_a_page_that_ends_with_a_topic_goes_on_with_the_next_one(bench: ShardBench) -> None:
-    assert next_place(ask(bench, limit=3)) == ("b", 0)
-    assert next_place(ask(bench, limit=5)) is None
+    internal = 2 * INTERNAL_PARTITIONS
+    assert next_place(ask(bench, limit=internal + 3)) == ("b", 0)
+    assert next_place(ask(bench, limit=internal + 5)) is None
 
 
 def test_a_cursor_may_name_a_topic_that_is_gone_if_all_are_asked_for(bench: ShardBench) -> None:
@@ -92,6 +96,6 @@ def test_an_answer_has_a_limit_of_its_own_and_is_one_row_a_topic(
     monkeypatch.setattr(module, "PARTITIONS_MAX", 5)
     monkeypatch.setattr(module, "PART_PARTITIONS", 2)
     bench = ShardBench(tmp_path, topic("t", range(1, 7)))
-    answer = ask(bench, limit=100)
+    answer = ask(bench, "t", limit=100)
     assert [(each.name, len(each.partitions)) for each in answer.topics] == [("t", 5)]
     assert next_place(answer) == ("t", 5)

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.apis.fetch import COLD_PARTITIONS_MAX, lent_of
 from gateway.context import Ask, Wait
+from smq.model.catalog import INTERNAL_TOPICS
 from smq.model.errors import ErrorCode
 from smq.shard.lent import FileRange, LentBatches
 from smq.wire.generated.fetch import (
@@ -269,3 +270,17 @@ def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench, said: An
     bench.shard.logs[0].sealing.advance(3, 8, NOW_MS)
     ask = bench.ask("Fetch", 12, fetch(wanted("u")))
     assert row(bench.read(ask.then([said]))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("version", [4, 12, 13, 18])
+def test_an_internal_topic_is_empty(bench: ShardBench, version: int) -> None:
+    topic = INTERNAL_TOPICS["__consumer_offsets"]
+    asked = wanted(topic.name, FetchPartition(partition=49), topic_id=topic.id)
+    data = row(bench.ask("Fetch", version, fetch(asked)))
+    assert (data.error_code, data.high_watermark, data.records) == (0, 0, b"")
+    behind = FetchPartition(partition=49, fetch_offset=1)
+    data = row(bench.ask("Fetch", version, fetch(wanted(topic.name, behind, topic_id=topic.id))))
+    assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    beyond = FetchPartition(partition=50)
+    data = row(bench.ask("Fetch", version, fetch(wanted(topic.name, beyond, topic_id=topic.id))))
+    assert data.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -12,6 +12,7 @@ from gateway.apis.list_config_resources import (
     LOGGER,
     TOPIC,
 )
+from smq.model.catalog import INTERNAL_TOPICS
 from smq.model.errors import ErrorCode
 from smq.wire.generated.list_config_resources import ListConfigResourcesRequest
 from tests.gateway.shard_api_bench import ShardBench
@@ -31,11 +32,11 @@ def ask(bench: ShardBench, *types: int, version: int = 1) -> tuple[int, list[tup
 @pytest.mark.parametrize(
     ("types", "names"),
     [
-        ((TOPIC,), {TOPIC: ["a", "b"]}),
+        ((TOPIC,), {TOPIC: ["a", "b", *INTERNAL_TOPICS]}),
         ((BROKER,), {BROKER: BROKERS}),
-        ((TOPIC, LOGGER, TOPIC), {TOPIC: ["a", "b"], LOGGER: BROKERS}),
+        ((TOPIC, LOGGER, TOPIC), {TOPIC: ["a", "b", *INTERNAL_TOPICS], LOGGER: BROKERS}),
         ((CLIENT_METRICS, GROUP), {}),
-        ((), {TOPIC: ["a", "b"], BROKER: BROKERS, LOGGER: BROKERS}),
+        ((), {TOPIC: ["a", "b", *INTERNAL_TOPICS], BROKER: BROKERS, LOGGER: BROKERS}),
     ],
 )
 def test_each_type_has_its_names(
@@ -58,4 +59,7 @@ def test_very_many_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "PART_RESOURCES", 2)
     names = ["a", "b", "c"]
     topics = [topic(name, range(i, i + 1)) for i, name in enumerate(names, 1)]
-    assert [name for _, name in ask(ShardBench(tmp_path, *topics), TOPIC)[1]] == names
+    assert [name for _, name in ask(ShardBench(tmp_path, *topics), TOPIC)[1]] == [
+        *names,
+        *INTERNAL_TOPICS,
+    ]

@@ -288,3 +288,11 @@ def test_a_topic_deleted_while_the_sealer_was_asked_is_unknown(bench: ShardBench
     bench.shard.take_catalog(catalog(EMPTY), 2)
     answer = only(bench.read(ask.then([None])))
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(("time", "offset"), [(LATEST, 0), (EARLIEST, 0), (NOW_MS, -1)])
+def test_an_internal_topic_is_empty(bench: ShardBench, time: int, offset: int) -> None:
+    assert found(bench.ask("ListOffsets", 7, request(time, name="__consumer_offsets"))) == (
+        offset,
+        -1,
+    )

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.apis.metadata import CLUSTER_OPERATIONS, NO_OPERATIONS_ASKED, TOPIC_OPERATIONS
 from gateway.context import Relay
+from smq.model.catalog import INTERNAL_TOPICS
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -14,6 +15,7 @@ from tests.gateway.shard_api_bench import ShardBench
 from tests.shard.shard_bench import NODES, topic
 
 A, B = topic("a", range(1, 4), logs=(0, 1, 2)), topic("b", range(4, 5))
+EVERYTHING = [(name, 0) for name in ("a", "b", *INTERNAL_TOPICS)]
 STRANGE = UUID(int=99)
 
 
@@ -39,12 +41,13 @@ def bench(tmp_path: Path) -> ShardBench:
 @pytest.mark.parametrize("version", range(1, 14))
 def test_null_topics_mean_all_and_an_empty_list_none(bench: ShardBench, version: int) -> None:
     everything = bench.ask("Metadata", version, MetadataRequest(topics=None))
-    assert rows(everything) == [("a", 0), ("b", 0)]
+    assert rows(everything) == EVERYTHING
+    assert [each.is_internal for each in everything.topics] == [False, False, True, True]
     assert bench.ask("Metadata", version, MetadataRequest(topics=[])).topics == []
 
 
 def test_an_empty_list_means_all_in_version_0(bench: ShardBench) -> None:
-    assert rows(bench.ask("Metadata", 0, MetadataRequest(topics=[]))) == [("a", 0), ("b", 0)]
+    assert rows(bench.ask("Metadata", 0, MetadataRequest(topics=[]))) == EVERYTHING
 
 
 def test_leader_and_only_replica_is_the_node_of_the_log_with_its_epoch(bench: ShardBench) -> None:

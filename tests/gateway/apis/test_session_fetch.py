@@ -187,3 +187,14 @@ def test_a_full_fetch_ends_the_session_it_names(bench: ShardBench) -> None:
     assert second not in {0, first}
     assert begin(bench, 1, session_id=second, session_epoch=-1) == 0
     assert len(bench.shard.fetch_sessions) == 0
+
+
+def test_an_internal_topic_is_no_news(bench: ShardBench) -> None:
+    partitions = [FetchPartition(partition=index, partition_max_bytes=1000) for index in range(50)]
+    begins = request(session_epoch=0)
+    begins.topics = [FetchTopic(topic="__consumer_offsets", partitions=partitions)]
+    first = ask(bench, begins)
+    assert first.session_id != 0
+    assert news(first) == dict.fromkeys(range(50), 0)
+    later = ask(bench, request(session_id=first.session_id, session_epoch=1))
+    assert news(later) == {}

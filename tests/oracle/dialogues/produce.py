@@ -10,6 +10,7 @@ from smq.wire.generated.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from smq.wire.generated.produce import (
     PartitionProduceData,
@@ -17,6 +18,7 @@ from smq.wire.generated.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from smq.wire.records import read_batches
 from tests.oracle.batches import (
     CONTROL,
     TIME_MS,
@@ -377,3 +379,30 @@ def versions_that_are_no_more(talk: Talk) -> None:
     for version in (0, 1, 2, 14, 99, -1):
         frame = whole[:2] + version.to_bytes(2, signed=True) + whole[4:]
         talk.ask_raw(f"version {version}", frame, answer=("Produce", 3))
+
+
+@dialogue("Produce", since=7, also=(13,))
+def recompressed(talk: Talk) -> None:
+    """A topic's compression.type: what producers send is compressed anew."""
+    for kind in ("uncompressed", "gzip", "snappy", "lz4", "zstd"):
+        name = talk.make_topic(kind, compression_type=kind)
+        for codec in (0, 1, 2, 3, 4):
+            sent = batch(b"a", b"b" * 40, None, compression=codec)
+            ask(talk, f"codec {codec} for {kind}", produce(talk, name, sent))
+        garbage = with_payload(batch(b"v"), b"\xff" * 10)
+        ask(talk, f"garbage for {kind}", produce(talk, name, garbage))
+        read = FetchRequest(
+            max_wait_ms=0,
+            max_bytes=2**31 - 1,
+            min_bytes=1,
+            topics=[
+                FetchTopic(
+                    topic=name,
+                    partitions=[
+                        FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**20)
+                    ],
+                )
+            ],
+        )
+        fetched = talk.quietly(read, 12).responses[0].partitions[0].records
+        talk.note(f"stored as {kind}", [each.codec for each in read_batches(bytes(fetched))])

@@ -1,0 +1,107 @@
+"""A topic's `compression.type`: what is stored has its codec, and the records that were sent."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smq.model.errors import ErrorCode
+from smq.shard.recompression import BYTES_MAX, CODECS, codec_of, recompressed
+from smq.shard.references import GOOD, NoFiler, Verdict
+from smq.shard.validation import Validation
+from smq.testing.payloads import handle_batch, reference_to
+from smq.wire.compression import Codec
+from smq.wire.records import Batch, Record, read_batches, write_batch
+from tests.oracle.batches import with_crc
+from tests.shard.shard_bench import (
+    NOW_MS,
+    Appender,
+    new_shard,
+    produce_request,
+    responses,
+    topic,
+)
+
+RECORDS = [Record(i, NOW_MS, b"key", b"value %d" % i, ((b"h", b"1"),)) for i in range(100)]
+KINDS = [pytest.param(name, id=name) for name in CODECS]
+
+
+def array(batch: bytes) -> np.ndarray:
+    return np.frombuffer(bytearray(batch), np.uint8)
+
+
+class AllGood(NoFiler):
+    """Takes handles to anything."""
+
+    def check(self, _number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
+        return GOOD
+
+
+class Recompressing(Appender):
+    """A shard with one topic of this compression."""
+
+    def __init__(self, directory: Path, kind: str) -> None:
+        super().__init__(new_shard(directory, topic("t", range(1, 2), {"compression.type": kind})))
+        shard = self.shard
+        checks = Validation(AllGood(), shard.topic_of, shard.config)
+        self.producing = type(self.producing)(
+            shard.logs, shard.config, shard.drain, shard.throttle, checks
+        )
+
+    def stored(self) -> list[Batch]:
+        [led] = self.shard.led()
+        found = led.log.find(led.number, 0, 1 << 40, 1 << 30)
+        assert found is not None
+        ring, size = led.log.memory.ring, led.log.memory.layout.ring_bytes
+        spans = found.spans.tolist()
+        data = b"".join(ring[at % size : at % size + length].tobytes() for at, length in spans)
+        return list(read_batches(data))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sent", list(Codec))
+def test_a_batch_is_stored_in_the_topics_codec(tmp_path: Path, kind: str, sent: Codec) -> None:
+    appender = Recompressing(tmp_path, kind)
+    appender.append("t", 0, write_batch(RECORDS, compression=sent))
+    appender.append("t", 0, write_batch(RECORDS, compression=sent))
+    appender.end_turn()
+    first, second = appender.stored()
+    assert (first.base_offset, second.base_offset) == (0, len(RECORDS))
+    assert first.codec == second.codec == CODECS[kind]
+    assert list(first.records()) == RECORDS
+
+
+def test_a_retry_is_known_however_its_batch_was_stored(tmp_path: Path) -> None:
+    appender = Recompressing(tmp_path, "lz4")
+    batch = write_batch(RECORDS, producer_id=9, producer_epoch=0, base_sequence=0)
+    assert [appender.append("t", 0, batch) for _ in range(2)] == [0, 0]
+    appender.end_turn()
+    assert len(appender.stored()) == 1
+
+
+def test_records_are_looked_into(tmp_path: Path) -> None:
+    appender = Recompressing(tmp_path, "gzip")
+    garbage = bytearray(write_batch(RECORDS))
+    garbage[80:90] = b"\xff" * 10
+    produced = appender.run(produce_request({"t": {0: with_crc(bytes(garbage))}}))
+    [(_, response)] = responses(bytes(produced.answers))
+    [answer] = response.responses[0].partition_responses
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+
+
+def test_what_inflates_to_too_much_and_what_may_hold_handles_stays_as_it_was_sent() -> None:
+    noise = random.Random(1).randbytes(BYTES_MAX[Codec.GZIP])
+    large = array(write_batch([Record(0, NOW_MS, None, noise)]))
+    assert recompressed(large, Codec.GZIP) is None
+    assert recompressed(large, Codec.ZSTD) is not None
+    handles = array(handle_batch([reference_to(b"payload")], time_ms=NOW_MS))
+    assert recompressed(handles, Codec.LZ4) is None
+    hidden = [Record(0, NOW_MS, None, b"{}", ((b"smq-ref", b"1"),))]
+    assert recompressed(array(write_batch(hidden, compression=Codec.LZ4)), Codec.NONE) is None
+
+
+def test_a_producer_may_keep_its_codec() -> None:
+    assert codec_of({}) is codec_of({"compression.type": "producer"}) is None
+    assert codec_of({"compression.type": "uncompressed"}) == Codec.NONE
+    assert recompressed(array(write_batch(RECORDS, compression=Codec.ZSTD)), Codec.ZSTD) is None
