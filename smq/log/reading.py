@@ -183,10 +183,10 @@ class ReadableLog:
             return self.batches_of(runs[0], data, out), len(runs[0].spans)
         end = count = 0
         for run in runs:
-            data = self.read_cached(run, room) if count else data
-            if data is None:
+            found = self.read_cached(run, room) if count else data
+            if found is None:
                 break
-            there = int(gather_checked(data, run.position, run.spans, out, end))
+            there = int(gather_checked(found, run.position, run.spans, out, end))
             if there < 0:  # It is met again when it is the first.
                 break
             end, count = there, count + len(run.spans)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smq.model.config import Config
-from smq.sealer.lake.table import LakeError
+from smq.sealer.lake.errors import LakeError
 
 NAME = "smq"
 FILE_NAME = "iceberg.sqlite"

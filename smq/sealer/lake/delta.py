@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 
 from smq.filer.store import Store
 from smq.model.segments import directory_of
+from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import NewFile, range_of
-from smq.sealer.lake.table import PARTITION, TOPIC_ID, Commit, Held, LakeError, TableName
+from smq.sealer.lake.table import PARTITION, TOPIC_ID, Commit, Held, TableName
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable as Log

@@ -21,6 +21,7 @@ from smq.filer.store import Store
 from smq.model.errors import StoreError
 from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.delta import DeltaTable
+from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.footers import footer
 from smq.sealer.lake.iceberg import IcebergTable
 from smq.sealer.lake.plan import Change, Lines, changes, ends, raw_records
@@ -30,7 +31,6 @@ from smq.sealer.lake.table import (
     RAW_RECORDS,
     Commit,
     Held,
-    LakeError,
     LakeTable,
     TableName,
     columns_of,

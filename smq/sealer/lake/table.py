@@ -10,17 +10,12 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from smq.model.errors import StoreError
 from smq.sealer.lake.plan import Change
 from smq.sealer.parquet import SCHEMA
 
 PARTITION = "partition"
 TOPIC_ID, OFFSETS, RAW_RECORDS = "smq.topic.id", "smq.offsets", "smq.records.raw"
 """Properties: of the table, of each snapshot, of each snapshot."""
-
-
-class LakeError(StoreError):
-    """A table or its catalog cannot be used; the message says why and what to do."""
 
 
 class TableName(NamedTuple):

@@ -1,5 +1,7 @@
 """When the kernels are compiled, and when they are only loaded."""
 
+import subprocess
+import sys
 from pathlib import Path
 from threading import Event, Thread
 
@@ -73,3 +75,14 @@ def test_of_two_first_starts_one_compiles_and_the_other_waits_and_loads(cache: C
         (cache.directory / module.COMPLETE).touch()
     other.join(10)
     assert cache.done == ["compiling the", "load", "the kernels"]
+
+
+def test_what_is_imported_before_the_forks_has_no_library_that_starts_threads() -> None:
+    """Arrow and lake libraries start threads of their own: workers import them when asked."""
+    script = "import sys, smq.app.supervisor.composition; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    forbidden = {"pyarrow", "pyiceberg", "deltalake", "duckdb", "obstore", "grpc", "pyspark"}
+    assert forbidden.isdisjoint(loaded.stdout.split())
+    assert "smq.app.sealer.main" in loaded.stdout.split()

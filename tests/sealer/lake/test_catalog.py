@@ -6,7 +6,7 @@ import pytest
 
 from smq.model.config import Config
 from smq.sealer.lake.catalog import CatalogSettings
-from smq.sealer.lake.table import LakeError
+from smq.sealer.lake.errors import LakeError
 
 
 def test_the_default_is_a_file_in_the_data_directory() -> None:

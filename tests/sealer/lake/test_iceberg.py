@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from smq.model.errors import StoreError
-from smq.sealer.lake.table import LakeError
+from smq.sealer.lake.errors import LakeError
 from tests.sealer.lake.lake_kit import BEGIN_MS, NAMESPACE, TOPIC, assert_follows, lake_in, story
 from tests.sealer.lake.rest_catalog import rest_catalog
 

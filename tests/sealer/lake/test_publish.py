@@ -14,9 +14,10 @@ from smq.model.errors import StoreError
 from smq.model.segments import is_table_metadata
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import Housekeeping
+from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import changes
 from smq.sealer.lake.state import in_step, states
-from smq.sealer.lake.table import LakeError, TableName
+from smq.sealer.lake.table import TableName
 from smq.testing.s3_server import BUCKET, REGION, S3Server
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from tests.sealer.lake.lake_kit import (
