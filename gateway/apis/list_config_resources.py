@@ -1,13 +1,14 @@
 """ListConfigResources (key 74), versions 0-1 (KIP-1142).
 
-- Version 0 lists the client metrics, of which there are none.
-- From 1: topics, brokers, loggers (by their broker), client metrics and groups, all that have
-  configs if no type is named. UNSUPPORTED_VERSION if a type is none of these.
+- Version 0 lists the client metrics.
+- From 1: topics, brokers, loggers (by their broker), client metrics and groups (none has configs),
+  all that have configs if no type is named. UNSUPPORTED_VERSION if a type is none of these.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gateway.context import ShardContext
+from smq.model.catalog import CLIENT_METRICS as CLIENT_METRICS_RESOURCE
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Shard
 from smq.wire.generated.list_config_resources import (
@@ -25,10 +26,8 @@ def handle(
     request: ListConfigResourcesRequest, context: ShardContext
 ) -> Iterator[ListConfigResourcesResponse]:
     """Name what has configs, in parts."""
-    if context.header.api_version < TYPES_FROM:
-        yield ListConfigResourcesResponse()
-        return
-    types = dict.fromkeys(request.resource_types or _NAMES)
+    has_types = context.header.api_version >= TYPES_FROM
+    types = dict.fromkeys((request.resource_types or _NAMES) if has_types else (CLIENT_METRICS,))
     if not types.keys() <= _NAMES.keys():
         yield ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         return
@@ -45,6 +44,10 @@ def _brokers(shard: Shard) -> Iterable[str]:
     return (str(node.id) for node in shard.nodes())
 
 
+def _client_metrics(shard: Shard) -> Iterable[str]:
+    return shard.catalog.settings.get(CLIENT_METRICS_RESOURCE, {})
+
+
 def _nothing(_shard: Shard) -> Iterable[str]:
     return ()
 
@@ -53,6 +56,6 @@ _NAMES: Mapping[int, Callable[[Shard], Iterable[str]]] = {
     TOPIC: lambda shard: (topic.name for topic in shard.catalog.all()),
     BROKER: _brokers,
     LOGGER: _brokers,
-    CLIENT_METRICS: _nothing,
+    CLIENT_METRICS: _client_metrics,
     GROUP: _nothing,
 }

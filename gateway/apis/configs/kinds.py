@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from gateway.apis.configs.brokers import BROKERS
+from gateway.apis.configs.client_metrics import CLIENT_METRICS
+from gateway.apis.configs.groups import GROUPS
 from gateway.apis.configs.kind import Kind
 from gateway.apis.configs.loggers import LOGGERS
 from gateway.apis.configs.topics import TOPICS
@@ -15,10 +17,14 @@ class Resource(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 KINDS: Mapping[int, Kind] = {
     Resource.TOPIC: TOPICS,
     Resource.BROKER: BROKERS,
     Resource.BROKER_LOGGER: LOGGERS,
+    Resource.CLIENT_METRICS: CLIENT_METRICS,
+    Resource.GROUP: GROUPS,
 }

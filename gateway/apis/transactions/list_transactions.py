@@ -5,16 +5,16 @@
 - States that nothing can be in come back as unknown; filters of state and producer both apply.
 - From 1: only what began so long ago (KIP-994). What never began did so in 1970, as in Kafka.
 - From 2: only names that match a regular expression (KIP-1152); INVALID_REGULAR_EXPRESSION for
-  what is none (gateway.apis.transactions.patterns). An empty one matches all.
+  what is none (smq.model.patterns). An empty one matches all.
 """
 
 from collections.abc import Iterator
 
 from gateway.apis.find_coordinator import coordinator_of
-from gateway.apis.transactions.patterns import Pattern
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.transactions.states import TransactionState
 from smq.model.errors import BrokerError
+from smq.model.patterns import Pattern
 from smq.store.rows import StoredTransaction
 from smq.wire.generated.list_transactions import (
     ListTransactionsRequest,

@@ -120,7 +120,7 @@ def test_nothing_is_set_for_all_brokers(bench: CoordinatorBench) -> None:
         (TOPIC, "", E.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", E.INVALID_REQUEST),
         (BROKER, "one", E.INVALID_REQUEST),
-        (32, "g", E.INVALID_REQUEST),
+        (64, "g", E.INVALID_REQUEST),
         (0, "", E.INVALID_REQUEST),
     ],
 )

@@ -12,7 +12,7 @@ from gateway.apis.list_config_resources import (
     LOGGER,
     TOPIC,
 )
-from smq.model.catalog import INTERNAL_TOPICS
+from smq.model.catalog import CLIENT_METRICS as CLIENT_METRICS_RESOURCE, INTERNAL_TOPICS, Catalog
 from smq.model.errors import ErrorCode
 from smq.wire.generated.list_config_resources import ListConfigResourcesRequest
 from tests.gateway.shard_api_bench import ShardBench
@@ -51,8 +51,16 @@ def test_a_type_that_is_none_refuses_all(tmp_path: Path) -> None:
     assert ask(ShardBench(tmp_path, topic("a")), TOPIC, 9) == (E.UNSUPPORTED_VERSION, [])
 
 
-def test_the_first_version_lists_client_metrics(tmp_path: Path) -> None:
-    assert ask(ShardBench(tmp_path, topic("a")), version=0) == (E.NONE, [])
+def test_client_metrics_are_listed_in_both_versions(tmp_path: Path) -> None:
+    bench = ShardBench(tmp_path, topic("a"))
+    assert ask(bench, version=0) == (E.NONE, [])
+    published = bench.shard.catalog
+    settings = {CLIENT_METRICS_RESOURCE: {"s": {"metrics": "*"}}}
+    catalog = Catalog(
+        published.cluster_id, published.version + 1, published.by_name, settings=settings
+    )
+    bench.shard.take_catalog(catalog, 2)
+    assert ask(bench, version=0) == ask(bench, CLIENT_METRICS) == (E.NONE, [(CLIENT_METRICS, "s")])
 
 
 def test_very_many_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

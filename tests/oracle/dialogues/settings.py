@@ -10,10 +10,11 @@ from smq.wire.generated.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from smq.wire.generated.list_config_resources import ListConfigResourcesRequest
 from tests.oracle.dialogues import dialogue
 from tests.oracle.talk import SETTLE_SECONDS_MAX, Talk
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 ROOT = "root"
 
@@ -38,6 +39,11 @@ class Settings:
         one = resource(self._kind, name, *changes)
         request = IncrementalAlterConfigsRequest(resources=[one], **fields)
         self._talk.ask(step, request)
+
+    def quietly(self, name: str, *changes: tuple[str, int, str | None]) -> None:
+        """Change it between two steps."""
+        one = resource(self._kind, name, *changes)
+        self._talk.quietly(IncrementalAlterConfigsRequest(resources=[one]), self._talk.version)
 
     def look(self, step: str, name: str, *keys: str, until: Mapping[str, str | None]) -> None:
         """Describe it once these values hold: Kafka's brokers learn them a little later."""
@@ -140,3 +146,51 @@ def of_loggers(talk: Talk) -> None:
     logger.look("of no broker", "", ROOT, until={})
     logger.look("of broker 99", "99", ROOT, until={})
     logger.look("of a broker that is no number", "x", ROOT, until={})
+
+
+@dialogue("IncrementalAlterConfigs")
+def of_client_metrics(talk: Talk) -> None:
+    metrics = Settings(talk, CLIENT_METRICS)
+    name = "subscription" + str(talk.version)
+    every, what, match = "interval.ms", "metrics", "match"
+    metrics.look("one that is not there", name, until={})
+    metrics.change("an interval", name, (every, SET, "100"))
+    metrics.look("it is there", name, until={every: "100"})
+    metrics.change("metrics", name, (what, SET, "org.apache.kafka.producer."))
+    metrics.change("more metrics", name, (what, APPEND, "org.apache.kafka.consumer."))
+    metrics.change("a match", name, (match, SET, "client_source_address=10.*,client_id=a.b"))
+    full = {match: "client_source_address=10.*,client_id=a.b"}
+    metrics.look("all of it", name, until=full)
+    software = "client_software_name=apache.*"
+    metrics.change("a match of software", name, (match, SET, software), validate_only=True)
+    metrics.change("too short", name, (every, SET, "99"))
+    metrics.change("too long", name, (every, SET, "3600001"))
+    metrics.change("no interval", name, (every, SET, "soon"))
+    metrics.change("a match of nothing known", name, (match, SET, "a=b"))
+    metrics.change("a match that is none", name, (match, SET, "client_id"))
+    metrics.change("a pattern that is none", name, (match, SET, "client_id=["))
+    metrics.change("an unknown config", name, ("no.such.thing", SET, "1"))
+    metrics.change("no name", "", (every, SET, "100"))
+    listed = ListConfigResourcesRequest(resource_types=[CLIENT_METRICS])
+    answer = talk.quietly(listed, 1)
+    named = [each.resource_name for each in answer.config_resources]
+    talk.note("listed", [each for each in named if each == name])
+    for key in (every, what, match):
+        metrics.quietly(name, (key, DELETE, None))
+    metrics.look("nothing is left", name, until={})
+    metrics.look("without a name", "", until={})
+
+
+@dialogue("IncrementalAlterConfigs")
+def of_groups(talk: Talk) -> None:
+    group = Settings(talk, GROUP)
+    name = talk.own("g")
+    session = "consumer.session.timeout.ms"
+    group.look("all of it", name, until={})
+    group.change("a session timeout", name, (session, SET, "50000"))
+    group.quietly(name, (session, DELETE, None))
+    group.change("nothing", name)
+    group.change("to delete what is not set", name, (session, DELETE, None))
+    group.change("an unknown config", name, ("no.such.thing", SET, "1"))
+    group.change("no name", "", (session, SET, "50000"))
+    group.look("without a name", "", until={})

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.apis.transactions.patterns import PROGRAM_MAX, Pattern
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.patterns import PROGRAM_MAX, Pattern
 
 
 def test_a_whole_name_must_match() -> None:
