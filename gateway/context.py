@@ -32,6 +32,7 @@ class ShardContext:
     header: RequestHeader
     shard: Shard
     now_ms: int
+    client_host: str = ""
     described: dict[str, None] = field(default_factory=dict)
 
 

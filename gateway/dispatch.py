@@ -25,7 +25,7 @@ class Dispatched(NamedTuple):
     result: Result | Parts
 
 
-def dispatch(request: memoryview, shard: Shard, now_ms: int) -> Dispatched:
+def dispatch(request: memoryview, shard: Shard, now_ms: int, client_host: str = "") -> Dispatched:
     """Handle one request (without its size). Raises PeerError."""
     header, at = read_request_header(request, 0)
     api = API_BY_KEY.get(header.api_key)
@@ -41,7 +41,7 @@ def dispatch(request: memoryview, shard: Shard, now_ms: int) -> Dispatched:
         return Dispatched(api, header, Relay())
     if api.handle is None:
         raise PeerError(f"{api.name} is malformed")  # The kernel would have taken a good one.
-    context = ShardContext(header, shard, now_ms)
+    context = ShardContext(header, shard, now_ms, client_host)
     return Dispatched(api, header, taken(api, header, (request, at), api.handle, context))
 
 

@@ -36,6 +36,7 @@ from gateway.apis import (
     offset_for_leader_epoch,
     session_fetch,
     sync_group,
+    telemetry,
     update_features,
 )
 from gateway.apis.api import Api, Where
@@ -91,6 +92,7 @@ from smq.wire.generated import (
     end_txn as end_txn_codec,
     fetch as fetch_codec,
     find_coordinator as find_coordinator_codec,
+    get_telemetry_subscriptions as get_telemetry_subscriptions_codec,
     heartbeat as heartbeat_codec,
     incremental_alter_configs as incremental_alter_configs_codec,
     init_producer_id as init_producer_id_codec,
@@ -107,6 +109,7 @@ from smq.wire.generated import (
     offset_fetch as offset_fetch_codec,
     offset_for_leader_epoch as offset_for_leader_epoch_codec,
     produce as produce_codec,
+    push_telemetry as push_telemetry_codec,
     sync_group as sync_group_codec,
     txn_offset_commit as txn_offset_commit_codec,
     update_features as update_features_codec,
@@ -444,6 +447,20 @@ APIS: tuple[Api, ...] = (
         list_transactions.handle,
         "",
         Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, (Cut(0, (), ("transaction_states",)),)),
+    ),
+    Api(
+        "GetTelemetrySubscriptions",
+        Where.SHARD,
+        get_telemetry_subscriptions_codec,
+        telemetry.subscriptions,
+    ),
+    Api(
+        "PushTelemetry",
+        Where.SHARD,
+        push_telemetry_codec,
+        telemetry.push,
+        "",
+        Bounds(2 * MiB, 0),  # What is larger than may be pushed is answered.
     ),
     Api(
         "ListConfigResources",

@@ -10,6 +10,7 @@
     /debug/connections  clients, as the kernel lists them
     /debug/helpers      each process, its threads, and what it has started
     /debug/locks        who holds the locks of the data directory
+    /debug/telemetry    clients that push metrics (KIP-714), and the newest push of each
     /debug/stacks       the Python stack of each thread, by py-spy (the extra `debug`)
 
 There is nothing of a record in it. Other hosts get 403: until there is authentication, nobody else

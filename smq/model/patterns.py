@@ -16,7 +16,7 @@ class Pattern:
 
     def __init__(self, text: str) -> None:
         """Raises BrokerError for what is none, or is too large."""
-        import re2  # noqa: PLC0415  (a library that only the coordinator needs, and seldom)
+        import re2  # noqa: PLC0415  (a library that is needed seldom)
 
         options = re2.Options()
         options.max_mem, options.log_errors = MEMORY_MAX, False

@@ -27,11 +27,12 @@ from shm.kernels.base.words import (
     P_UNSEALED_BYTES,
 )
 from smq.log.log import TOUCHED_MAX, Log
-from smq.model.catalog import BROKER, QUOTA, Catalog, Node, Topic
+from smq.model.catalog import BROKER, CLIENT_METRICS, QUOTA, Catalog, Node, Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.live_config import in_force
 from smq.model.topic_configs import topic_defaults
+from smq.shard.client_metrics import ClientMetrics
 from smq.shard.directory import build_directory
 from smq.shard.fetch_sessions import FetchSessions
 from smq.shard.quotas import ClientQuotas
@@ -107,6 +108,7 @@ class Shard:
         # By (partition, producer): who has asked the coordinator for it last, until a marker comes.
         self.verifying: dict[tuple[int, int], object] = {}
         self.quotas = ClientQuotas()
+        self.client_metrics = ClientMetrics()
         self.throttle = Throttle(logs.values())
         self.directory = build_directory(self.catalog, lambda _: None)
 
@@ -126,6 +128,7 @@ class Shard:
         """Lead what a newer catalog gives us, and forget what it no longer has."""
         config = in_force(self._started, catalog.settings.get(BROKER, {}), str(self.node_id))
         self.quotas.take(catalog.settings.get(QUOTA, {}))
+        self.client_metrics.take(catalog.settings.get(CLIENT_METRICS, {}))
         changed = _difference(catalog, self.catalog)
         if config is not self.config:
             if topic_defaults(config) != topic_defaults(self.config):

@@ -38,6 +38,10 @@ class Undecodable(PeerError):
     """These bytes are not valid for their compression, or inflate beyond the limit."""
 
 
+class InflatesTooFar(Undecodable):
+    """These bytes inflate beyond the limit."""
+
+
 class Codec(IntEnum):
     """The three lowest bits of a batch's attributes."""
 
@@ -98,7 +102,7 @@ def _named(codec: int) -> Iterator[None]:
 
 
 def _too_large(bytes_max: int) -> NoReturn:
-    raise Undecodable(f"the batch inflates beyond {bytes_max} bytes")
+    raise InflatesTooFar(f"the batch inflates beyond {bytes_max} bytes")
 
 
 def _inflate_gzip(data: Buffer, bytes_max: int) -> bytes:

@@ -11,9 +11,11 @@ from smq.model.client_metrics import (
     CONFIGS,
     INTERVAL_MS_MAX,
     INTERVAL_MS_MIN,
+    SUBSCRIPTIONS_MAX,
     MetricsConfig,
     Subscription,
 )
+from smq.model.errors import BrokerError, ErrorCode
 from smq.store.config_changes import Changer
 from smq.wire.generated.describe_configs import DescribeConfigsResourceResult
 
@@ -53,6 +55,12 @@ def _replace(
     given = {key: text.strip() for key, text in configs.items() if text is not None}
     _check(name, given)
     coordinator = context.coordinator
+    names = coordinator.settings.names(RESOURCE)
+    if given and name not in names and len(names) >= SUBSCRIPTIONS_MAX:
+        raise BrokerError(
+            ErrorCode.POLICY_VIOLATION,
+            f"There are {SUBSCRIPTIONS_MAX} subscriptions: delete the configs of some first.",
+        )
     coordinator.settings.configure(RESOURCE, name, given, by, validate_only=validate_only)
     if not validate_only:
         coordinator.take_settings(context.now)

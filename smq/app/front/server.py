@@ -21,6 +21,7 @@ from smq.app.front.observer import Observer
 from smq.app.front.queries import Queries
 from smq.app.front.readiness import readiness
 from smq.app.front.settings import FrontSettings
+from smq.app.front.telemetry import telemetry
 from smq.app.process.inheritance import Inheritance
 from smq.app.process.status import read_status
 from smq.filer.location import Location
@@ -79,7 +80,10 @@ async def _serve(inheritance: Inheritance) -> None:
         readiness=partial(readiness, inheritance.data_dir, metrics.look),
         metrics=metrics.page,
         look=metrics.look,
-        insides=insides(inheritance.data_dir),
+        insides={
+            **insides(inheritance.data_dir),
+            "telemetry": telemetry(inheritance.runtime_dir, config.node_ids),
+        },
     )
     queries = Queries(inheritance.data_dir, config)
     console = Console(

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from shm.kernels.base.words import DURABILITY_DISK, WORD_GENERATION, WORD_SYNCED, WORD_WRITTEN
 from smq.app.process.acceptor import Acceptor
@@ -40,12 +41,14 @@ from smq.wire.internal.messages import (
     ShardFacts,
     Unsealed,
 )
+from smq.wire.internal.telemetry import FindPush, ListPushes, PushedMetrics, PushingClient
 from smq.wire.internal.transactions import SyncLogs, WriteMarkers
 from smq.wire.markers import Marker, without
 
 BATCHES_BYTES_MAX = 16 * 1024 * 1024
 ABORTED_BYTES_MAX = 256 * 1024  # Batches are looked at one by one, in the loop.
 SYNC_POLL_MS = 1.0
+PUSHES_MAX = 1000  # Clients of one answer: a few milliseconds.
 
 Handle = Callable[[Link, int, Any], None]
 
@@ -70,6 +73,8 @@ class ShardCommands:
             Attach: self._attach,
             WriteMarkers: self._markers,
             SyncLogs: self._sync,
+            ListPushes: self._pushes,
+            FindPush: self._push,
         }
 
     def listen(self, listener: socket.socket) -> None:
@@ -236,6 +241,21 @@ class ShardCommands:
         elif not link.closed:
             again = partial(self._answer_sync, link, frame_id, missing)
             self._loop.call_later(SYNC_POLL_MS, again)
+
+    def _pushes(self, link: Link, frame_id: int, asked: ListPushes) -> None:
+        newest = self._shard.client_metrics.newest(min(asked.count_max, PUSHES_MAX))
+        clients = [
+            PushingClient(
+                *each.client, list(each.wanted.metrics), each.wanted.interval_ms, each.push_count,
+                each.push_ms, each.pushed_bytes, each.inflated_bytes, each.error,
+            )
+            for each in newest
+        ]  # fmt: skip
+        link.send(encode_answer(frame_id, clients))
+
+    def _push(self, link: Link, frame_id: int, asked: FindPush) -> None:
+        metrics = self._shard.client_metrics.metrics_of(UUID(asked.instance))
+        link.send(encode_answer(frame_id, PushedMetrics(len(metrics)), metrics))
 
     def _find(self, number: int) -> Led:
         led = self._shard.by_number(number)

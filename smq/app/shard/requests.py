@@ -141,7 +141,7 @@ class Requests:
             found = self._quick_fetch.run(data, start, end)
         try:
             if found is None:
-                dispatched = dispatch(request, self._shard, wall_ms())
+                dispatched = dispatch(request, self._shard, wall_ms(), connection.host)
             else:
                 header, _ = read_request_header(request, 0)
                 dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, found)

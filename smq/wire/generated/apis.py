@@ -48,6 +48,8 @@ APIS = (
     (61, "DescribeProducers", 0, 0, 0),
     (65, "DescribeTransactions", 0, 0, 0),
     (66, "ListTransactions", 0, 2, 0),
+    (71, "GetTelemetrySubscriptions", 0, 0, 0),
+    (72, "PushTelemetry", 0, 0, 0),
     (74, "ListConfigResources", 0, 1, 0),
     (75, "DescribeTopicPartitions", 0, 0, 0),
 )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Question, by_name
+from smq.wire.internal.telemetry import FindPush, ListPushes
 from smq.wire.internal.transactions import AddPartitions, FindTransactions, SyncLogs, WriteMarkers
 
 
@@ -168,6 +169,8 @@ FOR_SHARD = by_name(
     Attach,
     WriteMarkers,
     SyncLogs,
+    ListPushes,
+    FindPush,
 )
 
 

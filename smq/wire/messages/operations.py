@@ -114,6 +114,31 @@ UpdateFeatures 57 versions 0-2 flexible 0+
             error_code                         int16
             error_message                      string?
 
+GetTelemetrySubscriptions 71 versions 0-0 flexible 0+
+    GetTelemetrySubscriptionsRequest
+        client_instance_id                     uuid
+    GetTelemetrySubscriptionsResponse
+        throttle_time_ms                       int32
+        error_code                             int16
+        client_instance_id                     uuid
+        subscription_id                        int32
+        accepted_compression_types             []int8
+        push_interval_ms                       int32
+        telemetry_max_bytes                    int32
+        delta_temporality                      bool
+        requested_metrics                      []string
+
+PushTelemetry 72 versions 0-0 flexible 0+
+    PushTelemetryRequest
+        client_instance_id                     uuid
+        subscription_id                        int32
+        terminating                            bool
+        compression_type                       int8
+        metrics                                bytes
+    PushTelemetryResponse
+        throttle_time_ms                       int32
+        error_code                             int16
+
 ListConfigResources 74 versions 0-1 flexible 0+
     ListConfigResourcesRequest
         resource_types                         []int8                 1+

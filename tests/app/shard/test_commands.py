@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +15,7 @@ from shm.kernels.base.words import WORD_SYNCED
 from smq.app.process.peers import Peer
 from smq.app.shard.commands import BATCHES_BYTES_MAX, ShardCommands
 from smq.log.files.background import BackgroundThread
+from smq.shard.client_metrics import Push
 from smq.testing.disk import SlowDisk
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
 from smq.wire.internal.frames import KIND_COMMAND, InternalReader, encode_frame
@@ -32,6 +34,7 @@ from smq.wire.internal.messages import (
     RawBatches,
     Unsealed,
 )
+from smq.wire.internal.telemetry import FindPush, ListPushes, PushedMetrics
 from smq.wire.internal.transactions import SyncLogs, WriteMarkers
 from smq.wire.markers import Marker
 from smq.wire.records import read_batches
@@ -413,3 +416,15 @@ def test_the_sealer_is_called_when_the_wal_has_grown_too_much(bench: Bench) -> N
     assert not bench.peers.asked  # No segment has been begun since.
     bench.commands.watch_space()
     assert [command for command, _ in bench.peers.asked] == [Pressure()]
+
+
+def test_pushed_metrics_are_listed_and_given_inflated(bench: Bench) -> None:
+    metrics = bench.shard.client_metrics
+    told = metrics.subscribe(UUID(int=100), "app", "10.0.0.9", NOW_MS)
+    pushed = Push(told.subscription_id, is_last=False, compression=0, metrics=b"metrics")
+    metrics.push(told.id, "app", "10.0.0.9", pushed, NOW_MS + 1)
+    [client] = bench.ask(ListPushes(9))
+    assert (client.instance, client.client_id, client.host) == (str(told.id), "app", "10.0.0.9")
+    assert (client.push_count, client.push_ms, client.pushed_bytes) == (1, NOW_MS + 1, 7)
+    assert bench.ask(FindPush(client.instance)) == PushedMetrics(7)
+    assert bench.ask(FindPush(str(UUID(int=7)))) == PushedMetrics(0)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gateway.apis.configs import client_metrics as module
 from gateway.apis.configs.kinds import Resource
 from smq.model.catalog import CLIENT_METRICS as RESOURCE
 from smq.model.client_metrics import CONFIG_CHARACTERS_MAX
@@ -57,6 +58,17 @@ def test_what_is_no_subscription_is_refused(
 ) -> None:
     assert change(bench, METRICS, name, (key, SET, value))[0] == code
     assert not bench.coordinator.settings.names(RESOURCE)
+
+
+def test_there_are_at_most_so_many(
+    bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SUBSCRIPTIONS_MAX", 1)
+    assert change(bench, METRICS, "s", ("metrics", SET, "a."))[0] == 0
+    assert change(bench, METRICS, "s", ("metrics", SET, "b."))[0] == 0
+    code, _ = change(bench, METRICS, "more", ("metrics", SET, "a."))
+    assert code == ErrorCode.POLICY_VIOLATION
+    assert change(bench, METRICS, "more", ("metrics", DELETE, None))[0] == 0
 
 
 def test_nothing_is_appended_as_in_kafka(bench: CoordinatorBench) -> None:

@@ -1,0 +1,62 @@
+"""GetTelemetrySubscriptions (key 71) and PushTelemetry (key 72), version 0 (KIP-714).
+
+- A client learns which metrics it is to push and how often, from the `client-metrics` configs that
+  match it, and gets a client instance id if it has none. Without subscriptions it pushes nothing.
+- THROTTLING_QUOTA_EXCEEDED for a request within the interval; UNKNOWN_SUBSCRIPTION_ID once the
+  subscriptions have changed; UNSUPPORTED_COMPRESSION_TYPE; TELEMETRY_TOO_LARGE above a megabyte, or
+  two inflated; INVALID_RECORD for what cannot be inflated; INVALID_REQUEST for an id that no client
+  has, and after the last push of a client.
+- The newest push of each client is kept: smq.shard.client_metrics.
+"""
+
+from gateway.context import ShardContext
+from smq.model.errors import BrokerError
+from smq.shard.client_metrics import TELEMETRY_BYTES_MAX, Push
+from smq.wire.compression import Codec
+from smq.wire.generated.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from smq.wire.generated.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+COMPRESSIONS = Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY
+
+
+def subscriptions(
+    request: GetTelemetrySubscriptionsRequest, context: ShardContext
+) -> GetTelemetrySubscriptionsResponse:
+    """What a client is to push."""
+    client = context.header.client_id or "", context.client_host
+    try:
+        instance = context.shard.client_metrics.subscribe(
+            request.client_instance_id, *client, context.now_ms
+        )
+    except BrokerError as refusal:
+        return GetTelemetrySubscriptionsResponse(error_code=refusal.code)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance.id,
+        subscription_id=instance.subscription_id,
+        accepted_compression_types=[int(each) for each in COMPRESSIONS],
+        push_interval_ms=instance.wanted.interval_ms,
+        telemetry_max_bytes=TELEMETRY_BYTES_MAX,
+        delta_temporality=True,
+        requested_metrics=list(instance.wanted.metrics),
+    )
+
+
+def push(request: PushTelemetryRequest, context: ShardContext) -> PushTelemetryResponse:
+    """Keep what a client pushes, or say why not."""
+    client = context.header.client_id or "", context.client_host
+    pushed = Push(
+        request.subscription_id,
+        request.terminating,
+        request.compression_type,
+        bytes(request.metrics),
+    )
+    try:
+        context.shard.client_metrics.push(
+            request.client_instance_id, *client, pushed, context.now_ms
+        )
+    except BrokerError as refusal:
+        return PushTelemetryResponse(error_code=refusal.code)
+    return PushTelemetryResponse()

@@ -1,0 +1,74 @@
+"""What /debug/telemetry shows: the clients that push metrics (KIP-714), as the shards know them.
+
+A push is OpenTelemetry's MetricsData. Which metrics are in it is shown where its protobuf messages
+are installed, as the extra `otel` does; its size and time are known anyway.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from smq.app.process.asker import Asker
+from smq.app.process.inheritance import shard_name, socket_path
+from smq.model.errors import ErrorCode
+from smq.wire.internal.telemetry import FindPush, ListPushes
+
+CLIENTS_MAX = 1000  # Of each shard.
+READ_MAX = 20  # Pushes of each shard that are read: each may have two megabytes.
+NAMES_MAX = 500  # Of a push.
+MESSAGES = "opentelemetry.proto.metrics.v1.metrics_pb2"
+
+
+def telemetry(runtime_dir: Path, node_ids: range) -> Callable[[], list[dict[str, Any]]]:
+    """The page. It raises Unavailable when a shard does not answer."""
+
+    def page() -> list[dict[str, Any]]:
+        return [
+            row
+            for node_id in node_ids
+            for row in _of_shard(node_id, socket_path(runtime_dir, shard_name(node_id)))
+        ]
+
+    return page
+
+
+def _of_shard(node_id: int, path: Path) -> Iterator[dict[str, Any]]:
+    asker = Asker(path)
+    try:
+        clients, _ = asker.ask(ListPushes(CLIENTS_MAX))
+        for place, each in enumerate(clients):
+            metrics = None
+            if each.push_count and place < READ_MAX:
+                _, pushed = asker.ask(FindPush(each.instance))
+                metrics = read_metrics(pushed)
+            error = ErrorCode(each.error).name
+            yield {"node": node_id, **each._asdict(), "error": error, "metrics": metrics}
+    finally:
+        asker.close()
+
+
+def read_metrics(pushed: bytes) -> Mapping[str, int] | None:
+    """The data points of each metric in a push; None: it cannot be read, or not here."""
+    if find_spec("opentelemetry") is None or find_spec(MESSAGES) is None:
+        return None
+    from google.protobuf.message import DecodeError  # noqa: PLC0415  (only beside the messages)
+
+    message = import_module(MESSAGES).MetricsData()
+    try:
+        message.ParseFromString(pushed)
+    except DecodeError:
+        return None
+    points: dict[str, int] = {}
+    for resource in message.resource_metrics:
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                if metric.name in points or len(points) < NAMES_MAX:
+                    points[metric.name] = points.get(metric.name, 0) + _point_count(metric)
+    return points
+
+
+def _point_count(metric: Any) -> int:  # noqa: ANN401  (a message that may not be installed)
+    kind = metric.WhichOneof("data")
+    return len(getattr(metric, kind).data_points) if kind else 0

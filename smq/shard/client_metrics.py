@@ -1,0 +1,184 @@
+"""The metrics that clients push (KIP-714): who is subscribed to what, and the newest push of each.
+
+A client's subscription has an id that follows from the client and from what it is to push, so that
+every shard gives it the same one, and another when the subscriptions change. All of this is in
+memory only, and bounded: the client that has been silent for longest is forgotten first.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from smq.model.client_metrics import ClientFacts, Subscription, Wanted, wanted_of
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.compression import Codec, InflatesTooFar, decompress
+
+TELEMETRY_BYTES_MAX = 1024 * 1024  # Kafka's default of telemetry.max.bytes.
+INFLATED_BYTES_MAX = 2 * 1024 * 1024  # Inflated in the shard's loop: a few milliseconds.
+INSTANCES_MAX = 16_384  # As Kafka.
+PUSHED_BYTES_MAX = 16 * 1024 * 1024  # Of all newest pushes together, as they came.
+SILENCE_MS_MIN = 60_000
+RESERVED = frozenset({UUID(int=0), UUID(int=1)})  # Kafka's ids that no client has.
+_ASKS_AGAIN = {ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
+
+
+class Push(NamedTuple):
+    """What a client pushes."""
+
+    subscription_id: int
+    is_last: bool
+    compression: int
+    metrics: bytes
+
+
+@dataclass(slots=True)
+class Instance:
+    """A client that asks for subscriptions or pushes. Times are 0 until then."""
+
+    id: UUID
+    client: ClientFacts
+    wanted: Wanted
+    version: int
+    subscribed_ms: int = 0
+    push_ms: int = 0
+    seen_ms: int = 0
+    is_terminating: bool = False
+    error: ErrorCode = ErrorCode.NONE
+    push_count: int = 0
+    pushed_bytes: int = 0
+    inflated_bytes: int = 0
+
+    @property
+    def subscription_id(self) -> int:
+        """A signed number of 32 bits."""
+        said = repr((self.wanted, self.id.hex)).encode()
+        return int.from_bytes(zlib.crc32(said).to_bytes(4), signed=True)
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Whether it has not been heard of for so long that it starts afresh, as in Kafka."""
+        return now_ms - self.seen_ms > max(SILENCE_MS_MIN, 3 * self.wanted.interval_ms)
+
+
+class ClientMetrics:
+    """All clients of a shard that push metrics, or may."""
+
+    def __init__(self, new_id: Callable[[], UUID] = uuid4) -> None:
+        self._new_id = new_id
+        self._configs: Mapping[str, Mapping[str, str]] = {}
+        self._subscriptions: list[Subscription] = []
+        self._version = 0
+        self._instances: dict[UUID, Instance] = {}  # The one that was seen last is last.
+        self._pushed: dict[UUID, tuple[int, bytes]] = {}  # The newest is last.
+        self._pushed_bytes = 0
+
+    def take(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Use these subscriptions from now on, but for what another version has found valid."""
+        if configs != self._configs:
+            self._configs = configs
+            self._subscriptions = []
+            for each in configs.values():
+                with suppress(ValueError):
+                    self._subscriptions.append(Subscription.of(each))
+            self._version += 1
+
+    def subscribe(
+        self, instance_id: UUID, client_id: str, client_host: str, now_ms: int
+    ) -> Instance:
+        """What a client is to push; one without an id gets one. Raises BrokerError."""
+        named = instance_id if instance_id.int else self._new_id()
+        instance = self._instance(named, client_id, client_host, now_ms)
+        last_ms = max(instance.subscribed_ms, instance.push_ms)
+        is_early = now_ms - last_ms < instance.wanted.interval_ms
+        if is_early and instance.error not in _ASKS_AGAIN:
+            raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        if not is_early:
+            instance.subscribed_ms = now_ms
+        instance.error = ErrorCode.NONE
+        return instance
+
+    def push(
+        self, instance_id: UUID, client_id: str, client_host: str, push: Push, now_ms: int
+    ) -> None:
+        """Keep what a client pushes in place of what it pushed before. Raises BrokerError."""
+        if instance_id in RESERVED:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        instance = self._instance(instance_id, client_id, client_host, now_ms)
+        try:
+            _check(instance, push, now_ms)
+            inflated_bytes = _inflated_bytes(push)
+        except BrokerError as refusal:
+            instance.error = refusal.code
+            raise
+        finally:
+            instance.is_terminating = push.is_last
+        instance.error = ErrorCode.NONE
+        if push.metrics:
+            instance.push_count += 1
+            instance.pushed_bytes, instance.inflated_bytes = len(push.metrics), inflated_bytes
+            self._forget(instance_id)
+            self._pushed[instance_id] = push.compression, push.metrics
+            self._pushed_bytes += len(push.metrics)
+            while self._pushed_bytes > PUSHED_BYTES_MAX:
+                self._forget(next(iter(self._pushed)))
+
+    def newest(self, count_max: int) -> Iterable[Instance]:
+        """The clients that were seen last, the last one first."""
+        return islice(reversed(self._instances.values()), count_max)
+
+    def metrics_of(self, instance_id: UUID) -> bytes:
+        """The newest push of a client, inflated; b"" if there is none or it is forgotten."""
+        compression, metrics = self._pushed.get(instance_id, (Codec.NONE, b""))
+        return bytes(decompress(compression, metrics, INFLATED_BYTES_MAX))
+
+    def _instance(
+        self, instance_id: UUID, client_id: str, client_host: str, now_ms: int
+    ) -> Instance:
+        found = self._instances.pop(instance_id, None)
+        if found is None or found.version != self._version or found.is_silent(now_ms):
+            client = ClientFacts(str(instance_id), client_id, client_host)
+            wanted = wanted_of(self._subscriptions, client)
+            found = Instance(instance_id, client, wanted, self._version)
+        found.seen_ms = now_ms
+        self._instances[instance_id] = found
+        if len(self._instances) > INSTANCES_MAX:
+            oldest = next(iter(self._instances))
+            del self._instances[oldest]
+            self._forget(oldest)
+        return found
+
+    def _forget(self, instance_id: UUID) -> None:
+        _, metrics = self._pushed.pop(instance_id, (Codec.NONE, b""))
+        self._pushed_bytes -= len(metrics)
+
+
+def _check(instance: Instance, push: Push, now_ms: int) -> None:
+    """Refuse a push that must not come now, or not so."""
+    if instance.is_terminating:
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    # The first push after a subscription may come at once: clients spread theirs.
+    is_first = instance.subscribed_ms > instance.push_ms
+    if is_first or now_ms - instance.push_ms >= instance.wanted.interval_ms:
+        instance.push_ms = now_ms
+    elif not push.is_last:
+        raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+    if push.subscription_id != instance.subscription_id:
+        raise BrokerError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+    if push.compression not in set(Codec):
+        raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if len(push.metrics) > TELEMETRY_BYTES_MAX:
+        raise BrokerError(ErrorCode.TELEMETRY_TOO_LARGE)
+
+
+def _inflated_bytes(push: Push) -> int:
+    if not push.metrics:
+        return 0
+    try:
+        return len(decompress(push.compression, push.metrics, INFLATED_BYTES_MAX))
+    except InflatesTooFar as reason:
+        raise BrokerError(ErrorCode.TELEMETRY_TOO_LARGE) from reason
+    except PeerError as reason:
+        raise BrokerError(ErrorCode.INVALID_RECORD) from reason

@@ -1,0 +1,42 @@
+"""What the front asks shards about the metrics that clients push (KIP-714)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from smq.wire.internal.form import Question
+
+
+class PushingClient(NamedTuple):
+    """A client that is to push metrics, and its newest push. Times are 0 if there was none."""
+
+    instance: str
+    client_id: str
+    host: str
+    subscribed: list[str]
+    interval_ms: int
+    push_count: int
+    push_ms: int
+    pushed_bytes: int
+    inflated_bytes: int
+    error: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListPushes(Question[list[PushingClient]]):
+    """The clients that a shard has heard of last, at most so many."""
+
+    count_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class PushedMetrics:
+    """Behind it come this many bytes: the push of a client, inflated."""
+
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindPush(Question[PushedMetrics]):
+    """The newest push of a client instance; empty if there is none."""
+
+    instance: str
