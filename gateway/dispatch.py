@@ -7,7 +7,7 @@ does for an unknown key, an unsupported version (but of ApiVersions) or an unrea
 from typing import NamedTuple
 
 from gateway.apis.api_versions import answer as versions_answer
-from gateway.apis.table import API_BY_KEY, APIS, Api, Where
+from gateway.apis.table import API_BY_KEY, Api, Where, advertised
 from gateway.context import Message, Relay, Result, ShardContext
 from gateway.parts import Parts, saying, taken
 from smq.model.errors import ErrorCode, PeerError
@@ -33,7 +33,8 @@ def dispatch(request: memoryview, shard: Shard, now_ms: int, client_host: str = 
         raise PeerError(f"API key {header.api_key} is not known")
     if header.api_version not in api.versions:
         if header.api_key == API_VERSIONS_KEY:
-            return _other_version(api, header, request, at)
+            rows = advertised(legacy=shard.config.legacy_formats)
+            return _other_version(api, header, (request, at), rows)
         raise PeerError(f"{api.name} has no version {header.api_version}")
     if len(request) > api.bounds.bytes_max:
         raise PeerError(f"{api.name}: a request of {len(request)} bytes")
@@ -45,17 +46,18 @@ def dispatch(request: memoryview, shard: Shard, now_ms: int, client_host: str = 
     return Dispatched(api, header, taken(api, header, (request, at), api.handle, context))
 
 
-def _other_version(api: Api, header: RequestHeader, request: memoryview, at: int) -> Dispatched:
+def _other_version(
+    api: Api, header: RequestHeader, body: tuple[memoryview, int], rows: list[tuple[int, int, int]]
+) -> Dispatched:
     """ApiVersions of a version we do not have is answered in version 0 (KIP-511).
 
     The header of a version to come has tagged fields.
     """
     try:
         if header.api_version >= api.versions.stop:
-            skip_tags(request, at)
+            skip_tags(*body)
     except READ_ERRORS as reason:
         raise PeerError(f"a request header that is cut: {reason}") from reason
-    rows = [each.advertised for each in APIS]
     result = versions_answer(rows, ErrorCode.UNSUPPORTED_VERSION)
     return Dispatched(api, header._replace(api_version=0), result)
 

@@ -115,14 +115,17 @@ from smq.wire.generated import (
     update_features as update_features_codec,
     write_txn_markers as write_txn_markers_codec,
 )
+from smq.wire.legacy.versions import OLD_KEYS
 
-__all__ = ["APIS", "API_BY_KEY", "Api", "Where"]
+__all__ = ["APIS", "API_BY_KEY", "Api", "Where", "advertised"]
 
 NO_AUTHORIZER = "all: there is no authorizer, as in Kafka by default"
 
 
-def _advertised() -> list[tuple[int, int, int]]:
-    return [api.advertised for api in APIS]
+def advertised(*, legacy: bool) -> list[tuple[int, int, int]]:
+    """Each key with its first and last version; `legacy`: with those that Kafka 4 dropped."""
+    rows = [api.advertised for api in APIS]
+    return [(key, 0 if legacy and key in OLD_KEYS else first, last) for key, first, last in rows]
 
 
 APIS: tuple[Api, ...] = (
@@ -131,7 +134,7 @@ APIS: tuple[Api, ...] = (
         Where.KERNEL,
         produce_codec,
         None,
-        "0-2: advertised and refused, as Kafka does",
+        "0-2 without `legacy.formats`: advertised and refused, as Kafka does",
         Bounds(2**31 - 1, 0),  # The kernel looks at socket.request.max.bytes and its plan's rows.
     ),
     Api(
@@ -205,7 +208,9 @@ APIS: tuple[Api, ...] = (
         "ApiVersions",
         Where.SHARD,
         api_versions_codec,
-        lambda request, context: api_versions.handle(request, context, _advertised()),
+        lambda request, context: api_versions.handle(
+            request, context, advertised(legacy=context.shard.config.legacy_formats)
+        ),
         "features",
     ),
     Api(

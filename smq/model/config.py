@@ -239,6 +239,12 @@ class Config:
         doc="Create a topic when a client first asks for it.",
         update=Update.PER_BROKER,
     )
+    legacy_formats: bool = setting(
+        default=False,
+        doc="Serve clients from before Kafka 0.11: Produce 0-2 and Fetch 0-3 convert message "
+        "formats 0 and 1, and the versions of ListOffsets, OffsetCommit, OffsetFetch and "
+        "CreateTopics that Kafka 4 dropped are taken.",
+    )
     durability: str = setting(
         "os",
         "When a record is acknowledged. A topic's `smq.durability` takes precedence.",

@@ -154,28 +154,49 @@ def write_batch(
 ) -> bytes:
     """One batch of these records, with the base offset and timestamp of the first."""
     assert records
-    base_offset, base_timestamp = records[0].offset, records[0].timestamp_ms
-    body = bytearray()
+    body = BatchBody(records[0])
     for record in records:
-        encoded = _write_record(record, base_offset, base_timestamp)
-        body += _varint(len(encoded))
-        body += encoded
-    payload = compress(compression, bytes(body))
-    checked = _CHECKED.pack(
-        compression,
-        records[-1].offset - base_offset,
-        base_timestamp,
-        max(record.timestamp_ms for record in records),
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
-    )
-    length = BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES + len(payload)
-    head = bytearray(BATCH_ATTRIBUTES_AT)
-    batch = head + checked + payload
-    _HEAD.pack_into(batch, 0, base_offset, length, -1, MAGIC, crc_of(batch))
-    return bytes(batch)
+        body.add(record)
+    return body.batch(compression, (producer_id, producer_epoch, base_sequence))
+
+
+class BatchBody:
+    """A batch in the making, record by record."""
+
+    def __init__(self, first: Record) -> None:
+        """It has the base offset and timestamp of the record that is added first."""
+        self._base_offset, self._base_timestamp = first.offset, first.timestamp_ms
+        self._last_offset, self._max_timestamp = first.offset, first.timestamp_ms
+        self._count = 0
+        self._records = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def add(self, record: Record) -> None:
+        """Add the next record."""
+        encoded = _write_record(record, self._base_offset, self._base_timestamp)
+        self._records += _varint(len(encoded))
+        self._records += encoded
+        self._last_offset = record.offset
+        self._max_timestamp = max(self._max_timestamp, record.timestamp_ms)
+        self._count += 1
+
+    def batch(self, compression: int, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
+        """The whole batch; `producer`: id, epoch and base sequence."""
+        payload = compress(compression, bytes(self._records))
+        checked = _CHECKED.pack(
+            compression,
+            self._last_offset - self._base_offset,
+            self._base_timestamp,
+            self._max_timestamp,
+            *producer,
+            self._count,
+        )
+        length = BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES + len(payload)
+        batch = bytearray(BATCH_ATTRIBUTES_AT) + checked + payload
+        _HEAD.pack_into(batch, 0, self._base_offset, length, -1, MAGIC, crc_of(batch))
+        return bytes(batch)
 
 
 _HEAD = Struct(">qiibI")

@@ -21,7 +21,8 @@ from shm.kernels.request.produce import VERSION_MAX, VERSION_MIN
 from smq.app.process.clock import monotonic_ns, wall_ms
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
-from smq.app.shard.connection import SHARE, Connection, Slot
+from smq.app.shard.connection import SHARE, Connection
+from smq.app.shard.legacy import LegacyRequests
 from smq.app.shard.limited import charge_produce, charge_time, identify, identify_by
 from smq.app.shard.receive import Buffer
 from smq.app.shard.request_times import RequestTimes, Timing
@@ -55,11 +56,12 @@ class Requests:
         answering: Answering,
         touched: Touched,
         transactional: TransactionalRequests,
+        legacy: LegacyRequests,
         times: RequestTimes,
     ) -> None:
         self._shard, self._producing, self._quick_fetch = shard, producing, quick_fetch
         self._acks, self._answering, self._touched = acks, answering, touched
-        self._transactional, self._times = transactional, times
+        self._transactional, self._legacy, self._times = transactional, legacy, times
 
     def take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer, until the connection is full."""
@@ -97,7 +99,7 @@ class Requests:
         if produced.close or produced.stop == STOP_MALFORMED or is_flood:
             connection.close_after_answers()
         elif produced.stop == STOP_OTHER_API and self._is_produce(buffer):
-            self._take_transactional(connection, buffer)
+            self._take_produce(connection, buffer)
         elif produced.stop == STOP_OTHER_API and connection.acks_due:
             connection.is_held = True  # It is to see what was acknowledged before it.
         elif produced.stop == STOP_OTHER_API:
@@ -106,18 +108,22 @@ class Requests:
             self.answer(connection, buffer.array, start, end)
             connection.charge(end - start)
 
-    @staticmethod
-    def _is_produce(buffer: Buffer) -> bool:
-        """Whether the kernel has left a Produce: of an unknown version, or a transactional one."""
+    def _is_produce(self, buffer: Buffer) -> bool:
+        """Whether the kernel has left a Produce: a transactional one, or of an old version."""
         at = buffer.start + SIZE_BYTES
         key, version = _KEY_AND_VERSION.unpack_from(buffer.array.data, at)
-        return bool(key == PRODUCE_KEY and VERSION_MIN <= version <= VERSION_MAX)
+        first = 0 if self._legacy.is_on else VERSION_MIN
+        return bool(key == PRODUCE_KEY and first <= version <= VERSION_MAX)
 
-    def _take_transactional(self, connection: Connection, buffer: Buffer) -> None:
+    def _take_produce(self, connection: Connection, buffer: Buffer) -> None:
         start, end = buffer.start, buffer.start + buffer.wanted_bytes()
         buffer.start = end
+        _, version = _KEY_AND_VERSION.unpack_from(buffer.array.data, start + SIZE_BYTES)
         try:
-            self._transactional.take(connection, buffer.array[start:end])
+            if version < VERSION_MIN:
+                self._legacy.produce(connection, bytes(buffer.array[start + SIZE_BYTES : end]))
+            else:
+                self._transactional.take(connection, buffer.array[start:end])
         except PeerError:
             connection.close_after_answers()
             return
@@ -140,6 +146,7 @@ class Requests:
         if request[:API_KEY_BYTES] == _FETCH:
             found = self._quick_fetch.run(data, start, end)
         try:
+            request, slot = self._legacy.newer(connection, data.data[start:end])
             if found is None:
                 dispatched = dispatch(request, self._shard, wall_ms(), connection.host)
             else:
@@ -149,7 +156,7 @@ class Requests:
             connection.close_after_answers()
             return
         identify(connection, dispatched.header.client_id, self._shard.quotas)
-        slot, result = Slot(is_open=False), dispatched.result
+        result = dispatched.result
         connection.slots.append(slot)
         slot.timing = self._begin(connection, dispatched, began_ns, end - start)
         if isinstance(result, Relay):

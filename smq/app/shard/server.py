@@ -27,6 +27,7 @@ from smq.app.shard.answering import Answering
 from smq.app.shard.clients import Clients
 from smq.app.shard.connection import Connection
 from smq.app.shard.kernel_turns import KernelTurns
+from smq.app.shard.legacy import LegacyRequests
 from smq.app.shard.limited import look
 from smq.app.shard.long_polls import LongPolls
 from smq.app.shard.parked_fetches import ParkedFetches
@@ -88,7 +89,8 @@ class ShardServer:
         transactions = Producing(*needs, leader_of=shard.leader_of, transactional=True)
         ends = self._acks, self._answering, self.touched
         transactional = TransactionalRequests(loop, peers, shard, transactions, *ends)
-        self.requests = Requests(shard, producing, fetching, *ends, transactional, times)
+        legacy = LegacyRequests(loop, shard, producing, *ends)
+        self.requests = Requests(shard, producing, fetching, *ends, transactional, legacy, times)
         self._parked = ParkedFetches(loop, quick_turns, self._take_over)
         self.turns = KernelTurns(
             loop, shard, quick_turns, producing, self._buffers, self._acks, self._answering,

@@ -1,0 +1,232 @@
+"""Requests of versions that Kafka 4 dropped, for a broker with `legacy.formats`.
+
+A Produce is converted in steps, then produced as any other. Others are handled as the newer version
+that says the same; their slots turn the answers into the old version's.
+
+While something is converted no more is read from its connection.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import numpy as np
+
+from smq.app.process.clock import wall_ms
+from smq.app.process.loop import Loop
+from smq.app.process.steps import Steps
+from smq.app.shard.acks import Acks
+from smq.app.shard.answering import Answering
+from smq.app.shard.connection import Connection, Slot
+from smq.app.shard.touched import Touched
+from smq.log.reading import DamagedFrame
+from smq.model.errors import PeerError
+from smq.shard.lent import Sendable
+from smq.shard.produce import Marks, Producing
+from smq.shard.shard import Shard
+from smq.wire.legacy.data import OldProduce, Steps as Conversion, fetched_answer
+from smq.wire.legacy.versions import FETCH, newer_of
+
+_HEAD_BYTES, _SIZE_BYTES = 8, 4  # Size and correlation id, which are those of the newer answer.
+
+
+class OldSlot(Slot):
+    """Where the answer of an old version will stand: `convert` makes it of the newer one's."""
+
+    __slots__ = ("_convert",)
+
+    def __init__(self, convert: Callable[[bytes], bytes]) -> None:
+        super().__init__(is_open=False)
+        self._convert = convert
+
+    def fill(self, pieces: Iterable[bytes | Sendable]) -> None:
+        """See Slot. Such answers lend nothing."""
+        whole = b"".join(each for each in pieces if isinstance(each, bytes))
+        body = self._convert(whole[_HEAD_BYTES:])
+        size = len(body) + _HEAD_BYTES - _SIZE_BYTES
+        super().fill([size.to_bytes(_SIZE_BYTES), whole[_SIZE_BYTES:_HEAD_BYTES], body])
+
+
+class FetchSlot(Slot):
+    """Where the answer of an old Fetch will stand. `begin` takes the newer answer's pieces."""
+
+    __slots__ = ("_begin",)
+
+    def __init__(self, begin: Callable[["FetchSlot", deque[bytes | Sendable]], None]) -> None:
+        super().__init__(is_open=False)
+        self._begin = begin
+
+    def fill(self, pieces: Iterable[bytes | Sendable]) -> None:
+        """See Slot. It is filled when what is lent has been read and converted."""
+        self._begin(self, deque(pieces))
+
+    def converted(self, answer: bytes) -> None:
+        """This is the answer."""
+        super().fill([answer])
+
+
+class LegacyRequests:
+    """Those of one shard's clients."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
+        self,
+        loop: Loop,
+        shard: Shard,
+        producing: Producing,
+        acks: Acks,
+        answering: Answering,
+        touched: Touched,
+    ) -> None:
+        self._shard, self._producing = shard, producing
+        self._acks, self._answering, self._touched = acks, answering, touched
+        self._steps = Steps(loop)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether old versions are served at all."""
+        return self._shard.config.legacy_formats
+
+    def newer(self, connection: Connection, request: memoryview) -> tuple[memoryview, Slot]:
+        """A request as it is to be handled, and the slot for its answer. Raises PeerError."""
+        found = newer_of(request) if self.is_on else None
+        if found is None:
+            return request, Slot(is_open=False)
+        header, newer, data = found
+        if header.api_key == FETCH:
+            convert = fetched_answer(header, data)
+            return memoryview(data), FetchSlot(partial(self._fetched, connection, convert))
+        return memoryview(data), Slot(is_open=False) if newer.answer is None else OldSlot(
+            newer.answer
+        )
+
+    # --- Produce ---------------------------------------------------------------------------------
+
+    def produce(self, connection: Connection, request: bytes) -> None:
+        """Convert and produce a request, which is without its size. Raises PeerError."""
+        old, slot = OldProduce(request), None
+        if old.acks != 0:
+            slot = Slot(is_open=False)
+            connection.slots.append(slot)
+        self._take(connection, old.convert(), partial(self._append, connection, slot, old))
+
+    def _append(
+        self, connection: Connection, slot: Slot | None, old: OldProduce, newer: bytes
+    ) -> None:
+        answers, closes = b"", slot is None and old.has_errors
+        marks: Marks = ()
+        if not old.is_empty:
+            data, now_ms = np.frombuffer(newer, np.uint8), wall_ms()
+            produced = self._producing.run(data, 0, len(data), self._shard.directory, now_ms)
+            if produced.consumed_to != len(data):
+                raise PeerError("a Produce of an old version is malformed")
+            answers, marks = bytes(produced.answers), produced.marks
+            closes = closes or produced.close
+            if self._shard.throttle.is_on:
+                connection.mute(self._shard.throttle.charge(len(data), now_ms))
+        if slot is not None and not (closes and not answers):
+            self._acks.queue(connection, old.answer(answers), marks, slot)
+        elif slot is not None:
+            connection.slots.remove(slot)
+        if closes:
+            connection.close_after_answers()
+
+    # --- Fetch -----------------------------------------------------------------------------------
+
+    def _fetched(
+        self,
+        connection: Connection,
+        convert: Callable[[bytes], Conversion],
+        slot: FetchSlot,
+        pieces: deque[bytes | Sendable],
+    ) -> None:
+        for piece in pieces:
+            if not isinstance(piece, bytes):
+                piece.wait()
+        connection.working += 1
+        self._read(connection, partial(self._convert, connection, convert, slot), pieces, [])
+
+    def _read(
+        self,
+        connection: Connection,
+        then: Callable[[bytes], None],
+        pieces: deque[bytes | Sendable],
+        read: list[bytes],
+    ) -> None:
+        """Read what is lent, waiting for the disk where it is there."""
+        try:
+            while pieces and not connection.closed:
+                if not _read_some(pieces, read):
+                    piece = pieces[0]
+                    assert not isinstance(piece, bytes)
+                    piece.load(partial(self._read, connection, then, pieces, read))
+                    return
+        except (DamagedFrame, OSError):
+            connection.close()
+        if not connection.closed:
+            then(b"".join(read))
+        for piece in pieces:
+            if not isinstance(piece, bytes):
+                piece.release()
+
+    def _convert(
+        self,
+        connection: Connection,
+        convert: Callable[[bytes], Conversion],
+        slot: FetchSlot,
+        answer: bytes,
+    ) -> None:
+        connection.working -= 1  # Which it counts itself.
+        self._take(connection, convert(answer), slot.converted)
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _take(
+        self, connection: Connection, conversion: Conversion, then: Callable[[bytes], None]
+    ) -> None:
+        """Take the steps of a conversion, and do what is to be done with what it made."""
+        connection.working += 1
+        self._steps.add(partial(self._step, connection, conversion, then))
+
+    def _step(
+        self, connection: Connection, conversion: Conversion, then: Callable[[bytes], None]
+    ) -> bool:
+        if connection.closed:
+            return False
+        try:
+            next(conversion)
+        except StopIteration as made:
+            self._end(connection, then, made.value)
+            return False
+        except PeerError:
+            connection.close()
+            return False
+        return True
+
+    def _end(self, connection: Connection, then: Callable[[bytes], None], made: bytes) -> None:
+        connection.working -= 1
+        try:
+            then(made)
+        except PeerError:
+            connection.close()
+            return
+        self._answering.dirty[connection] = None
+        self._touched.add(connection)
+
+
+def _read_some(pieces: deque[bytes | Sendable], read: list[bytes]) -> bool:
+    """Take some bytes of the first piece; False: they must be loaded.
+
+    Raises DamagedFrame, OSError.
+    """
+    piece = pieces[0]
+    if isinstance(piece, bytes):
+        read.append(piece)
+        pieces.popleft()
+        return True
+    some = b"".join(piece.next_buffers())
+    if some:
+        read.append(some)
+        if piece.advance(len(some)):
+            piece.release()
+            pieces.popleft()
+    return bool(some)
