@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyspark
 from confluent_kafka import Producer
 
 from smq.model.segments import Segment
@@ -24,6 +23,7 @@ KEYS = 100_000
 SEALED_S_MAX = 1800.0
 POLL_S = 0.2
 MAVEN_S_MAX = 300
+KAFKA_SOURCE_VERSION = "4.2.0"  # The newest in Maven Central; Spark 4.3 runs it.
 KAFKA_SOURCE = (
     "spark-sql-kafka-0-10_2.13",
     "spark-token-provider-kafka-0-10_2.13",
@@ -37,7 +37,7 @@ _POM = f"""\
   <dependencies>
     <dependency>
       <groupId>org.apache.spark</groupId><artifactId>{KAFKA_SOURCE[0]}</artifactId>
-      <version>{pyspark.__version__}</version>
+      <version>{KAFKA_SOURCE_VERSION}</version>
     </dependency>
   </dependencies>
 </project>
@@ -106,7 +106,7 @@ def fill_kafka(bootstrap: str, topic: str, count: int) -> None:
 def kafka_source_jars() -> Sequence[str]:
     """The jars of Spark's Kafka source, from Maven Central. Raises KafkaUnavailable."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cache = home / "smq-test" / f"spark-kafka-{pyspark.__version__}"
+    cache = home / "smq-test" / f"spark-kafka-{KAFKA_SOURCE_VERSION}"
     jars, complete = cache / "libs", cache / "complete"
     if not complete.exists():
         cache.mkdir(parents=True, exist_ok=True)

@@ -26,6 +26,7 @@ from smq.sealer.parquet import LOG_APPEND_TIME
 from smq.tables.plan import Part, Unreadable
 from smq.tables.staging import Files
 from spark_jobs.source.topics import Piece, Place
+from spark_jobs.source.typed import typed_ddl, typed_kinds
 
 FILE_SCHEMA = (
     "_offset bigint, _ts timestamp, _key binary, _value binary, "
@@ -49,6 +50,7 @@ class Reading(NamedTuple):
     staging        a directory for copies of segments in a bucket; None: executors read the bucket
     verifies       compares each file with its checksum first, as executors always do: Spark's own
                    reader does not notice a byte that has changed
+    schema         the topic's `smq.schema`, to have its typed columns behind Kafka's
     fails_on_loss  whether what is gone or cannot be decoded is an error; else it is left out
     """
 
@@ -57,9 +59,13 @@ class Reading(NamedTuple):
     staging: Path | None = None
     verifies: bool = False
     fails_on_loss: bool = True
+    schema: str = ""
 
     def frame(self, pieces: Sequence[Piece]) -> DataFrame:
-        """The rows of some pieces (SCHEMA). Raises Unreadable, StoreError, Damaged."""
+        """The rows of some pieces: SCHEMA, and typed columns.
+
+        Raises Unreadable, StoreError, Damaged.
+        """
         filer = self.place.filer
         is_native = filer is not None and (not filer.is_s3 or self.staging is not None)
         native: dict[str, list[Part]] = {}
@@ -76,7 +82,8 @@ class Reading(NamedTuple):
         frames = [each for topic, parts in native.items() for each in self._native(topic, parts)]
         frames += [self._rows(ranges, "sealed") for ranges in layers(sealed)]
         frames += [self._rows(ranges, "live") for ranges in layers(live)]
-        return reduce(DataFrame.unionByName, frames or [self.spark.createDataFrame([], SCHEMA)])
+        nothing = self.spark.createDataFrame([], SCHEMA + typed_ddl(self.schema))
+        return reduce(DataFrame.unionByName, frames or [nothing])
 
     def _native(self, topic: str, parts: Sequence[Part]) -> Iterable[DataFrame]:
         """Filters by offset only segments that are read in part."""
@@ -104,11 +111,14 @@ class Reading(NamedTuple):
                 f.col("_ts").alias("timestamp"),
                 f.lit(kind).alias("timestampType"),
                 f.col("_headers").alias("headers"),
+                *typed_kinds(self.schema),
             )
 
     def _parquet(self, root: Path, topic: str, parts: Sequence[Part]) -> DataFrame:
         directory = str(root / directory_of(NAMESPACE_DEFAULT, topic))
-        files = self.spark.read.schema(FILE_SCHEMA).option("basePath", directory)
+        files = self.spark.read.schema(FILE_SCHEMA + typed_ddl(self.schema)).option(
+            "basePath", directory
+        )
         return files.parquet(*(str(root / part.segment.path) for part in parts))
 
     def _rows(self, ranges: Mapping[TopicPartition, Range], tail: str) -> DataFrame:
@@ -129,7 +139,10 @@ class Reading(NamedTuple):
             "endingOffsets": json.dumps(ends),
             "failOnDataLoss": str(self.fails_on_loss).lower(),
         }
-        rows = self.spark.read.format("smq").options(**options).load()
+        reader = self.spark.read.format("smq").options(**options)
+        if self.schema:
+            reader = reader.option("typed", "true").schema(SCHEMA + typed_ddl(self.schema))
+        rows = reader.load()
         nothing = f.array().cast("array<struct<key:string,value:binary>>")
         return rows.withColumn("headers", f.coalesce("headers", nothing))
 

@@ -47,6 +47,7 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
     staging: Path | str | None = None,
     tail: Literal["sealed", "live"] = "sealed",
     verify: bool = False,
+    typed: bool = False,
     **options: str,
 ) -> DataFrame:
     """The records of a topic between these offsets (a mapping: by partition).
@@ -56,6 +57,7 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
     keeps copies of segments in a bucket; without it executors read the bucket. `tail="live"` also
     reads what is not sealed yet, from the running broker. `verify` first compares every file with
     its checksum in the manifest. `undecodable="warn"` leaves out what is gone or cannot be decoded.
+    `typed` adds the typed columns of one topic (its `smq.schema`), which are null in older files.
     `options` are bounds of Spark's Kafka source, as text: startingTimestamp="0",
     endingOffsets='{"orders":{"0":9}}' …, for one topic or several.
     Raises Unreadable, StoreError, BrokerError, WrongOption.
@@ -71,9 +73,16 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
                 raise WrongOption("starting and ending are of one topic, and without options")
             read = replace(read, starting=_bound(names, starting, EARLIEST))
             until = _bound(names, ending, LATEST)
+        schema = topics.schema(_only(topic)) if typed else ""
         pieces = topics.pieces(planned(topics, names, read, until))
     where = Path(staging) if staging is not None else None
-    return Reading(spark, place, where, verify, read.fails_on_loss).frame(pieces)
+    return Reading(spark, place, where, verify, read.fails_on_loss, schema).frame(pieces)
+
+
+def _only(topic: Topics) -> str:
+    if not isinstance(topic, str):
+        raise WrongOption("typed=True reads the typed columns of one topic, given by its name")
+    return topic
 
 
 def _bounds(options: dict[str, str]) -> tuple[ReadOptions, Bound]:

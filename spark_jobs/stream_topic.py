@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from smq.client.names import TopicPartition
 from spark_jobs.native import Reading
-from spark_jobs.source.options import WrongOption, stream_options
+from spark_jobs.source.options import WrongOption, stream_options, typed_topic
 from spark_jobs.source.topics import Topics, find_place
 
 Then = Callable[[DataFrame, int], None]
@@ -52,6 +52,7 @@ class TopicStream:
         self, spark: SparkSession, options: dict[str, str], staging: Path | None, *, verify: bool
     ) -> None:
         self._read, _ = stream_options(options)
+        self._typed_topic = typed_topic(options)
         if any(name.lower() in {"mode", "includeheaders"} for name in options):
             raise WrongOption("stream_topic decides mode and includeHeaders: rows have headers")
         self._spark, self._options = spark, options
@@ -79,6 +80,7 @@ class TopicStream:
     def _rows(self, ranges: Sequence[Row]) -> DataFrame:
         place = find_place(self._read.location)
         with Topics(place, reads_live=self._read.reads_live) as topics:
+            schema = "" if self._typed_topic is None else topics.schema(self._typed_topic)
             pieces = topics.pieces(
                 {
                     TopicPartition(each["topic"], each["partition"]): (each["start"], each["end"])
@@ -86,6 +88,11 @@ class TopicStream:
                 }
             )
         reading = Reading(
-            self._spark, place, self._staging, self._verifies, self._read.fails_on_loss
+            self._spark,
+            place,
+            self._staging,
+            self._verifies,
+            self._read.fails_on_loss,
+            schema,
         )
         return reading.frame(pieces)

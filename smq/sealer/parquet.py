@@ -260,11 +260,9 @@ class ParquetWriter:
         """Rows with their typed columns behind them."""
         if self._typing is None:
             return rows
-        columns, misfits = self._typing.of(rows["_value"])
+        typed, misfits = self._typing.widened(rows, "_value")
         self.untyped_count += misfits
-        for field, column in zip(self._typing.columns, columns, strict=True):
-            rows = rows.append_column(field, column)
-        return rows
+        return typed
 
     def _check(self) -> None:
         """Note where the file ends, and the CRC-32C of what was written since the last note."""
@@ -336,6 +334,11 @@ class ParquetSegment:
         self._attributes = ATTRIBUTE_LOG_APPEND_TIME if self.is_log_append else 0
         self.control = base64.b64decode(self.facts["control"])
         self._control = _control_batches(self.control)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the file's columns: those of SCHEMA, and typed ones."""
+        return list(self._file.schema_arrow.names)
 
     def span_of(self, offset: int) -> Span:
         """The row group that covers an offset; the first one for offsets before it."""

@@ -83,6 +83,13 @@ class Typing:
         joined = pa.concat_tables(tables) if tables else self.columns.empty_table()
         return joined.columns, misfits
 
+    def widened(self, rows: pa.Table, values: str) -> tuple[pa.Table, int]:
+        """Rows, with the typed columns of this column behind theirs; and how many do not fit."""
+        columns, misfits = self.of(rows[values])
+        for field, column in zip(self.columns, columns, strict=True):
+            rows = rows.append_column(field, column)
+        return rows, misfits
+
     def _whole(self, values: pa.Array) -> tuple[pa.Table, int]:
         rows = [number for number, valid in enumerate(values.is_valid().to_pylist()) if valid]
         texts = values.drop_null()

@@ -25,11 +25,7 @@ def with_typed(rows: pa.Table, schema: str) -> pa.Table:
     """Rows with a value, and behind them the typed columns that a schema gives them."""
     if not schema:
         return rows
-    typing = Typing(schema)
-    columns, _ = typing.of(rows["value"])
-    for field, column in zip(typing.columns, columns, strict=True):
-        rows = rows.append_column(field, column)
-    return rows
+    return Typing(schema).widened(rows, "value")[0]
 
 
 def typed_names(schema: str) -> str:

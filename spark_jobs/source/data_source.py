@@ -6,7 +6,6 @@ DataFrame. Options prune instead, and so does a schema with fewer columns.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -27,6 +26,8 @@ from spark_jobs.source.options import (
     batch_options,
     include_headers,
     is_plan,
+    location,
+    typed_topic,
 )
 
 if TYPE_CHECKING:
@@ -61,12 +62,15 @@ class SmqDataSource(DataSource):
         return "smq"
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka source; with mode=plan those of a range."""
+        """The columns of Spark's Kafka source, and typed ones; with mode=plan those of a range."""
+        from spark_jobs.source.typed import typed_ddl  # noqa: PLC0415  (see the class)
+
         if is_plan(self.options):
             return ", ".join(f"`{name}` {kind}" for name, kind in PLAN_COLUMNS.items())
         with_headers = include_headers(self.options)
         names = [name for name in COLUMNS if with_headers or name != "headers"]
-        return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
+        kafkas = ", ".join(f"{name} {COLUMNS[name]}" for name in names)
+        return kafkas + typed_ddl(typed_schema(self.options))
 
     def reader(self, schema: StructType) -> "SmqReader":
         """A batch read."""
@@ -126,7 +130,8 @@ class SmqReader(DataSourceReader):
         self._read, self._ending = batch_options(options)
         if is_plan(options):
             raise WrongOption("mode is 'plan'; it must be rows, except in streams")
-        self._columns = columns_of(schema)
+        self._schema = typed_schema(options)
+        self._columns = columns_of(schema, all_columns(self._schema))
 
     def partitions(self) -> list[InputPartition]:
         """The tasks. Raises Unreadable, BrokerError, StoreError, WrongOption."""
@@ -140,7 +145,29 @@ class SmqReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """A task's rows."""
-        return read_task(partition, self._columns, self._read)
+        return read_task(partition, self._columns, self._read, self._schema)
+
+
+def typed_schema(options: Mapping[str, str]) -> str:
+    """The `smq.schema` of the topic that is read; "" if it has none or `typed` is not set.
+
+    Raises WrongOption, Unreadable, BrokerError.
+    """
+    from spark_jobs.source.topics import Topics, find_place  # noqa: PLC0415  (see SmqDataSource)
+
+    topic = typed_topic(options)
+    if topic is None:
+        return ""
+    place = find_place(location(options))
+    with Topics(place, reads_live=place.data_dir is None) as topics:
+        return topics.schema(topic)
+
+
+def all_columns(schema: str) -> dict[str, str]:
+    """The columns of Spark's Kafka source, and the typed ones of a topic's `smq.schema`."""
+    from spark_jobs.source.typed import typed_kinds  # noqa: PLC0415  (see SmqDataSource)
+
+    return COLUMNS | typed_kinds(schema)
 
 
 def planned(
@@ -164,9 +191,7 @@ def planned(
     return clamped(starts, ends, edges, losses(read.fails_on_loss))
 
 
-def columns_of(
-    schema: StructType, columns: Mapping[str, str] = MappingProxyType(COLUMNS)
-) -> "pa.Schema":
+def columns_of(schema: StructType, columns: Mapping[str, str]) -> "pa.Schema":
     """The Arrow schema that Spark requires. Raises WrongOption if a column is none of ours."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  (see SmqDataSource)
 
@@ -214,9 +239,12 @@ def tasks_of(place: "Place", pieces: "Sequence[Piece]", read: ReadOptions) -> li
 
 
 def read_task(
-    task: InputPartition | None, columns: "pa.Schema", read: ReadOptions
+    task: InputPartition | None, columns: "pa.Schema", read: ReadOptions, schema: str
 ) -> "Iterator[pa.RecordBatch]":
-    """The rows of a task; nothing for the task that Spark makes if there is none."""
+    """The rows of a task; nothing for the task that Spark makes if there is none.
+
+    `schema` is the topic's `smq.schema`, if typed columns are read.
+    """
     if isinstance(task, Ranges):
         import pyarrow as pa  # noqa: PLC0415  (see SmqDataSource)
 
@@ -229,6 +257,7 @@ def read_task(
         rows = Rows(
             task.place,
             columns,
+            schema,
             fails_on_loss=read.fails_on_loss,
             silence_ms=read.poll_timeout_ms,
         )

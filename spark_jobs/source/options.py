@@ -152,6 +152,20 @@ def include_headers(options: Mapping[str, str]) -> bool:
     return _Given(options).flag("includeHeaders", default=False)
 
 
+def typed_topic(options: Mapping[str, str]) -> str | None:
+    """The topic whose typed columns rows have, if they are wanted. Raises WrongOption."""
+    given = _Given(options)
+    if not given.flag("typed", default=False):
+        return None
+    selection = _selection(given)
+    names = {*selection.topics, *(each.topic for each in selection.partitions)}
+    if len(names) != 1:
+        raise WrongOption(
+            "typed is 'true'; subscribe must then be one topic, or assign partitions of one"
+        )
+    return names.pop()
+
+
 def is_plan(options: Mapping[str, str]) -> bool:
     """Whether a stream has the ranges of its batches as rows, and no records."""
     return _Given(options).choice("mode", "rows", "plan") == "plan"

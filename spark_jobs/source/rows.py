@@ -19,6 +19,7 @@ from smq.client.names import TopicPartition
 from smq.filer.store import Store
 from smq.sealer.cold import open_segment
 from smq.sealer.parquet import ParquetSegment
+from smq.sealer.typed import Typing, typed_columns
 from smq.tables.live import BATCH_BYTES, ISOLATION_LEVEL, POLL_S, owned
 from smq.tables.plan import Part, Unreadable
 from smq.tables.raw_rows import Undecodable, raw_rows
@@ -41,14 +42,24 @@ class Rows:
     """Reads pieces, in order.
 
     columns        the fields that Spark wants, in its order and with its types
+    schema         the topic's `smq.schema`, if typed columns are among them
     fails_on_loss  whether records that cannot be decoded are an error; else they are left out
     silence_ms     how long to wait for a broker that sends nothing
     """
 
     def __init__(
-        self, place: Place, columns: pa.Schema, *, fails_on_loss: bool, silence_ms: int
+        self,
+        place: Place,
+        columns: pa.Schema,
+        schema: str = "",
+        *,
+        fails_on_loss: bool,
+        silence_ms: int,
     ) -> None:
         self._place, self._columns = place, columns
+        typed = typed_columns(schema) or pa.schema([])
+        self._typed = [field for field in typed if field.name in columns.names]
+        self._typing = Typing(schema) if self._typed else None
         self._fails_on_loss, self._silence_s = fails_on_loss, silence_ms / 1000
 
     def read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
@@ -79,7 +90,12 @@ class Rows:
         assert isinstance(segment, ParquetSegment)
         names = [SEALED_COLUMN[each] for each in self._columns.names if each in SEALED_COLUMN]
         kind = LOG_APPEND_TIME if segment.is_log_append else CREATE_TIME
+        there = set(segment.columns)
+        names += [each.name for each in self._typed if each.name in there]
+        lacking = [each for each in self._typed if each.name not in there]
         for rows in segment.rows(part.start, part.end, names or ["_offset"]):
+            for field in lacking:  # Of a file from before the topic had this column.
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))  # noqa: PLW2901
             yield self._named(rows, piece, kind)
 
     def _raw(self, store: Store, piece: Piece, part: Part) -> Iterator[pa.Table]:
@@ -94,7 +110,9 @@ class Rows:
                 logger.warning(sentence)
                 continue
             yield self._named(
-                found.rows, piece, LOG_APPEND_TIME if found.log_append_time else CREATE_TIME
+                self._widened(found.rows),
+                piece,
+                LOG_APPEND_TIME if found.log_append_time else CREATE_TIME,
             )
 
     def _from_broker(self, client: Client, piece: Piece) -> Iterator[pa.Table]:
@@ -108,7 +126,8 @@ class Rows:
                     [SEALED_COLUMN.get(each, each) for each in rows.column_names]
                 )
                 inside = pc.less(found["_offset"], piece.end)
-                yield self._named(found.filter(inside), piece, kinds.filter(inside))
+                found = self._widened(found.filter(inside))
+                yield self._named(found, piece, kinds.filter(inside))
 
     def _polled(self, consumer: Consumer, piece: Piece) -> Iterator[tuple[pa.Table, pa.Array]]:
         """Rows up to the piece's end, and perhaps behind it, with their timestamps' types."""
@@ -128,6 +147,10 @@ class Rows:
                     f"for {self._silence_s:.0f} s (kafkaConsumer.pollTimeoutMs)"
                 )
 
+    def _widened(self, rows: pa.Table) -> pa.Table:
+        """Rows that come without typed columns, with them."""
+        return rows if self._typing is None else self._typing.widened(rows, "_value")[0]
+
     def _named(self, rows: pa.Table, piece: Piece, kinds: int | pa.Array) -> pa.Table:
         """The columns that Spark wants of rows with the columns of a segment."""
         return pa.table(
@@ -146,7 +169,7 @@ class Rows:
             if isinstance(kinds, int):
                 return pa.repeat(pa.scalar(kinds, pa.int32()), rows.num_rows)
             return kinds
-        column = rows[SEALED_COLUMN[name]]
+        column = rows[SEALED_COLUMN.get(name, name)]
         return _headers(column) if name == "headers" else column
 
 

@@ -24,13 +24,14 @@ from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError
 from smq.tables.plan import Unreadable
 from spark_jobs.source.data_source import (
-    COLUMNS,
     PLAN_COLUMNS,
     Ranges,
+    all_columns,
     columns_of,
     read_task,
     resolved,
     tasks_of,
+    typed_schema,
 )
 from spark_jobs.source.options import is_plan, stream_options
 from spark_jobs.source.ranges import (
@@ -61,7 +62,9 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._read, self._admission = stream_options(options)
         self._lost = losses(self._read.fails_on_loss)
         self._plans = is_plan(options)
-        self._columns = columns_of(schema, PLAN_COLUMNS if self._plans else COLUMNS)
+        self._schema = "" if self._plans else typed_schema(options)
+        columns = PLAN_COLUMNS if self._plans else all_columns(self._schema)
+        self._columns = columns_of(schema, columns)
         self._opened: tuple[Place, Topics] | None = None
         self._target: Offsets | None = None
         self._batch_at_s: float | None = None
@@ -184,7 +187,7 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """A task's rows."""
-        return read_task(partition, self._columns, self._read)
+        return read_task(partition, self._columns, self._read, self._schema)
 
     def stop(self) -> None:
         """Close what is open."""

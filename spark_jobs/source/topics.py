@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from smq.client.facts import broker_facts
+from smq.client.kafka.admin import topic_configs
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.group_admin import commit_offsets
 from smq.client.kafka.offsets import (
@@ -23,6 +24,7 @@ from smq.client.locate import bootstrap_of
 from smq.client.names import TopicPartition, by_topic
 from smq.filer.location import Location as Filer
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
+from smq.model.topic_configs import SCHEMA
 from smq.sealer.cold import open_segment
 from smq.store.manifest import Manifest, open_manifest, walk
 from smq.store.store import FILE_NAME
@@ -154,6 +156,18 @@ class Topics:
             topics = self._cluster.retrying(self._cluster.topics)
             found = {each.name: each.topic_id for each in topics}
         return {name: each.hex for name, each in found.items() if name in wanted and each.int}
+
+    def schema(self, topic: str) -> str:
+        """A topic's `smq.schema`; "" if it has none. Raises Unreadable, BrokerError."""
+        if self._manifest is not None:
+            found = self._sealed_topics().get(topic)
+            if found is None:
+                raise Unreadable(f"there is no topic {topic}")
+            return found.configs.get(SCHEMA, "")
+        cluster = self._cluster
+        assert cluster is not None
+        configs = cluster.retrying(lambda: topic_configs(cluster, topic))
+        return next((each.value or "" for each in configs if each.name == SCHEMA), "")
 
     def _sealed_topics(self) -> dict[str, Topic]:
         if self._manifest is None:

@@ -41,7 +41,7 @@ def test_what_the_page_shows_works(
         def published() -> bool:
             facts = tables_of(broker.data_dir)
             return (
-                len(facts) == 2
+                len(facts) == 3
                 and all(each.files and not each.records_behind and each.synced_ms for each in facts)
                 and sealed_is_all(broker.data_dir)
             )

@@ -11,6 +11,7 @@ from spark_jobs.source.options import (
     batch_options,
     include_headers,
     stream_options,
+    typed_topic,
 )
 
 BASE = {"kafka.bootstrap.servers": "host:9092", "subscribe": "orders"}
@@ -23,6 +24,18 @@ def test_defaults_of_a_batch() -> None:
     assert (read.starting, ending) == (Bound(everywhere=EARLIEST), Bound(everywhere=LATEST))
     assert (read.reads_live, read.fails_on_loss, read.partitions_min) == (True, True, None)
     assert include_headers(BASE) is False
+
+
+def test_typed_columns_are_of_one_topic() -> None:
+    assert typed_topic(BASE) is None
+    assert typed_topic({**BASE, "TYPED": "true"}) == "orders"
+    place = {"dataDir": "/d", "typed": "true"}
+    assert typed_topic({**place, "assign": '{"t":[0,1]}'}) == "t"
+    for wrong in ({"subscribe": "a,b"}, {"subscribePattern": "a"}, {"assign": '{"a":[0],"b":[0]}'}):
+        with pytest.raises(WrongOption, match="typed is 'true'; subscribe must then be one topic"):
+            typed_topic({**place, **wrong})
+    with pytest.raises(WrongOption, match="typed is 'yes'; it must be true or false"):
+        typed_topic({**BASE, "typed": "yes"})
 
 
 def test_defaults_of_a_stream() -> None:

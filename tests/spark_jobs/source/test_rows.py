@@ -69,6 +69,28 @@ def test_what_cannot_be_decoded_fails_or_is_left_out(
     assert "offsets 2 to 4 cannot be decoded" in caplog.text
 
 
+def test_typed_columns_of_old_files_are_null_and_of_raw_ones_cast(
+    tmp_path: Path, seal_topic: SealTopic
+) -> None:
+    def record(offset: int, header: bytes) -> bytes:
+        made = plain.PlainRecord(offset, 0, None, b'{"price": 1.5}', ((header, None),))
+        return plain.batch([made], end_offset=offset + 1)
+
+    segments = seal_topic([record(0, b"h"), record(1, b"\xff")])
+    assert [segment.kind for segment in segments] == ["parquet", "raw"]
+    place = find_place(Location(None, str(tmp_path), None))
+    with Topics(place, reads_live=False) as topics:
+        assert topics.schema("orders") == ""
+        with pytest.raises(Unreadable, match="there is no topic none"):
+            topics.schema("none")
+        pieces = topics.pieces({NAME: (0, 2)})
+    columns = pa.schema([("price", pa.float64()), ("offset", pa.int64())])
+    schema = '{"fields": [{"name": "price", "type": "double"}, {"name": "n", "type": "int32"}]}'
+    reader = Rows(place, columns, schema, fails_on_loss=True, silence_ms=2000)
+    found = [row for each in reader.read(pieces) for row in each.to_pylist()]
+    assert found == [{"price": None, "offset": 0}, {"price": 1.5, "offset": 1}]
+
+
 def test_a_damaged_segment_is_named(tmp_path: Path, seal_topic: SealTopic) -> None:
     [segment] = seal_topic([batch(0, 3)])
     file = tmp_path / "filer" / segment.path

@@ -33,12 +33,22 @@ def test_sealed_records_are_found_without_a_broker(sealed: Place) -> None:
         assert topics.at_times({name: 2**60})[name] is None
 
 
+def elsewhere(place: Place) -> Place:
+    """As another host has it."""
+    return Place(place.bootstrap, None, None)
+
+
 def test_topics_are_selected(smq_broker: SmqBroker) -> None:
     with smq_broker.connect() as client:
         for topic in ("orders", "orders-2", "other"):
             client.create_topic(topic, 2)
+        schema = '{"fields": [{"name": "price", "type": "double"}]}'
+        client.create_topic("typed", 1, {"smq.schema": schema})
     place = find_place(Location(smq_broker.bootstrap, None, None))
     assert place.data_dir == smq_broker.data_dir
+    with Topics(place, reads_live=True) as here, Topics(elsewhere(place), reads_live=True) as far:
+        assert here.schema("typed") == far.schema("typed") == schema
+        assert here.schema("orders") == far.schema("orders") == ""
     with Topics(place, reads_live=True) as topics:
         found = topics.selected(Selection(pattern="orders.*"))
         assert [str(each.topic) for each in found] == ["orders"] * 2 + ["orders-2"] * 2
