@@ -66,18 +66,20 @@ class IcebergTable:
 
     def read(self) -> Held | None:
         """See LakeTable."""
-        exceptions = _library("pyiceberg.exceptions")
+        exceptions, io = _library("pyiceberg.exceptions"), _library("pyiceberg.io.pyarrow")
         with self._failures():
             try:
                 self._table = self._opened().load_table(self._name)
             except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
                 return None
             foreign = list(self._read_files(self._table))
+            # pyiceberg 0.12 says large_string for string, and so on.
+            columns = io._pyarrow_schema_ensure_small_types(self._table.schema().as_arrow())  # noqa: SLF001
             return Held(
                 self._table.properties.get(TOPIC_ID, ""),
                 {key: file.record_count for key, file in self._files.items()},
                 foreign,
-                {each.name: each.type for each in self._table.schema().as_arrow()},
+                {each.name: each.type for each in columns},
             )
 
     def _read_files(self, table: "Table") -> Iterator[str]:

@@ -94,6 +94,7 @@ class Lake:
     topic_id: str = UUID(int=1).hex
     numbers: tuple[int, ...] = (1, 2)
     catalog_uri: str = ""
+    schema: str = ""
     now_ms: int = BEGIN_MS
     logs: dict[int, FakeShard] = field(default_factory=dict)
 
@@ -128,8 +129,9 @@ class Lake:
     def job(self, *, check: bool = False) -> PublishTable:
         numbers = list(self.numbers)
         return PublishTable(
-            self.topic_id, NAMESPACE, TOPIC, self.format, numbers, KEEP_MS, check=check
-        )
+            self.topic_id, NAMESPACE, TOPIC, self.format, numbers, KEEP_MS, schema=self.schema,
+            check=check,
+        )  # fmt: skip
 
     def publishing(self) -> Publishing:
         uri = self.catalog_uri or f"sqlite:///{self.data_dir}/iceberg.sqlite"

@@ -1,5 +1,6 @@
 """A table has every sealed row once, whatever dies in between, and follows the manifest."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from smq.model.config import Config
 from smq.model.errors import StoreError
 from smq.model.segments import is_table_metadata
 from smq.model.topic_configs import TopicSettings
+from smq.model.topic_schema import PLAIN
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import changes
@@ -52,6 +54,27 @@ def test_two_partitions_become_one_table_over_their_files(lake: Lake) -> None:
     lake.publish()
     assert_follows(lake)
     assert lake.offsets() == {"0": 9, "1": 9}
+
+
+def test_a_table_with_columns_of_every_type_is_recognized(lake: Lake) -> None:
+    types: list[object] = [*PLAIN, {"list": "string"}]
+    types += [{"struct": [{"name": "x", "type": each}]} for each in types]
+    types += [{"list": each} for each in types]
+    fields = [{"name": f"c{number}", "type": each} for number, each in enumerate(types)]
+    lake.schema = json.dumps({"fields": fields[:-1]})
+    lake.seal(0)
+    lake.publish()
+    lake.seal(0)
+    lake.publish()
+    assert_follows(lake)
+    lake.schema = json.dumps({"fields": fields})
+    lake.seal(1)
+    lake.publish()
+    assert_follows(lake)
+    lake.schema = json.dumps({"fields": [{"name": "c0", "type": "string"}]})
+    lake.seal(1)
+    with pytest.raises(LakeError, match="its column c0 is bool, and the topic's schema says str"):
+        lake.publish()
 
 
 def test_a_topic_without_records_is_an_empty_table(lake: Lake) -> None:
