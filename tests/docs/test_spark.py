@@ -23,7 +23,11 @@ def test_what_the_page_shows_works(
     with smq_broker.connect() as client:
         for topic in ("orders", "numbers", "copies"):
             client.create_topic(topic, 2)
+        schema = '{"fields": [{"name": "price", "type": "double"}]}'
+        client.create_topic("bids", 1, {"smq.schema": schema})
         send(client, 0, 20)
+        with client.producer() as producer:
+            producer.send_batch("bids", {"value": [b'{"price": %d.5}' % n for n in range(20)]})
     names: dict[str, Any] = {
         "data_dir": smq_broker.data_dir,
         "bootstrap": smq_broker.bootstrap,
@@ -31,11 +35,12 @@ def test_what_the_page_shows_works(
         "output": str(tmp_path / "output"),
     }
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(programs) == 5
+    assert len(programs) == 6
     for program in programs:
         exec(program, names)
     said, _ = capfd.readouterr()
     assert said.startswith("10\n")
+    assert "\n128.0\n" in said
     assert said.endswith('{"orders": {"0": 10, "1": 10}}\n')
     written = sorted(int(row.value) for row in spark.read.parquet(names["output"]).collect())
     assert written == list(range(20))

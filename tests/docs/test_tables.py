@@ -49,12 +49,23 @@ def test_what_the_page_shows_works(
         eventually(published, "all tables are published")
         names: dict[str, Any] = {"data_dir": broker.data_dir, "spark": spark}
         programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-        assert len(programs) == 7
+        assert len(programs) == 8
         for program in programs:
             exec(program, names)
     said, _ = capfd.readouterr()
     ends = '{"0": 10, "1": 10}'
-    assert said.splitlines() == ["5", ends, "(20,)", "20", "20", ends, "20", "20", "(200.0,)"]
+    assert said.splitlines() == [
+        "5",
+        ends,
+        "(20,)",
+        "20",
+        "20",
+        ends,
+        "20",
+        "20",
+        "[(200.0,)]",
+        "8",
+    ]
 
 
 def tables_of(data_dir: Path) -> list[TableFacts]:

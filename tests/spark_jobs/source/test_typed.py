@@ -20,8 +20,8 @@ from spark_jobs.stream_topic import stream_topic
 from tests.spark_jobs.conftest import wait_for
 from tests.spark_jobs.source.test_data_source import sealed_end
 
-PRICE = {"name": "price", "type": "double"}
-MORE = [
+PRICE: dict[str, object] = {"name": "price", "type": "double"}
+MORE: list[dict[str, object]] = [
     {"name": "n", "type": "int32"},
     {"name": "count", "type": "int64"},
     {"name": "f", "type": "float"},
@@ -50,7 +50,9 @@ def schema(*fields: dict[str, object]) -> str:
 def test_sparks_types_are_those_of_the_files() -> None:
     text = schema(PRICE, *MORE)
     kinds = typed_kinds(text)
-    assert list(kinds) == (typed_columns(text) or []).names  # type: ignore[union-attr]
+    columns = typed_columns(text)
+    assert columns is not None
+    assert list(kinds) == columns.names
     assert kinds["tags"] == "array<string>"
     assert kinds["buyer"] == "struct<id:bigint>"
     assert typed_ddl(schema(PRICE)) == ", `price` double"
@@ -69,9 +71,11 @@ def orders(smq_broker: SmqBroker) -> SmqBroker:
 
     with smq_broker.connect() as client:
         client.create_topic("orders", 1, {"smq.seal.ms": "1000"})
-        steps = (
-            ([], [FULL]), ([PRICE], [FULL, b"no JSON"]), ([PRICE, *MORE], [FULL]),
-        )  # fmt: skip
+        steps: list[tuple[list[dict[str, object]], list[bytes]]] = [
+            ([], [FULL]),
+            ([PRICE], [FULL, b"no JSON"]),
+            ([PRICE, *MORE], [FULL]),
+        ]
         end = 0
         for fields, values in steps:
             if fields:
@@ -90,15 +94,7 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
     """The typed columns, in order of offsets."""
     names = [field["name"] for field in [PRICE, *MORE]]
     rows = frame.orderBy("offset").select(*(f"`{name}`" for name in names)).collect()
-    return [(*(tuple_of(each) for each in row[:-1]), row[-1] and utc(row[-1])) for row in rows]
-
-
-def tuple_of(value: object) -> object:
-    return tuple(value) if isinstance(value, tuple) else value
-
-
-def utc(time: datetime) -> datetime:
-    return time.astimezone(UTC)
+    return [(*row[:-1], row.sent and row.sent.astimezone(UTC)) for row in rows]
 
 
 @pytest.mark.spark
@@ -119,7 +115,9 @@ def test_every_reader_has_the_same_columns(
     rows = source.option("kafka.bootstrap.servers", orders.bootstrap).load()
     assert rows.columns == [each for each in names if each != "headers"]
     assert rows_of(rows) == ROWS
-    few = source.option("dataDir", orders.data_dir).schema("order string, offset bigint").load()
+    few = (
+        source.option("dataDir", str(orders.data_dir)).schema("order string, offset bigint").load()
+    )
     assert sorted(row.offset for row in few.where("`order` = 'a'").collect()) == [3, 4]
 
     found: list[tuple[Any, ...]] = []
@@ -136,7 +134,7 @@ def test_every_reader_has_the_same_columns(
 
     found.clear()
     typed = spark.readStream.format("smq").option("subscribe", "orders").option("typed", "true")
-    typed = typed.option("dataDir", orders.data_dir).option("startingOffsets", "earliest")
+    typed = typed.option("dataDir", str(orders.data_dir)).option("startingOffsets", "earliest")
     writer = typed.load().writeStream.foreachBatch(lambda batch, _: found.extend(rows_of(batch)))
     writer = writer.option("checkpointLocation", str(tmp_path / "rows"))
     assert writer.trigger(availableNow=True).start().awaitTermination(120)
@@ -152,7 +150,7 @@ def test_a_topic_without_a_schema_has_kafkas_columns(
     rows = read_topic(spark, "orders", data_dir=smq_broker.data_dir, typed=True)
     assert rows.columns == [*KAFKAS, "headers"]
     source = spark.read.format("smq").option("subscribe", "orders").option("typed", "true")
-    assert source.option("dataDir", smq_broker.data_dir).load().columns == KAFKAS
+    assert source.option("dataDir", str(smq_broker.data_dir)).load().columns == KAFKAS
     with pytest.raises(WrongOption, match="the typed columns of one topic"):
         read_topic(spark, ["orders"], data_dir=smq_broker.data_dir, typed=True)
     with pytest.raises(WrongOption, match="subscribe must then be one topic"):
