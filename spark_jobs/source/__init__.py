@@ -4,6 +4,7 @@ options       what users set
 topics        what there is: the manifest, and the broker
 ranges        which offsets, and which task reads what
 rows          what a task reads
+typed         a topic's typed columns, as Spark calls their types
 data_source   the batch reader, and what Spark registers
 stream        the stream reader
 sink          the batch and the stream writer
