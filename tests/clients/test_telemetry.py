@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from smq.app.front.telemetry import telemetry
+from smq.app.front.telemetry import telemetry_of
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.generated.incremental_alter_configs import (
     AlterableConfig,
@@ -45,7 +45,7 @@ def subscribe(broker: SmqBroker, **configs: str) -> None:
 
 def test_librdkafka_pushes_what_it_is_subscribed_to(broker: SmqBroker) -> None:
     subscribe(broker, metrics=PREFIX, interval_ms="500", match=f"client_id={CLIENT_ID}")
-    page = telemetry(broker.runtime_dir, range(1, 2))
+    page = telemetry_of(broker.runtime_dir, range(1, 2))
     pushed = Producer({"bootstrap.servers": broker.bootstrap, "client.id": CLIENT_ID})
     other = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "other"})
     deadline = time.monotonic() + PATIENCE_S

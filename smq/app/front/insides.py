@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ Rows = list[dict[str, Any]]
 Inside = Callable[[], Rows]
 
 
-def insides(data_dir: Path) -> Mapping[str, Inside]:
+def insides(data_dir: Path) -> dict[str, Inside]:
     """The pages by name. Each raises Unavailable: no broker serves, or a tool is missing."""
     pages: dict[str, Callable[[Status, Path], Iterator[dict[str, Any]]]] = {
         "slow": _slow,

@@ -80,10 +80,7 @@ async def _serve(inheritance: Inheritance) -> None:
         readiness=partial(readiness, inheritance.data_dir, metrics.look),
         metrics=metrics.page,
         look=metrics.look,
-        insides={
-            **insides(inheritance.data_dir),
-            "telemetry": telemetry(inheritance.runtime_dir, config.node_ids),
-        },
+        insides=insides(inheritance.data_dir) | {"telemetry": telemetry(inheritance)},
     )
     queries = Queries(inheritance.data_dir, config)
     console = Console(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from smq.app.process.asker import Asker
-from smq.app.process.inheritance import shard_name, socket_path
+from smq.app.process.inheritance import Inheritance, shard_name, socket_path
 from smq.model.errors import ErrorCode
 from smq.wire.internal.telemetry import FindPush, ListPushes
 
@@ -21,8 +21,13 @@ NAMES_MAX = 500  # Of a push.
 MESSAGES = "opentelemetry.proto.metrics.v1.metrics_pb2"
 
 
-def telemetry(runtime_dir: Path, node_ids: range) -> Callable[[], list[dict[str, Any]]]:
-    """The page. It raises Unavailable when a shard does not answer."""
+def telemetry(inheritance: Inheritance) -> Callable[[], list[dict[str, Any]]]:
+    """The page of the front. It raises Unavailable when a shard does not answer."""
+    return telemetry_of(inheritance.runtime_dir, inheritance.config.node_ids)
+
+
+def telemetry_of(runtime_dir: Path, node_ids: range) -> Callable[[], list[dict[str, Any]]]:
+    """The page of a broker's nodes."""
 
     def page() -> list[dict[str, Any]]:
         return [
