@@ -22,6 +22,7 @@ from smq.wire.compression import Codec, InflatesTooFar, decompress
 
 CODEC_MASK, LOG_APPEND_TIME = 0x07, 0x08
 NO_TIMESTAMP = -1
+WRAPPER_BYTES_MAX = 1024 * 1024  # Inflated at once: up to ten milliseconds.
 _OVERHEAD = Struct(">qi")  # Offset and length.
 _HEADS = (Struct(">Ibb"), Struct(">Ibbq"))  # By magic: CRC, magic, attributes (, timestamp).
 _LENGTH, _CRC_BYTES, _MAGIC_AT = Struct(">i"), 4, 16
@@ -63,7 +64,8 @@ class _Entry(NamedTuple):
 
 
 def read_messages(data: Buffer, bytes_max: int) -> Iterator[OldMessage]:
-    """The messages of a set, of which all wrappers together inflate to `bytes_max` bytes at most.
+    """The messages of a set, of which all wrappers together inflate to `bytes_max` bytes at most,
+    and none to more than WRAPPER_BYTES_MAX.
 
     Raises Malformed, Undecodable or, beyond the limit, InflatesTooFar.
     """
@@ -73,7 +75,7 @@ def read_messages(data: Buffer, bytes_max: int) -> Iterator[OldMessage]:
         if codec == Codec.NONE:
             yield entry.message(entry.offset)
             continue
-        inflated = _inflated(entry, codec, left)
+        inflated = _inflated(entry, codec, min(left, WRAPPER_BYTES_MAX))
         left -= len(inflated)
         yield from _unwrapped(entry, inflated)
 

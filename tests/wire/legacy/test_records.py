@@ -184,6 +184,8 @@ def test_all_wrappers_together_inflate_no_further_than_the_limit() -> None:
     assert len(list(read_messages(one, MiB))) == 1
     with pytest.raises(InflatesTooFar):
         list(read_messages(one + one, MiB))
+    with pytest.raises(InflatesTooFar):
+        list(read_messages(wrapped(Codec.GZIP, [plain(1, 0, bytes(MiB))]), 4 * MiB))
 
 
 @settings(deadline=None, max_examples=300)
