@@ -10,10 +10,14 @@ from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import snake
 from tests.wire.oracles import THEIR_NAMES, kafka_python_facts, kio_class
 
+NOT_CARRIED = {"GetTelemetrySubscriptions", "PushTelemetry"}  # kio has them.
+
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
 def test_the_table_is_the_one_kafka_python_carries() -> None:
-    for api in APIS:
+    carried = [api for api in APIS if api.name not in NOT_CARRIED]
+    assert len(carried) == len(APIS) - len(NOT_CARRIED)
+    for api in carried:
         for name, message in api.messages.items():
             schema = kafka_python_facts(name)
             assert schema["apiKey"] == api.key
