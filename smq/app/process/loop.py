@@ -11,7 +11,10 @@ import heapq
 import os
 import select
 import socket
+import struct
+import termios
 from collections.abc import Callable
+from fcntl import ioctl
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -120,6 +123,11 @@ class Loop:
     def fileno(self) -> int:
         """The epoll."""
         return self._epoll.fileno()
+
+    def unsent_bytes(self, fd: int) -> int:
+        """The bytes in a socket's buffer that have not arrived at its peer yet."""
+        [buffered] = struct.unpack("i", ioctl(fd, termios.TIOCOUTQ, bytes(4)))
+        return int(buffered)
 
     def connect(self, path: Path) -> socket.socket:
         """A connection to a unix socket of ours. Raises OSError when nobody listens there."""

@@ -10,11 +10,8 @@ take its answers is disconnected, and holds little until then.
 
 import select
 import socket
-import struct
-import termios
 from collections import deque
 from collections.abc import Iterable
-from fcntl import ioctl
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -405,8 +402,7 @@ class Connection:
 
     def _taken_bytes(self) -> int:
         """How much has arrived at the client's end: what the socket buffers here has not."""
-        [buffered] = struct.unpack("i", ioctl(self.fd, termios.TIOCOUTQ, bytes(4)))
-        return self._sent_bytes - int(buffered)
+        return self._sent_bytes - self._loop.unsent_bytes(self.fd)
 
     def _load(self, slot: Slot, piece: Sendable) -> None:
         """Go on when the next bytes have come from the disk; no other client waits for it."""

@@ -267,6 +267,12 @@ class Network:
             listener.owner.is_touched = True
         return ours
 
+    def unsent_bytes(self, fd: int) -> int:
+        """The bytes that a socket has sent and its peer has not received."""
+        sock = self.by_fd[fd]
+        assert isinstance(sock, SimulatedSocket)
+        return sock.outgoing.length
+
     def sockets_of(self, owner: Owner) -> list[SimulatedSocket]:
         """What a process holds open."""
         found = (each for each in self.by_fd.values() if isinstance(each, SimulatedSocket))

@@ -72,6 +72,10 @@ class SimulatedLoop(Loop):
         sock.owner = self._process
         return cast("socket.socket", sock)
 
+    def unsent_bytes(self, fd: int) -> int:
+        """See Loop."""
+        return self._process.host.network.unsent_bytes(fd)
+
 
 class Process:
     """One of them. `fuse` is how many calls of the system it makes before it dies."""
