@@ -23,6 +23,7 @@ WITHOUT_OWN_TEST = {
     "smq/client/producing/delivery/delivery.py": "records without behaviour",
     "smq/store/rows.py": "records without behaviour",
     "smq/front/console/desk.py": "a protocol; tests/app/front/desk tests what is behind it",
+    "smq/sealer/lake/errors.py": "an exception without behaviour",
     "smq/sealer/ports.py": "protocols; tests/app/sealer/test_ports.py tests those behind them",
     "smq/coordinator/group_events.py": "records without behaviour",
     "smq/coordinator/transactions/orders.py": "records without behaviour",

@@ -60,6 +60,7 @@ COMPACT, DELETE = "compact", "delete"
 NO_TABLE = "none"
 SCHEMA = "smq.schema"
 _POLICIES_ARE = f"String must be one of: {COMPACT}, {DELETE}"
+_LEVEL = NO_MEANING + "what the broker compresses itself has the default level."
 _TABLE = (
     TopicConfig(
         "cleanup.policy",
@@ -70,20 +71,8 @@ _TABLE = (
         lambda value: "" if _policies(str(value)) <= {DELETE, COMPACT, ""} else _POLICIES_ARE,
         "log.cleanup.policy",
     ),
-    TopicConfig(
-        "compression.gzip.level",
-        T.INT,
-        "-1",
-        NO_MEANING + "what the broker compresses itself has the default level.",
-        broker_key="compression.gzip.level",
-    ),
-    TopicConfig(
-        "compression.lz4.level",
-        T.INT,
-        "9",
-        NO_MEANING + "what the broker compresses itself has the default level.",
-        broker_key="compression.lz4.level",
-    ),
+    TopicConfig("compression.gzip.level", T.INT, "-1", _LEVEL, broker_key="compression.gzip.level"),
+    TopicConfig("compression.lz4.level", T.INT, "9", _LEVEL, broker_key="compression.lz4.level"),
     TopicConfig(
         "compression.type",
         T.STRING,
@@ -94,13 +83,7 @@ _TABLE = (
         _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         "compression.type",
     ),
-    TopicConfig(
-        "compression.zstd.level",
-        T.INT,
-        "3",
-        NO_MEANING + "what the broker compresses itself has the default level.",
-        broker_key="compression.zstd.level",
-    ),
+    TopicConfig("compression.zstd.level", T.INT, "3", _LEVEL, broker_key="compression.zstd.level"),
     TopicConfig(
         "delete.retention.ms",
         T.LONG,

@@ -16,7 +16,7 @@ from tests.app.fake_broker import gone
 
 def topics(broker: SmqBroker) -> list[str]:
     with Cluster(broker.bootstrap) as cluster:
-        return [topic.name for topic in cluster.topics()]
+        return [topic.name for topic in cluster.topics() if not topic.is_internal]
 
 
 def test_brokers_are_fresh_and_have_nothing_in_common() -> None:

@@ -16,7 +16,9 @@ with warnings.catch_warnings():
 
 from kio.index import load_request_schema, load_response_schema
 
-__all__ = ["THEIR_NAMES", "kafka_python_class", "kafka_python_facts", "kio_class"]
+__all__ = ["NOT_CARRIED", "THEIR_NAMES", "kafka_python_class", "kafka_python_facts", "kio_class"]
+
+NOT_CARRIED = {"GetTelemetrySubscriptions", "PushTelemetry"}  # By kafka-python; kio has them.
 
 # Names that request and response have for different structures.
 THEIR_NAMES = {

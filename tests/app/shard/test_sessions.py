@@ -12,7 +12,7 @@ from smq.app.process.clock import monotonic_ms
 from smq.app.shard.sessions import ATTACHING_MAX, HELLO_MS_MAX, INBOX_BYTES_MIN, inbox_bytes
 from smq.client.producing.encode.batch_writer import BatchWriter
 from smq.model.config import Config
-from smq.wire.attach import HELLO_BYTES, AttachReply, Hello
+from smq.wire.attach import HELLO_BYTES, VERSION, AttachReply, Hello
 from smq.wire.compression import Codec
 from tests.app.door_bench import IDENTITY, Attached, DoorBench, Make, produced
 from tests.app.fake_peers import turn_until
@@ -65,10 +65,11 @@ def test_whoever_says_anything_else_gets_no_answer(make: Make, hello: bytes) -> 
 def test_whoever_speaks_another_version_gets_no_answer(make: Make) -> None:
     bench = make()
     hello = bytearray(IDENTITY.encode())
-    hello[4:6] = (2).to_bytes(2, "little")
+    hello[4:6] = (VERSION + 1).to_bytes(2, "little")
     assert bench.greet(bytes(hello))[1:] == (None, [])
     (notice,) = bench.sessions.notices
-    assert notice.endswith("may not attach: the other side speaks attach version 2, this one 1")
+    versions = f"attach version {VERSION + 1}, this one {VERSION}"
+    assert notice.endswith(f"may not attach: the other side speaks {versions}")
 
 
 def test_who_hangs_up_before_he_says_anything_is_no_news(make: Make) -> None:

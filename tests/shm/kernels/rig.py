@@ -34,6 +34,7 @@ from shm.kernels.log.append import append_rows
 from shm.kernels.log.plan import (
     HEAD_CLOSE,
     HEAD_END,
+    HEAD_LED_ELSEWHERE,
     HEAD_LEVEL,
     HEAD_NOW_MS,
     HEAD_OUT_BYTES,
@@ -155,6 +156,7 @@ class Rig:
                 self.plan[row + ROW_STATE] = REFERENCES_CHECKED
             else:
                 break
+        self.plan[HEAD_LED_ELSEWHERE] = 0  # Who leads instead, Python says (smq.shard.answers).
         while write_answers(data, self.plan, self.out) == STOP_OUT_FULL:
             self.out = np.zeros(2 * len(self.out), np.uint8)
 

@@ -8,9 +8,7 @@ import pytest
 from smq.testing.messages import MESSAGES
 from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import snake
-from tests.wire.oracles import THEIR_NAMES, kafka_python_facts, kio_class
-
-NOT_CARRIED = {"GetTelemetrySubscriptions", "PushTelemetry"}  # kio has them.
+from tests.wire.oracles import NOT_CARRIED, THEIR_NAMES, kafka_python_facts, kio_class
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
