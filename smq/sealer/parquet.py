@@ -353,7 +353,9 @@ class ParquetSegment:
             at: marker for at, marker in self._control.items() if span.start <= at < span.end
         }
         out = np.empty(_encoded_bytes_max(rows) + sum(map(len, control.values())), np.uint8)
-        epochs = {start for start, _ in self.epochs if span.start < start < span.end}
+        # Behind the last row is a gap, which that row's batch covers: no batch begins in it.
+        last = max([*rows.columns[C_OFFSET][-1:], *control], default=span.start)
+        epochs = {start for start, _ in self.epochs if span.start < start <= last}
         row = at = 0
         for start, end in pairwise([*sorted({span.start} | epochs | control.keys()), span.end]):
             if (marker := control.get(start)) is not None:

@@ -131,6 +131,14 @@ def test_leader_epochs_come_back() -> None:
     assert [batch.last_offset for each in back for batch in read_batches(each)] == [3, 7, 11]
 
 
+def test_a_gap_at_the_end_is_covered_whatever_leader_epochs_begin_in_it() -> None:
+    aborted = write_empty(2, 28, 1, -1) + write_empty(28, 30, 2, -1)
+    sealed = _sealed(_sent([_one(0), _one(1)], leader_epoch=1) + aborted)
+    assert ParquetSegment(read_only(sealed)).epochs == [[0, 1], [28, 2]]
+    [batch] = read_batches(b"".join(_batches(sealed)))
+    assert ([record.offset for record in batch.records()], batch.last_offset) == ([0, 1], 29)
+
+
 def test_markers_and_what_was_aborted_leave_gaps_that_readers_pass_over() -> None:
     markers = [
         _sent([_one(at)], attributes=TRANSACTIONAL | CONTROL, producer_id=77, leader_epoch=1)
