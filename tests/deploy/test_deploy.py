@@ -43,8 +43,9 @@ FACTS = Facts(
 
 
 def exported() -> set[str]:
-    families = text_string_to_metric_families(page(FACTS).decode())
-    return {each.name for family in families for each in family.samples}
+    families = list(text_string_to_metric_families(page(FACTS).decode()))
+    histograms = {family.name for family in families if family.type == "histogram"}
+    return histograms | {each.name for family in families for each in family.samples}
 
 
 def expressions() -> Iterator[str]:
