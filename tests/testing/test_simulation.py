@@ -14,7 +14,7 @@ import pytest
 from shm.kernels.base.words import WORD_WRITTEN
 from smq.log.log import Log
 from smq.sealer.compact import KeyTable
-from smq.testing.simulation.events import KINDS, Event, events_of
+from smq.testing.simulation.events import KINDS, TRANSACT, Event, events_of
 from smq.testing.simulation.run import (
     Outcome,
     Workplace,
@@ -29,6 +29,7 @@ SEEDS = 500
 BUSY = 26  # A seed in which much happens.
 INTERRUPTED = range(1, 300)  # Seeds of which some seal, merge and are floods.
 SEALER = 1  # By name, among the processes.
+TRANSACTING = range(501, 581)  # Seeds of which two in five have transactions.
 COMPACTING = range(85, 100)  # Seeds of which some have compacted topics.
 
 
@@ -42,6 +43,15 @@ def place() -> Iterator[Workplace]:
 @pytest.mark.timeout(600)
 def test_the_broker_keeps_its_promises_in_many_simulations(place: Workplace) -> None:
     seeds = range(1, SEEDS + 1)
+    failed = [each for each in run_many(seeds, place, os.cpu_count() or 1) if each.why]
+    assert not failed, "\n".join(f"make sim SEED={each.seed}: {each.why}" for each in failed)
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(600)
+def test_transactions_are_whole_in_many_simulations(place: Workplace) -> None:
+    seeds = [each for each in TRANSACTING if any(e.kind == TRANSACT for e in events_of(each))]
+    assert len(seeds) > len(TRANSACTING) // 4
     failed = [each for each in run_many(seeds, place, os.cpu_count() or 1) if each.why]
     assert not failed, "\n".join(f"make sim SEED={each.seed}: {each.why}" for each in failed)
 
@@ -125,7 +135,7 @@ def test_the_events_of_a_seed_are_data_and_of_known_kinds() -> None:
     assert events == events_of(BUSY) != events_of(BUSY + 1)
     assert [each.at_ms for each in events] == sorted(each.at_ms for each in events)
     assert {each.kind for each in events} <= set(KINDS)
-    drawn = {each.kind for seed in range(200) for each in events_of(seed)}
+    drawn = {each.kind for seed in range(400, 600) for each in events_of(seed)}
     assert drawn == set(KINDS)
 
 

@@ -109,7 +109,8 @@ def records_of(data: bytes | memoryview | None) -> Records:
     """What a fetch has brought of a partition."""
     rows, end = [], 0
     for batch in read_batches(bytes(data or b"")):
-        rows += [(record.offset, record.value or b"") for record in batch.records()]
+        if not batch.is_control:
+            rows += [(record.offset, record.value or b"") for record in batch.records()]
         end = batch.last_offset + 1
     return Records(rows, end)
 

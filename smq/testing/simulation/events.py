@@ -12,11 +12,17 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from smq.testing.simulation.ledger import LEVELS
+from smq.testing.simulation.transactor import (
+    PARTITIONS as TRANSACTION_PARTITIONS,
+    TOPIC as TRANSACTIONS,
+)
 
 if TYPE_CHECKING:
     from smq.testing.simulation.world import World
 
 TOPICS = 3
+TRANSACT, TRANSACTIONS_MAX, TRANSACTIONS_SHARE = "transact", 25, 0.4
+TRANSACTIONS_FROM = 501  # Seeds before it have no transactions, and stay as they were.
 EVENTS_MIN, EVENTS_MAX = 10, 60
 FLOOD_TIMES = 10  # What comes then does not fit the log: see Host.is_flooded.
 MOODS = (
@@ -173,6 +179,14 @@ def _sdk_leave(world: "World", which: int) -> None:
     world.sdk_consumers[which % len(world.sdk_consumers)].leave()
 
 
+def _transact(world: "World", which: int, mask: int, commits: int, level: int) -> None:
+    """A program with a transactional id writes to some partitions, and commits or aborts."""
+    if world.ledger.standing(TRANSACTIONS) is None:
+        world.administrator.create(TRANSACTIONS, TRANSACTION_PARTITIONS, LEVELS[level])
+    transactors = world.transactors
+    transactors[which % len(transactors)].transact(mask, commits=bool(commits))
+
+
 def _cut(world: "World", which: int) -> None:
     """A connection is cut, between a client and a node or between two of our processes."""
     connections = world.network.connections()
@@ -297,6 +311,17 @@ KINDS: dict[str, Kind] = {
     "cut": Kind(3, lambda c: (c.randrange(30),), _cut),
     "freeze": Kind(1, lambda c: (c.randrange(6), c.choice((5, 50, 500))), _freeze),
     "flip": Kind(0.1, lambda c: (c.randrange(3),), _flip),
+    # Drawn apart, by `transactions_of`: what else happens with a seed stays as it was.
+    TRANSACT: Kind(
+        0,
+        lambda c: (
+            c.randrange(2),
+            c.choice((1, 2, 3, 7, 7)),
+            c.choice((0, 1, 1, 1)),
+            c.choice((1, 2, 2)),
+        ),
+        _transact,
+    ),
 }
 
 
@@ -308,7 +333,8 @@ def name_of(topic: int) -> str:
 def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
     """All that happens with a seed, drawn from these kinds."""
     chance = Random(f"events {seed}")  # noqa: S311
-    weights = [kind.weight * chance.choice(MOODS) * (name in kinds) for name, kind in KINDS.items()]
+    drawn = {name: kind for name, kind in KINDS.items() if name != TRANSACT}
+    weights = [kind.weight * chance.choice(MOODS) * (name in kinds) for name, kind in drawn.items()]
     weights[0] = max(weights[0], KINDS["produce"].weight)
     mean_ms = chance.choice((1, 5, 20, 60))
     at_ms = 0.0
@@ -318,6 +344,20 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
     ]
     for _ in range(chance.randint(EVENTS_MIN, EVENTS_MAX)):
         at_ms += chance.expovariate(1 / mean_ms)
-        [name] = chance.choices(list(KINDS), weights)
+        [name] = chance.choices(list(drawn), weights)
         events.append(Event(20 + int(at_ms), name, KINDS[name].draw(chance)))
+    if TRANSACT in kinds:
+        events = sorted([*events, *transactions_of(seed, int(at_ms))], key=lambda each: each.at_ms)
     return events
+
+
+def transactions_of(seed: int, end_ms: int) -> list[Event]:
+    """The transactions of a seed, until then: in some seeds none."""
+    chance = Random(f"transactions {seed}")  # noqa: S311
+    if seed < TRANSACTIONS_FROM or chance.random() >= TRANSACTIONS_SHARE:
+        return []
+    draw = KINDS[TRANSACT].draw
+    return [
+        Event(20 + chance.randint(0, end_ms), TRANSACT, draw(chance))
+        for _ in range(chance.randint(1, TRANSACTIONS_MAX))
+    ]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from smq.testing.simulation.ledger import Broken, said
+from smq.testing.simulation.transactor import ABORTED, COMMITTED, TOPIC as TRANSACTIONS
 
 if TYPE_CHECKING:
     from smq.testing.simulation.world import World
@@ -95,10 +96,43 @@ def sdk_reads_all(world: "World") -> None:
                 raise Broken(f"{consumer.name} has read {where} up to {expected.offset} of {end}")
 
 
+def transactions_are_whole(world: "World") -> None:
+    """A reader of committed records sees all of a transaction that was committed, or a later record
+    of each key where the topic is compacted; nothing of one that was aborted; all or nothing of
+    one whose fate nobody heard. What the topic's level does not survive may tear it.
+    """
+    incarnation = world.ledger.standing(TRANSACTIONS)
+    if incarnation is None or incarnation.is_damaged:
+        return
+    there = {value for found in world.committed_reader.found.values() for value in found.values()}
+    last = {
+        (partition, incarnation.key_of(value)): offset
+        for partition, found in world.committed_reader.found.items()
+        for offset, value in sorted(found.items())
+    }
+    for transactor in world.transactors:
+        for number, attempt in enumerate(transactor.attempts):
+            seen = {partition for partition, value in attempt.values.items() if value in there}
+            missing = attempt.values.keys() - seen
+            if incarnation.is_compacted:
+                missing -= {
+                    partition
+                    for partition, value in attempt.values.items()
+                    if (partition, incarnation.key_of(value)) in last
+                }
+            words = f"{transactor.name}: of attempt {number} ({attempt.fate}) one sees {seen}"
+            if attempt.fate == ABORTED and seen:
+                raise Broken(f"{words}: an aborted read")
+            is_torn = missing and (attempt.fate == COMMITTED or seen)
+            if is_torn and attempt.losses == incarnation.losses:
+                raise Broken(f"{words}, and misses {sorted(missing)}: a torn transaction")
+
+
 RULES: tuple[Rule, ...] = (
     claimed_is_there,
     nothing_twice,
     in_order,
     nothing_unknown,
     sdk_reads_all,
+    transactions_are_whole,
 )

@@ -37,6 +37,11 @@ from smq.testing.simulation.sdk.programs import (
     SdkProgram,
 )
 from smq.testing.simulation.sealer import SealerProcess
+from smq.testing.simulation.transactor import (
+    TOPIC as TRANSACTIONS,
+    CommittedReader,
+    Transactor,
+)
 
 if TYPE_CHECKING:
     from smq.testing.simulation.clients import Client
@@ -74,6 +79,7 @@ class World:
         self.committers = [Committer(self, f"group-{i}") for i in range(2)]
         self.administrator = Administrator(self, "administrator")
         self.reader = Reader(self, "reader")
+        self.committed_reader = CommittedReader(self, "committed-reader")
         self.unchecked: set[tuple[str, Incarnation, int]] = set()
         topics = [name_of(number) for number in range(TOPICS)]
         self.sdk_producer = SdkProducer(self, "sdk-producer", lanes)
@@ -82,9 +88,11 @@ class World:
             SdkConsumer(self, "sdk-member-0", topics, GROUP),
             SdkConsumer(self, "sdk-member-1", topics, GROUP),
         ]
+        self.transactors = [Transactor(self, f"transactor-{i}", lanes) for i in range(2)]
         self._programs: list[SdkProgram] = [self.sdk_producer, *self.sdk_consumers]
         self.sdk_commits: dict[Part, tuple[int, int]] = {}  # Of its group: acked, asked for.
         self._clients: list[Client | SdkProgram] = [self.administrator, self.reader]
+        self._clients += [self.committed_reader, *self.transactors]
         self._clients += [*self.producers, *self.consumers, *self.committers, *self._programs]
         self._later: list[tuple[int, int, Callable[[], object]]] = []
         self._tie_breaker = count()
@@ -165,10 +173,13 @@ class World:
             lane = unsent[0]
             name = f"{lane.incarnation.topic.name}-{lane.partition}"
             raise Broken(f"a producer's records for {name} are never taken")
+        if busy := [each.name for each in self.transactors if each.is_busy]:
+            raise Broken(f"a transaction of {busy[0]} does not end")
 
     def _is_settled(self) -> bool:
         is_waiting = any(each.is_waiting() for each in self._clients)
         lanes = (lane for each in self.producers for lane in each.lanes.values())
+        is_waiting |= any(each.is_busy for each in self.transactors)
         return not is_waiting and not any(lane.batches for lane in lanes)
 
     def _read(self) -> None:
@@ -176,12 +187,17 @@ class World:
         for incarnation in standing:
             for partition in range(incarnation.topic.partition_count):
                 self.reader.read(incarnation, partition)
-        for (group, incarnation, partition), kept in self.ledger.commits.items():
-            if not incarnation.is_dying:
-                [committer] = [each for each in self.committers if each.name == group]
-                self.unchecked.add((group, incarnation, partition))
-                committer.check(incarnation, partition, kept)
-        self._pass(QUIET_MS, until=lambda: not self.reader.unread and not self.unchecked)
+        transactions = self.ledger.standing(TRANSACTIONS)
+        if transactions is not None:
+            self.committed_reader.read(transactions)
+        self._check_groups()
+        readers = self.reader, self.committed_reader
+        self._pass(
+            QUIET_MS,
+            until=lambda: not any(each.unread for each in readers) and not self.unchecked,
+        )
+        if self.committed_reader.unread:
+            raise Broken("what is committed cannot be read")
         if self.reader.unread:
             incarnation, partition = min(self.reader.unread, key=lambda each: each[0].topic.name)
             raise Broken(f"{incarnation.topic.name}-{partition} cannot be read")
@@ -189,6 +205,13 @@ class World:
             raise Broken(
                 f"what {min(each[0] for each in self.unchecked)} has committed is not told"
             )
+
+    def _check_groups(self) -> None:
+        for (group, incarnation, partition), kept in self.ledger.commits.items():
+            if not incarnation.is_dying:
+                [committer] = [each for each in self.committers if each.name == group]
+                self.unchecked.add((group, incarnation, partition))
+                committer.check(incarnation, partition, kept)
 
     # --- turns -----------------------------------------------------------------------------------
 
