@@ -40,7 +40,8 @@ def test_a_broker_whose_first_node_is_0(transport: str) -> None:
         metadata = raw.ask("Metadata", 12, MetadataRequest(topics=None))
         assert [node.node_id for node in metadata.brokers] == [0, 1]
         assert metadata.controller_id == 0
-        leaders = {each.partition_index: each.leader_id for each in metadata.topics[0].partitions}
+        [topic] = [each for each in metadata.topics if each.name == "t"]
+        leaders = {each.partition_index: each.leader_id for each in topic.partitions}
         assert leaders == {0: 1, 1: 0}
         with smq.connect(broker.bootstrap, transport=transport) as client:
             with client.producer() as producer:

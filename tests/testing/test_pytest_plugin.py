@@ -12,8 +12,9 @@ seen = []
 
 def names(broker):
     with Cluster(broker.bootstrap) as cluster:
-        create_topic(cluster, f"topic-{len(cluster.topics())}")
-        return [each.name for each in cluster.topics()]
+        before = [each.name for each in cluster.topics() if not each.is_internal]
+        create_topic(cluster, f"topic-{len(before)}")
+        return [*before, f"topic-{len(before)}"]
 
 def test_a_broker_is_fresh(smq_broker):
     assert names(smq_broker) == ["topic-0"]
