@@ -22,6 +22,16 @@ class ConfigType(IntEnum):
     LIST = 7
 
 
+# Kafka's ConfigSource in words (KIP-226).
+SOURCES = {
+    1: "topic",
+    2: "changed for this broker",
+    3: "changed for all brokers",
+    4: "set at the start",
+    5: "default",
+}
+
+
 def parsed(kind: ConfigType, text: str) -> Value:
     """The value of a text. Raises ValueError with a sentence in Kafka's words."""
     return _PARSERS[kind](text)

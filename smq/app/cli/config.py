@@ -16,6 +16,7 @@ from smq.app.cli.client import (
 )
 from smq.app.cli.output import say
 from smq.app.cli.serve import ConfigFile, load_config
+from smq.model.config_values import SOURCES
 from smq.model.errors import StoreError
 
 if TYPE_CHECKING:
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Show and change settings.", no_args_is_help=True)
 
-# Kafka's ConfigSource, as DescribeConfigs says it (KIP-226).
-SOURCES = {
-    1: "topic",
-    2: "changed for this broker",
-    3: "changed for all brokers",
-    4: "set at the start",
-    5: "default",
-}
 ALL_BROKERS = "all"
 TopicOption = Annotated[str | None, typer.Option("--topic", help="A topic.")]
 BrokerOption = Annotated[

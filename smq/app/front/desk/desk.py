@@ -35,19 +35,12 @@ from smq.front.console.desk import (
     Setting,
     Wanted,
 )
+from smq.model.config_values import SOURCES
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.store.config_changes import ConfigChange, open_config_changes
 from smq.store.overview import open_overview
 from smq.wire.generated.describe_groups import DescribedGroup
 
-# Kafka's ConfigSource, as DescribeConfigs says it (KIP-226).
-SOURCES = {
-    1: "topic",
-    2: "changed for this broker",
-    3: "changed for all brokers",
-    4: "set at the start",
-    5: "default",
-}
 PATIENCE_S = 5.0  # For a broker that does not answer.
 
 
