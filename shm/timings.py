@@ -2,10 +2,10 @@
 
     0         64                        of each node, NODE_WORDS:
     +---------+------+------+---        +--------------+-----------+-----------+----------------+
-    | magic,  | node | node | …         | counts of    | sums, ns, | how many  | the last SLOW  |
-    | nodes   | 1    | 2    |           | each API by  | of each   | were slow | slow requests, |
-    +---------+------+------+---        | bucket       | API       |           | a ring of rows |
-                                        +--------------+-----------+-----------+----------------+
+    | magic,  | 1st  | 2nd  | …         | counts of    | sums, ns, | how many  | the last SLOW  |
+    | nodes,  | node | node |           | each API by  | of each   | were slow | slow requests, |
+    | 1st id  |      |      |           | bucket       | API       |           | a ring of rows |
+    +---------+------+------+---        +--------------+-----------+-----------+----------------+
 
 Bucket b of a histogram counts requests of less than 2 ** b microseconds, the last one all others.
 Words are int64, little endian, each for itself. A row of the ring is published by its number, which
@@ -22,7 +22,7 @@ import numpy as np
 from shm.kernels.turn.words import TIME_BUCKETS
 from shm.segment import seal_against_writers
 
-MAGIC = 0x0001_54_51_4D_53  # "SMQT" and the version of this map, little endian.
+MAGIC = 0x0002_54_51_4D_53  # "SMQT" and the version of this map, little endian.
 HEADER_WORDS = 8
 BUCKETS = TIME_BUCKETS
 APIS = 128  # Kafka's keys end below 100.
@@ -59,13 +59,13 @@ class Timings:
         self._words = np.frombuffer(mapping, np.int64)
 
     @classmethod
-    def create(cls, node_count: int) -> "Timings":
-        """New memory, of nodes 1 to `node_count`."""
+    def create(cls, node_ids: range) -> "Timings":
+        """New memory for these nodes."""
         fd = os.memfd_create("smq-timings", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(fd, 8 * (HEADER_WORDS + node_count * NODE_WORDS))
+        os.ftruncate(fd, 8 * (HEADER_WORDS + len(node_ids) * NODE_WORDS))
         self = cls(fd, writable=True)
         seal_against_writers(fd)
-        self._words[:2] = MAGIC, node_count
+        self._words[:3] = MAGIC, len(node_ids), node_ids.start
         return self
 
     @classmethod
@@ -79,18 +79,19 @@ class Timings:
         return self
 
     @property
-    def node_count(self) -> int:
-        return int(self._words[1])
+    def node_ids(self) -> range:
+        """The ids of all nodes, in order."""
+        count, first = self._words[1:3].tolist()
+        return range(first, first + count)
 
     def node(self, node_id: int) -> "NodeTimings":
         """The part of a node."""
-        assert 1 <= node_id <= self.node_count, node_id
-        at = HEADER_WORDS + (node_id - 1) * NODE_WORDS
+        at = HEADER_WORDS + self.node_ids.index(node_id) * NODE_WORDS
         return NodeTimings(self._words[at : at + NODE_WORDS])
 
     def nodes(self) -> list["NodeTimings"]:
-        """The parts of all nodes, in their order."""
-        return [self.node(node_id) for node_id in range(1, self.node_count + 1)]
+        """The parts of all nodes, by id."""
+        return [self.node(node_id) for node_id in self.node_ids]
 
 
 class NodeTimings:

@@ -69,7 +69,7 @@ class FakeSealedBroker:
             log_count=1,
             nodes=ClusterBlock.create(range(1, 2), 1, 0),
             catalog=catalog,
-            timings=Timings.create(4),
+            timings=Timings.create(range(1, 5)),
             logs={},
             tcp_listeners={},
             unix_listeners={SEALER: listen(socket_path(self.runtime_dir, SEALER))},

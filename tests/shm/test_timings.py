@@ -12,7 +12,7 @@ def a_slow_one(number: int, client: str = "c") -> SlowRequest:
 
 
 def test_another_process_reads_what_a_node_counts_and_nobody_else_may_write() -> None:
-    ours = Timings.create(2)
+    ours = Timings.create(range(1, 3))
     theirs = Timings.attach(ours.fd)
     ours.node(2).count(3, 5_000)
     ours.node(2).add_slow(a_slow_one(1, "ünï"))
@@ -23,6 +23,17 @@ def test_another_process_reads_what_a_node_counts_and_nobody_else_may_write() ->
     assert list(second.slow()) == [a_slow_one(1, "ünï")]
     with pytest.raises(ValueError, match="read-only"):
         theirs.node(1).count(0, 1)
+    os.close(ours.fd)
+
+
+def test_the_first_node_may_have_any_id() -> None:
+    ours = Timings.create(range(2))
+    ours.node(0).count(3, 5_000)
+    theirs = Timings.attach(ours.fd)
+    assert theirs.node_ids == range(2)
+    assert [node.counts.sum() for node in theirs.nodes()] == [1, 0]
+    with pytest.raises(ValueError, match="2 is not in range"):
+        theirs.node(2)
     os.close(ours.fd)
 
 

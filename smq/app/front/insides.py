@@ -54,10 +54,12 @@ def _status(data_dir: Path) -> Status:
 
 def _slow(status: Status, _data_dir: Path) -> Iterator[dict[str, Any]]:
     timings = attach_timings(status)
+    if timings is None:
+        return
     rows = [
         (each.at_ms, node_id, each)
-        for node_id, node in enumerate(timings.nodes() if timings else (), 1)
-        for each in node.slow()
+        for node_id in timings.node_ids
+        for each in timings.node(node_id).slow()
     ]
     rows.sort(key=lambda row: row[0], reverse=True)
     for _, node_id, each in rows:

@@ -89,7 +89,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         log_count=meta.log_count,
         nodes=ClusterBlock.create(config.node_ids, os.getpid(), wall_ms()),
         catalog=CatalogBlock.create(),
-        timings=Timings.create(config.shards),
+        timings=Timings.create(config.node_ids),
         logs={log: _log_memory(log, config) for log in range(meta.log_count)},
         tcp_listeners=tcp_listeners,
         unix_listeners=unix_listeners,

@@ -101,7 +101,7 @@ class Host:
         segment, ring = self.config.wal_segment_bytes, self.config.ring_bytes
         nodes = ClusterBlock.create(self.config.node_ids, 1, 0)
         catalog = CatalogBlock.create(CATALOG_BYTES_MAX)
-        timings = Timings.create(shards)
+        timings = Timings.create(range(1, shards + 1))
         self._blocks = [nodes, catalog, timings]
         self.inheritance = Inheritance(
             config=self.config,
