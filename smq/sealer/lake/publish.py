@@ -67,8 +67,11 @@ class Publishing(NamedTuple):
             raise
 
     def withdraw(self, namespace: str, topic: str, format_: str) -> None:
-        """Drop a table that no topic has any more. Raises StoreError."""
-        self.table(TableName(namespace, topic), format_).drop()
+        """Drop a table that no topic has any more, if it was made here. Raises StoreError."""
+        table = self.table(TableName(namespace, topic), format_)
+        held = table.read()
+        if held is None or held.topic_id:
+            table.drop()
         forget_state(self.data_dir, namespace, topic, format_)
 
     def table(self, name: TableName, format_: str) -> LakeTable:
@@ -143,6 +146,12 @@ class Publishing(NamedTuple):
                 "again; the topic has lost nothing",
             )
         if held is not None and held.topic_id != job.topic_id:
+            if not held.topic_id or held.foreign:
+                raise LakeError(
+                    f"{job.namespace}.{job.topic}",
+                    f"there is a {job.format} table of this name that this broker did not make. "
+                    "Rename or drop it, and the topic is published; the topic has lost nothing",
+                )
             table.drop()  # Of a topic that was deleted.
             held = None
         if held is None:

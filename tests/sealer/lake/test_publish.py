@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from pyiceberg.catalog import load_catalog
 
 from smq.filer.location import Location
 from smq.model.config import Config
@@ -227,6 +228,21 @@ def test_a_table_with_files_of_others_is_left_alone_and_the_error_says_what_to_d
     lake.drop()
     lake.publish()
     assert_follows(lake)
+
+
+def test_a_table_of_somebody_else_is_neither_replaced_nor_dropped(tmp_path: Path) -> None:
+    with lake_in(tmp_path, "iceberg") as lake:
+        theirs = pa.table({"x": [1, 2]})
+        uri = f"sqlite:///{lake.data_dir}/iceberg.sqlite"
+        catalog = load_catalog("smq", type="sql", uri=uri)
+        catalog.create_namespace(NAMESPACE)
+        where = (tmp_path / "theirs").as_uri()
+        catalog.create_table((NAMESPACE, TOPIC), theirs.schema, location=where).append(theirs)
+        lake.seal(0)
+        with pytest.raises(LakeError, match="that this broker did not make"):
+            lake.publish()
+        lake.publishing().withdraw(NAMESPACE, TOPIC, "iceberg")
+        assert catalog.load_table((NAMESPACE, TOPIC)).scan().to_arrow() == theirs
 
 
 def test_files_that_others_removed_come_back(lake: Lake) -> None:
