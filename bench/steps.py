@@ -1,0 +1,82 @@
+"""What the largest steps of a shard's loop take, in ms: `python -m bench.steps`.
+
+Nothing may hold the loop for more than about ten milliseconds. Work in proportion to a client's
+bytes is bounded in bytes; here each runs at its bound, with words of random letters as records.
+The time is that of this core, the median of some rounds.
+"""
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from random import Random
+from statistics import median
+
+import numpy as np
+
+from smq.shard.client_metrics import INFLATED_BYTES_MAX
+from smq.shard.recompression import BYTES_MAX, recompressed
+from smq.wire.compression import Codec, compress, decompress
+from smq.wire.legacy.records import WRAPPER_BYTES_MAX
+from smq.wire.records import Record, write_batch
+
+ROUNDS = 9
+RECORD_BYTES = 1024
+BATCH_ROOM = 0.97  # Of a bound: keys, offsets and lengths take the rest.
+WORDS, LETTERS = 5000, "abcdefghijklmnopqrstuvwxyz"
+
+
+def text(size: int) -> bytes:
+    """Words of random letters, from a vocabulary."""
+    chance = Random(1)  # noqa: S311
+    words = ["".join(chance.choices(LETTERS, k=chance.randint(2, 9))) for _ in range(WORDS)]
+    return " ".join(chance.choices(words, k=size // 5)).encode()[:size]
+
+
+def batch(size: int) -> np.ndarray:
+    """A batch that was sent uncompressed, of so many bytes."""
+    whole = text(int(size * BATCH_ROOM))
+    records = [
+        Record(number, 0, None, whole[at : at + RECORD_BYTES])
+        for number, at in enumerate(range(0, len(whole), RECORD_BYTES))
+    ]
+    return np.frombuffer(write_batch(records), np.uint8)
+
+
+def took_ms(step: Callable[[], object]) -> float:
+    """The median of some rounds, after one that warms up."""
+    times = []
+    for _ in range(ROUNDS + 1):
+        began = time.thread_time()
+        step()
+        times.append(time.thread_time() - began)
+    return 1000 * median(times[1:])
+
+
+def lines() -> Iterator[tuple[str, float]]:
+    """Each step at its bound."""
+    for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
+        sent = batch(BYTES_MAX[codec])
+        assert recompressed(sent, codec) is not None
+        what = f"compression.type={codec.name.lower()}: a batch of {BYTES_MAX[codec] >> 10} KiB"
+        yield what, took_ms(partial(recompressed, sent, codec))
+    for name, size in (
+        ("legacy.formats: a gzip message", WRAPPER_BYTES_MAX),
+        ("PushTelemetry by gzip", INFLATED_BYTES_MAX),
+    ):
+        packed = zlib.compress(text(size), wbits=31)
+        step = partial(decompress, Codec.GZIP, packed, size)
+        yield f"{name} of {size >> 10} KiB inflated", took_ms(step)
+    packed = compress(Codec.GZIP, text(BYTES_MAX[Codec.NONE]))
+    what = f"compression.type=uncompressed: {BYTES_MAX[Codec.NONE] >> 10} KiB inflated from gzip"
+    yield what, took_ms(partial(decompress, Codec.GZIP, packed, BYTES_MAX[Codec.NONE]))
+
+
+def main() -> None:
+    """See above."""
+    for what, ms in lines():
+        print(f"{ms:8.2f} ms   {what}")
+
+
+if __name__ == "__main__":
+    main()
