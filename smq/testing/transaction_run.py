@@ -41,7 +41,7 @@ PROGRAMS = tuple(
     for stage in range(2)
     for partition in range(SOURCES)
 )
-RECORDS_A_TRANSACTION = 2  # Fewer than there are in one, so that there are always enough.
+RECORDS_A_TRANSACTION = 3  # Two stages copy each, four or five at a time: there are enough.
 QUIET_MS_MAX = 120_000  # Longer without any progress is a hang.
 ANOMALIES_SAID = 20
 
