@@ -11,6 +11,9 @@
   members (KIP-345).
 - From 9: an unknown group is GROUP_ID_NOT_FOUND, before it was ILLEGAL_GENERATION (KIP-848).
 - From 10: topics by id; an unknown one is UNKNOWN_TOPIC_ID.
+
+An offset is as durable as its topic's records: only that of a `disk` topic is synced before the
+answer. After a power loss an older one of another topic may be back.
 """
 
 from functools import cached_property
@@ -54,7 +57,9 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
             if asked.partitions  # A topic without any is left out, as Kafka does.
         ]
     )
-    context.coordinator.store.commit_offsets(request.group_id, commits.taken)
+    coordinator = context.coordinator
+    lazy = not coordinator.has_synced(commits.taken)
+    coordinator.store.commit_offsets(request.group_id, commits.taken, lazy=lazy)
     return response
 
 

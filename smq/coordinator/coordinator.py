@@ -5,6 +5,8 @@ then sends the catalog and the answers (`smq.app.coordinator.server`). If a comm
 discards this object and builds a new one from the committed state.
 """
 
+from collections.abc import Iterable
+
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
 from smq.coordinator.inputs import Chance, Now
@@ -37,7 +39,6 @@ class Coordinator:
         self.transactions = Transactions(
             store, _transaction_rules(config), self.producer_ids, self._find_place, now
         )
-
         self.take_settings(now)
 
     @property
@@ -50,6 +51,11 @@ class Coordinator:
         self.topics.take_settings(self.config, self.settings.published)
         self.groups.take_rules(_group_rules(self.config))
         self.transactions.take_rules(_transaction_rules(self.config), now)
+
+    def has_synced(self, numbers: Iterable[int]) -> bool:
+        """Whether one of these partitions belongs to a `disk` topic."""
+        places = map(self._find_place, numbers)
+        return any(place is not None and place.is_synced for place in places)
 
     def _find_place(self, number: int) -> LedPartition | None:
         found = self.topics.places.get(number)

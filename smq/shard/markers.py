@@ -12,6 +12,7 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.log.append import append_marker
 from shm.kernels.log.producers import R_COORDINATOR_EPOCH, R_EPOCH, producer_row
+from smq.log.files.checkpoint import Open
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Led, Shard
 from smq.wire.markers import Marker, write_marker
@@ -47,7 +48,9 @@ def end_transaction(
 ) -> Ending:
     """Append a marker to a partition, unless nothing is open there.
 
-    What was appended before is awaited also then: it may be the marker that this one repeats.
+    What was appended before is awaited also then: it may be the marker that this one repeats. What
+    is open may be an earlier transaction, if a power loss has taken its marker and the records of
+    this one: a commit aborts it.
     """
     led = shard.by_number(number)
     if led is None:
@@ -55,12 +58,27 @@ def end_transaction(
     shard.verifying.pop((number, marker.producer_id), None)
     error = _refusal(led, marker, transaction_version)
     if error == ErrorCode.NONE:
-        if led.log.transactions.open_of(number, marker.producer_id) is None:
+        opened = led.log.transactions.open_of(number, marker.producer_id)
+        if opened is None:
             led.log.transactions.fence(number, marker, now_ms)
         else:
-            error = _append(shard, led, marker, now_ms)
+            is_its = transaction_version < EPOCHS_GROW_FROM or (
+                opened.epoch == marker.producer_epoch - 1
+            )
+            ending = marker._replace(committed=marker.committed and is_its)
+            error = _append(shard, led, ending, now_ms)
     row = led.log.partitions.table[led.slot]
     return Ending(number, led, error, int(row[P_LOG_END]))
+
+
+def abort_open(shard: Shard, led: Led, opened: Open, now_ms: int) -> bool:
+    """Abort a transaction that the coordinator knows to have ended: a power loss may have taken its
+    marker. Whether it is not open any more."""
+    transactions = led.log.transactions
+    coordinator_epoch = transactions.coordinator_epoch(led.number, opened.producer_id)
+    marker = Marker(opened.producer_id, opened.epoch, False, max(0, coordinator_epoch))  # noqa: FBT003
+    end_transaction(shard, led.number, marker, 1, now_ms)
+    return transactions.open_of(led.number, opened.producer_id) is None
 
 
 def _refusal(led: Led, marker: Marker, transaction_version: int) -> ErrorCode:

@@ -37,6 +37,7 @@ from shm.kernels.log.plan import (
 from smq.log.files.checkpoint import Open
 from smq.log.log import Log
 from smq.model.errors import ErrorCode, PeerError
+from smq.shard.markers import abort_open
 from smq.shard.produce import Produced, Producing
 from smq.shard.shard import Led, Shard
 from smq.wire.codec import READ_ERRORS, read_compact_nullable_string, read_nullable_string
@@ -139,6 +140,8 @@ class TransactionalProduce:
     def append(self, now_ms: int) -> Produced:
         """Append what may be, and answer."""
         self._parse(now_ms)
+        if self._abort_earlier(now_ms):
+            self._parse(now_ms)
         plan, rows = self._producing.plan, self._rows()
         for row in rows:
             error = self._errors.get(row.led.number)
@@ -157,6 +160,19 @@ class TransactionalProduce:
         self._producing.before_drain = None
         note()
         return produced
+
+    def _abort_earlier(self, now_ms: int) -> bool:
+        """Abort what is open of an earlier transaction in the partitions of this one, as the
+        coordinator has ended it; whether there was any. Its marker was lost with the power."""
+        earlier = [
+            (row.led, opened)
+            for row in self._rows()
+            if self._errors.get(row.led.number) == ErrorCode.NONE
+            and (opened := row.led.log.transactions.open_of(row.led.number, row.producer_id))
+            and opened.epoch < row.epoch
+        ]
+        aborted = [abort_open(self._shard, *each, now_ms) for each in earlier]
+        return any(aborted)
 
     def _note(self, row: _Row, end: int, now_ms: int) -> None:
         """The log has a batch of the transaction: it is open. One that was there before is not."""

@@ -4,10 +4,13 @@ The owner makes any number of changes and calls `commit()` once before it answer
 syncs the disk, which costs far more than a row. The first change after a commit opens the
 transaction. This module alone turns exceptions of sqlite3 into StoreError.
 
-WAL mode lets Spark and other readers read while the owner writes. With `synchronous=FULL` a commit
-survives a power loss.
+WAL mode lets Spark and other readers read while the owner writes. A commit survives a power loss,
+unless all its changes were `lazy`: these survive the death of any process, and a power loss may
+take them, the newest first and none without those after it. SQLite runs with `synchronous=NORMAL`,
+so that it does not sync its log at a commit; `commit()` does, where it must.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +31,11 @@ class Database:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._must_sync = False
+        self._log_fd: int | None = None
+        self.may_lose = False
+        """Whether a power loss may take what was committed last."""
+        self._log_is_suspect = False  # A sync of it has failed: the kernel may have dropped pages.
 
     @classmethod
     def open(cls, path: Path) -> "Database":
@@ -38,7 +46,7 @@ class Database:
         refuse_newer(path)
         self = cls(path, _connect(path, path.absolute().as_uri()))
         with self._closed_if_it_fails():
-            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._migrate()
         return self
@@ -68,27 +76,35 @@ class Database:
         except sqlite3.Error as reason:
             raise _unavailable(self.path, reason) from reason
 
-    def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Change rows; returns how many. Durable after the next commit."""
-        self._begin()
+    def change(self, sql: str, parameters: Sequence[Any] = (), *, lazy: bool = False) -> int:
+        """Change rows; returns how many. Durable after the next commit, see `lazy` above."""
+        self._begin(lazy=lazy)
         try:
             return self._connection.execute(sql, parameters).rowcount
         except sqlite3.Error as reason:
             raise _unavailable(self.path, reason) from reason
 
-    def change_many(self, sql: str, parameters: Iterable[Sequence[Any]]) -> None:
+    def change_many(
+        self, sql: str, parameters: Iterable[Sequence[Any]], *, lazy: bool = False
+    ) -> None:
         """The same change for many rows."""
-        self._begin()
+        self._begin(lazy=lazy)
         try:
             self._connection.executemany(sql, parameters)
         except sqlite3.Error as reason:
             raise _unavailable(self.path, reason) from reason
 
     def commit(self) -> None:
-        """Make every change since the last commit durable, all or none."""
+        """Make every change since the last commit durable, all or none.
+
+        If the sync fails, the changes stand but may not be durable; the next commit makes them so.
+        """
         try:
+            self.may_lose |= self._connection.in_transaction
             self._connection.commit()
-        except sqlite3.Error as reason:
+            if self._must_sync:
+                self._sync()
+        except (sqlite3.Error, OSError) as reason:
             raise _unavailable(self.path, reason) from reason
 
     def rollback(self) -> None:
@@ -101,6 +117,27 @@ class Database:
     def close(self) -> None:
         """Close the connection and drop uncommitted changes."""
         self._connection.close()
+        if self._log_fd is not None:
+            os.close(self._log_fd)
+            self._log_fd = None
+
+    def _sync(self) -> None:
+        """Have what is committed survive a power loss."""
+        if self._log_is_suspect:
+            # What the kernel holds of the log goes to the database, which SQLite syncs.
+            [(is_busy, *_)] = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if is_busy:
+                raise sqlite3.OperationalError("a reader holds back what must be written again")
+            self._log_is_suspect = False
+        else:
+            if self._log_fd is None:
+                self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fdatasync(self._log_fd)
+            except OSError:
+                self._log_is_suspect = True
+                raise
+        self._must_sync = self.may_lose = False
 
     @contextmanager
     def _closed_if_it_fails(self) -> Iterator[None]:
@@ -113,7 +150,8 @@ class Database:
             self.close()
             raise
 
-    def _begin(self) -> None:
+    def _begin(self, *, lazy: bool) -> None:
+        self._must_sync |= not lazy
         if not self._connection.in_transaction:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -152,7 +190,7 @@ def _connect(path: Path, uri: str) -> sqlite3.Connection:
         raise _unavailable(path, reason) from reason
 
 
-def _unavailable(path: Path, reason: sqlite3.Error) -> Unavailable:
+def _unavailable(path: Path, reason: sqlite3.Error | OSError) -> Unavailable:
     # The low byte is the primary code; errors raised by Python's module have none.
     if getattr(reason, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
         return Unavailable(str(path), f"it is damaged ({reason}); restore it from a backup")

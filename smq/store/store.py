@@ -1,7 +1,8 @@
 """The broker's SQL store, for its one owner, the coordinator: topics, groups, offsets, counters.
 
 The store decides nothing. Changes are durable after `commit()`, which the owner calls once a turn,
-before the answers of that turn go out.
+before the answers of that turn go out. What is `lazy` survives any process then, but perhaps no
+power loss (see Database).
 """
 
 import json
@@ -42,6 +43,11 @@ class Store:
     def commit(self) -> None:
         """Make every change since the last commit durable. Raises StoreError: none is durable."""
         self._database.commit()
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether a power loss may take what was committed last."""
+        return self._database.may_lose
 
     def rollback(self) -> None:
         """Undo every change since the last commit."""
@@ -149,11 +155,14 @@ class Store:
 
     # Committed offsets
 
-    def commit_offsets(self, group_id: str, offsets: Mapping[int, CommittedOffset]) -> None:
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[int, CommittedOffset], *, lazy: bool = False
+    ) -> None:
         """Save offsets of a group, by partition number."""
         self._database.change_many(
             "INSERT OR REPLACE INTO committed_offsets VALUES (?, ?, ?, ?, ?, ?, ?)",
             [(group_id, number, *committed) for number, committed in offsets.items()],
+            lazy=lazy,
         )
 
     def delete_offsets(self, group_id: str, numbers: Iterable[int]) -> None:

@@ -38,24 +38,29 @@ class TransactionTables:
             for row in self._database.rows(f"SELECT {_NAMES} FROM transactions")  # noqa: S608
         ]
 
-    def save(self, txn: StoredTransaction, before: StoredTransaction | None) -> None:
+    def save(
+        self, txn: StoredTransaction, before: StoredTransaction | None, *, lazy: bool = False
+    ) -> None:
         """Save a transactional id. Writes only rows of what it has touched since `before`."""
         key = txn.transactional_id
         self._database.change(
             f"INSERT INTO transactions VALUES ({_MARKS}) ON CONFLICT DO UPDATE SET "  # noqa: S608
             + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:]),
             [getattr(txn, name) for name in _COLUMNS],
+            lazy=lazy,
         )
         old_partitions = before.partitions if before is not None else frozenset()
         old_groups = before.groups if before is not None else frozenset()
         if old_partitions - txn.partitions:
             self._database.change(
-                "DELETE FROM transaction_partitions WHERE transactional_id = ?", (key,)
+                "DELETE FROM transaction_partitions WHERE transactional_id = ?",
+                (key,),
+                lazy=lazy,
             )
             old_partitions = frozenset()
         if old_groups - txn.groups:
             self._database.change(
-                "DELETE FROM transaction_groups WHERE transactional_id = ?", (key,)
+                "DELETE FROM transaction_groups WHERE transactional_id = ?", (key,), lazy=lazy
             )
             old_groups = frozenset()
         self._add("transaction_partitions", key, txn.partitions - old_partitions)
@@ -86,7 +91,15 @@ class TransactionTables:
             ],
         )
 
-    def apply_offsets(self, transactional_id: str) -> None:
+    def offset_numbers(self, transactional_id: str) -> set[int]:
+        """The partitions whose offsets a transaction commits."""
+        rows = self._database.rows(
+            "SELECT DISTINCT partition_number FROM transaction_offsets WHERE transactional_id = ?",
+            (transactional_id,),
+        )
+        return {number for (number,) in rows}
+
+    def apply_offsets(self, transactional_id: str, *, lazy: bool = False) -> None:
         """Commit the offsets of a transaction.
 
         What a group has committed otherwise since then stays, as in Kafka.
@@ -100,13 +113,16 @@ class TransactionTables:
             "commit_ms = excluded.commit_ms, expire_ms = NULL "
             "WHERE excluded.commit_ms >= committed_offsets.commit_ms",
             (transactional_id,),
+            lazy=lazy,
         )
-        self.drop_offsets(transactional_id)
+        self.drop_offsets(transactional_id, lazy=lazy)
 
-    def drop_offsets(self, transactional_id: str) -> None:
+    def drop_offsets(self, transactional_id: str, *, lazy: bool = False) -> None:
         """Forget the offsets of a transaction."""
         self._database.change(
-            "DELETE FROM transaction_offsets WHERE transactional_id = ?", (transactional_id,)
+            "DELETE FROM transaction_offsets WHERE transactional_id = ?",
+            (transactional_id,),
+            lazy=lazy,
         )
 
     def undecided(self, group_id: str) -> set[int]:

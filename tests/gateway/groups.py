@@ -42,7 +42,10 @@ def stable_member(bench: CoordinatorBench, group_id: str = "g", **fields: Any) -
     return str(member_id)
 
 
-def make_topic(bench: CoordinatorBench, name: str = "t", partitions: int = 3) -> Topic:
-    """A topic."""
-    wanted = NewTopic(name=name, partition_count=partitions)
+def make_topic(
+    bench: CoordinatorBench, name: str = "t", partitions: int = 3, **configs: str
+) -> Topic:
+    """A topic; configs have underscores for their dots."""
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    wanted = NewTopic(name=name, partition_count=partitions, configs=named)
     return bench.coordinator.topics.create(wanted, bench.now)

@@ -130,3 +130,16 @@ def test_a_log_that_cannot_be_written_takes_none(shard: Shard, producers: Produc
     led.log.partitions.table[led.slot, P_FLAGS] |= 4
     ending = end_transaction(shard, NUMBER, COMMIT, 1, NOW_MS)
     assert ending.outcome(shard) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize(("epoch", "aborts"), [(4, False), (5, True), (6, True)])
+def test_a_commit_is_of_the_transaction_before_its_epoch_and_aborts_an_earlier_one(
+    shard: Shard, producers: Producers, epoch: int, aborts: bool
+) -> None:
+    """A power loss may have taken an abort's marker, and the records of the next transaction."""
+    producers.write([b"a"], PRODUCER)
+    marker = COMMIT._replace(producer_epoch=epoch)
+    assert producers.end(NUMBER, marker, version=2).outcome(shard) == ErrorCode.NONE
+    assert stable(shard) == (2, 2)
+    found = shard.logs[0].transactions.aborted_in(NUMBER, 0, 9)
+    assert found == ([(NUMBER, *PRODUCER, 0, 1)] if aborts else [])

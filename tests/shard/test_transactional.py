@@ -164,3 +164,26 @@ def test_what_is_cut_breaks_the_protocol(shard: Shard, cut: int) -> None:
     data = np.frombuffer(bytearray(len(body).to_bytes(4) + body), np.uint8)
     with pytest.raises(PeerError):
         Producers(shard).begin(bytes(data)).begin(NOW_MS)
+
+
+def test_a_transaction_aborts_what_is_open_of_an_earlier_one(shard: Shard) -> None:
+    """The coordinator has ended it, and a power loss has taken the marker."""
+    producers = Producers(shard)
+    producers.write([b"earlier"], (7, 3))
+    assert producers.write([b"next"], (7, 4)) == 2, "behind a marker"
+    transactions = shard.logs[0].transactions
+    [opened] = transactions.opened()
+    assert (opened.epoch, opened.first_offset) == (4, 2)
+    assert [each[:4] for each in transactions.aborted_in(1, 0, 9)] == [(1, 7, 3, 0)]
+
+
+def test_what_is_open_stays_where_the_coordinator_refuses_the_next_transaction(
+    shard: Shard,
+) -> None:
+    producers = Producers(shard)
+    producers.write([b"earlier"], (7, 3))
+    request = transactional_request({"one": {0: transactional_batch(b"next", producer=(7, 4))}})
+    busy = int(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert producers.send(request, [busy]) == [(busy, -1)]
+    [opened] = shard.logs[0].transactions.opened()
+    assert (opened.epoch, opened.first_offset) == (3, 0)

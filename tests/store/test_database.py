@@ -1,5 +1,6 @@
 """One SQLite file: opened, refused with a sentence, committed or rolled back."""
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
@@ -104,3 +105,87 @@ def test_a_full_disk_is_a_store_error_and_what_was_committed_stays(tmp_path: Pat
     database.rollback()
     assert database.rows("SELECT name FROM topics") == [("kept",)]
     database.close()
+
+
+INSERT = "INSERT INTO topics VALUES (?, 'kafka', ?, 0)"
+
+
+def names_after_power_loss(path: Path, synced_bytes: int, directory: Path) -> list[str]:
+    """The topics in a copy of the database that has so much of its log."""
+    copy = directory / path.name
+    copy.write_bytes(path.read_bytes())
+    log = Path(f"{path}-wal").read_bytes()
+    Path(f"{copy}-wal").write_bytes(log[:synced_bytes])
+    database = Database.open(copy)
+    names = [name for (name,) in database.rows("SELECT name FROM topics ORDER BY name")]
+    database.close()
+    return names
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of what is synced, at each sync."""
+    sizes: list[int] = []
+    fdatasync = os.fdatasync
+
+    def note(fd: int) -> None:
+        fdatasync(fd)
+        sizes.append(os.fstat(fd).st_size)
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    return sizes
+
+
+def test_a_lazy_commit_is_not_synced_and_the_next_one_that_must_takes_it_along(
+    tmp_path: Path, synced: list[int]
+) -> None:
+    path, elsewhere = tmp_path / "store.sqlite", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    database = Database.open(path)
+    database.change(INSERT, ("1", "first"))
+    database.commit()
+    assert (len(synced), database.may_lose) == (1, False)
+    database.change(INSERT, ("2", "lazy"), lazy=True)
+    database.change_many(INSERT, [("3", "lazy too")], lazy=True)
+    database.commit()
+    assert (len(synced), database.may_lose) == (1, True)
+    assert names_after_power_loss(path, synced[-1], elsewhere) == ["first"]
+    database.change(INSERT, ("4", "must"))
+    database.change(INSERT, ("5", "with it"), lazy=True)
+    database.commit()
+    assert (len(synced), database.may_lose) == (2, False)
+    everything = ["first", "lazy", "lazy too", "must", "with it"]
+    assert names_after_power_loss(path, synced[-1], elsewhere) == everything
+    database.commit()
+    assert len(synced) == 2, "nothing has changed"
+    database.close()
+
+
+def test_what_a_failed_sync_left_in_doubt_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may have marked the pages clean: a second sync would succeed and mean nothing."""
+    path, elsewhere = tmp_path / "store.sqlite", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    database = Database.open(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", _fail)
+        database.change(INSERT, ("1", "in doubt"))
+        with pytest.raises(Unavailable, match="No space left"):
+            database.commit()
+        assert database.may_lose is True
+        database.rollback()
+        reader = sqlite3.connect(path)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM topics").fetchall()
+        database.change(INSERT, ("2", "next"))
+        with pytest.raises(Unavailable, match="a reader holds back"):
+            database.commit()
+        reader.close()
+        database.commit()
+        assert names_after_power_loss(path, 0, elsewhere) == ["in doubt", "next"]
+    database.close()
+
+
+def _fail(_: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -54,7 +54,10 @@ Handle = Callable[[Link, int, Any], None]
 
 
 class ShardCommands:
-    """Serves commands; watches the WAL's space and calls the sealer when it is wanted."""
+    """Serves commands; watches the WAL's space and calls the sealer when it is wanted.
+
+    To be made after the shard's server, whose end of a turn writes what the turn has appended.
+    """
 
     def __init__(self, loop: Loop, shard: Shard, peers: Peers) -> None:
         self._loop, self._shard, self._peers = loop, shard, peers
@@ -62,6 +65,8 @@ class ShardCommands:
         self._segments_seen: list[tuple[int, int]] = []
         self._changes = Changes(shard.logs.values())
         self._hanging = Hanging(shard, peers)
+        self._when_written: list[Callable[[], None]] = []
+        loop.turn_ends.append(self._end_turn)
         self.handlers: dict[type[Question[Any]], Handle] = {
             Partitions: self._partitions,
             Batches: self._batches,
@@ -84,6 +89,11 @@ class ShardCommands:
             self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
 
         Acceptor(self._loop, listener, accepted)
+
+    def _end_turn(self) -> None:
+        written, self._when_written = self._when_written, []
+        for answer in written:
+            answer()
 
     def _frame(self, link: Link, frame: InternalFrame) -> None:
         try:
@@ -199,7 +209,7 @@ class ShardCommands:
         logs = [each.led.log for each in endings if each.led is not None]
         ends = _tails(logs if asked.is_synced else [])
         # The turn's end writes them, and shows what that is enough for.
-        self._loop.call_later(0, partial(self._answer_markers, link, frame_id, endings, ends))
+        self._when_written.append(partial(self._answer_markers, link, frame_id, endings, ends))
 
     def _answer_markers(
         self, link: Link, frame_id: int, endings: list[Ending], ends: list[tuple[Log, int]]
@@ -228,7 +238,7 @@ class ShardCommands:
     def _sync(self, link: Link, frame_id: int, asked: SyncLogs) -> None:
         found = [led for number in asked.numbers if (led := self._shard.by_number(number))]
         ends = _tails(led.log for led in found)
-        self._loop.call_later(0, partial(self._answer_sync, link, frame_id, ends))
+        self._when_written.append(partial(self._answer_sync, link, frame_id, ends))
 
     def _answer_sync(self, link: Link, frame_id: int, ends: list[tuple[Log, int]]) -> None:
         missing = _not_synced(ends)

@@ -1,9 +1,9 @@
 """Transactions that are open in a shard and that nobody will end.
 
 A power loss may take a marker from a log whose coordinator has stored that all of them are written.
-So a shard asks about what is open for long. The coordinator knows a transaction before the first of
-its batches is appended, and until its last marker is durable: one that it does not know is aborted
-here.
+So a shard asks about what it finds open at its start, and about what is open for long. The
+coordinator knows a transaction before the first of its batches is appended, and until its last
+marker is durable: one that it does not know is aborted here.
 """
 
 from functools import partial
@@ -11,11 +11,10 @@ from functools import partial
 from smq.app.process.clock import wall_ms
 from smq.app.process.peers import Peers
 from smq.log.files.checkpoint import Open
-from smq.shard.markers import end_transaction
+from smq.shard.markers import abort_open
 from smq.shard.shard import Shard
 from smq.wire.internal.form import Failed
 from smq.wire.internal.transactions import FindTransactions, ProducerEpoch
-from smq.wire.markers import Marker
 
 ASK_AFTER_MS = 60_000  # The default of clients' transaction.timeout.ms: most have ended by then.
 ASK_EVERY_MS = 10_000
@@ -28,7 +27,7 @@ class Hanging:
     def __init__(self, shard: Shard, peers: Peers) -> None:
         self._shard, self._peers = shard, peers
         self._next_ms = 0
-        self._is_asking = False
+        self._is_asking = self._has_asked = False
 
     def look(self) -> None:
         """Ask about what is open for long. To be called about once a second."""
@@ -37,7 +36,9 @@ class Hanging:
             return
         self._next_ms = now_ms + ASK_EVERY_MS
         opened = (each for log in self._shard.logs.values() for each in log.transactions.opened())
-        old = [each for each in opened if each.since_ms + ASK_AFTER_MS <= now_ms][:ASKED_MAX]
+        before_ms = now_ms - ASK_AFTER_MS if self._has_asked else now_ms
+        old = [each for each in opened if each.since_ms <= before_ms][:ASKED_MAX]
+        self._has_asked |= not old
         if old:
             self._is_asking = True
             producers = [ProducerEpoch(each.producer_id, each.epoch) for each in old]
@@ -47,6 +48,7 @@ class Hanging:
         self._is_asking = False
         if isinstance(said, Failed) or len(said) != len(old):
             return
+        self._has_asked = True
         for each, is_known in zip(old, said, strict=True):
             if not is_known:
                 self._abort(each)
@@ -58,9 +60,7 @@ class Hanging:
         transactions = led.log.transactions
         if transactions.open_of(hanging.number, hanging.producer_id) != hanging:
             return  # It has ended meanwhile.
-        coordinator_epoch = transactions.coordinator_epoch(hanging.number, hanging.producer_id)
-        marker = Marker(hanging.producer_id, hanging.epoch, False, max(0, coordinator_epoch))  # noqa: FBT003
-        end_transaction(self._shard, hanging.number, marker, 1, wall_ms())
+        abort_open(self._shard, led, hanging, wall_ms())
         led.log.notices.append(
             f"{led.topic.name}, partition {led.topic.partition_numbers.index(hanging.number)}: "
             f"aborted a transaction of producer {hanging.producer_id}, open since offset "

@@ -7,6 +7,12 @@ The answer to EndTxn waits for the markers, where Kafka sends it with the decisi
 next transaction then begins at once, and who reads after a commit sees it. An EndTxn that comes
 again meanwhile is CONCURRENT_TRANSACTIONS. Whatever happens after the decision, the markers are
 sent until each node has answered; after a restart all of them again.
+
+A commit is synced if a power loss must not tear the transaction: if a topic that it writes, or
+whose offsets it commits, is `disk`. An abort is always synced: the transaction would be open again
+after a power loss, and its records would be committed with the next one's. The completion never is:
+at worst the markers are sent again, before the id's next transaction has records, because a
+partition joins that one with a sync.
 """
 
 from collections import defaultdict
@@ -108,11 +114,13 @@ class Endings:
 
     def _decide(self, decided: StoredTransaction, now: Now) -> None:
         key = decided.transactional_id
-        if decided.state == S.PREPARE_COMMIT:
-            self._offsets.apply_offsets(key)
+        commits = decided.state == S.PREPARE_COMMIT
+        lazy = commits and not self._must_sync(decided) and not self._has_synced_offsets(decided)
+        if commits:
+            self._offsets.apply_offsets(key, lazy=lazy)
         else:
             self._offsets.drop_offsets(key)
-        self._ids.save(decided, now)
+        self._ids.save(decided, now, lazy=lazy)
         self._unmarked[key] = decided.partitions
         self.send_markers(decided, now)
 
@@ -134,7 +142,7 @@ class Endings:
     def _complete(self, txn: StoredTransaction, now: Now) -> None:
         del self._unmarked[txn.transactional_id]
         completed = decisions.completed(txn, now.wall_ms)
-        self._ids.save(completed, now)
+        self._ids.save(completed, now, lazy=True)
         ticket = self._tickets.pop(txn.transactional_id, None)
         if ticket is not None:
             self.answers.append(Ended(ticket, _answer(completed)))
@@ -149,9 +157,16 @@ class Endings:
         return {node: frozenset(those) for node, those in found.items()}
 
     def _must_sync(self, txn: StoredTransaction) -> bool:
-        """Whether a power loss must not tear it: one of its topics is `disk`."""
-        places = map(self._find_place, txn.partitions)
+        """Whether a power loss must not tear it: it has written to a `disk` topic."""
+        return self._has_synced(txn.partitions)
+
+    def _has_synced(self, numbers: Iterable[int]) -> bool:
+        places = map(self._find_place, numbers)
         return any(place is not None and place.is_synced for place in places)
+
+    def _has_synced_offsets(self, txn: StoredTransaction) -> bool:
+        numbers = self._offsets.offset_numbers(txn.transactional_id) if txn.groups else ()
+        return self._has_synced(numbers)
 
     # What became of orders
 

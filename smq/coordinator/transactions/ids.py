@@ -44,9 +44,9 @@ class TransactionalIds:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return txn
 
-    def save(self, txn: StoredTransaction, now: Now) -> None:
-        """Keep a new state of an id."""
-        self._tables.save(txn, self._kept.get(txn.transactional_id))
+    def save(self, txn: StoredTransaction, now: Now, *, lazy: bool = False) -> None:
+        """Keep a new state of an id. `lazy`: a power loss may bring back the one before."""
+        self._tables.save(txn, self._kept.get(txn.transactional_id), lazy=lazy)
         self._kept[txn.transactional_id] = txn
         self._set_deadline(txn, now)
 

@@ -6,9 +6,11 @@ power cut loses also what the disks had not made durable.
 
 import os
 import shutil
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
@@ -29,6 +31,9 @@ from smq.store.store import FILE_NAME, Store
 from smq.testing.simulation.clock import SimulatedClock
 from smq.testing.simulation.disk import Faults, SimulatedDisk
 from smq.testing.simulation.network import Address, Listener, Network
+
+if TYPE_CHECKING:
+    from smq.testing.simulation.store import StoreImage
 
 CLUSTER_ID = "simulated-cluster-0000"
 RUNTIME_DIR = Path("/simulated")
@@ -87,6 +92,8 @@ class Host:
         if self.is_flooded:
             self.config = replace(self.config, wal_bytes_max=LITTLE_ROOM_SEGMENTS * segment_bytes)
         self.compacts = self.seals and self.config.log_retention_check_interval_ms == OFTEN_MS
+        self.store_image: StoreImage | None = None
+        self.store_chance = copy(chance)  # Seeds replay as before there was one.
         self.is_up = False
         self._blocks: list[CatalogBlock | ClusterBlock | Timings] = []
         self._stop = Stop()
@@ -157,6 +164,9 @@ class Host:
         self.boot += 1
         for disk in self.disks:
             disk.lose_power()
+        if self.store_image is not None:
+            self.store_image.write(self.directory / FILE_NAME)
+            self.store_image = None
 
     def close(self) -> None:
         """Nothing of it is left."""

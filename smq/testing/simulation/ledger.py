@@ -114,6 +114,10 @@ class Commits:
         """It was not taken."""
         self.possible.discard(offset)
 
+    def lose_power(self) -> None:
+        """An earlier one may be back: an offset is as durable as the topic's records."""
+        self.possible |= self._acked
+
 
 class Ledger:
     """Of one simulation."""
@@ -152,6 +156,13 @@ class Ledger:
         for each in self.all:
             each.is_damaged = True
             each.forget()
+
+    def lose_power(self) -> None:
+        """All that was not synced may be gone."""
+        self.lose("memory", "os")
+        for (_, incarnation, _), kept in self.commits.items():
+            if incarnation.level != "disk":
+                kept.lose_power()
 
     def lose(self, *levels: str) -> None:
         """Something has happened that these levels do not survive."""

@@ -6,7 +6,6 @@ code. A process dies between two calls of the system (`before_call`), or of an e
 
 import socket
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -32,14 +31,14 @@ from smq.coordinator.topics import Cluster
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.model.catalog import Catalog, Node
-from smq.model.errors import Unavailable
 from smq.shard.produce import Marks
 from smq.shard.shard import Shard
-from smq.store.store import FILE_NAME, Store
+from smq.store.store import FILE_NAME
 from smq.testing.simulation.clock import MS
-from smq.testing.simulation.disk import Faults, Killed
+from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.host import PARTITIONS_PER_LOG_MAX, Host
 from smq.testing.simulation.network import Listener, Poller
+from smq.testing.simulation.store import SimulatedStore
 from smq.testing.simulation.threads import SteppedBackground, SteppedSyncer
 
 KERNEL_TURNS_SHARE = 0.5
@@ -315,20 +314,6 @@ class ShardProcess(Process):
             self.host.disks[number].drop_descriptors()
 
 
-class SimulatedStore(Store):
-    """The real one, whose disk may be full."""
-
-    faults: Faults
-    before_call: Callable[[str], None]
-
-    def commit(self) -> None:
-        """See Store."""
-        self.before_call("commit")
-        if "commit" in self.faults.failing:
-            raise Unavailable(FILE_NAME, "the disk is full")
-        super().commit()
-
-
 class CoordinatorProcess(Process):
     """As smq.app.coordinator.main, but that its chance has a seed."""
 
@@ -337,6 +322,8 @@ class CoordinatorProcess(Process):
         inheritance, config = host.inheritance, host.config
         self.store = SimulatedStore.open(host.directory / FILE_NAME)
         self.store.faults, self.store.before_call = host.store_faults, self.before_call
+        self.store.keep_log()
+        host.store_image = None
         cluster = Cluster(
             inheritance.cluster_id, host.log_count, PARTITIONS_PER_LOG_MAX, CATALOG_BYTES_MAX
         )
@@ -366,6 +353,7 @@ class CoordinatorProcess(Process):
     def release(self) -> None:
         """See Process. What was not committed is forgotten."""
         super().release()
+        self.host.store_image = self.store.image(self.host.store_chance)
         self.store.close()
 
 

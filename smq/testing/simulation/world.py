@@ -352,7 +352,7 @@ class World:
         """The power fails, and comes back soon."""
         self._go_down()
         self.host.lose_power()
-        self.ledger.lose("memory", "os")
+        self.ledger.lose_power()
         self._start_soon(shards)
 
     def _go_down(self) -> None:

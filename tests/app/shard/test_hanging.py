@@ -69,8 +69,13 @@ def test_what_has_ended_meanwhile_is_not_ended_again(bench: Bench) -> None:
     assert sorted(bench.open()) == [A[0], B[0]], "the next one of the same producer"
 
 
-def test_nobody_asks_about_what_is_young(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_asks_again_about_what_is_young(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = Bench(tmp_path)
+    bench.hanging.look()  # What is open at the start.
+    bench.answer([True, True])
+    monkeypatch.setattr("smq.app.shard.hanging.ASK_EVERY_MS", 0)
     [since_ms] = {each.since_ms for each in bench.log.transactions.opened()}
     monkeypatch.setattr("smq.app.shard.hanging.wall_ms", lambda: since_ms + ASK_AFTER_MS - 1)
     bench.hanging.look()

@@ -3,6 +3,7 @@
 import pytest
 
 from smq.coordinator.transactions.decisions import ProducerEpoch
+from smq.coordinator.transactions.orders import SyncFirst
 from smq.model.errors import BrokerError
 from smq.store.rows import CommittedOffset
 from tests.coordinator.transactions.transactions_driver import RULES, TransactionsDriver
@@ -154,3 +155,47 @@ def test_a_topic_that_is_deleted_takes_its_part_of_a_transaction_along(
     driver.restart()
     assert driver.commit(producer) == (producer.id, 1)
     assert driver.store.committed_offsets("g") == {}
+
+
+def may_lose(driver: TransactionsDriver) -> bool:
+    """Whether a power loss may take what has happened last."""
+    driver.store.commit()
+    return driver.store.may_lose
+
+
+def test_what_a_power_loss_may_take_of_a_transaction(driver: TransactionsDriver) -> None:
+    producer = driver.begin()
+    driver.add(producer, 1)
+    assert not may_lose(driver), "else its records might be committed with the next transaction's"
+    driver.end(producer)
+    assert may_lose(driver), "its records may be lost too"
+    driver.turn()
+    producer = driver.begin()
+    assert not may_lose(driver)
+
+
+def test_an_abort_survives_a_power_loss(driver: TransactionsDriver) -> None:
+    """Else the transaction would be open again, and be committed with the next one."""
+    producer = driver.begin()
+    driver.add(producer, 1)
+    driver.end(producer, commits=False)
+    assert not may_lose(driver)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_commit_to_a_disk_topic_or_of_its_offsets_survives_a_power_loss(
+    driver: TransactionsDriver, is_written: bool
+) -> None:
+    producer = driver.begin()
+    driver.add(producer, 5 if is_written else 1)
+    driver.offset(producer, 1 if is_written else 5, 17)
+    driver.end(producer)
+    if is_written:
+        [order] = driver.take_orders()
+        assert isinstance(order, SyncFirst)
+        driver.transactions.endings.synced(order, driver.now)
+    assert driver.state == "PrepareCommit"
+    assert not may_lose(driver)
+    driver.turn()
+    assert driver.state == "CompleteCommit"
+    assert may_lose(driver), "at worst the markers are sent again"

@@ -145,3 +145,15 @@ def test_a_group_is_not_asked_about_topics_that_are_not_there(bench: Coordinator
     errors = commit(bench, 8, topics=topics, generation_id_or_member_epoch=9)
     assert errors == [E.UNKNOWN_TOPIC_OR_PARTITION]
     assert list(bench.coordinator.groups) == []
+
+
+@pytest.mark.parametrize(("durability", "may_lose"), [("os", True), ("disk", False)])
+def test_an_offset_survives_what_its_topic_survives(
+    bench: CoordinatorBench, durability: str, may_lose: bool
+) -> None:
+    make_topic(bench, smq_durability=durability)
+    bench.store.commit()
+    assert not bench.store.may_lose
+    assert commit(bench, 8) == [E.NONE]
+    bench.store.commit()
+    assert bench.store.may_lose is may_lose

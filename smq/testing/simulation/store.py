@@ -1,0 +1,66 @@
+"""The coordinator's store: the real one, whose disk may be full and whose newest commits may go.
+
+A power loss takes commits that were not synced, the newest first. SQLite keeps its log whole here
+until it is closed, so that an end of it can be taken away.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from smq.model.errors import Unavailable
+from smq.store.store import FILE_NAME, Store
+from smq.testing.simulation.disk import Faults
+
+
+class StoreImage(NamedTuple):
+    """The bytes of a database and of its log."""
+
+    database: bytes
+    log: bytes
+
+    def write(self, path: Path) -> None:
+        """Put them in place of the files, which others may still have open."""
+        for each in path.parent.glob(f"{path.name}*"):
+            each.unlink()
+        path.write_bytes(self.database)
+        _log_of(path).write_bytes(self.log)
+
+
+class SimulatedStore(Store):
+    """The store of one coordinator."""
+
+    faults: Faults
+    before_call: Callable[[str], None]
+    _synced_bytes = 0
+
+    def keep_log(self) -> None:
+        """Keep all of SQLite's log until it is closed, so that its end can be taken away."""
+        self._database.rows("PRAGMA wal_autocheckpoint = 0")
+
+    def commit(self) -> None:
+        """See Store."""
+        self.before_call("commit")
+        if "commit" in self.faults.failing:
+            raise Unavailable(FILE_NAME, "the disk is full")
+        super().commit()
+        if not self.may_lose:
+            self._synced_bytes = self._log.stat().st_size
+
+    def image(self, chance: Random) -> StoreImage | None:
+        """What a power loss leaves of it now; None: all."""
+        if not self.may_lose:
+            return None
+        log = self._log.read_bytes()
+        return StoreImage(
+            self._database.path.read_bytes(), log[: chance.randint(self._synced_bytes, len(log))]
+        )
+
+    @property
+    def _log(self) -> Path:
+        return _log_of(self._database.path)
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
